@@ -1,0 +1,305 @@
+import { readFileSync } from "node:fs";
+import { distance } from "fastest-levenshtein";
+
+/** What is wrong with how the command was called, in one line that says what to do; it ends with exit code 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+interface Setting {
+  /** As commander reads it; a setting that holds a secret has none, for arguments are seen by all. */
+  readonly flag?: string;
+  /** The environment variables it can come from, the first that is set. */
+  readonly variables: readonly string[];
+  readonly default?: string;
+  readonly about: string;
+}
+
+/** Every setting of `todo serve`: flag, variable, default and meaning. A flag wins over its variable. */
+export const SETTINGS = {
+  host: {
+    flag: "--host <host>",
+    variables: ["TODO_HOST"],
+    default: "127.0.0.1",
+    about: "address to listen on",
+  },
+  port: {
+    flag: "--port <port>",
+    variables: ["TODO_PORT", "PORT"],
+    default: "3000",
+    about: "port to listen on; 0 takes a free one",
+  },
+  store: {
+    flag: "--store <url>",
+    variables: ["TODO_STORE"],
+    default: "memory:",
+    about: "where the to-dos are kept",
+  },
+  storeFile: {
+    flag: "--store-file <file>",
+    variables: ["TODO_STORE_FILE"],
+    about: "file that holds the store's URL, for one with a password in it",
+  },
+  maxTodos: {
+    flag: "--max-todos <n>",
+    variables: ["TODO_MAX_TODOS"],
+    default: "1000000",
+    about: "how many to-dos are held at most",
+  },
+  clientsFile: {
+    flag: "--clients-file <file>",
+    variables: ["TODO_CLIENTS_FILE"],
+    about: "a line name:SHA256-HEX-OF-TOKEN for each bearer token",
+  },
+  adminUser: {
+    flag: "--admin-user <name>",
+    variables: ["TODO_ADMIN_USER"],
+    about: "the one user of /admin/",
+  },
+  adminPassword: { variables: ["TODO_ADMIN_PASSWORD"], about: "that user's password" },
+  adminPasswordFile: {
+    flag: "--admin-password-file <file>",
+    variables: ["TODO_ADMIN_PASSWORD_FILE"],
+    about: "file that holds that user's password",
+  },
+  usersFile: {
+    flag: "--users-file <file>",
+    variables: ["TODO_USERS_FILE"],
+    about: "the users of /admin/, as htpasswd -B writes them; bcrypt or argon2id",
+  },
+  authModule: {
+    flag: "--auth-module <file>",
+    variables: ["TODO_AUTH_MODULE"],
+    about: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
+  },
+  realm: {
+    flag: "--realm <text>",
+    variables: ["TODO_REALM"],
+    default: "todo admin",
+    about: "realm of /admin/",
+  },
+  basicFailures: {
+    flag: "--basic-failures <n>",
+    variables: ["TODO_BASIC_FAILURES"],
+    default: "100",
+    about: "wrong passwords in a row, for a user from an address, before it must wait; 0 for no limit",
+  },
+  allowBasicOverHttp: {
+    flag: "--allow-basic-over-http",
+    variables: ["TODO_ALLOW_BASIC_OVER_HTTP"],
+    default: "off",
+    about: "take passwords in clear from other machines, and through proxies",
+  },
+  allowedHosts: {
+    flag: "--allowed-hosts <names>",
+    variables: ["TODO_ALLOWED_HOSTS"],
+    default: "",
+    about: "values of the Host header to answer for besides loopback's names, with commas between",
+  },
+  corsOrigins: {
+    flag: "--cors-origins <origins>",
+    variables: ["TODO_CORS_ORIGINS"],
+    default: "",
+    about: "origins whose pages may use it, with commas between",
+  },
+  logLevel: {
+    flag: "--log-level <level>",
+    variables: ["TODO_LOG_LEVEL"],
+    default: "info",
+    about: "debug, info, warn, error or silent",
+  },
+  accessLog: {
+    flag: "--access-log",
+    variables: ["TODO_ACCESS_LOG"],
+    default: "off",
+    about: "log each request",
+  },
+} as const satisfies Record<string, Setting>;
+
+type SettingName = keyof typeof SETTINGS;
+
+/** What the flags of the command line hold, by setting. */
+export type Flags = Partial<Readonly<Record<string, string | boolean>>>;
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export type Config = ReturnType<typeof readConfig>;
+
+/** Reads and checks all settings; throws a UsageError for the first bad one. */
+export function readConfig(flags: Flags, env: Environment) {
+  const { given, read, readOr } = reader(flags, env);
+  refuseUnknownVariables(env);
+
+  if (given("storeFile") !== undefined && given("store") !== undefined) {
+    throw new UsageError("TODO_STORE and TODO_STORE_FILE are both set: keep one");
+  }
+  const passwordFile = read("adminPasswordFile", fileText);
+  const password = read("adminPassword", (text) => text);
+  const user = read("adminUser", userName);
+  if (password !== undefined && passwordFile !== undefined) {
+    throw new UsageError("TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one");
+  }
+  return {
+    host: readOr("host", (text) => text),
+    port: readOr("port", wholeNumber(0, 65_535)),
+    store: read("storeFile", fileText) ?? readOr("store", (text) => text),
+    maxTodos: readOr("maxTodos", wholeNumber(1, Number.MAX_SAFE_INTEGER)),
+    clientsFile: read("clientsFile", (text) => text),
+    fixedPair: fixedPair(user, password ?? passwordFile),
+    usersFile: read("usersFile", (text) => text),
+    authModule: read("authModule", (text) => text),
+    realm: readOr("realm", realm),
+    basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
+    allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
+    allowedHosts: readOr("allowedHosts", list),
+    corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
+    logLevel: readOr("logLevel", oneOf(["debug", "info", "warn", "error", "silent"])),
+    accessLog: readOr("accessLog", onOrOff),
+  };
+}
+
+/** Whether only this machine can reach a server that listens there. */
+export const isLoopback = (host: string): boolean =>
+  /^(?:localhost|127(?:\.\d{1,3}){3}|::1|\[::1\])$/i.test(host);
+
+/** The variables that look like settings but were put there by a cluster for a service of its own. */
+export function clusterVariables(env: Environment): string[] {
+  return Object.keys(env).filter((name) => name.startsWith("TODO_") && isClusters(name, env[name] ?? ""));
+}
+
+function reader(flags: Flags, env: Environment) {
+  /** What was given for a setting, and where; an empty variable is none. */
+  function given(name: SettingName): { text: string; source: string } | undefined {
+    const setting: Setting = SETTINGS[name];
+    const flag = flags[name];
+    if (flag !== undefined) return { text: String(flag), source: setting.flag?.split(" ")[0] ?? name };
+    const source = setting.variables.find(
+      (variable) => env[variable] && !isClusters(variable, env[variable]),
+    );
+    return source === undefined ? undefined : { text: env[source] ?? "", source };
+  }
+
+  function read<T>(name: SettingName, parse: (text: string) => T): T | undefined {
+    const found = given(name);
+    if (found === undefined) return undefined;
+    try {
+      return parse(found.text);
+    } catch (error) {
+      const shown = name === "adminPassword" ? "" : ` "${found.text}"`;
+      throw new UsageError(`${found.source}${shown}: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+
+  function readOr<T>(name: Exclude<SettingName, WithoutDefault>, parse: (text: string) => T): T {
+    return read(name, parse) ?? parse(SETTINGS[name].default);
+  }
+
+  return { given, read, readOr };
+}
+
+type WithoutDefault = {
+  [Name in SettingName]: (typeof SETTINGS)[Name] extends { default: string } ? never : Name;
+}[SettingName];
+
+const CLUSTER_SERVICE = /_SERVICE_(?:HOST|PORT(?:_.+)?)$/;
+const CLUSTER_PORT = /_PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?$/;
+
+/** Kubernetes tells each pod of every service: one named "todo" brings TODO_PORT=tcp://10.0.0.1:80. */
+function isClusters(name: string, value: string): boolean {
+  if (CLUSTER_SERVICE.test(name)) return true;
+  return CLUSTER_PORT.test(name) && (/^(?:tcp|udp|sctp):\/\//.test(value) || /_\d+_/.test(name));
+}
+
+/** Variables of the project's own tests. */
+const TESTS = /^TODO_TEST_/;
+
+function refuseUnknownVariables(env: Environment): void {
+  const known: readonly string[] = Object.values(SETTINGS).flatMap(({ variables }) => [...variables]);
+  for (const [name, value] of Object.entries(env)) {
+    if (!name.startsWith("TODO_") || known.includes(name) || TESTS.test(name)) continue;
+    if (isClusters(name, value ?? "")) continue;
+    const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
+    throw new UsageError(
+      `the variable ${name} is not known: did you mean ${nearest}? (todo serve --help lists all)`,
+    );
+  }
+}
+
+function fixedPair(user: string | undefined, password: string | undefined) {
+  if (user === undefined && password === undefined) return undefined;
+  if (user === undefined)
+    throw new UsageError("there is an admin password but no user: set TODO_ADMIN_USER too");
+  if (password === undefined) {
+    throw new UsageError(
+      "there is an admin user but no password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+    );
+  }
+  return { user, password };
+}
+
+/** The text of a file that holds one secret, without its last line break. */
+function fileText(path: string): string {
+  const text = readText(path).replace(/\r?\n$/, "");
+  if (text === "") throw new Error("the file is empty");
+  return text;
+}
+
+/** Reads a text file; the Error says in plain words why it cannot be read. */
+export function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    if (code === "ENOENT") throw new Error("there is no such file", { cause: error });
+    if (code === "EACCES") throw new Error("the file may not be read by this user", { cause: error });
+    if (code === "EISDIR") throw new Error("that is a folder, not a file", { cause: error });
+    throw new Error(`the file cannot be read (${code})`, { cause: error });
+  }
+}
+
+function userName(text: string): string {
+  if (text.includes(":")) throw new Error("a user name cannot have a colon (RFC 7617)");
+  return text;
+}
+
+function realm(text: string): string {
+  if (!/^[\x20-\x7e]+$/.test(text)) throw new Error("must be visible ASCII");
+  return text;
+}
+
+function wholeNumber(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(number >= least && number <= most))
+      throw new Error(`must be a whole number from ${least} to ${most}`);
+    return number;
+  };
+}
+
+function onOrOff(text: string): boolean {
+  if (/^(?:1|true|on|yes)$/i.test(text)) return true;
+  if (/^(?:0|false|off|no)$/i.test(text)) return false;
+  throw new Error("must be on or off");
+}
+
+function oneOf<Value extends string>(values: readonly Value[]): (text: string) => Value {
+  return (text) => {
+    const value = values.find((one) => one === text);
+    if (value === undefined) throw new Error(`must be one of ${values.join(", ")}`);
+    return value;
+  };
+}
+
+function list(text: string): string[] {
+  return text
+    .split(",")
+    .map((item) => item.trim())
+    .filter((item) => item !== "");
+}
+
+/** An origin as browsers send it: scheme, host and port, nothing behind. */
+function origin(text: string): string {
+  if (!URL.canParse(text) || new URL(text).origin !== text) {
+    throw new Error(`"${text}" is not an origin, such as https://app.example.com`);
+  }
+  return text;
+}

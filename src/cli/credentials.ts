@@ -1,0 +1,138 @@
+import { watchFile } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type LookupClient, lookupAmong, parseClients } from "../credential/client.ts";
+import { passwordVerifier } from "../credential/password.ts";
+import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
+import { type CheckUser, checkAmong, checkFixedPair, parseUsers } from "../credential/user.ts";
+import type { Log } from "../http/log.ts";
+import { type Config, readText, UsageError } from "./config.ts";
+
+const WATCH_INTERVAL_MS = 1000;
+
+export interface Credentials {
+  readonly lookupClient: LookupClient | undefined;
+  readonly checkUser: CheckUser | undefined;
+  /** Made for this start, because nothing was configured; to be shown once. */
+  readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
+}
+
+/** Puts together who may pass, from all that is configured; throws a UsageError for what cannot be used. */
+export async function openCredentials(config: Config, log: Log): Promise<Credentials> {
+  const { clientsFile, usersFile, fixedPair, authModule } = config;
+  const module = authModule === undefined ? {} : await importAuthModule(authModule);
+  const lookups: LookupClient[] = [];
+  const checks: CheckUser[] = [];
+  if (clientsFile !== undefined) {
+    const lookup = watched("TODO_CLIENTS_FILE", clientsFile, (text) => lookupAmong(parseClients(text)), log);
+    lookups.push((token) => lookup()(token));
+  }
+  if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
+  if (fixedPair !== undefined) checks.push(checkFixedPair(fixedPair.user, fixedPair.password));
+  if (usersFile !== undefined) {
+    const hashes = watched("TODO_USERS_FILE", usersFile, parseUsers, log);
+    checks.push(checkAmong(hashes, passwordVerifier(), () => performance.now()));
+  }
+  if (module.checkUser !== undefined) checks.push(module.checkUser);
+  if (lookups.length === 0 && checks.length === 0) return demoCredentials();
+  return { lookupClient: firstClient(lookups), checkUser: anyOf(checks), demo: undefined };
+}
+
+function demoCredentials(): Credentials {
+  const demo = { token: mintToken(), user: "admin", password: randomBase62(24) };
+  return {
+    lookupClient: lookupAmong([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]),
+    checkUser: checkFixedPair(demo.user, demo.password),
+    demo,
+  };
+}
+
+function firstClient(lookups: readonly LookupClient[]): LookupClient | undefined {
+  if (lookups.length < 2) return lookups[0];
+  return async (token) => {
+    for (const lookup of lookups) {
+      const client = await lookup(token);
+      if (client !== undefined) return client;
+    }
+    return undefined;
+  };
+}
+
+function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
+  if (checks.length < 2) return checks[0];
+  return async (user, password) => {
+    for (const check of checks) if (await check(user, password)) return true;
+    return false;
+  };
+}
+
+/**
+ * What a file says now: read at once, and again whenever it changes. A change that cannot be read is
+ * logged, and what was there before stays in force.
+ */
+function watched<T>(variable: string, path: string, parse: (text: string) => T, log: Log): () => T {
+  let current: T;
+  try {
+    current = parse(readText(path));
+  } catch (error) {
+    throw new UsageError(`${variable} "${path}": ${error instanceof Error ? error.message : error}`);
+  }
+  watchFile(path, { interval: WATCH_INTERVAL_MS, persistent: false }, () => {
+    try {
+      current = parse(readText(path));
+      log.info({ file: path }, "credentials read again");
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      log.error({ file: path, reason }, "credentials not read: those from before stay in force");
+    }
+  });
+  return () => current;
+}
+
+async function importAuthModule(
+  path: string,
+): Promise<{ lookupClient?: LookupClient; checkUser?: CheckUser }> {
+  const url = pathToFileURL(resolve(path)).href;
+  let module: Readonly<Record<string, unknown>>;
+  try {
+    module = await import(url);
+  } catch (error) {
+    const reason = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": it cannot be loaded: ${reason}`);
+  }
+  const { lookupClient, checkUser } = module;
+  if (lookupClient === undefined && checkUser === undefined) {
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": it exports neither lookupClient nor checkUser`);
+  }
+  return {
+    ...(lookupClient !== undefined && { lookupClient: lookupFrom(path, lookupClient) }),
+    ...(checkUser !== undefined && { checkUser: checkFrom(path, checkUser) }),
+  };
+}
+
+type Exported = (...values: readonly string[]) => unknown;
+
+const isFunction = (value: unknown): value is Exported => typeof value === "function";
+
+/** A module is not type-checked when it is loaded, so that what it gives is checked at each call. */
+function lookupFrom(path: string, exported: unknown): LookupClient {
+  if (!isFunction(exported))
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": its lookupClient is not a function`);
+  return async (token) => {
+    const found = await exported(token);
+    if (found === undefined || found === null) return undefined;
+    if (typeof found === "object" && "name" in found && typeof found.name === "string")
+      return { name: found.name };
+    throw new Error("lookupClient gave neither a client with a name nor nothing");
+  };
+}
+
+function checkFrom(path: string, exported: unknown): CheckUser {
+  if (!isFunction(exported))
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": its checkUser is not a function`);
+  return async (user, password) => {
+    const passed = await exported(user, password);
+    if (typeof passed === "boolean") return passed;
+    throw new Error("checkUser gave neither true nor false");
+  };
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bun
+import { Command, Option } from "commander";
+import { version } from "../../package.json" with { type: "json" };
+import { type Flags, readConfig, SETTINGS, UsageError } from "./config.ts";
+import { serve } from "./serve.ts";
+
+const USAGE_EXIT_CODE = 2;
+
+const program = new Command("todo")
+  .description("A to-do HTTP service.")
+  .version(version)
+  .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
+
+const serveCommand = program.command("serve").description("Run the server.");
+for (const setting of Object.values(SETTINGS)) {
+  if (!("flag" in setting)) continue;
+  const option = new Option(setting.flag, `${setting.about} (${setting.variables.join(", ")})`);
+  if ("default" in setting && setting.default !== "") option.description += `, by default ${setting.default}`;
+  serveCommand.addOption(option);
+}
+serveCommand.addHelpText(
+  "after",
+  "\nA flag wins over its variable. TODO_ADMIN_PASSWORD has no flag: arguments are seen by all.",
+);
+serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`todo: ${error.message}\n`);
+  process.exit(USAGE_EXIT_CODE);
+}

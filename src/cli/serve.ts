@@ -1,0 +1,123 @@
+import pino, { type Logger } from "pino";
+import { version } from "../../package.json" with { type: "json" };
+import { type Listener, listen } from "../http/listen.ts";
+import { createService, type Service } from "../http/service.ts";
+import { openStore } from "../storage/open.ts";
+import type { TodoStore } from "../todo.ts";
+import { type Config, clusterVariables, type Environment, isLoopback, UsageError } from "./config.ts";
+import { type Credentials, openCredentials } from "./credentials.ts";
+
+const STOP_WITHIN_MS = 10_000;
+/** Ctrl-C reaches a server under npm twice: from the terminal, and again from npm. */
+const SAME_SIGNAL_MS = 250;
+
+/** Runs the server until a signal ends it; throws a UsageError before anything listens. */
+export async function serve(config: Config, env: Environment): Promise<void> {
+  const log = await openLog(config.logLevel);
+  for (const name of clusterVariables(env)) log.warn({ name }, "variable ignored: a cluster put it there");
+  const store = openConfiguredStore(config);
+  const credentials = await openCredentials(config, log);
+  const { lookupClient, checkUser } = credentials;
+  const onLoopback = isLoopback(config.host);
+  const service = createService({
+    store,
+    realm: config.realm,
+    allowBasicOverHttp: config.allowBasicOverHttp,
+    basicFailures: config.basicFailures,
+    onLoopback,
+    allowedHosts: config.allowedHosts,
+    corsOrigins: config.corsOrigins,
+    accessLog: config.accessLog,
+    log,
+    ...(lookupClient !== undefined && { lookupClient }),
+    ...(checkUser !== undefined && { checkUser }),
+  });
+  const listener = listenAt(service, config);
+  stopOnSignal(listener, store, log);
+  log.info({ version, url: listener.url, store: config.store.split(":")[0] }, "listening");
+  warnOfSurfaces(credentials, config, onLoopback, log);
+  if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
+}
+
+async function openLog(level: Config["logLevel"]): Promise<Logger> {
+  if (!process.stdout.isTTY) return pino({ level });
+  const { default: pretty } = await import("pino-pretty");
+  return pino({ level }, pretty({ ignore: "pid,hostname", translateTime: "SYS:HH:MM:ss" }));
+}
+
+function openConfiguredStore({ store, maxTodos }: Config): TodoStore {
+  try {
+    return openStore(store, { maxTodos });
+  } catch (error) {
+    throw new UsageError(`TODO_STORE: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+function listenAt(service: Service, { host, port }: Config): Listener {
+  try {
+    return listen(service, { host, port });
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    if (code === "EADDRINUSE") {
+      throw new UsageError(
+        `port ${port} on ${host} is taken: stop what is there, or choose another with --port`,
+      );
+    }
+    if (code === "EACCES")
+      throw new UsageError(`port ${port} may not be taken by this user: choose one above 1023`);
+    throw new UsageError(
+      `cannot listen on ${host}, port ${port}: ${error instanceof Error ? error.message : error}`,
+    );
+  }
+}
+
+/** The first SIGTERM or SIGINT answers what was accepted, then ends; the next one ends at once. */
+function stopOnSignal(listener: Listener, store: TodoStore, log: Logger): void {
+  let since: number | undefined;
+  const onSignal = async (signal: NodeJS.Signals): Promise<void> => {
+    if (since !== undefined) {
+      if (performance.now() - since < SAME_SIGNAL_MS) return;
+      log.warn({ signal }, "stopping at once");
+      process.exit(1);
+    }
+    since = performance.now();
+    log.info({ signal }, "stopping");
+    setTimeout(() => {
+      log.error({ seconds: STOP_WITHIN_MS / 1000 }, "requests did not end in time: stopping all the same");
+      process.exit(1);
+    }, STOP_WITHIN_MS).unref();
+    await listener.stop();
+    await store.close();
+    log.info({}, "stopped");
+    process.exit(0);
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+}
+
+function warnOfSurfaces(
+  { lookupClient, checkUser }: Credentials,
+  config: Config,
+  onLoopback: boolean,
+  log: Logger,
+) {
+  if (lookupClient === undefined) log.warn({}, "no client is configured: /api/whoami answers 401 to all");
+  if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ answers 401 to all");
+  if (config.allowBasicOverHttp) log.warn({}, "passwords are taken in clear (TODO_ALLOW_BASIC_OVER_HTTP)");
+  else if (!onLoopback)
+    log.warn({}, "/admin/ answers only to this machine itself, for passwords would travel in clear");
+}
+
+/** Shows the demo credentials, once, past the log: on standard error, ready to be pasted. */
+function showDemo({ token, user, password }: NonNullable<Credentials["demo"]>, url: string): void {
+  process.stderr.write(`
+No credentials are configured, so these were made for this start only:
+
+demo-token=${token}
+demo-password=${password}
+
+curl -H 'Authorization: Bearer ${token}' ${url}/api/whoami
+curl -u '${user}:${password}' ${url}/admin/
+
+`);
+}

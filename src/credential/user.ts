@@ -1,0 +1,113 @@
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Awaitable } from "../todo.ts";
+
+/** The name that passed the Basic check. */
+export interface BasicUser {
+  readonly name: string;
+}
+
+/** Whether a password is the user's; a throw means that it could not be checked. */
+export type CheckUser = (user: string, password: string) => Awaitable<boolean>;
+
+/** Checks a password against a stored hash. */
+export type VerifyPassword = (password: string, passwordHash: string) => Promise<boolean>;
+
+const REMEMBERED_MS = 60_000;
+const REMEMBERED_MOST = 1_000;
+const BCRYPT_MOST_BYTES = 72;
+
+/** Checks against one fixed pair: digests of both halves, under a key of this process, no short circuit. */
+export function checkFixedPair(user: string, password: string): (user: string, password: string) => boolean {
+  const digest = keyedDigest();
+  const [userDigest, passwordDigest] = [digest(user), digest(password)];
+  return (triedUser, triedPassword) => {
+    const userMatches = timingSafeEqual(digest(triedUser), userDigest);
+    const passwordMatches = timingSafeEqual(digest(triedPassword), passwordDigest);
+    return Boolean(Number(userMatches) & Number(passwordMatches));
+  };
+}
+
+/**
+ * Checks against password hashes by user name. An unknown user costs as much as a known one. A success is
+ * remembered for a minute, as a keyed digest, so that a browser's every request does not pay for a hash.
+ * @param hashes the hashes as they are now: they may change between calls
+ * @param now milliseconds of a steady clock
+ */
+export function checkAmong(
+  hashes: () => ReadonlyMap<string, string>,
+  verify: VerifyPassword,
+  now: () => number,
+): CheckUser {
+  const digest = keyedDigest();
+  const remembered = new Map<string, number>();
+
+  return async (user, password) => {
+    const known = hashes().get(user);
+    const passwordHash = known ?? dummyAmong(hashes());
+    if (passwordHash === undefined || !withinLimits(password, passwordHash)) return false;
+    const key = digest(JSON.stringify([user, password, passwordHash])).toString("latin1");
+    if ((remembered.get(key) ?? Number.NEGATIVE_INFINITY) > now()) return true;
+    const matches = await verify(password, passwordHash);
+    if (!matches || known === undefined) return false;
+    remembered.delete(key);
+    remembered.set(key, now() + REMEMBERED_MS);
+    const [oldest] = remembered.keys();
+    if (remembered.size > REMEMBERED_MOST && oldest !== undefined) remembered.delete(oldest);
+    return true;
+  };
+}
+
+const BCRYPT = /^\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}$/;
+const ARGON2ID = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/;
+const REFUSED_FORMATS: readonly (readonly [RegExp, string])[] = [
+  [/^\$apr1\$/, "Apache's MD5 ($apr1$)"],
+  [/^\$1\$/, "MD5-crypt ($1$)"],
+  [/^\{SHA\}/i, "unsalted SHA-1 ({SHA})"],
+  [/^\{SSHA\}/i, "salted SHA-1 ({SSHA})"],
+  [/^\$5\$/, "SHA-256-crypt ($5$)"],
+  [/^\$6\$/, "SHA-512-crypt ($6$)"],
+  [/^\$argon2[di]\$/, "argon2 other than argon2id"],
+  [/^\$2/, "a bcrypt hash that is not whole"],
+  [/^\$argon2id\$/, "an argon2id hash that is not whole"],
+  [/^[./A-Za-z0-9]{13}$/, "DES-crypt"],
+];
+
+/**
+ * Reads a users file as Apache's `htpasswd -B` writes it: a line `user:hash` each, with bcrypt or argon2id;
+ * blank lines and lines that start with `#` are skipped. Throws an Error that names the line, and the format
+ * if it is a weak one.
+ */
+export function parseUsers(text: string): Map<string, string> {
+  const users = new Map<string, string>();
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
+    if (line.trim() === "" || line.startsWith("#")) continue;
+    const number = index + 1;
+    const colon = line.indexOf(":");
+    const user = line.slice(0, Math.max(colon, 0));
+    const passwordHash = line.slice(colon + 1).trim();
+    if (user === "") throw new Error(`line ${number} is not "user:hash"`);
+    if (!BCRYPT.test(passwordHash) && !ARGON2ID.test(passwordHash)) {
+      const format = REFUSED_FORMATS.find(([pattern]) => pattern.test(passwordHash))?.[1] ?? "no known hash";
+      throw new Error(`line ${number} (${user}) has ${format}: use bcrypt (htpasswd -B) or argon2id`);
+    }
+    if (users.has(user)) throw new Error(`line ${number} names ${user} a second time`);
+    users.set(user, passwordHash);
+  }
+  return users;
+}
+
+/** Past 72 bytes, and past a NUL, implementations of bcrypt disagree on what counts. */
+function withinLimits(password: string, passwordHash: string): boolean {
+  return !passwordHash.startsWith("$2") || Buffer.byteLength(password) <= BCRYPT_MOST_BYTES;
+}
+
+/** A hash for an unknown user to be checked against, in vain: any real one has the right cost. */
+function dummyAmong(hashes: ReadonlyMap<string, string>): string | undefined {
+  const [first] = hashes.values();
+  return first;
+}
+
+function keyedDigest(): (text: string) => Buffer {
+  const key = randomBytes(32);
+  return (text) => createHmac("sha256", key).update(text).digest();
+}

@@ -1,0 +1,48 @@
+import type { TodoEvent } from "./todo.ts";
+
+/**
+ * The last `capacity` changes of one store, and whoever waits for the next. Readers hold no queue of their
+ * own: each is a cursor into the ring, so that a slow one costs nothing and is let go when it falls out.
+ */
+export class Feed {
+  readonly #ring: (TodoEvent | undefined)[];
+  #last: number;
+  #first: number;
+  #waiting: PromiseWithResolvers<void> | undefined;
+
+  /** @param last the position after which the first published event comes */
+  constructor(capacity: number, last: number) {
+    this.#ring = new Array(capacity).fill(undefined);
+    this.#last = last;
+    this.#first = last + 1;
+  }
+
+  /** Takes the next event; positions follow one another without a gap. */
+  publish(event: TodoEvent): void {
+    const { n } = event.position;
+    this.#ring[n % this.#ring.length] = event;
+    this.#last = n;
+    if (n - this.#first >= this.#ring.length) this.#first = n - this.#ring.length + 1;
+    if (this.#waiting === undefined) return;
+    this.#waiting.resolve();
+    this.#waiting = undefined;
+  }
+
+  /** The events after position `n`, kept and to come, until `signal` aborts or the next one is no longer kept. */
+  async *after(n: number, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    const aborted = Promise.withResolvers<void>();
+    signal.addEventListener("abort", () => aborted.resolve(), { once: true });
+    let next = n + 1;
+    while (!signal.aborted && next >= this.#first && next <= this.#last + 1) {
+      if (next > this.#last) {
+        this.#waiting ??= Promise.withResolvers();
+        await Promise.race([this.#waiting.promise, aborted.promise]);
+        continue;
+      }
+      const event = this.#ring[next % this.#ring.length];
+      if (event === undefined) return;
+      next++;
+      yield event;
+    }
+  }
+}

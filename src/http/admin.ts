@@ -1,0 +1,73 @@
+import { parseBasic } from "../credential/authorization.ts";
+import type { BasicUser, CheckUser } from "../credential/user.ts";
+import { Failure } from "../failure.ts";
+import type { Log } from "./log.ts";
+import { protectedRedirect, protectedText } from "./reply.ts";
+import type { Guard, GuardedHandler } from "./route.ts";
+import type { Throttle } from "./throttle.ts";
+
+/** `/admin/`: greets the user. */
+export const greet: GuardedHandler<BasicUser> = (_request, user) => protectedText(`Hello, ${user.name}!`);
+
+/** `/admin`: the surface is at `/admin/`. */
+export const toAdmin: GuardedHandler<BasicUser> = () => protectedRedirect("/admin/");
+
+export interface BasicOptions {
+  readonly checkUser: CheckUser;
+  readonly realm: string;
+  readonly throttle: Throttle;
+  /** Take passwords in clear from anywhere; else only from this machine, and not through a proxy. */
+  readonly allowBasicOverHttp: boolean;
+  readonly log: Log;
+}
+
+/** Lets users with the right password pass (RFC 7617). */
+export function basicGuard({
+  checkUser,
+  realm,
+  throttle,
+  allowBasicOverHttp,
+  log,
+}: BasicOptions): Guard<BasicUser> {
+  const challenge = `Basic realm="${realm.replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
+  const unauthorized = (): Failure =>
+    new Failure("unauthorized", { headers: { "WWW-Authenticate": challenge } });
+
+  return async (request, peer) => {
+    const address = peer.requestIP(request)?.address ?? "";
+    if (!allowBasicOverHttp && !staysOnThisMachine(request, address)) throw inClear();
+    const presented = parseBasic(request.headers.get("authorization"));
+    if (presented.state === "absent") throw unauthorized();
+    if (presented.state === "presented") {
+      const { user, password } = presented.credential;
+      if (await throttle.guard(address, user, () => check(user, password))) return { name: user };
+    }
+    const reason = presented.state === "malformed" ? "malformed" : "wrong";
+    log.warn({ surface: "basic", reason, address }, "credential refused");
+    throw unauthorized();
+  };
+
+  async function check(user: string, password: string): Promise<boolean> {
+    try {
+      return await checkUser(user, password);
+    } catch (cause) {
+      throw cause instanceof Failure ? cause : new Failure("credentials_unavailable", { cause });
+    }
+  }
+}
+
+const LOOPBACK_ADDRESS = /^(?:::ffff:)?127\.|^::1$/;
+const FORWARDED = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
+
+/** From loopback, and not sent on by a proxy there, whose own client may be anywhere. */
+function staysOnThisMachine(request: Request, address: string): boolean {
+  return LOOPBACK_ADDRESS.test(address) && ![...request.headers.keys()].some((name) => FORWARDED.test(name));
+}
+
+/** No challenge: a browser must not ask for a password that would travel in clear. */
+function inClear(): Failure {
+  return new Failure("https_required", {
+    detail:
+      "Reach this over HTTPS, or from the server's own machine; TODO_ALLOW_BASIC_OVER_HTTP=1 lifts this.",
+  });
+}

@@ -1,0 +1,75 @@
+import { isUtf8 } from "node:buffer";
+import { MIMEType } from "node:util";
+import { Failure } from "../failure.ts";
+
+export const MAX_BODY_BYTES = 64 * 1024;
+
+/**
+ * Reads a request's JSON body. Throws `unsupported_media_type` for any type but `application/json` and
+ * `application/*+json` in UTF-8, or for a content coding; `body_too_large` past 64 KiB; `invalid_json`
+ * for what is empty, no valid UTF-8 (a byte order mark included), or no JSON (RFC 8259).
+ */
+export async function readJson(request: Request): Promise<unknown> {
+  const headers = request.headers;
+  requireJson(request.method, headers.get("content-type"), headers.get("content-encoding"));
+  const bytes = await readBytes(request, headers.get("content-length"));
+  if (bytes.length === 0) throw new Failure("invalid_json", { detail: "The body is empty." });
+  if (!isUtf8(bytes)) throw new Failure("invalid_json", { detail: "The body is not valid UTF-8." });
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch (cause) {
+    throw new Failure("invalid_json", { detail: "The body cannot be read as JSON.", cause });
+  }
+}
+
+function requireJson(method: string, type: string | null, coding: string | null): void {
+  if (type === "application/json" && coding === null) return;
+  const accepted = { [`Accept-${method === "PATCH" ? "Patch" : "Post"}`]: "application/json" };
+  if (coding !== null) {
+    const detail = "Send the body as it is, without Content-Encoding.";
+    throw new Failure("unsupported_media_type", {
+      detail,
+      headers: { ...accepted, "Accept-Encoding": "identity" },
+    });
+  }
+  if (type === null || !isJson(type)) {
+    const detail = "Send the body with Content-Type: application/json, in UTF-8.";
+    throw new Failure("unsupported_media_type", { detail, headers: accepted });
+  }
+}
+
+function isJson(type: string): boolean {
+  try {
+    const { type: kind, subtype, params } = new MIMEType(type);
+    const charset = params.get("charset")?.toLowerCase() ?? "utf-8";
+    return kind === "application" && (subtype === "json" || subtype.endsWith("+json")) && charset === "utf-8";
+  } catch {
+    return false;
+  }
+}
+
+async function readBytes(request: Request, contentLength: string | null): Promise<Buffer> {
+  if (Number(contentLength) > MAX_BODY_BYTES) throw tooLarge();
+  try {
+    if (contentLength !== null) return Buffer.from(await request.arrayBuffer());
+    return await readCounting(request.body);
+  } catch (cause) {
+    if (cause instanceof Failure) throw cause;
+    throw new Failure("invalid_json", { detail: "The body did not arrive whole.", cause });
+  }
+}
+
+/** Reads a body of unknown length (chunked), no further than it may be long. */
+async function readCounting(body: ReadableStream<Uint8Array> | null): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of body ?? []) {
+    length += chunk.length;
+    if (length > MAX_BODY_BYTES) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, length);
+}
+
+const tooLarge = (): Failure =>
+  new Failure("body_too_large", { detail: `A body may have at most ${MAX_BODY_BYTES} bytes.` });

@@ -1,0 +1,72 @@
+import { Failure } from "../failure.ts";
+import { reply } from "./reply.ts";
+
+const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+const LOOPBACK_ORIGIN = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
+const PREFLIGHT_SECONDS = "600";
+const EXPOSED = "ETag, Link, Location, Retry-After";
+
+export interface OriginPolicy {
+  /** Refuses a Host that is not ours (DNS rebinding): throws `misdirected_host`. */
+  readonly requireHost: (host: string | null) => void;
+  /** Whether pages of this origin may read and write here. */
+  readonly isListed: (origin: string) => boolean;
+  /** Refuses what a browser says comes from a page of another site, unless its origin is listed (Fetch Metadata). */
+  readonly requireSameSite: (request: Request) => void;
+}
+
+export interface OriginOptions {
+  /** Whether the server listens on loopback only. */
+  readonly onLoopback: boolean;
+  /** Hosts it answers for, besides loopback's names; with none, and off loopback, any. */
+  readonly allowedHosts: readonly string[];
+  /** Origins that may use it from a browser, besides loopback's own when it is on loopback. */
+  readonly corsOrigins: readonly string[];
+}
+
+export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOptions): OriginPolicy {
+  const hosts = new Set(allowedHosts.map((host) => host.toLowerCase()));
+  const origins = new Set(corsOrigins);
+  const checksHost = onLoopback || hosts.size > 0;
+  const isListed = (origin: string): boolean =>
+    origins.has(origin) || (onLoopback && LOOPBACK_ORIGIN.test(origin));
+  return {
+    isListed,
+    requireHost: (host) => {
+      // Only what is no browser leaves Host out.
+      if (!checksHost || host === null || LOOPBACK_HOST.test(host) || hosts.has(host.toLowerCase())) return;
+      throw new Failure("misdirected_host", {
+        detail: "Add the name to TODO_ALLOWED_HOSTS if it is this server's.",
+      });
+    },
+    requireSameSite: ({ headers }) => {
+      if (headers.get("sec-fetch-site") !== "cross-site") return;
+      const origin = headers.get("origin");
+      if (origin !== null && isListed(origin)) return;
+      throw new Failure("cross_site_write", {
+        detail: "List the page's origin in TODO_CORS_ORIGINS to let it write.",
+      });
+    },
+  };
+}
+
+/** Whether a request is a CORS preflight (Fetch §3.2.2). */
+export function isPreflight(request: Request): boolean {
+  return request.method === "OPTIONS" && request.headers.has("access-control-request-method");
+}
+
+/** The answer to a listed origin's preflight. */
+export function preflight(allow: string): Response {
+  return reply(204, {
+    "Access-Control-Allow-Methods": allow,
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match",
+    "Access-Control-Max-Age": PREFLIGHT_SECONDS,
+  });
+}
+
+/** Lets pages of an origin read a response. */
+export function share(response: Response, origin: string): Response {
+  response.headers.set("Access-Control-Allow-Origin", origin);
+  response.headers.set("Access-Control-Expose-Headers", EXPOSED);
+  return response;
+}

@@ -1,0 +1,139 @@
+import { Failure } from "../failure.ts";
+import {
+  formatPosition,
+  type ListQuery,
+  type Position,
+  parseNewTodo,
+  parsePatch,
+  parseTodoId,
+  type TodoId,
+  type TodoJson,
+  type TodoList,
+  type TodoStore,
+} from "../todo.ts";
+import { readJson } from "./body.ts";
+import { created, json, noContent, reply } from "./reply.ts";
+import type { Handler, RoutedRequest } from "./route.ts";
+import { streamed } from "./stream.ts";
+
+const MAX_LIMIT = 1000;
+
+/** The handlers of `/api/todos` and `/api/todos/:id`. */
+export function todoHandlers(store: TodoStore) {
+  return {
+    list: async (request) => {
+      const query = parseListQuery(request.url);
+      const seen = request.headers.get("if-none-match");
+      if (seen !== null) {
+        const position = await store.position();
+        if (isSeen(seen, position)) return reply(304, listHeaders(position));
+      }
+      return listReply(request, query, await store.list(query));
+    },
+
+    create: async (request) => {
+      const { title } = parseNewTodo(await readJson(request));
+      const todo = await store.insert(title);
+      return created(todo.json, `/api/todos/${todo.id}`);
+    },
+
+    get: (request) => {
+      const found = store.get(idOf(request));
+      return found instanceof Promise ? found.then(todoReply) : todoReply(found);
+    },
+
+    update: async (request) => {
+      const id = idOf(request);
+      const { done } = await readPatch(request, id);
+      return todoReply(await store.setDone(id, done));
+    },
+
+    delete: async (request) => {
+      if (!(await store.delete(idOf(request)))) throw notFound();
+      return noContent();
+    },
+  } satisfies Record<string, Handler>;
+
+  /** An absent to-do wins over a bad body; only a bad body has to look. */
+  async function readPatch(request: Request, id: TodoId) {
+    try {
+      return parsePatch(await readJson(request));
+    } catch (error) {
+      if ((await store.get(id)) === undefined) throw notFound();
+      throw error;
+    }
+  }
+}
+
+function todoReply(found: TodoJson | undefined): Response {
+  if (found === undefined) throw notFound();
+  return json(found);
+}
+
+const notFound = (): Failure => new Failure("todo_not_found");
+
+function idOf(request: RoutedRequest): TodoId {
+  const id = parseTodoId(request.params.id ?? "");
+  if (id === undefined) {
+    throw new Failure("invalid_id", { detail: "An id is decimal digits, at most 18446744073709551615." });
+  }
+  return id;
+}
+
+function listReply(request: Request, query: ListQuery, list: TodoList): Response {
+  const headers = listHeaders(list.position);
+  if (list.next !== undefined) headers.Link = `<${nextPage(query, list.next)}>; rel="next"`;
+  headers["Content-Type"] = "application/json";
+  const { json } = list;
+  if (typeof json === "string" || json instanceof Uint8Array) return reply(200, headers, json);
+  return reply(200, headers, request.method === "HEAD" ? null : streamed(json));
+}
+
+function listHeaders(position: Position): Record<string, string> {
+  return { ETag: etagOf(position), "Cache-Control": "no-cache" };
+}
+
+const etagOf = (position: Position): string => `"${formatPosition(position)}"`;
+
+/** Whether If-None-Match names what the store shows now (RFC 9110 §13.1.2, weak comparison). */
+function isSeen(ifNoneMatch: string, position: Position): boolean {
+  const etag = etagOf(position);
+  return ifNoneMatch.split(",").some((tag) => tag.trim() === "*" || tag.trim().replace(/^W\//, "") === etag);
+}
+
+/** Reads `?limit=`, `?after=` and `?done=`; throws `invalid_query` for a bad or repeated value. */
+function parseListQuery(url: string): ListQuery {
+  const start = url.indexOf("?");
+  if (start < 0) return {};
+  const parameters = new URLSearchParams(url.slice(start));
+  const one = <T>(name: string, parse: (value: string) => T | undefined, expected: string): T | undefined => {
+    const values = parameters.getAll(name);
+    if (values.length === 0) return undefined;
+    const value = values.length === 1 ? parse(values[0] ?? "") : undefined;
+    if (value === undefined)
+      throw new Failure("invalid_query", { detail: `${name} must be, once, ${expected}.` });
+    return value;
+  };
+  const limit = one("limit", parseLimit, `a number from 1 to ${MAX_LIMIT}`);
+  const after = one("after", parseTodoId, "an id");
+  const done = one("done", parseBoolean, "true or false");
+  return {
+    ...(limit !== undefined && { limit }),
+    ...(after !== undefined && { after }),
+    ...(done !== undefined && { done }),
+  };
+}
+
+function parseLimit(text: string): number | undefined {
+  const limit = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  return limit >= 1 && limit <= MAX_LIMIT ? limit : undefined;
+}
+
+function parseBoolean(text: string): boolean | undefined {
+  return text === "true" ? true : text === "false" ? false : undefined;
+}
+
+function nextPage({ limit, done }: ListQuery, after: TodoId): string {
+  const state = done === undefined ? "" : `&done=${done}`;
+  return `/api/todos?limit=${limit}&after=${after}${state}`;
+}

@@ -1,0 +1,377 @@
+import { describe, expect, test } from "bun:test";
+import document from "../openapi.json" with { type: "json" };
+import manifest from "../package.json" with { type: "json" };
+import { holdAgainstContract, mismatch } from "./openapi.ts";
+
+const statusOf: Record<string, number> = {
+  invalid_id: 400,
+  invalid_query: 400,
+  invalid_json: 400,
+  unauthorized: 401,
+  https_required: 403,
+  cross_site_write: 403,
+  route_not_found: 404,
+  todo_not_found: 404,
+  method_not_allowed: 405,
+  body_too_large: 413,
+  unsupported_media_type: 415,
+  misdirected_host: 421,
+  validation_failed: 422,
+  too_many_failures: 429,
+  internal_error: 500,
+  store_unavailable: 503,
+  credentials_unavailable: 503,
+  stopping: 503,
+  store_full: 507,
+};
+
+type Tree = { [name: string]: unknown };
+
+function isTree(value: unknown): value is Tree {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Every object of the document with its JSON pointer. */
+function* objectsOf(value: unknown, pointer = "#"): Generator<[pointer: string, object: Tree]> {
+  if (isTree(value)) yield [pointer, value];
+  if (typeof value !== "object" || value === null) return;
+  for (const [name, inner] of Object.entries(value)) {
+    yield* objectsOf(inner, `${pointer}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`);
+  }
+}
+
+/** The examples that stand beside a schema (of a body, header or parameter) or inside one (of a component). */
+function* examplesOf(root: unknown): Generator<[pointer: string, schema: object, example: unknown]> {
+  for (const [pointer, { schema, example, examples }] of objectsOf(root)) {
+    if (!isTree(schema)) continue;
+    if (example !== undefined) yield [`${pointer}/example`, schema, example];
+    for (const [name, entry] of Object.entries(isTree(examples) ? examples : {})) {
+      if (isTree(entry)) yield [`${pointer}/examples/${name}`, schema, entry.value];
+    }
+  }
+  for (const [name, schema] of Object.entries(document.components.schemas)) {
+    for (const example of schema.examples) yield [`#/components/schemas/${name}/examples`, schema, example];
+  }
+}
+
+/** The schema of each problem body, with every code it lets through. */
+const problems = [...objectsOf(document)].flatMap(([pointer, { schema }]) => {
+  if (!pointer.endsWith("/application~1problem+json") || !isTree(schema)) return [];
+  const codes = Object.entries(statusOf).filter(([code, status]) =>
+    [
+      undefined,
+      [{ field: "title", message: "is required" }],
+      [{ field: "done", message: "is required" }],
+    ].some(
+      (errors) => mismatch(schema, { title: "-", status, code, ...(errors && { errors }) }) === undefined,
+    ),
+  );
+  return [{ pointer, schema, codes }];
+});
+
+describe("openapi.json", () => {
+  test("carries the version of the package", () => {
+    expect(document.info.version).toBe(manifest.version);
+  });
+
+  test("names every operation, once", () => {
+    const ids = Object.values(document.paths)
+      .flatMap((item) => Object.values(item))
+      .map((operation) => operation.operationId);
+    for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z]+$/);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  test("has only examples that its schemas allow", () => {
+    const examples = [...examplesOf(document)];
+    expect(examples.length).toBeGreaterThan(50);
+    for (const [pointer, schema, example] of examples) {
+      expect([pointer, mismatch(schema, example)]).toEqual([pointer, undefined]);
+    }
+  });
+
+  test("answers with every problem code, and with no other", () => {
+    expect(document.components.schemas.Problem.properties.code.enum).toEqual(Object.keys(statusOf));
+    const answered = new Set(problems.flatMap(({ codes }) => codes.map(([code]) => code)));
+    expect([...answered].sort()).toEqual(Object.keys(statusOf).sort());
+  });
+
+  test("pins the status of every problem", () => {
+    for (const { pointer, codes } of problems) {
+      expect([pointer, new Set(codes.map(([, status]) => status)).size]).toEqual([pointer, 1]);
+    }
+  });
+
+  test("answers each documented status with problems of that status", () => {
+    for (const [pointer, object] of objectsOf(document)) {
+      const status = /\/(\d{3})$/.exec(pointer)?.[1];
+      if (status === undefined || Number(status) < 400) continue;
+      const name = typeof object.$ref === "string" ? object.$ref : pointer;
+      const body = problems.find((problem) => problem.pointer.startsWith(`${name}/content/`));
+      expect([pointer, body?.codes[0]?.[1]]).toEqual([pointer, Number(status)]);
+    }
+  });
+
+  test("marks every answer as nosniff", () => {
+    const answers = [...objectsOf(document)].filter(
+      ([, object]) => typeof object.description === "string" && isTree(object.headers),
+    );
+    expect(answers.length).toBeGreaterThan(30);
+    for (const [pointer, { headers }] of answers) {
+      expect([pointer, headers]).toEqual([
+        pointer,
+        expect.objectContaining({ "X-Content-Type-Options": { $ref: "#/components/headers/NoSniff" } }),
+      ]);
+    }
+  });
+});
+
+const milk = { id: 1, title: "Buy milk", done: false };
+const noStore = { "cache-control": "no-store" };
+
+function reply(status: number, body: string | null, headers: Record<string, string> = {}): Response {
+  return new Response(body, { status, headers: { "x-content-type-options": "nosniff", ...headers } });
+}
+
+function json(status: number, value: unknown, headers: Record<string, string> = {}): Response {
+  return reply(status, JSON.stringify(value), { "content-type": "application/json", ...headers });
+}
+
+function problem(
+  status: number,
+  code: string,
+  headers: Record<string, string> = {},
+  more: object = {},
+): Response {
+  const type = { "content-type": "application/problem+json" };
+  return json(status, { title: "-", status, code, ...more }, { ...type, ...headers });
+}
+
+const text = { "content-type": "text/plain; charset=utf-8" };
+const list = { "cache-control": "no-cache", etag: '"9f86d081-42"' };
+const basic = { ...noStore, "www-authenticate": 'Basic realm="todo admin", charset="UTF-8"' };
+const bearer = { ...noStore, "www-authenticate": 'Bearer realm="todo api"' };
+const listMethods = "GET, POST, HEAD, OPTIONS";
+
+type Case = [what: string, method: string, path: string, response: () => Response];
+
+const right: Case[] = [
+  ["a list", "GET", "/api/todos", () => json(200, [milk], list)],
+  [
+    "a page of a list",
+    "GET",
+    "/api/todos?limit=1",
+    () => json(200, [milk], { ...list, link: '</api/todos?limit=1&after=1>; rel="next"' }),
+  ],
+  ["an unchanged list", "GET", "/api/todos", () => reply(304, null, list)],
+  [
+    "the head of a list",
+    "HEAD",
+    "/api/todos",
+    () => reply(200, null, { ...list, "content-type": "application/json" }),
+  ],
+  ["a created todo", "POST", "/api/todos", () => json(201, milk, { location: "/api/todos/1" })],
+  [
+    "the last possible id",
+    "GET",
+    "/api/todos/1",
+    () =>
+      reply(200, '{"id":18446744073709551615,"title":"x","done":true}', {
+        "content-type": "application/json",
+      }),
+  ],
+  ["a deleted todo", "DELETE", "/api/todos/1", () => reply(204, null)],
+  ["an absent todo", "GET", "/api/todos/9", () => problem(404, "todo_not_found")],
+  ["an id of no digits", "GET", "/api/todos/x", () => problem(400, "invalid_id")],
+  [
+    "a blank title",
+    "POST",
+    "/api/todos",
+    () =>
+      problem(422, "validation_failed", {}, { errors: [{ field: "title", message: "must not be empty" }] }),
+  ],
+  [
+    "a form",
+    "POST",
+    "/api/todos",
+    () => problem(415, "unsupported_media_type", { "accept-post": "application/json" }),
+  ],
+  ["a lost store", "GET", "/api/todos", () => problem(503, "store_unavailable", { "retry-after": "5" })],
+  ["an unknown path", "GET", "/api/todos/", () => problem(404, "route_not_found")],
+  [
+    "an unlisted method",
+    "PUT",
+    "/api/todos",
+    () => problem(405, "method_not_allowed", { allow: listMethods }),
+  ],
+  ["the methods of a path", "OPTIONS", "/api/todos", () => reply(204, null, { allow: listMethods })],
+  [
+    "a preflight",
+    "OPTIONS",
+    "/admin/",
+    () =>
+      reply(204, null, {
+        "access-control-allow-methods": "GET",
+        "access-control-allow-origin": "http://localhost",
+      }),
+  ],
+  ["a client's name", "GET", "/api/whoami", () => reply(200, "demo", { ...text, ...noStore })],
+  ["a missing token", "GET", "/api/whoami", () => problem(401, "unauthorized", bearer)],
+  ["a missing token below the surface", "POST", "/api/whoami/x", () => problem(401, "unauthorized", bearer)],
+  ["a greeting", "GET", "/admin/", () => reply(200, "Hello, Zoë!", { ...text, ...noStore })],
+  ["a missing password", "DELETE", "/admin/x", () => problem(401, "unauthorized", basic)],
+  ["a password in clear", "OPTIONS", "/admin", () => problem(403, "https_required", noStore)],
+  ["the redirect", "GET", "/admin", () => reply(308, null, { ...noStore, location: "/admin/" })],
+  ["an unknown path of a surface", "GET", "/admin/x", () => problem(404, "route_not_found", noStore)],
+  ["another host", "GET", "/x", () => problem(421, "misdirected_host")],
+];
+
+const wrong: [...Case, complaint: string][] = [
+  ["an undocumented status", "GET", "/api/todos/1", () => json(202, milk), "only 200, 400"],
+  ["an extra key", "GET", "/api/todos/1", () => json(200, { ...milk, due: null }), "additional properties"],
+  ["a missing key", "GET", "/api/todos/1", () => json(200, { id: 1, title: "x" }), "property 'done'"],
+  ["an id of 0", "GET", "/api/todos/1", () => json(200, { ...milk, id: 0 }), "/id must be >= 1"],
+  [
+    "an id with a fraction",
+    "GET",
+    "/api/todos/1",
+    () => json(200, { ...milk, id: 1.5 }),
+    "/id must be integer",
+  ],
+  [
+    "a body that is no JSON",
+    "GET",
+    "/api/todos/1",
+    () => reply(200, "{", { "content-type": "application/json" }),
+    "JSON",
+  ],
+  [
+    "a charset on JSON",
+    "GET",
+    "/api/todos/1",
+    () => json(200, milk, { "content-type": "application/json;charset=utf-8" }),
+    "Content-Type",
+  ],
+  ["a missing media type", "HEAD", "/api/todos", () => reply(200, null, list), "Content-Type is null"],
+  [
+    "a missing nosniff",
+    "DELETE",
+    "/api/todos/1",
+    () => new Response(null, { status: 204 }),
+    "X-Content-Type-Options is missing",
+  ],
+  ["a missing Location", "POST", "/api/todos", () => json(201, milk), "Location is missing"],
+  [
+    "a Location elsewhere",
+    "POST",
+    "/api/todos",
+    () => json(201, milk, { location: "/todos/1" }),
+    "Location is",
+  ],
+  ["a weak ETag", "GET", "/api/todos", () => json(200, [], { ...list, etag: 'W/"1-1"' }), "ETag is"],
+  ["a kept secret", "GET", "/api/whoami", () => reply(200, "demo", text), "Cache-Control is missing"],
+  ["a kept 404 of a surface", "GET", "/admin/x", () => problem(404, "route_not_found"), "no-store"],
+  [
+    "a Retry-After in words",
+    "GET",
+    "/readyz",
+    () => problem(503, "stopping", { "retry-after": "soon" }),
+    "Retry-After is",
+  ],
+  [
+    "a 401 without a challenge",
+    "GET",
+    "/admin/",
+    () => problem(401, "unauthorized", noStore),
+    "WWW-Authenticate is missing",
+  ],
+  [
+    "a 401 with the other challenge",
+    "GET",
+    "/admin/",
+    () => problem(401, "unauthorized", bearer),
+    "WWW-Authenticate is",
+  ],
+  ["a 401 without a guard", "GET", "/api/whoamix", () => problem(401, "unauthorized", bearer), "only 404"],
+  ["a body on a 204", "DELETE", "/api/todos/1", () => reply(204, "gone"), "body where none may be"],
+  ["a media type on a 204", "DELETE", "/api/todos/1", () => reply(204, null, text), "but Content-Type is"],
+  ["a body on a 304", "GET", "/api/todos", () => reply(304, "[]", list), "body where none may be"],
+  ["a body on HEAD", "HEAD", "/api/todos", () => json(200, [], list), "body where none may be"],
+  ["the code of another status", "GET", "/api/todos/1", () => problem(404, "invalid_id"), "/code must be"],
+  [
+    "the code of another cause",
+    "GET",
+    "/api/todos/1",
+    () => problem(404, "route_not_found"),
+    "/code must be",
+  ],
+  [
+    "an untrue status in the body",
+    "GET",
+    "/api/todos/1",
+    () => problem(404, "todo_not_found", {}, { status: 400 }),
+    "/status must be",
+  ],
+  [
+    "a leaked stack",
+    "GET",
+    "/api/todos",
+    () => problem(500, "internal_error", {}, { stack: "at" }),
+    "additional properties",
+  ],
+  [
+    "a 422 without field errors",
+    "POST",
+    "/api/todos",
+    () => problem(422, "validation_failed"),
+    "property 'errors'",
+  ],
+  [
+    "field errors elsewhere",
+    "GET",
+    "/api/todos/1",
+    () => problem(404, "todo_not_found", {}, { errors: [] }),
+    "/errors",
+  ],
+  ["success on an unknown path", "GET", "/api/todos/", () => json(200, [milk], list), "only 404"],
+  ["success on an unlisted method", "PUT", "/api/todos", () => json(200, milk), "only 405"],
+  [
+    "an Allow that lacks a method",
+    "PUT",
+    "/api/todos",
+    () => problem(405, "method_not_allowed", { allow: "GET, HEAD, OPTIONS" }),
+    "the methods are",
+  ],
+  ["OPTIONS without Allow", "OPTIONS", "/livez", () => reply(204, null), "Allow is missing"],
+];
+
+describe("holdAgainstContract", () => {
+  test.each(right)("accepts %s", async (_what, method, path, response) => {
+    await holdAgainstContract(method, path, response());
+  });
+
+  test.each(wrong)("refuses %s", async (_what, method, path, response, complaint) => {
+    await expect(holdAgainstContract(method, path, response())).rejects.toThrow(complaint);
+  });
+
+  test("leaves the body to the caller", async () => {
+    const response = json(200, milk);
+    await holdAgainstContract("GET", "/api/todos/1", response);
+    expect(await response.json()).toEqual(milk);
+  });
+
+  test("accepts what came over a socket", async () => {
+    const server = Bun.serve({ port: 0, fetch: () => json(200, [milk], list) });
+    try {
+      for (const method of ["GET", "HEAD"]) {
+        await holdAgainstContract(
+          method,
+          "/api/todos",
+          await fetch(new URL("/api/todos", server.url), { method }),
+        );
+      }
+    } finally {
+      await server.stop(true);
+    }
+  });
+});

@@ -1,0 +1,207 @@
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import document from "../openapi.json" with { type: "json" };
+
+interface Reference {
+  $ref: string;
+}
+
+interface Header {
+  required: boolean;
+  schema: object;
+}
+
+interface Answer {
+  headers: Record<string, Reference | Header>;
+  content?: Record<string, { schema: object }>;
+}
+
+type Answers = Record<string, Reference | Answer>;
+
+interface PathItem {
+  get?: { responses: Answers };
+  post?: { responses: Answers };
+  patch?: { responses: Answers };
+  delete?: { responses: Answers };
+}
+
+interface Contract {
+  paths: Record<string, PathItem>;
+  components: { headers: Record<string, Header>; responses: Record<string, Answer> };
+  "x-beyond-operations": Record<
+    "anyRequest" | "unknownPath" | "unlistedMethod" | "options" | "preflight",
+    Answers
+  > & { guarded: Record<string, Answers> };
+}
+
+const contract: Contract = document;
+
+/**
+ * Throws unless openapi.json allows this response to `method` at `path`: its status, media type, headers and body.
+ * `path` is what was sent, a query included. Reads a clone, so the caller can still read the body, but must not have
+ * read it before.
+ */
+export async function holdAgainstContract(method: string, path: string, response: Response): Promise<void> {
+  const route = path.replace(/\?.*$/s, "");
+  const text = await response.clone().text();
+  const found = [...faults(method, route, response, text)];
+  if (found.length > 0) {
+    const body = JSON.stringify(text.slice(0, 500));
+    throw new Error(`${method} ${path} answered ${response.status}: ${found.join("; ")}. Body: ${body}`);
+  }
+}
+
+function* faults(method: string, route: string, response: Response, text: string): Generator<string> {
+  const { status, headers } = response;
+  const answers = answersTo(method, route, headers.has("access-control-allow-methods"));
+  const answer = answers[status];
+  if (answer === undefined) {
+    yield `only ${Object.keys(answers).join(", ")} are documented`;
+    return;
+  }
+  const { headers: documented, content } = resolve(answer, contract.components.responses);
+  yield* headerFaults(documented, headers);
+  yield* allowFaults(method, route, response);
+  yield* cacheFaults(route, response);
+  yield* bodyFaults(content ?? {}, method === "HEAD", headers.get("content-type"), text);
+}
+
+/** What the document allows, by status, for a request that need not fit any operation. */
+function answersTo(method: string, route: string, preflight: boolean): Answers {
+  const beyond = contract["x-beyond-operations"];
+  if (method === "OPTIONS" && preflight) {
+    return { ...beyond.anyRequest, ...beyond.preflight };
+  }
+  const item = itemAt(route);
+  const operation = Object.entries(item ?? {}).find(([verb]) => verb === verbOf(method));
+  if (operation !== undefined) {
+    return operation[1].responses;
+  }
+  const known = method === "OPTIONS" ? beyond.options : beyond.unlistedMethod;
+  return { ...beyond.anyRequest, ...guardAt(route), ...(item === undefined ? beyond.unknownPath : known) };
+}
+
+function verbOf(method: string): string {
+  return method === "HEAD" ? "get" : method.toLowerCase();
+}
+
+function itemAt(route: string): PathItem | undefined {
+  const sent = route.split("/");
+  return Object.entries(contract.paths).find(([template]) => {
+    const parts = template.split("/");
+    return (
+      parts.length === sent.length &&
+      parts.every((part, at) => (part.startsWith("{") ? sent[at] !== "" : sent[at] === part))
+    );
+  })?.[1];
+}
+
+/** The refusals of the guard whose surface holds this path. */
+function guardAt(route: string): Answers | undefined {
+  const { guarded } = contract["x-beyond-operations"];
+  return Object.entries(guarded).find(([root]) => route === root || route.startsWith(`${root}/`))?.[1];
+}
+
+function* headerFaults(documented: Answer["headers"], headers: Headers): Generator<string> {
+  for (const [name, entry] of Object.entries(documented)) {
+    const { required, schema } = resolve(entry, contract.components.headers);
+    const value = headers.get(name);
+    if (value === null) {
+      if (required) yield `${name} is missing`;
+      continue;
+    }
+    const typed =
+      /^[0-9]+$/.test(value) && "type" in schema && schema.type === "integer" ? Number(value) : value;
+    const fault = mismatch(schema, typed);
+    if (fault !== undefined) yield `${name} is ${JSON.stringify(value)}: ${fault}`;
+  }
+}
+
+function* allowFaults(method: string, route: string, { status, headers }: Response): Generator<string> {
+  const allow = headers.get("allow");
+  if (allow === null || (status !== 405 && method !== "OPTIONS")) {
+    return;
+  }
+  const verbs = Object.keys(itemAt(route) ?? {}).map((verb) => verb.toUpperCase());
+  const expected = [...verbs, ...(verbs.includes("GET") ? ["HEAD"] : []), "OPTIONS"].sort().join(", ");
+  if (allow.split(/, ?/).sort().join(", ") !== expected) {
+    yield `Allow is ${JSON.stringify(allow)} where the methods are ${expected}`;
+  }
+}
+
+/** A guarded path that leads nowhere is no operation, but caches may store a 404 or 405 all the same. */
+function* cacheFaults(route: string, { status, headers }: Response): Generator<string> {
+  const storable = status === 404 || status === 405;
+  if (storable && guardAt(route) !== undefined && headers.get("cache-control") !== "no-store") {
+    yield "Cache-Control is not no-store on a protected surface";
+  }
+}
+
+function* bodyFaults(
+  content: NonNullable<Answer["content"]>,
+  bodiless: boolean,
+  type: string | null,
+  text: string,
+): Generator<string> {
+  const types = Object.keys(content);
+  if ((bodiless || types.length === 0) && text !== "") {
+    yield "there is a body where none may be";
+  }
+  if (types.length === 0) {
+    if (type !== null) yield `there is no body, but Content-Type is ${type}`;
+    return;
+  }
+  const media = Object.entries(content).find(([name]) => type !== null && sameType(name, type))?.[1];
+  if (media === undefined) {
+    yield `Content-Type is ${type} where ${types.join(" or ")} is documented`;
+    return;
+  }
+  if (bodiless) {
+    return;
+  }
+  const json = types.some((name) => name.endsWith("json"));
+  const fault = json ? jsonMismatch(media.schema, text) : mismatch(media.schema, text);
+  if (fault !== undefined) yield `the body is not as documented: ${fault}`;
+}
+
+function sameType(one: string, other: string): boolean {
+  const plain = (type: string) => type.toLowerCase().replaceAll(" ", "");
+  return plain(one) === plain(other);
+}
+
+function jsonMismatch(schema: object, text: string): string | undefined {
+  try {
+    return mismatch(schema, JSON.parse(text));
+  } catch (error) {
+    if (error instanceof SyntaxError) return error.message;
+    throw error;
+  }
+}
+
+function resolve<T extends object>(entry: Reference | T, components: Record<string, T>): T {
+  if (!("$ref" in entry)) {
+    return entry;
+  }
+  const target = components[entry.$ref.replace(/^.*\//, "")];
+  if (target === undefined) {
+    throw new Error(`openapi.json has no ${entry.$ref}`);
+  }
+  return target;
+}
+
+const ajv = new Ajv2020({ strict: true, allErrors: true });
+ajv.addVocabulary(["components"]);
+// Parsed ids are doubles: the bounds in the schema hold the range, as closely as a double can.
+ajv.addFormat("uint64", { type: "number", validate: (id) => Number.isInteger(id) && id >= 0 });
+
+const compiled = new Map<object, ValidateFunction>();
+
+/** Says how a value breaks a schema of openapi.json; undefined when it does not. */
+export function mismatch(schema: object, value: unknown): string | undefined {
+  let validate = compiled.get(schema);
+  if (validate === undefined) {
+    // A schema cut out of the document keeps its references working by taking the components along.
+    validate = ajv.compile({ ...schema, components: contract.components });
+    compiled.set(schema, validate);
+  }
+  return validate(value) ? undefined : ajv.errorsText(validate.errors, { dataVar: "" });
+}
