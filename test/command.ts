@@ -1,0 +1,70 @@
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+/** A run of the real command as a process of its own. */
+export interface Command extends AsyncDisposable {
+  readonly pid: number;
+  /** Resolves with the exit code, or undefined where a signal ended it. */
+  readonly exited: Promise<number | undefined>;
+  readonly stdout: () => string;
+  readonly stderr: () => string;
+  readonly kill: (signal: NodeJS.Signals) => void;
+  /** Where it listens; rejects when it ends before it does. */
+  readonly url: Promise<string>;
+}
+
+/** Runs `todo` with arguments, and with only the given variables besides PATH and HOME. */
+export function runTodo(args: readonly string[], variables: Readonly<Record<string, string>> = {}): Command {
+  return run([process.execPath, "--no-env-file", "src/cli/main.ts", ...args], variables);
+}
+
+/** Runs a command line in the project's root. */
+export function run(
+  commandLine: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Command {
+  const { PATH = "", HOME = "" } = process.env;
+  const child = Bun.spawn([...commandLine], {
+    cwd: ROOT,
+    env: { PATH, HOME, ...variables },
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const listening = Promise.withResolvers<string>();
+  const stdout = collect(child.stdout, (text) => {
+    const url = /"url":"([^"]+)"/.exec(text)?.[1];
+    if (url !== undefined) listening.resolve(url);
+  });
+  const stderr = collect(child.stderr, () => {});
+  const exited = Promise.all([child.exited, stdout.done, stderr.done]).then(([code]) => {
+    listening.reject(new Error(`it ended with ${code} before it listened: ${stderr.text()}`));
+    return child.signalCode === null ? code : undefined;
+  });
+  listening.promise.catch(() => {});
+  return {
+    pid: child.pid,
+    exited,
+    stdout: stdout.text,
+    stderr: stderr.text,
+    kill: (signal) => child.kill(signal),
+    url: listening.promise,
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+}
+
+function collect(stream: ReadableStream<Uint8Array>, onText: (all: string) => void) {
+  let all = "";
+  const read = async (): Promise<void> => {
+    const decoder = new TextDecoder();
+    for await (const chunk of stream) {
+      all += decoder.decode(chunk, { stream: true });
+      onText(all);
+    }
+  };
+  return { text: () => all, done: read() };
+}

@@ -1,0 +1,37 @@
+import { listen } from "../src/http/listen.ts";
+import { createService, type ServiceOptions } from "../src/http/service.ts";
+import { openMemory } from "../src/storage/memory.ts";
+import { holdAgainstContract } from "./openapi.ts";
+
+/** A service on a free port of loopback, as tests use it. */
+export interface TestService extends AsyncDisposable {
+  readonly url: string;
+  readonly port: number;
+  /** Sends a request over a real socket, and holds the response against openapi.json. */
+  readonly send: (method: string, path: string, init?: RequestInit) => Promise<Response>;
+  /** Sends a body as `application/json`. */
+  readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
+}
+
+export function startService(options: Partial<ServiceOptions> = {}): TestService {
+  const service = createService({ store: openMemory(), ...options });
+  const listener = listen(service, { host: "127.0.0.1", port: 0 });
+
+  const send: TestService["send"] = async (method, path, init = {}) => {
+    const response = await fetch(listener.url + path, { redirect: "manual", ...init, method });
+    await holdAgainstContract(method, path, response);
+    return response;
+  };
+  return {
+    url: listener.url,
+    port: Number(new URL(listener.url).port),
+    send,
+    sendJson: (method, path, body, init = {}) =>
+      send(method, path, {
+        ...init,
+        headers: { "Content-Type": "application/json", ...init.headers },
+        body: JSON.stringify(body),
+      }),
+    [Symbol.asyncDispose]: () => listener.abort(),
+  };
+}
