@@ -1,0 +1,326 @@
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { Failure } from "../failure.ts";
+import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList, TodoStore } from "../todo.ts";
+
+/** Opens an empty store that takes a thousand to-dos at most and keeps the last hundred changes. */
+export type OpenStore = (options: {
+  readonly maxTodos: number;
+  readonly maxEvents: number;
+}) => Promise<TodoStore>;
+
+const LIMITS = { maxTodos: 1000, maxEvents: 100 };
+
+/** The one suite that every storage engine passes. */
+export function storeContract(engine: string, openStore: OpenStore): void {
+  describe(`${engine} store`, () => {
+    let store: TodoStore;
+    beforeEach(async () => {
+      store = await openStore(LIMITS);
+    });
+    afterEach(async () => {
+      await store.close();
+    });
+
+    const insert = async (title: string): Promise<Todo> => decode((await store.insert(title)).json);
+    const list = async (query: ListQuery = {}): Promise<Todo[]> =>
+      (await read(await store.list(query))).todos;
+
+    test("insert gives ids from 1 upwards and a to-do that is not done", async () => {
+      expect(await insert("a")).toEqual({ id: 1n, title: "a", done: false });
+      expect(await insert("b")).toEqual({ id: 2n, title: "b", done: false });
+      expect((await store.insert("c")).id).toBe(3n);
+    });
+
+    test("insert never gives an id again, not even the last one's", async () => {
+      await insert("a");
+      await insert("b");
+      await store.delete(2n);
+      await store.delete(1n);
+      expect((await insert("c")).id).toBe(3n);
+    });
+
+    test("insert calls made at once get ids without a gap", async () => {
+      const todos = await Promise.all(Array.from({ length: 100 }, (_, i) => insert(`${i}`)));
+      expect(todos.map(({ id }) => id).toSorted((a, b) => Number(a - b))).toEqual(upTo(100));
+      expect((await list()).map(({ title }) => title)).toHaveLength(100);
+    });
+
+    test.each(HOSTILE_TITLES)("insert keeps the title %j as it is", async (title) => {
+      const { id } = await insert(title);
+      const found = await store.get(id);
+      expect(found === undefined ? undefined : decode(found).title).toBe(title);
+      expect((await list())[0]?.title).toBe(title);
+      await store.setDone(id, true);
+      expect(await list()).toEqual([{ id, title, done: true }]);
+    });
+
+    test("insert into a full store fails and moves neither the counter nor the position", async () => {
+      for (let i = 0; i < LIMITS.maxTodos; i++) await store.insert("x");
+      const before = await store.position();
+      expect(await failureOf(() => store.insert("y"))).toBe("store_full");
+      expect(await store.position()).toEqual(before);
+      await store.delete(1n);
+      expect((await insert("y")).id).toBe(BigInt(LIMITS.maxTodos) + 1n);
+    });
+
+    test("get, setDone and delete know no absent to-do", async () => {
+      await insert("a");
+      for (const id of [0n, 2n, 2n ** 53n + 1n, 2n ** 63n, 2n ** 64n - 1n]) {
+        expect(await store.get(id)).toBeUndefined();
+        expect(await store.setDone(id, true)).toBeUndefined();
+        expect(await store.delete(id)).toBe(false);
+      }
+      expect(await list()).toHaveLength(1);
+    });
+
+    test("setDone sets what it is given, both ways", async () => {
+      const { id } = await insert("a");
+      for (const done of [true, true, false, false, true]) {
+        const json = await store.setDone(id, done);
+        expect(json === undefined ? undefined : decode(json)).toEqual({ id, title: "a", done });
+      }
+    });
+
+    test("setDone and delete at once leave nothing behind", async () => {
+      const { id } = await insert("a");
+      await Promise.all([store.setDone(id, true), store.delete(id), store.setDone(id, false)]);
+      expect(await list()).toEqual([]);
+    });
+
+    test("what get and list gave does not change with the store", async () => {
+      const { id } = await insert("a");
+      const json = await store.get(id);
+      const whole = await store.list({});
+      await store.setDone(id, true);
+      await store.delete(id);
+      expect(json === undefined ? undefined : decode(json).done).toBe(false);
+      expect((await read(whole)).todos).toEqual([{ id, title: "a", done: false }]);
+    });
+
+    test("list filters by after and done, and pages by limit", async () => {
+      for (let i = 1; i <= 10; i++) await insert(`${i}`);
+      for (const id of [2n, 4n, 6n]) await store.setDone(id, true);
+      const ids = async (query: ListQuery) => (await list(query)).map(({ id }) => Number(id));
+      expect(await ids({ after: 7n })).toEqual([8, 9, 10]);
+      expect(await ids({ after: 2n ** 64n - 1n })).toEqual([]);
+      expect(await ids({ done: true })).toEqual([2, 4, 6]);
+      expect(await ids({ done: false, after: 3n, limit: 2 })).toEqual([5, 7]);
+      expect((await store.list({ done: true, limit: 2 })).next).toBe(4n);
+      expect((await store.list({ done: true, limit: 3 })).next).toBeUndefined();
+      expect((await store.list({ limit: 10 })).next).toBeUndefined();
+      expect((await store.list({ limit: 9 })).next).toBe(9n);
+    });
+
+    test("position moves by one with every change, and only then", async () => {
+      const { epoch, n } = await store.position();
+      const moved = async () => (await store.position()).n - n;
+      const { id } = await insert("a");
+      expect(await moved()).toBe(1);
+      await store.setDone(id, true);
+      expect(await moved()).toBe(2);
+      await store.setDone(id, true);
+      await store.setDone(99n, true);
+      await store.delete(99n);
+      await store.get(id);
+      expect((await store.list({})).position).toEqual({ epoch, n: n + 2 });
+      await store.delete(id);
+      expect(await store.position()).toEqual({ epoch, n: n + 3 });
+    });
+
+    test("events bring what was missed and what comes, in order", async () => {
+      const start = await store.position();
+      const { id } = await insert("a");
+      const seen = take(store, start, 4);
+      await store.setDone(id, true);
+      await insert("b");
+      await store.delete(id);
+      expect(await seen).toEqual([
+        { n: start.n + 1, type: "created", id, todo: { id, title: "a", done: false } },
+        { n: start.n + 2, type: "updated", id, todo: { id, title: "a", done: true } },
+        { n: start.n + 3, type: "created", id: 2n, todo: { id: 2n, title: "b", done: false } },
+        { n: start.n + 4, type: "deleted", id, todo: undefined },
+      ]);
+    });
+
+    test("events end at once for a position that is unknown or no longer kept", async () => {
+      const start = await store.position();
+      for (let i = 0; i <= LIMITS.maxEvents; i++) await store.insert("x");
+      const { epoch, n } = await store.position();
+      expect(await take(store, start, 1)).toEqual([]);
+      expect(await take(store, { epoch, n: n + 1 }, 1)).toEqual([]);
+      expect(await take(store, { epoch, n: -1 }, 1)).toEqual([]);
+      expect(await take(store, { epoch: "another", n }, 1)).toEqual([]);
+      expect(await take(store, { epoch, n: n - LIMITS.maxEvents }, LIMITS.maxEvents)).toHaveLength(100);
+    });
+
+    test("events end for a reader that falls behind, and when it goes away", async () => {
+      const start = await store.position();
+      const controller = new AbortController();
+      const events = store.events(start, controller.signal)[Symbol.asyncIterator]();
+      await store.insert("x");
+      expect((await events.next()).value).toMatchObject({ type: "created", id: 1n });
+      for (let i = 0; i <= LIMITS.maxEvents; i++) await store.insert("x");
+      expect((await events.next()).done).toBe(true);
+
+      const waiting = store.events(await store.position(), controller.signal)[Symbol.asyncIterator]();
+      const next = waiting.next();
+      controller.abort();
+      expect((await next).done).toBe(true);
+    });
+
+    test("any sequence of calls leaves what a plain map would hold", async () => {
+      const property = fc.asyncProperty(fc.array(CALL, { maxLength: 60 }), async (calls) => {
+        const fresh = await openStore(LIMITS);
+        const model = new Model();
+        try {
+          for (const call of calls) expect(await apply(fresh, call)).toEqual(model.apply(call));
+          expect((await read(await fresh.list({}))).todos).toEqual(model.list({}));
+          expect((await fresh.position()).n).toBe(model.n);
+        } finally {
+          await fresh.close();
+        }
+      });
+      await fc.assert(property, { numRuns: 1000 });
+    });
+  });
+}
+
+const HOSTILE_TITLES = [
+  "\u0000",
+  "a\u0000b",
+  '"\\/\b\f\n\r\t',
+  "\u2028\u2029",
+  "\uFEFF x",
+  "\u0001\u001f\u007f\u0080",
+  "😀".repeat(120),
+  "\uFFFD\uFFFF",
+  "👨‍👩‍👧‍👦 é é",
+  "'; DROP TABLE todos; --",
+  "},{",
+  '","done":true}',
+  "__proto__",
+  "\u0000".repeat(120),
+];
+
+type Call =
+  | { readonly name: "insert"; readonly title: string }
+  | { readonly name: "get"; readonly id: TodoId }
+  | { readonly name: "delete"; readonly id: TodoId }
+  | { readonly name: "setDone"; readonly id: TodoId; readonly done: boolean }
+  | { readonly name: "list"; readonly query: ListQuery };
+
+const ID = fc.bigInt({ min: 0n, max: 30n });
+const TITLE = fc.oneof(
+  fc.string({ unit: "binary", minLength: 1, maxLength: 120 }),
+  fc.constantFrom(...HOSTILE_TITLES),
+);
+const QUERY = fc.record(
+  { after: ID, limit: fc.integer({ min: 1, max: 8 }), done: fc.boolean() },
+  { requiredKeys: [] },
+);
+const CALL: fc.Arbitrary<Call> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ name: fc.constant("insert"), title: TITLE }) },
+  { weight: 2, arbitrary: fc.record({ name: fc.constant("setDone"), id: ID, done: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ name: fc.constant("get"), id: ID }) },
+  { weight: 2, arbitrary: fc.record({ name: fc.constant("delete"), id: ID }) },
+  { weight: 1, arbitrary: fc.record({ name: fc.constant("list"), query: QUERY }) },
+);
+
+/** What a store is, in ten lines. */
+class Model {
+  readonly #todos = new Map<TodoId, Todo>();
+  #lastId = 0n;
+  n = 0;
+
+  apply(call: Call): unknown {
+    if (call.name === "list") return this.list(call.query);
+    if (call.name === "insert") {
+      this.n++;
+      return this.#set({ id: ++this.#lastId, title: call.title, done: false });
+    }
+    const todo = this.#todos.get(call.id);
+    if (todo === undefined) return call.name === "delete" ? false : undefined;
+    if (call.name === "get") return todo;
+    if (call.name === "delete" || todo.done !== call.done) this.n++;
+    return call.name === "delete" ? this.#todos.delete(call.id) : this.#set({ ...todo, done: call.done });
+  }
+
+  list({ after = 0n, limit = Number.POSITIVE_INFINITY, done }: ListQuery): Todo[] {
+    const all = [...this.#todos.values()];
+    return all.filter((todo) => todo.id > after && (done ?? todo.done) === todo.done).slice(0, limit);
+  }
+
+  #set(todo: Todo): Todo {
+    this.#todos.set(todo.id, todo);
+    return todo;
+  }
+}
+
+async function apply(store: TodoStore, call: Call): Promise<unknown> {
+  if (call.name === "insert") return decode((await store.insert(call.title)).json);
+  if (call.name === "list") return (await read(await store.list(call.query))).todos;
+  if (call.name === "delete") return store.delete(call.id);
+  const json = call.name === "get" ? await store.get(call.id) : await store.setDone(call.id, call.done);
+  return json === undefined ? undefined : decode(json);
+}
+
+/** The to-dos of a list, whole. */
+export async function read({ json, position }: TodoList): Promise<{ position: Position; todos: Todo[] }> {
+  const text =
+    typeof json === "string" || json instanceof Uint8Array ? textOf(json) : textOf(await joined(json));
+  const todos: unknown = JSON.parse(text, exactIds);
+  if (!Array.isArray(todos)) throw new Error(`not a list: ${text}`);
+  return { position, todos: todos.map(asTodo) };
+}
+
+export function decode(json: TodoJson): Todo {
+  return asTodo(JSON.parse(textOf(json), exactIds));
+}
+
+async function joined(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const all: Uint8Array[] = [];
+  for await (const piece of pieces) all.push(piece);
+  return Buffer.concat(all);
+}
+
+const textOf = (json: TodoJson | Buffer): string =>
+  typeof json === "string" ? json : new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(json);
+
+/** Numbers as bigints, from their digits. */
+function exactIds(_key: string, value: unknown, context?: { source?: string }): unknown {
+  return typeof value === "number" ? BigInt(context?.source ?? value) : value;
+}
+
+function asTodo(value: unknown): Todo {
+  if (typeof value === "object" && value !== null && "id" in value && "title" in value && "done" in value) {
+    const { id, title, done, ...more } = value;
+    expect(more).toEqual({});
+    if (typeof id === "bigint" && typeof title === "string" && typeof done === "boolean")
+      return { id, title, done };
+  }
+  throw new Error(`not a to-do: ${Bun.inspect(value)}`);
+}
+
+async function take(store: TodoStore, after: Position, count: number) {
+  const controller = new AbortController();
+  const seen: { n: number; type: TodoEvent["type"]; id: TodoId; todo: Todo | undefined }[] = [];
+  for await (const event of store.events(after, controller.signal)) {
+    const todo = event.type === "deleted" ? undefined : decode(event.json);
+    seen.push({ n: event.position.n, type: event.type, id: event.id, todo });
+    if (seen.length === count) controller.abort();
+  }
+  return seen;
+}
+
+async function failureOf(call: () => unknown): Promise<string | undefined> {
+  try {
+    await call();
+  } catch (error) {
+    if (error instanceof Failure) return error.code;
+    throw error;
+  }
+  return undefined;
+}
+
+const upTo = (last: number): TodoId[] => Array.from({ length: last }, (_, i) => BigInt(i + 1));
