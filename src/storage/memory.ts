@@ -25,7 +25,7 @@ export interface MemoryOptions {
 
 /** A list up to this size is sent in one piece, and kept until something changes. */
 const ONE_PIECE_BYTES = 1024 * 1024;
-const PIECE_BYTES = 64 * 1024;
+const PIECE_BYTES = 16 * 1024;
 const OPEN = 0x5b;
 const CLOSE = 0x5d;
 
@@ -86,7 +86,7 @@ class MemoryStore implements TodoStore {
     const filtered = filter.after !== undefined || filter.done !== undefined;
     if (filtered || this.#bytes > ONE_PIECE_BYTES) {
       this.#now++;
-      return { position, json: jsonArray(views(runs([...this.#segments], filter)), PIECE_BYTES) };
+      return { position, json: jsonArray(views(runs([...this.#segments], filter))) };
     }
     this.#keptList ??= oneJsonArray([...views(runs(this.#segments, filter))]);
     return { position, json: this.#keptList };
@@ -226,40 +226,40 @@ function page(found: Iterable<Run>, limit: number): Pick<TodoList, "json" | "nex
   return { json: oneJsonArray(pieces) };
 }
 
-/** A JSON array, in pieces of one size, of encoded to-dos that each have a comma before them. */
-function* jsonArray(
-  views: Iterable<Uint8Array<ArrayBuffer>>,
-  size: number,
-): Generator<Uint8Array<ArrayBuffer>> {
-  let piece = new Uint8Array(size);
+/** A JSON array of encoded to-dos that each have a comma before them: long views as they are, short ones joined. */
+function* jsonArray(views: Iterable<Uint8Array<ArrayBuffer>>): Generator<Uint8Array<ArrayBuffer>> {
+  let piece = new Uint8Array(PIECE_BYTES);
   piece[0] = OPEN;
   let filled = 1;
   let first = 1;
   for (const view of views) {
-    for (let at = first; at < view.length; ) {
-      if (filled === size) {
-        yield piece;
-        piece = new Uint8Array(size);
-        filled = 0;
-      }
-      const part = view.subarray(at, at + size - filled);
-      piece.set(part, filled);
-      filled += part.length;
-      at += part.length;
-    }
+    const rest = view.subarray(first);
     first = 0;
+    if (filled > 0 && filled + rest.length > PIECE_BYTES) {
+      yield piece.subarray(0, filled);
+      piece = new Uint8Array(PIECE_BYTES);
+      filled = 0;
+    }
+    if (rest.length > PIECE_BYTES) {
+      yield rest;
+    } else {
+      piece.set(rest, filled);
+      filled += rest.length;
+    }
   }
-  if (filled === size) {
-    yield piece;
-    piece = new Uint8Array(1);
-    filled = 0;
-  }
-  piece[filled] = CLOSE;
-  yield piece.subarray(0, filled + 1);
+  if (filled > 0) yield piece.subarray(0, filled);
+  yield new Uint8Array([CLOSE]);
 }
 
 function oneJsonArray(views: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
   const length = views.reduce((sum, view) => sum + view.length, 0);
-  const [piece = new Uint8Array()] = jsonArray(views, Math.max(length + 1, 2));
-  return piece;
+  const whole = new Uint8Array(Math.max(length + 1, 2));
+  let filled = 0;
+  for (const view of views) {
+    whole.set(view, filled);
+    filled += view.length;
+  }
+  whole[0] = OPEN;
+  whole[whole.length - 1] = CLOSE;
+  return whole;
 }
