@@ -1,0 +1,172 @@
+/** What is asked of the product alone: a change among many to-dos, a million of them, and the start. */
+import { type Child, memory, resetPeak, start } from "./child.ts";
+import { readList, slice, store } from "./client.ts";
+import { getOne, product } from "./workloads.ts";
+
+/** A figure with all the readings behind it; the figure is their median unless it says "adds", then their maximum. */
+export interface Finding {
+  readonly name: string;
+  readonly figure: number;
+  readonly readings: readonly number[];
+}
+
+export interface Experiment {
+  readonly name: string;
+  /** How much is stored or repeated: in a run, and in a quick one. */
+  readonly size: number;
+  readonly quickSize: number;
+  run(size: number, folder: string): Promise<Finding[]>;
+}
+
+export const experiments: readonly Experiment[] = [
+  { name: "one change among many to-dos", size: 100_000, quickSize: 10_000, run: oneChange },
+  { name: "many to-dos", size: 1_000_000, quickSize: 50_000, run: manyTodos },
+  { name: "starts", size: 10, quickSize: 3, run: starts },
+];
+
+export function median(readings: readonly number[]): number {
+  return quantile(readings, 0.5);
+}
+
+export function quantile(readings: readonly number[], q: number): number {
+  const sorted = readings.toSorted((a, b) => a - b);
+  const at = (sorted.length - 1) * q;
+  const low = sorted[Math.floor(at)] ?? Number.NaN;
+  const high = sorted[Math.ceil(at)] ?? Number.NaN;
+  return low + (high - low) * (at - Math.floor(at));
+}
+
+const finding = (name: string, readings: readonly number[]): Finding => ({
+  name,
+  figure: median(readings),
+  readings,
+});
+
+/** One client, one request at a time: a change, the list, the list again. */
+async function oneChange(todos: number, folder: string): Promise<Finding[]> {
+  const [warmUp, pairs] = [10, 100];
+  const child = await start(product, folder);
+  try {
+    await store(child.port, todos);
+    const change: number[] = [];
+    const changed: number[] = [];
+    const repeated: number[] = [];
+    for (let pair = 0; pair < warmUp + pairs; pair += 1) {
+      change.push(await setDone(child, 1 + Math.floor(Math.random() * todos), pair % 2 === 0));
+      changed.push((await readList(child.port)).ms);
+      repeated.push((await readList(child.port)).ms);
+    }
+    const ratios = changed.map((ms, pair) => ms / (repeated[pair] ?? Number.NaN));
+    return [
+      finding("list after one change / repeated", ratios.slice(warmUp)),
+      finding("list after one change, ms", changed.slice(warmUp)),
+      finding("list repeated, ms", repeated.slice(warmUp)),
+      finding("the change (PATCH), ms", change.slice(warmUp)),
+    ];
+  } finally {
+    await child.stop();
+  }
+}
+
+async function setDone(child: Child, id: number, done: boolean): Promise<number> {
+  const started = performance.now();
+  const response = await fetch(`http://127.0.0.1:${child.port}/api/todos/${id}`, {
+    method: "PATCH",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ done }),
+  });
+  await response.arrayBuffer();
+  if (!response.ok) throw new Error(`PATCH was answered with ${response.status}`);
+  return performance.now() - started;
+}
+
+async function manyTodos(todos: number, folder: string): Promise<Finding[]> {
+  const child = await start(product, folder);
+  try {
+    const started = performance.now();
+    await store(child.port, todos);
+    const loading = (performance.now() - started) / 1_000;
+    const { peak } = memory(child.pid);
+    await Bun.sleep(3_000);
+    const { now } = memory(child.pid);
+
+    const fast = await lists(child, 3, Infinity);
+    const slow = await lists(child, 1, 10e6);
+    return [
+      finding("loading over HTTP, s", [loading]),
+      finding("RSS, MB", [now]),
+      finding("RSS peak while loading, MB", [peak]),
+      { name: "full list to a fast reader adds, MB", figure: Math.max(...fast.added), readings: fast.added },
+      finding("full list to a fast reader, ms", fast.ms),
+      { name: "full list to a slow reader adds, MB", figure: Math.max(...slow.added), readings: slow.added },
+      finding("full list to a slow reader (10 MB/s), ms", slow.ms),
+      finding("full list, MB on the wire", fast.megabytes),
+      ...(await latencyBesideLists(child, todos)),
+    ];
+  } finally {
+    await child.stop();
+  }
+}
+
+/** Reads the full list some times, and how far the server's memory rose above where it was just before. */
+async function lists(child: Child, times: number, bytesPerSecond: number) {
+  const added: number[] = [];
+  const ms: number[] = [];
+  const megabytes: number[] = [];
+  for (let time = 0; time < times; time += 1) {
+    resetPeak(child.pid);
+    const { now } = memory(child.pid);
+    const read = await readList(child.port, bytesPerSecond);
+    added.push(Math.max(0, memory(child.pid).peak - now));
+    ms.push(read.ms);
+    megabytes.push(read.bytes / 1e6);
+  }
+  return { added, ms, megabytes };
+}
+
+/** p99 of 16 clients that get one to-do, alternately alone and while one more reads the full list in a loop. */
+async function latencyBesideLists(child: Child, todos: number): Promise<Finding[]> {
+  const [pairs, seconds, connections] = [7, 2, 16];
+  const shot = { ...getOne, path: `/api/todos/${todos / 2}` };
+  const before: number[] = [];
+  const beside: number[] = [];
+  const listsPerSecond: number[] = [];
+  await slice(child, shot, seconds, connections);
+  for (let pair = 0; pair < pairs; pair += 1) {
+    before.push((await slice(child, shot, seconds, connections)).p99);
+    const [{ p99 }, lists] = await whileListing(child.port, () => slice(child, shot, seconds, connections));
+    beside.push(p99);
+    listsPerSecond.push(lists / seconds);
+  }
+  const ratios = beside.map((p99, pair) => p99 / (before[pair] ?? Number.NaN));
+  return [
+    finding("p99 while listing / before", ratios),
+    finding("p99 of GET one before, µs", before),
+    finding("p99 of GET one while a full list is sent, µs", beside),
+    finding("full lists a second meanwhile", listsPerSecond),
+  ];
+}
+
+/** Does `work` while one client reads full lists, one after the other; gives its result and how many lists there were. */
+function whileListing<T>(port: number, work: () => Promise<T>): Promise<[T, number]> {
+  let working = true;
+  const list = async () => {
+    let lists = 0;
+    for (; working; lists += 1) await readList(port);
+    return lists;
+  };
+  const worked = work().finally(() => {
+    working = false;
+  });
+  return Promise.all([worked, list()]);
+}
+
+async function starts(times: number, folder: string): Promise<Finding[]> {
+  const readings: number[] = [];
+  for (let time = 0; time < times; time += 1) {
+    const child = await start(product, folder, "/livez");
+    readings.push(child.startedIn);
+    await child.stop();
+  }
+  return [finding("start to first answer, ms", readings)];
+}

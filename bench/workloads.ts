@@ -1,0 +1,164 @@
+/** What is measured, as data: the servers, the workloads, who meets whom, and the targets. */
+
+/** One request, sent over and over. */
+export interface Shot {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | undefined;
+}
+
+/** A server under test: how to start it, with what environment, and the path that answers 200 when it is ready. */
+export interface Server {
+  readonly name: string;
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly ready: string;
+  readonly stores: boolean;
+}
+
+/** One line of a workload's table. */
+export interface Contestant {
+  readonly label: string;
+  readonly server: Server;
+  readonly shot: Shot;
+}
+
+/** The first contestant is the product, whom the others are compared with; `todos` is how many are stored before. */
+export interface Workload {
+  readonly name: string;
+  readonly todos: number;
+  readonly contestants: readonly [Contestant, ...Contestant[]];
+}
+
+/** A figure is `workload / label` (the product against that contestant) or the name an experiment gives it. */
+export interface Target {
+  readonly says: string;
+  readonly figure: string;
+  readonly least?: number;
+  readonly most?: number;
+}
+
+export const root = new URL("..", import.meta.url).pathname;
+const here = new URL(".", import.meta.url).pathname;
+const bun = process.execPath;
+export const node = `${here}node_modules/.bin/node`;
+
+const token = "bench-token";
+const tokenHash = new Bun.CryptoHasher("sha256").update(token).digest("hex");
+/** Lines for the product's clients file. */
+export const clientsFile = `bench:${tokenHash}\n`;
+
+/** "$PORT", "$CLIENTS" (a clients file) and "$REPLY" (the bare handler's fixed reply) are filled in at the start. */
+export const product: Server = {
+  name: "todo-service",
+  command: [
+    bun,
+    "--no-env-file",
+    "src/cli/main.ts",
+    "serve",
+    "--port",
+    "$PORT",
+    "--clients-file",
+    "$CLIENTS",
+  ],
+  env: { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "bench-password" },
+  ready: "/readyz",
+  stores: true,
+};
+const logging: Server = {
+  ...product,
+  name: "todo-service, access log",
+  command: [...product.command, "--access-log"],
+};
+
+const peer = (name: string, file: string, runtime: readonly string[], stores = true): Server => ({
+  name,
+  command: [...runtime, `${here}servers/${file}`],
+  env: { NODE_ENV: "production", PORT: "$PORT", CLIENT_SHA256: tokenHash, REPLY_FILE: "$REPLY" },
+  ready: stores ? "/api/todos" : "/api/todos/1",
+  stores,
+});
+export const bare = peer("bare Bun handler", "bare.ts", [bun, "--no-env-file"], false);
+const fastify = peer("Fastify", "fastify.ts", [node]);
+/** On current Node the response schema that Fastify's guide recommends makes a long list slower than without. */
+const fastifyPlainList: Server = {
+  ...fastify,
+  name: "Fastify, list without schema",
+  env: { ...fastify.env, LIST_SCHEMA: "off" },
+};
+const others = [
+  logging,
+  peer("Elysia (Bun)", "elysia.ts", [bun, "--no-env-file"]),
+  peer("Hono (Node)", "hono.ts", [node]),
+  peer("Express", "express.ts", [node]),
+];
+
+export const getOne: Shot = { method: "GET", path: "/api/todos/1", headers: {}, body: undefined };
+export const getList: Shot = { ...getOne, path: "/api/todos" };
+const whoami: Shot = { ...getOne, path: "/api/whoami", headers: { authorization: `Bearer ${token}` } };
+const post: Shot = {
+  method: "POST",
+  path: "/api/todos",
+  headers: { "content-type": "application/json" },
+  body: '{"title":"buy milk and bread today"}',
+};
+
+const contestant = (server: Server, shot: Shot, label = server.name): Contestant => ({ label, server, shot });
+/** The product first, then those it is judged against, so that these are its neighbours in time. */
+const against = (reference: Contestant, shot: Shot): Workload["contestants"] => [
+  contestant(product, shot),
+  reference,
+  ...[fastify, ...others].map((server) => contestant(server, shot)),
+];
+
+export const workloads: readonly Workload[] = [
+  { name: "GET one", todos: 1, contestants: against(contestant(bare, getOne), getOne) },
+  {
+    name: "whoami",
+    todos: 1,
+    contestants: against(contestant(product, getOne, "todo-service, GET one"), whoami),
+  },
+  { name: "POST", todos: 1, contestants: against(contestant(bare, post), post) },
+  {
+    name: "GET list of 1,000",
+    todos: 1_000,
+    contestants: [...against(contestant(bare, getList), getList), contestant(fastifyPlainList, getList)],
+  },
+];
+
+export const targets: readonly Target[] = [
+  { says: "GET one ≥ 0.90 of the bare handler", figure: "GET one / bare Bun handler", least: 0.9 },
+  { says: "GET one ≥ 3 × Fastify", figure: "GET one / Fastify", least: 3 },
+  { says: "whoami ≥ 0.75 of GET one", figure: "whoami / todo-service, GET one", least: 0.75 },
+  { says: "POST ≥ 0.65 of a bare req.json() echo", figure: "POST / bare Bun handler", least: 0.65 },
+  { says: "POST ≥ 2 × Fastify", figure: "POST / Fastify", least: 2 },
+  {
+    says: "GET list of 1,000 ≥ 0.85 of the bare handler",
+    figure: "GET list of 1,000 / bare Bun handler",
+    least: 0.85,
+  },
+  { says: "GET list of 1,000 ≥ 10 × Fastify", figure: "GET list of 1,000 / Fastify", least: 10 },
+  {
+    says: "100,000 to-dos: list after one change ≤ 1.3 × a repeated one",
+    figure: "list after one change / repeated",
+    most: 1.3,
+  },
+  { says: "1,000,000 to-dos: RSS ≤ 300 MB", figure: "RSS, MB", most: 300 },
+  {
+    says: "1,000,000 to-dos: a full list to a fast reader adds ≤ 64 MB",
+    figure: "full list to a fast reader adds, MB",
+    most: 64,
+  },
+  {
+    says: "1,000,000 to-dos: a full list to a slow reader adds ≤ 64 MB",
+    figure: "full list to a slow reader adds, MB",
+    most: 64,
+  },
+  {
+    says: "1,000,000 to-dos: p99 of others' GET one while a full list is sent ≤ 3 × of before",
+    figure: "p99 while listing / before",
+    most: 3,
+  },
+  { says: "start to first answer ≤ 300 ms", figure: "start to first answer, ms", most: 300 },
+];
