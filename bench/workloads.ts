@@ -72,6 +72,13 @@ const logging: Server = {
   command: [...product.command, "--access-log"],
 };
 
+/** Off loopback there is no Host and, with none listed, no origin to look at: no request header is read. */
+const offLoopback: Server = {
+  ...product,
+  name: "todo-service, off loopback",
+  command: [...product.command, "--host", "0.0.0.0"],
+};
+
 const peer = (name: string, file: string, runtime: readonly string[], stores = true): Server => ({
   name,
   command: [...runtime, `${here}servers/${file}`],
@@ -89,6 +96,7 @@ const fastifyPlainList: Server = {
 };
 const others = [
   logging,
+  offLoopback,
   peer("Elysia (Bun)", "elysia.ts", [bun, "--no-env-file"]),
   peer("Hono (Node)", "hono.ts", [node]),
   peer("Express", "express.ts", [node]),

@@ -1,8 +1,10 @@
-import { isUtf8 } from "node:buffer";
 import { MIMEType } from "node:util";
 import { Failure } from "../failure.ts";
 
 export const MAX_BODY_BYTES = 64 * 1024;
+
+// Keeps a byte order mark, which then is no JSON.
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
  * Reads a request's JSON body. Throws `unsupported_media_type` for any type but `application/json` and
@@ -10,16 +12,30 @@ export const MAX_BODY_BYTES = 64 * 1024;
  * for what is empty, no valid UTF-8 (a byte order mark included), or no JSON (RFC 8259).
  */
 export async function readJson(request: Request): Promise<unknown> {
-  const headers = request.headers;
+  const { headers } = request;
   requireJson(request.method, headers.get("content-type"), headers.get("content-encoding"));
-  const bytes = await readBytes(request, headers.get("content-length"));
-  if (bytes.length === 0) throw new Failure("invalid_json", { detail: "The body is empty." });
-  if (!isUtf8(bytes)) throw new Failure("invalid_json", { detail: "The body is not valid UTF-8." });
+  const length = headers.get("content-length");
+  if (Number(length) > MAX_BODY_BYTES) throw tooLarge();
+  // What is sent in chunks has no length: it is counted as it arrives.
+  const bytes = await (length === null ? readCounting(request.body) : request.arrayBuffer()).catch(notWhole);
+  if (bytes.byteLength === 0) throw new Failure("invalid_json", { detail: "The body is empty." });
+  return parseJson(bytes);
+}
+
+function parseJson(bytes: ArrayBuffer | Uint8Array): unknown {
   try {
-    return JSON.parse(bytes.toString("utf8"));
+    return JSON.parse(utf8.decode(bytes));
   } catch (cause) {
-    throw new Failure("invalid_json", { detail: "The body cannot be read as JSON.", cause });
+    const detail =
+      cause instanceof SyntaxError ? "The body cannot be read as JSON." : "The body is not valid UTF-8.";
+    throw new Failure("invalid_json", { detail, cause });
   }
+}
+
+function notWhole(cause: unknown): never {
+  throw cause instanceof Failure
+    ? cause
+    : new Failure("invalid_json", { detail: "The body did not arrive whole.", cause });
 }
 
 function requireJson(method: string, type: string | null, coding: string | null): void {
@@ -48,18 +64,7 @@ function isJson(type: string): boolean {
   }
 }
 
-async function readBytes(request: Request, contentLength: string | null): Promise<Buffer> {
-  if (Number(contentLength) > MAX_BODY_BYTES) throw tooLarge();
-  try {
-    if (contentLength !== null) return Buffer.from(await request.arrayBuffer());
-    return await readCounting(request.body);
-  } catch (cause) {
-    if (cause instanceof Failure) throw cause;
-    throw new Failure("invalid_json", { detail: "The body did not arrive whole.", cause });
-  }
-}
-
-/** Reads a body of unknown length (chunked), no further than it may be long. */
+/** Reads a body no further than it may be long. */
 async function readCounting(body: ReadableStream<Uint8Array> | null): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -8,9 +8,11 @@ const EXPOSED = "ETag, Link, Location, Retry-After";
 
 export interface OriginPolicy {
   /** Refuses a Host that is not ours (DNS rebinding): throws `misdirected_host`. */
-  readonly requireHost: (host: string | null) => void;
+  readonly requireHost: (request: Request) => void;
+  /** Whether any origin at all is listed. */
+  readonly listsAny: boolean;
   /** Whether pages of this origin may read and write here. */
-  readonly isListed: (origin: string) => boolean;
+  readonly lists: (origin: string) => boolean;
   /** Refuses what a browser says comes from a page of another site, unless its origin is listed (Fetch Metadata). */
   readonly requireSameSite: (request: Request) => void;
 }
@@ -28,13 +30,16 @@ export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOp
   const hosts = new Set(allowedHosts.map((host) => host.toLowerCase()));
   const origins = new Set(corsOrigins);
   const checksHost = onLoopback || hosts.size > 0;
-  const isListed = (origin: string): boolean =>
+  const lists = (origin: string): boolean =>
     origins.has(origin) || (onLoopback && LOOPBACK_ORIGIN.test(origin));
   return {
-    isListed,
-    requireHost: (host) => {
+    listsAny: onLoopback || origins.size > 0,
+    lists,
+    requireHost: (request) => {
+      if (!checksHost) return;
+      const host = request.headers.get("host");
       // Only what is no browser leaves Host out.
-      if (!checksHost || host === null || LOOPBACK_HOST.test(host) || hosts.has(host.toLowerCase())) return;
+      if (host === null || LOOPBACK_HOST.test(host) || hosts.has(host.toLowerCase())) return;
       throw new Failure("misdirected_host", {
         detail: "Add the name to TODO_ALLOWED_HOSTS if it is this server's.",
       });
@@ -42,7 +47,7 @@ export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOp
     requireSameSite: ({ headers }) => {
       if (headers.get("sec-fetch-site") !== "cross-site") return;
       const origin = headers.get("origin");
-      if (origin !== null && isListed(origin)) return;
+      if (origin !== null && lists(origin)) return;
       throw new Failure("cross_site_write", {
         detail: "List the page's origin in TODO_CORS_ORIGINS to let it write.",
       });

@@ -33,6 +33,7 @@ const NO_STORE = { "Cache-Control": "no-store" };
 
 // Headers objects made once: cheaper for Bun than object literals at each response.
 const JSON_OK = { headers: new Headers({ ...SAFE, "Content-Type": "application/json" }) };
+const CREATED = { status: 201, headers: new Headers(JSON_OK.headers) };
 const TEXT_OK = { headers: new Headers({ ...SAFE, "Content-Type": "text/plain; charset=utf-8" }) };
 const PROTECTED_TEXT_OK = {
   headers: new Headers({ ...SAFE, ...NO_STORE, "Content-Type": "text/plain; charset=utf-8" }),
@@ -48,9 +49,9 @@ export const protectedText = (body: string): Response => new Response(body, PROT
 export const noContent = (): Response => new Response(null, EMPTY);
 
 export function created(body: Body, location: string): Response {
-  const headers = new Headers(JSON_OK.headers);
-  headers.set("Location", location);
-  return new Response(body, { status: 201, headers });
+  // A response copies its headers, so that one object can serve them all.
+  CREATED.headers.set("Location", location);
+  return new Response(body, CREATED);
 }
 
 /** A response without a body, or with one whose headers are its own. */

@@ -1,15 +1,14 @@
-import { randomUUID } from "node:crypto";
 import contract from "../../openapi.json" with { type: "json" };
 import type { LookupClient } from "../credential/client.ts";
 import type { CheckUser } from "../credential/user.ts";
-import { Failure } from "../failure.ts";
-import type { Awaitable, TodoStore } from "../todo.ts";
+import type { TodoStore } from "../todo.ts";
 import { basicGuard, greet, toAdmin } from "./admin.ts";
+import { openDoor } from "./door.ts";
 import { healthHandlers } from "./health.ts";
 import { type Log, SILENT } from "./log.ts";
-import { isPreflight, originPolicy, preflight, share } from "./origin.ts";
-import { json, problem, text } from "./reply.ts";
-import { guarded, type Handler, nowhere, open, type Peer, type Route, type RoutedRequest } from "./route.ts";
+import { originPolicy } from "./origin.ts";
+import { json, text } from "./reply.ts";
+import { guarded, type Handler, nowhere, open, type Route } from "./route.ts";
 import { Throttle } from "./throttle.ts";
 import { todoHandlers } from "./todos.ts";
 import { bearerGuard, whoami } from "./whoami.ts";
@@ -57,14 +56,14 @@ export function createService(options: ServiceOptions): Service {
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
 
-  let draining = false;
+  const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
+  const door = openDoor({ origins, log, accessLog, now });
   const todos = todoHandlers(store);
-  const health = healthHandlers(store, () => draining);
+  const health = healthHandlers(store, door.isClosing);
   const openapi = JSON.stringify(contract);
   const bearer = bearerGuard(lookupClient, log);
   const throttle = new Throttle(basicFailures, now);
   const basic = basicGuard({ checkUser, realm, throttle, allowBasicOverHttp, log });
-  const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
 
   const sameSite =
     (handler: Handler): Handler =>
@@ -91,65 +90,6 @@ export function createService(options: ServiceOptions): Service {
     "/admin/*": guarded(basic),
     "/*": nowhere,
   };
-  const routes = Object.entries(table).map(([path, route]) => [path, frontDoor(path, route)] as const);
-  return {
-    routes: Object.fromEntries(routes),
-    drain: () => {
-      draining = true;
-    },
-  };
-
-  /** What every request passes, whatever its route: the Host, CORS, the single catch, the access log. */
-  function frontDoor(path: string, { handler, allow, guarded }: Route): Handler {
-    const answer = (request: RoutedRequest, peer: Peer, id: string | undefined): Awaitable<Response> => {
-      const origin = request.headers.get("origin");
-      if (origin === null && !draining) return run(handler, request, peer, id);
-      return decorated(request, peer, id, origin !== null && origins.isListed(origin) ? origin : undefined);
-    };
-    return accessLog ? logged(path, answer) : (request, peer) => answer(request, peer, undefined);
-
-    async function decorated(request: RoutedRequest, peer: Peer, id: string | undefined, listed?: string) {
-      const preflighted = listed !== undefined && isPreflight(request);
-      const response = await run(preflighted ? () => preflight(allow) : handler, request, peer, id);
-      if (listed !== undefined) share(response, listed);
-      if (draining) response.headers.set("Connection", "close");
-      return response;
-    }
-
-    function run(handler: Handler, request: RoutedRequest, peer: Peer, id: string | undefined) {
-      try {
-        origins.requireHost(request.headers.get("host"));
-        const response = handler(request, peer);
-        return response instanceof Promise ? response.catch((error) => failed(error, request, id)) : response;
-      } catch (error) {
-        return failed(error, request, id);
-      }
-    }
-
-    function failed(error: unknown, { method }: Request, id: string | undefined): Response {
-      const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
-      const response = problem(failure);
-      if (guarded) response.headers.set("Cache-Control", "no-store");
-      if (response.status >= 500) {
-        const { code, cause } = failure;
-        log.error({ id, method, route: path, code, err: cause ?? failure }, "request failed");
-      }
-      return response;
-    }
-  }
-
-  function logged(
-    route: string,
-    answer: (request: RoutedRequest, peer: Peer, id: string) => Awaitable<Response>,
-  ): Handler {
-    return async (request, peer) => {
-      const started = now();
-      const id = randomUUID();
-      const response = await answer(request, peer, id);
-      response.headers.set("X-Request-Id", id);
-      const ms = Math.round((now() - started) * 1000) / 1000;
-      log.info({ id, method: request.method, route, status: response.status, ms }, "request");
-      return response;
-    };
-  }
+  const routes = Object.entries(table).map(([path, route]) => [path, door.lead(path, route)] as const);
+  return { routes: Object.fromEntries(routes), drain: door.close };
 }

@@ -1,0 +1,99 @@
+import { randomUUID } from "node:crypto";
+import { Failure } from "../failure.ts";
+import type { Awaitable } from "../todo.ts";
+import type { Log } from "./log.ts";
+import { isPreflight, type OriginPolicy, preflight, share } from "./origin.ts";
+import { problem } from "./reply.ts";
+import type { Handler, Peer, Route, RoutedRequest } from "./route.ts";
+
+export interface DoorOptions {
+  readonly origins: OriginPolicy;
+  readonly log: Log;
+  /** Write a line for each request. */
+  readonly accessLog: boolean;
+  /** Milliseconds of a steady clock. */
+  readonly now: () => number;
+}
+
+/** What every request passes, whatever its route: the Host, CORS, the single catch, the access log. */
+export interface Door {
+  readonly lead: (path: string, route: Route) => Handler;
+  /** From now on each response closes its connection. */
+  readonly close: () => void;
+  readonly isClosing: () => boolean;
+}
+
+export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
+  let closing = false;
+  return {
+    lead,
+    close: () => {
+      closing = true;
+    },
+    isClosing: () => closing,
+  };
+
+  function lead(path: string, route: Route): Handler {
+    if (!accessLog) return (request, peer) => answer(request, peer, undefined);
+    return async (request, peer) => {
+      const started = now();
+      const id = randomUUID();
+      const response = await answer(request, peer, id);
+      response.headers.set("X-Request-Id", id);
+      const ms = Math.round((now() - started) * 1000) / 1000;
+      log.info({ id, method: request.method, route: path, status: response.status, ms }, "request");
+      return response;
+    };
+
+    /** Most requests have nothing to be looked at: they cost no promise, and off loopback no header. */
+    function answer(request: RoutedRequest, peer: Peer, id: string | undefined): Awaitable<Response> {
+      const origin = origins.listsAny ? request.headers.get("origin") : null;
+      if (origin === null && !closing) return caught(route.handler, request, peer, id);
+      return decorated(origin !== null && origins.lists(origin) ? origin : undefined, request, peer, id);
+    }
+
+    async function decorated(
+      origin: string | undefined,
+      request: RoutedRequest,
+      peer: Peer,
+      id: string | undefined,
+    ): Promise<Response> {
+      const preflighted = origin !== undefined && isPreflight(request);
+      const response = await caught(
+        preflighted ? () => preflight(route.allow) : route.handler,
+        request,
+        peer,
+        id,
+      );
+      if (origin !== undefined) share(response, origin);
+      if (closing) response.headers.set("Connection", "close");
+      return response;
+    }
+
+    function caught(
+      handler: Handler,
+      request: RoutedRequest,
+      peer: Peer,
+      id: string | undefined,
+    ): Awaitable<Response> {
+      try {
+        origins.requireHost(request);
+        const response = handler(request, peer);
+        return response instanceof Promise ? response.catch((error) => failed(error, request, id)) : response;
+      } catch (error) {
+        return failed(error, request, id);
+      }
+    }
+
+    function failed(error: unknown, { method }: Request, id: string | undefined): Response {
+      const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
+      const response = problem(failure);
+      if (route.guarded) response.headers.set("Cache-Control", "no-store");
+      if (response.status >= 500) {
+        const { code, cause } = failure;
+        log.error({ id, method, route: path, code, err: cause ?? failure }, "request failed");
+      }
+      return response;
+    }
+  }
+}
