@@ -9,6 +9,15 @@ const USAGE_EXIT_CODE = 2;
 const program = new Command("todo")
   .description("A to-do HTTP service.")
   .version(version)
+  .configureOutput({
+    outputError: (message, write) =>
+      write(
+        `todo: ${message
+          .replace(/^error: /, "")
+          .trim()
+          .replaceAll("\n", " ")}\n`,
+      ),
+  })
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
 const serveCommand = program.command("serve").description("Run the server.");
