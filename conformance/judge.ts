@@ -1,4 +1,5 @@
 /** Judges a server against the rules: every case once, in order, and a verdict for every rule. */
+import type { Case, Cases } from "./case.ts";
 import { cases as api } from "./cases/api.ts";
 import { cases as basic } from "./cases/basic.ts";
 import { cases as bearer } from "./cases/bearer.ts";
@@ -10,14 +11,8 @@ import { cases as todosDelete } from "./cases/todos-delete.ts";
 import { cases as todosRead } from "./cases/todos-read.ts";
 import { cases as todosUpdate } from "./cases/todos-update.ts";
 import { cases as validation } from "./cases/validation.ts";
-import { type Need, type Rule, type RuleId, rules as specRules } from "./rules.ts";
+import { type Need, type Rule, rules as specRules } from "./rules.ts";
 import { Failure, Service, Unreachable } from "./service.ts";
-
-/** Returns when the rule holds; throws a `Failure` that says why when it does not. */
-export type Case = (service: Service) => Promise<void>;
-
-/** The cases of one theme, each under the rule it proves. */
-export type Cases = Readonly<Partial<Record<RuleId, Case>>>;
 
 // The fresh ones come first: they need the empty collection.
 export const themes: readonly Cases[] = [

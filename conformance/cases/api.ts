@@ -1,5 +1,5 @@
 /** What holds for all to-do routes: where they are, that they are open, that they speak JSON (sections 1, 4, 5, 9). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { type Answer, member, type Service } from "../service.ts";
 
 export const cases: Cases = {

@@ -2,7 +2,7 @@
  * GET /admin/ greets only a user with valid Basic credentials (sections 4 and 5). The status of a refusal is not shown:
  * it is no success and no fault of the server.
  */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import type { Answer, Service } from "../service.ts";
 
 const path = "/admin/";

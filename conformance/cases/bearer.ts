@@ -1,5 +1,5 @@
 /** GET /api/whoami answers only for a known bearer token (sections 4, 5 and 7). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import type { Answer, Service } from "../service.ts";
 
 const path = "/api/whoami";

@@ -2,7 +2,7 @@
  * Bodies that are missing, malformed, or of the wrong shape. Their status is not shown (section 7), so any 4xx will do,
  * but they store and change nothing (section 4, rule 1).
  */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { member } from "../service.ts";
 
 const malformed = [

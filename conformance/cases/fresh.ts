@@ -1,5 +1,5 @@
 /** What only an empty server of our own can show: the empty list and the exact counter (sections 2 to 4). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 
 export const cases: Cases = {
   // First of all, while there is nothing yet.

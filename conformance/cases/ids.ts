@@ -1,5 +1,5 @@
 /** The path parameter :id: well-formed and absent is 404, malformed is 400 (sections 1, 4 and 7). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import type { Answer, Service } from "../service.ts";
 
 const largest = 2n ** 64n - 1n;

@@ -1,5 +1,5 @@
 /** POST /api/todos: what is stored, what is answered, which id it gets (sections 2 to 4). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { type Answer, type Json, member, type Service } from "../service.ts";
 
 export const cases: Cases = {

@@ -1,5 +1,5 @@
 /** DELETE /api/todos/:id, and what does not exist stays so (sections 3 and 4). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { member } from "../service.ts";
 
 export const cases: Cases = {

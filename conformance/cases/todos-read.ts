@@ -1,5 +1,5 @@
 /** GET /api/todos and GET /api/todos/:id (section 4). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { type Json, member } from "../service.ts";
 
 export const cases: Cases = {

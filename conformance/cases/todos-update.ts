@@ -1,5 +1,5 @@
 /** PATCH /api/todos/:id: done, and only done, takes the value sent (sections 2 to 4). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { type Answer, type Json, member, type Service } from "../service.ts";
 
 export const cases: Cases = {

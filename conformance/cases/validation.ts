@@ -1,5 +1,5 @@
 /** The title's two rules, and how their failures are reported (sections 7 and 8). */
-import type { Cases } from "../judge.ts";
+import type { Cases } from "../case.ts";
 import { type Answer, type Json, member, type Service } from "../service.ts";
 
 const empty = "must not be empty";
