@@ -54,21 +54,16 @@ export class Segment {
   }
 
   slotOf(id: TodoId): number | undefined {
-    const slot = this.slotAfter(id - 1n);
-    return slot < this.#count && this.idAt(slot) === id ? slot : undefined;
+    const distance = Number(id - this.firstId);
+    // Where nothing was taken out, a to-do's slot is its distance.
+    const isDense = distance < this.#count && this.#distances[distance] === distance;
+    const slot = isDense ? distance : this.#firstAtOrAfter(distance);
+    return slot < this.#count && this.#distances[slot] === distance ? slot : undefined;
   }
 
   /** The first slot with an id greater than `id`; `count` when there is none. */
   slotAfter(id: TodoId): number {
-    const distance = Number(id - this.firstId);
-    let low = 0;
-    let high = this.#count;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.#distance(middle) <= distance) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return this.#firstAtOrAfter(Number(id + 1n - this.firstId));
   }
 
   idAt(slot: number): TodoId {
@@ -137,6 +132,17 @@ export class Segment {
       this.#count++;
       this.#offsets[this.#count] = start + next.#offset(slot + 1);
     }
+  }
+
+  #firstAtOrAfter(distance: number): number {
+    let low = 0;
+    let high = this.#count;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#distance(middle) < distance) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   /** Moves what follows a slot's start to make `growth` bytes of room before it, or to close a gap. */
