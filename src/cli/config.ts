@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { distance } from "fastest-levenshtein";
+import { checkedRealm } from "../http/admin.ts";
 
 /** What is wrong with how the command was called, in one line that says what to do; it ends with exit code 2. */
 export class UsageError extends Error {
@@ -147,7 +148,7 @@ export function readConfig(flags: Flags, env: Environment) {
     fixedPair: fixedPair(user, password ?? passwordFile),
     usersFile: read("usersFile", (text) => text),
     authModule: read("authModule", (text) => text),
-    realm: readOr("realm", realm),
+    realm: readOr("realm", checkedRealm),
     basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
     allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
     allowedHosts: readOr("allowedHosts", list),
@@ -258,11 +259,6 @@ export function readText(path: string): string {
 
 function userName(text: string): string {
   if (text.includes(":")) throw new Error("a user name cannot have a colon (RFC 7617)");
-  return text;
-}
-
-function realm(text: string): string {
-  if (!/^[\x20-\x7e]+$/.test(text)) throw new Error("must be visible ASCII");
   return text;
 }
 

@@ -2,15 +2,15 @@ import { parseBasic } from "../credential/authorization.ts";
 import type { BasicUser, CheckUser } from "../credential/user.ts";
 import { Failure } from "../failure.ts";
 import type { Log } from "./log.ts";
-import { protectedRedirect, protectedText } from "./reply.ts";
+import { reply, text } from "./reply.ts";
 import type { Guard, GuardedHandler } from "./route.ts";
 import type { Throttle } from "./throttle.ts";
 
 /** `/admin/`: greets the user. */
-export const greet: GuardedHandler<BasicUser> = (_request, user) => protectedText(`Hello, ${user.name}!`);
+export const greet: GuardedHandler<BasicUser> = (_request, user) => text(`Hello, ${user.name}!`);
 
 /** `/admin`: the surface is at `/admin/`. */
-export const toAdmin: GuardedHandler<BasicUser> = () => protectedRedirect("/admin/");
+export const toAdmin: GuardedHandler<BasicUser> = () => reply(308, { Location: "/admin/" });
 
 export interface BasicOptions {
   readonly checkUser: CheckUser;
@@ -29,7 +29,7 @@ export function basicGuard({
   allowBasicOverHttp,
   log,
 }: BasicOptions): Guard<BasicUser> {
-  const challenge = `Basic realm="${realm.replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
+  const challenge = `Basic realm="${checkedRealm(realm).replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
   const unauthorized = (): Failure =>
     new Failure("unauthorized", { headers: { "WWW-Authenticate": challenge } });
 
@@ -49,11 +49,17 @@ export function basicGuard({
 
   async function check(user: string, password: string): Promise<boolean> {
     try {
-      return await checkUser(user, password);
+      return (await checkUser(user, password)) === true;
     } catch (cause) {
       throw cause instanceof Failure ? cause : new Failure("credentials_unavailable", { cause });
     }
   }
+}
+
+/** A realm that can stand in a header; throws an Error for any other. */
+export function checkedRealm(realm: string): string {
+  if (!/^[\x20-\x7e]+$/.test(realm)) throw new Error("a realm must be visible ASCII");
+  return realm;
 }
 
 const LOOPBACK_ADDRESS = /^(?:::ffff:)?127\.|^::1$/;

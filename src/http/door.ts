@@ -48,7 +48,7 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     /** Most requests have nothing to be looked at: they cost no promise, and off loopback no header. */
     function answer(request: RoutedRequest, peer: Peer, id: string | undefined): Awaitable<Response> {
       const origin = origins.listsAny ? request.headers.get("origin") : null;
-      if (origin === null && !closing) return caught(route.handler, request, peer, id);
+      if (origin === null && !closing && !route.guarded) return caught(route.handler, request, peer, id);
       return decorated(origin !== null && origins.lists(origin) ? origin : undefined, request, peer, id);
     }
 
@@ -65,6 +65,7 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
         peer,
         id,
       );
+      if (route.guarded) response.headers.set("Cache-Control", "no-store");
       if (origin !== undefined) share(response, origin);
       if (closing) response.headers.set("Connection", "close");
       return response;
@@ -88,7 +89,6 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     function failed(error: unknown, { method }: Request, id: string | undefined): Response {
       const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
       const response = problem(failure);
-      if (route.guarded) response.headers.set("Cache-Control", "no-store");
       if (response.status >= 500) {
         const { code, cause } = failure;
         log.error({ id, method, route: path, code, err: cause ?? failure }, "request failed");

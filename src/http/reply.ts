@@ -29,22 +29,16 @@ const PROBLEMS: Readonly<Record<FailureCode, readonly [status: number, title: st
 const RETRY_AFTER_SECONDS = "5";
 
 const SAFE = { "X-Content-Type-Options": "nosniff", Vary: "Origin" };
-const NO_STORE = { "Cache-Control": "no-store" };
 
 // Headers objects made once: cheaper for Bun than object literals at each response.
 const JSON_OK = { headers: new Headers({ ...SAFE, "Content-Type": "application/json" }) };
 const CREATED = { status: 201, headers: new Headers(JSON_OK.headers) };
 const TEXT_OK = { headers: new Headers({ ...SAFE, "Content-Type": "text/plain; charset=utf-8" }) };
-const PROTECTED_TEXT_OK = {
-  headers: new Headers({ ...SAFE, ...NO_STORE, "Content-Type": "text/plain; charset=utf-8" }),
-};
 const EMPTY = { status: 204, headers: new Headers(SAFE) };
 
 export const json = (body: Body): Response => new Response(body, JSON_OK);
 
 export const text = (body: string): Response => new Response(body, TEXT_OK);
-
-export const protectedText = (body: string): Response => new Response(body, PROTECTED_TEXT_OK);
 
 export const noContent = (): Response => new Response(null, EMPTY);
 
@@ -61,10 +55,6 @@ export function reply(
   body: Body | null = null,
 ): Response {
   return new Response(body, { status, headers: { ...SAFE, ...headers } });
-}
-
-export function protectedRedirect(location: string): Response {
-  return reply(308, { ...NO_STORE, Location: location });
 }
 
 /** A failure as `application/problem+json` (RFC 9457); nothing of its cause gets out. */

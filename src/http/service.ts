@@ -58,7 +58,7 @@ export function createService(options: ServiceOptions): Service {
 
   const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
   const door = openDoor({ origins, log, accessLog, now });
-  const todos = todoHandlers(store);
+  const todos = todoHandlers(store, log);
   const health = healthHandlers(store, door.isClosing);
   const openapi = JSON.stringify(contract);
   const bearer = bearerGuard(lookupClient, log);

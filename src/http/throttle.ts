@@ -1,17 +1,28 @@
+import { hash } from "node:crypto";
 import { Failure } from "../failure.ts";
 
 const FORGOTTEN_AFTER_MS = 15 * 60_000;
 const REMEMBERED_MOST = 10_000;
 
+/** The wrong passwords in a row from one address for one user. */
+interface Tally {
+  failures: number;
+  /** When the failures are forgotten. */
+  until: number;
+  inFlight: number;
+  /** Resolves when a check in flight ends. */
+  settled: PromiseWithResolvers<void>;
+}
+
 /**
  * Counts wrong passwords in a row per address and user. Past `mostFailures` it refuses further tries from
- * that address for that user until a quarter of an hour has passed since the last one it let through.
+ * that address for that user until a quarter of an hour has passed since the last one.
  */
 export class Throttle {
   readonly #mostFailures: number;
   readonly #now: () => number;
-  /** By address and user, the longest untouched first. */
-  readonly #failures = new Map<string, { readonly count: number; readonly until: number }>();
+  /** By a digest of address and user, the longest untouched first. */
+  readonly #tallies = new Map<string, Tally>();
 
   /**
    * @param mostFailures 0 turns it off
@@ -22,42 +33,57 @@ export class Throttle {
     this.#now = now;
   }
 
-  /**
-   * Runs a check of a password, or throws `too_many_failures`. A try counts from its start, so that many at
-   * once cannot slip by; a check that throws has told nobody anything and does not count.
-   */
+  /** Runs a check of a password, or throws `too_many_failures`. A check that throws does not count. */
   async guard(address: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
     if (this.#mostFailures === 0) return check();
-    const key = JSON.stringify([address, user]);
-    const count = this.#count(key);
-    this.#set(key, count + 1);
+    // A digest, because a user name may be as long as a request's head.
+    const key = hash("sha256", JSON.stringify([address, user]));
+    const tally = await this.#admitted(key);
+    tally.inFlight++;
     try {
       const passed = await check();
-      if (passed) this.#failures.delete(key);
+      tally.failures = passed ? 0 : tally.failures + 1;
+      tally.until = this.#now() + FORGOTTEN_AFTER_MS;
       return passed;
-    } catch (error) {
-      const counted = this.#failures.get(key)?.count ?? 0;
-      if (counted > 0) this.#set(key, counted - 1);
-      throw error;
+    } finally {
+      tally.inFlight--;
+      if (tally.failures === 0 && tally.inFlight === 0) this.#tallies.delete(key);
+      tally.settled.resolve();
+      tally.settled = Promise.withResolvers();
     }
   }
 
-  #count(key: string): number {
-    const failures = this.#failures.get(key);
-    const left = (failures?.until ?? 0) - this.#now();
-    if (failures === undefined || left <= 0) return 0;
-    if (failures.count < this.#mostFailures) return failures.count;
-    const seconds = Math.ceil(left / 1000);
-    throw new Failure("too_many_failures", {
-      detail: `Try again in ${seconds} seconds.`,
-      headers: { "Retry-After": String(seconds) },
-    });
+  /** Checks in flight may all fail: as many as could reach the limit run at once, the rest wait for them. */
+  async #admitted(key: string): Promise<Tally> {
+    for (;;) {
+      const tally = this.#tally(key);
+      const left = tally.until - this.#now();
+      if (left <= 0) tally.failures = 0;
+      if (tally.failures >= this.#mostFailures) throw tooMany(Math.ceil(left / 1000));
+      if (tally.failures + tally.inFlight < this.#mostFailures) return tally;
+      await tally.settled.promise;
+    }
   }
 
-  #set(key: string, count: number): void {
-    this.#failures.delete(key);
-    this.#failures.set(key, { count, until: this.#now() + FORGOTTEN_AFTER_MS });
-    const [oldest] = this.#failures.keys();
-    if (this.#failures.size > REMEMBERED_MOST && oldest !== undefined) this.#failures.delete(oldest);
+  /** The tally of a key, now the last to be let go. */
+  #tally(key: string): Tally {
+    const tally = this.#tallies.get(key) ?? {
+      failures: 0,
+      until: 0,
+      inFlight: 0,
+      settled: Promise.withResolvers<void>(),
+    };
+    this.#tallies.delete(key);
+    this.#tallies.set(key, tally);
+    const [oldest] = this.#tallies.keys();
+    if (this.#tallies.size > REMEMBERED_MOST && oldest !== undefined) this.#tallies.delete(oldest);
+    return tally;
   }
+}
+
+function tooMany(seconds: number): Failure {
+  return new Failure("too_many_failures", {
+    detail: `Try again in ${seconds} seconds.`,
+    headers: { "Retry-After": String(seconds) },
+  });
 }

@@ -12,6 +12,7 @@ import {
   type TodoStore,
 } from "../todo.ts";
 import { readJson } from "./body.ts";
+import type { Log } from "./log.ts";
 import { created, json, noContent, reply } from "./reply.ts";
 import type { Handler, RoutedRequest } from "./route.ts";
 import { streamed } from "./stream.ts";
@@ -19,7 +20,9 @@ import { streamed } from "./stream.ts";
 const MAX_LIMIT = 1000;
 
 /** The handlers of `/api/todos` and `/api/todos/:id`. */
-export function todoHandlers(store: TodoStore) {
+export function todoHandlers(store: TodoStore, log: Log) {
+  const cutOff = (error: unknown): void => log.error({ err: error }, "list cut off");
+
   return {
     list: async (request) => {
       const query = parseListQuery(request.url);
@@ -28,7 +31,7 @@ export function todoHandlers(store: TodoStore) {
         const position = await store.position();
         if (isSeen(seen, position)) return reply(304, listHeaders(position));
       }
-      return listReply(request, query, await store.list(query));
+      return listReply(request, query, await store.list(query), cutOff);
     },
 
     create: async (request) => {
@@ -80,13 +83,18 @@ function idOf(request: RoutedRequest): TodoId {
   return id;
 }
 
-function listReply(request: Request, query: ListQuery, list: TodoList): Response {
+function listReply(
+  request: Request,
+  query: ListQuery,
+  list: TodoList,
+  onError: (error: unknown) => void,
+): Response {
   const headers = listHeaders(list.position);
   if (list.next !== undefined) headers.Link = `<${nextPage(query, list.next)}>; rel="next"`;
   headers["Content-Type"] = "application/json";
   const { json } = list;
   if (typeof json === "string" || json instanceof Uint8Array) return reply(200, headers, json);
-  return reply(200, headers, request.method === "HEAD" ? null : streamed(json));
+  return reply(200, headers, request.method === "HEAD" ? null : streamed(json, onError));
 }
 
 function listHeaders(position: Position): Record<string, string> {

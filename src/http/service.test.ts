@@ -1,0 +1,250 @@
+import { describe, expect, test } from "bun:test";
+import openapi from "../../openapi.json" with { type: "json" };
+import { capturingLog } from "../../test/log.ts";
+import { verdict } from "../../test/problem.ts";
+import { sendRaw } from "../../test/raw.ts";
+import { startService } from "../../test/service.ts";
+import { storeWith } from "../../test/store.ts";
+import { Failure } from "../failure.ts";
+import { openMemory } from "../storage/memory.ts";
+import { listen } from "./listen.ts";
+import { createService, type ServiceOptions } from "./service.ts";
+
+/** A service whose draining and stopping a test has in its own hands. */
+function serve(options: Partial<ServiceOptions> = {}) {
+  const service = createService({ store: openMemory(), ...options });
+  const listener = listen(service, { host: "127.0.0.1", port: 0 });
+  const port = Number(new URL(listener.url).port);
+  return { ...service, ...listener, port, [Symbol.asyncDispose]: () => listener.abort() };
+}
+
+describe("GET /", () => {
+  test("tells a person what is here", async () => {
+    await using service = startService();
+    const response = await service.send("GET", "/");
+    const text = await response.text();
+    for (const path of ["/api/todos", "/api/whoami", "/admin/", "/api/openapi.json"]) {
+      expect(text).toContain(path);
+    }
+  });
+});
+
+describe("GET /api/openapi.json", () => {
+  test("is the contract", async () => {
+    await using service = startService();
+    const response = await service.send("GET", "/api/openapi.json");
+    expect(JSON.parse(await response.text())).toEqual(openapi);
+  });
+});
+
+describe("every open route", () => {
+  const routes: [path: string, allow: string[]][] = [
+    ["/", ["GET", "HEAD", "OPTIONS"]],
+    ["/livez", ["GET", "HEAD", "OPTIONS"]],
+    ["/readyz", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/openapi.json", ["GET", "HEAD", "OPTIONS"]],
+    ["/api/todos", ["GET", "POST", "HEAD", "OPTIONS"]],
+    ["/api/todos/1", ["GET", "PATCH", "DELETE", "HEAD", "OPTIONS"]],
+  ];
+
+  test.each(routes)("%s answers HEAD with what GET says in its head", async (path) => {
+    await using service = startService();
+    await service.sendJson("POST", "/api/todos", { title: "x" });
+    const get = await service.send("GET", path);
+    const head = await service.send("HEAD", path);
+    expect(await head.text()).toBe("");
+    const headersOf = ({ headers }: Response) =>
+      [...headers].filter(([name]) => !["date", "connection"].includes(name)).sort();
+    expect([head.status, headersOf(head)]).toEqual([get.status, headersOf(get)]);
+  });
+
+  test.each(routes)("%s answers OPTIONS with its methods", async (path, allow) => {
+    await using service = startService();
+    const response = await service.send("OPTIONS", path);
+    expect([response.status, response.headers.get("allow")]).toEqual([204, allow.join(", ")]);
+  });
+
+  test.each(routes)("%s refuses other methods, and names its own", async (path, allow) => {
+    await using service = startService();
+    await service.sendJson("POST", "/api/todos", { title: "x" });
+    for (const method of ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "SEARCH"]) {
+      if (allow.includes(method)) continue;
+      const response = await service.send(method, path);
+      expect([method, response.headers.get("allow")]).toEqual([method, allow.join(", ")]);
+      expect(await verdict(response)).toEqual([405, "method_not_allowed"]);
+    }
+    expect(await (await service.send("GET", "/api/todos")).json()).toHaveLength(1);
+  });
+});
+
+describe("an unknown path", () => {
+  test.each([
+    "/x",
+    "/api",
+    "/api/",
+    "/api/todo",
+    "/api/todos/",
+    "/api/todos/1/",
+    "/api/todos/1/x",
+    "/api/todos//",
+    "/API/todos",
+    "/api/Todos",
+    "/todos",
+    "/v1/api/todos",
+    "/api/v1/todos",
+    "/livez/",
+    "/readyz/x",
+    "/api/openapi.yaml",
+    "/favicon.ico",
+    "/%",
+    "/%61pi/todos",
+    "/__proto__",
+    "/.env",
+  ])("such as %s is a 404 to every method", async (path) => {
+    await using service = startService();
+    for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+      const response = await service.send(method, path);
+      expect([method, ...(await verdict(response))]).toEqual([method, 404, "route_not_found"]);
+    }
+    expect((await service.send("HEAD", path)).status).toBe(404);
+  });
+});
+
+describe("the health of the service", () => {
+  test("is good at first", async () => {
+    await using service = startService();
+    expect(await (await service.send("GET", "/livez")).text()).toBe("ok\n");
+    expect(await (await service.send("GET", "/readyz")).text()).toBe("ready\n");
+  });
+
+  test("is not ready without its store, but alive", async () => {
+    const store = storeWith({ position: () => Promise.reject(new Failure("store_unavailable")) });
+    await using service = startService({ store });
+    expect((await service.send("GET", "/livez")).status).toBe(200);
+    expect(await verdict(await service.send("GET", "/readyz"))).toEqual([503, "store_unavailable"]);
+  });
+
+  test("after drain is not ready, and each response closes its connection", async () => {
+    await using service = serve();
+    const keptAlive = (line: string) => `${line} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    const before = await sendRaw(service.port, keptAlive("GET /livez") + keptAlive("GET /readyz"));
+    expect(before.closed).toBe(false);
+    expect(before.text).not.toMatch(/^connection: close/im);
+    expect(before.text).toEndWith("ready\n");
+
+    service.drain();
+    for (const [line, status] of [
+      ["GET /livez", 200],
+      ["GET /readyz", 503],
+      ["GET /api/todos", 200],
+      ["GET /api/todos/9", 404],
+      ["GET /admin/", 401],
+      ["GET /nowhere", 404],
+      ["OPTIONS /api/todos", 204],
+    ] as const) {
+      const { text, closed } = await sendRaw(service.port, keptAlive(line));
+      expect([line, closed]).toEqual([line, true]);
+      expect(text).toStartWith(`HTTP/1.1 ${status} `);
+      expect(text).toMatch(/^connection: close\r$/im);
+      if (status === 503) expect(text).toMatch(/"code":"stopping"/);
+    }
+  });
+});
+
+describe("a listener that stops", () => {
+  test("answers what it accepted, and takes no more", async () => {
+    const arrived = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+    const lookupClient = async () => {
+      arrived.resolve();
+      await released.promise;
+      return { name: "client" };
+    };
+    await using service = serve({ lookupClient });
+    const answer = fetch(`${service.url}/api/whoami`, { headers: { Authorization: "Bearer x" } });
+    await arrived.promise;
+    const stopped = service.stop();
+    expect((await sendRaw(service.port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")).text).toBe("");
+    released.resolve();
+    expect(await (await answer).text()).toBe("client");
+    await stopped;
+  });
+});
+
+describe("the access log", () => {
+  const secrets = {
+    headers: {
+      Authorization: "Bearer s3cret-token",
+      Cookie: "s3cret-cookie",
+      "Content-Type": "application/json",
+      "User-Agent": "s3cret-agent",
+    },
+  };
+  const requests: [method: string, path: string, route: string, status: number, body?: string][] = [
+    ["GET", "/?s3cret", "/", 200],
+    ["GET", "/livez", "/livez", 200],
+    ["HEAD", "/api/todos?access_token=s3cret", "/api/todos", 200],
+    ["POST", "/api/todos", "/api/todos", 201, '{"title":"s3cret-title"}'],
+    ["POST", "/api/todos", "/api/todos", 422, '{"title":"s3cret-title","title":1}'],
+    ["POST", "/api/todos", "/api/todos", 400, "s3cret"],
+    ["GET", "/api/todos/1", "/api/todos/:id", 200],
+    ["GET", "/api/todos/s3cret", "/api/todos/:id", 400],
+    ["PUT", "/api/todos/1", "/api/todos/:id", 405],
+    ["DELETE", "/api/todos/1", "/api/todos/:id", 204],
+    ["OPTIONS", "/api/todos", "/api/todos", 204],
+    ["GET", "/api/whoami", "/api/whoami", 401],
+    ["GET", "/api/whoami/s3cret", "/api/whoami/*", 401],
+    ["GET", "/admin/", "/admin/", 401],
+    ["GET", "/s3cret/path", "/*", 404],
+  ];
+
+  test("has one line for each request, and no secrets", async () => {
+    const { log, lines, text } = capturingLog();
+    let now = 0;
+    await using service = startService({ log, accessLog: true, now: () => (now += 1.2344) });
+    const ids = new Set<string | null>();
+    for (const [method, path, route, status, body] of requests) {
+      const init = body === undefined ? secrets : { ...secrets, body };
+      const response = await service.send(method, path, init);
+      const id = response.headers.get("x-request-id");
+      expect(id).toMatch(/^[0-9a-f-]{36}$/);
+      ids.add(id);
+      const written = lines.splice(0).filter(({ message }) => message === "request");
+      const fields = { id, method, route, status, ms: 1.234 };
+      expect(written).toEqual([{ level: "info", fields, message: "request" }]);
+      expect(JSON.stringify(written)).not.toContain("s3cret");
+    }
+    expect(ids.size).toBe(requests.length);
+    expect(text()).not.toContain("s3cret");
+  });
+
+  test("names the request whose failure is in the log too", async () => {
+    const { log, lines } = capturingLog();
+    const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
+    await using service = startService({ store, log, accessLog: true });
+    const response = await service.send("GET", "/api/todos");
+    expect(response.status).toBe(500);
+    const id = response.headers.get("x-request-id");
+    expect(lines).toMatchObject([
+      { level: "error", fields: { id, method: "GET", route: "/api/todos", code: "internal_error" } },
+      { level: "info", fields: { id, method: "GET", route: "/api/todos", status: 500 } },
+    ]);
+  });
+
+  test("takes no id from the caller", async () => {
+    await using service = startService({ accessLog: true });
+    const headers = { "X-Request-Id": "forged\tline" };
+    const response = await service.send("GET", "/livez", { headers });
+    expect(response.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  test("is silent unless it is asked for", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ log });
+    for (const path of ["/", "/api/todos", "/nowhere", "/api/todos/x"]) {
+      const response = await service.send("GET", path);
+      expect(response.headers.has("x-request-id")).toBe(false);
+    }
+    expect(lines).toEqual([]);
+  });
+});

@@ -1,0 +1,294 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { Failure, type FieldError } from "./failure.ts";
+import {
+  encodeTodo,
+  formatPosition,
+  MAX_TITLE_LENGTH,
+  MAX_TODO_ID,
+  parseNewTodo,
+  parsePatch,
+  parseTodoId,
+} from "./todo.ts";
+
+const EMPTY = { field: "title", message: "must not be empty" };
+const LONG = { field: "title", message: "must be at most 120 characters" };
+const SURROGATE = { field: "title", message: "must be well-formed Unicode, without lone surrogates" };
+const field = (name: string) => (message: string) => ({ field: name, message });
+const [ofTitle, ofDone] = [field("title"), field("done")];
+
+/** A value with a short name before it, for a table. */
+const named = <T>(value: T): [name: string, value: T] => [
+  (JSON.stringify(value) ?? "undefined").slice(0, 50),
+  value,
+];
+
+/** Every broken rule that a parser reports. */
+function errorsOf(parse: () => unknown): readonly FieldError[] {
+  try {
+    parse();
+  } catch (error) {
+    if (error instanceof Failure && error.code === "validation_failed") return error.errors ?? [];
+    throw error;
+  }
+  return [];
+}
+
+describe("parseTodoId", () => {
+  test.each([
+    ["0", 0n],
+    ["1", 1n],
+    ["007", 7n],
+    ["0".repeat(50), 0n],
+    ["9007199254740993", 9_007_199_254_740_993n],
+    ["18446744073709551615", MAX_TODO_ID],
+    ["00018446744073709551615", MAX_TODO_ID],
+  ])("reads %s", (text, id) => {
+    expect(parseTodoId(text)).toBe(id);
+  });
+
+  test.each(
+    [
+      "",
+      " ",
+      "-1",
+      "-0",
+      "+1",
+      "1.0",
+      "1e3",
+      "0x1",
+      "0b1",
+      "1n",
+      "1_000",
+      "1,000",
+      "5abc",
+      "abc",
+      " 1",
+      "1 ",
+      "1\n",
+      "\n1",
+      "1\n1",
+      "1\0",
+      "١",
+      "\uff11",
+      "²",
+      "Ⅷ",
+      "𝟙",
+      "\u200b1",
+      "\ufeff1",
+      "NaN",
+      "Infinity",
+      "null",
+      "undefined",
+      "true",
+      "__proto__",
+      "constructor",
+      "toString",
+      "18446744073709551616",
+      "99999999999999999999999999",
+      "9".repeat(5000),
+    ].map(named),
+  )("refuses %s", (_name, text) => {
+    expect(parseTodoId(text)).toBeUndefined();
+  });
+
+  test("reads back every id that is written", () => {
+    fc.assert(
+      fc.property(fc.bigInt(0n, MAX_TODO_ID), fc.nat(30), (id, zeros) => {
+        expect(parseTodoId("0".repeat(zeros) + id)).toBe(id);
+      }),
+    );
+  });
+
+  test("refuses every number past the range", () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: MAX_TODO_ID + 1n }), (id) => {
+        expect(parseTodoId(String(id))).toBeUndefined();
+      }),
+    );
+  });
+
+  test("reads nothing but ASCII digits", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: fc.constantFrom(..."0123456789+-.e \n\u0661\uff11") }), (text) => {
+        expect(parseTodoId(text) === undefined).toBe(!/^[0-9]+$/.test(text) || BigInt(text) > MAX_TODO_ID);
+      }),
+    );
+  });
+});
+
+describe("parseNewTodo", () => {
+  test.each([
+    ["one character", "x"],
+    ["120 characters", "x".repeat(120)],
+    ["120 emoji, 240 UTF-16 units", "😀".repeat(120)],
+    ["119 letters and an emoji", `${"x".repeat(119)}😀`],
+    ["blanks around", "  \t x \n "],
+    ["120 with the blanks around", ` ${"x".repeat(118)} `],
+    ["U+0000 alone", "\0"],
+    ["U+0000 inside", "a\0b"],
+    ["U+200B, which is no White_Space", "\u200b"],
+    ["U+180E, which is White_Space no more", "\u180e"],
+    ["a combining mark alone", "\u0301"],
+    ["U+FFFD itself", "\ufffd"],
+    ["a noncharacter", "\uffff"],
+    ["markup", "<script>alert(1)</script>"],
+    ["quotes and backslashes", '"\\"\\\\u0000'],
+    ["a name of Object.prototype", "__proto__"],
+    ["digits", "0"],
+  ])("takes a title of %s, verbatim", (_what, title) => {
+    expect(parseNewTodo({ title })).toEqual({ title });
+  });
+
+  test.each([
+    ["the empty string", "", [EMPTY]],
+    ["spaces", "   ", [EMPTY]],
+    ["U+0085, which JavaScript does not trim", "\u0085", [EMPTY]],
+    ["U+FEFF, which Unicode does not call White_Space", "\ufeff", [EMPTY]],
+    [
+      "every other blank",
+      "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
+      [EMPTY],
+    ],
+    ["120 blanks", " ".repeat(120), [EMPTY]],
+    ["121 blanks", " ".repeat(121), [EMPTY, LONG]],
+    ["100,000 blanks", " ".repeat(100_000), [EMPTY, LONG]],
+    ["121 characters", "x".repeat(121), [LONG]],
+    ["121 emoji", "😀".repeat(121), [LONG]],
+    ["120 emoji and a letter", `${"😀".repeat(120)}x`, [LONG]],
+    ["121 with the blanks around", ` ${"x".repeat(119)} `, [LONG]],
+    ["60 decomposed letters and one more mark", `${"e\u0301".repeat(60)}\u0301`, [LONG]],
+    ["a family emoji twenty times, 7 code points each", "👨‍👩‍👧‍👦".repeat(20), [LONG]],
+    ["a high surrogate alone", "\ud83d", [SURROGATE]],
+    ["a low surrogate alone", "\ude00", [SURROGATE]],
+    ["surrogates the wrong way round", "\ude00\ud83d", [SURROGATE]],
+    ["121 lone surrogates", "\ud83d".repeat(121), [LONG, SURROGATE]],
+  ])("refuses a title of %s", (_what, title, errors) => {
+    expect(errorsOf(() => parseNewTodo({ title }))).toEqual(errors);
+  });
+
+  test.each(
+    [
+      [{}, "is required"],
+      [{ Title: "x" }, "is required"],
+      [{ "title ": "x" }, "is required"],
+      [JSON.parse('{"__proto__":{"title":"x"}}'), "is required"],
+      [Object.create({ title: "x" }), "is required"],
+      [null, "is required"],
+      [undefined, "is required"],
+      ["title", "is required"],
+      [1, "is required"],
+      [true, "is required"],
+      [[], "is required"],
+      [[{ title: "x" }], "is required"],
+      [Object.assign([], { title: "x" }), "is required"],
+      [{ title: null }, "must be a string"],
+      [{ title: 1 }, "must be a string"],
+      [{ title: true }, "must be a string"],
+      [{ title: ["x"] }, "must be a string"],
+      [{ title: { toString: "x" } }, "must be a string"],
+    ].map(([body, message]) => [...named(body), message]),
+  )("refuses the body %s", (_name, body, message) => {
+    expect(errorsOf(() => parseNewTodo(body))).toEqual([ofTitle(message)]);
+  });
+
+  test("leaves other members alone", () => {
+    const body = JSON.parse('{"id":7,"done":true,"__proto__":{"title":"y"},"title":"x"}');
+    expect(parseNewTodo(body)).toEqual({ title: "x" });
+  });
+
+  test("counts code points, whatever they are made of", () => {
+    const title = fc.string({ unit: "grapheme", minLength: 100, maxLength: 140, size: "max" });
+    fc.assert(
+      fc.property(title, (title) => {
+        const isLong = errorsOf(() => parseNewTodo({ title })).some(
+          ({ message }) => message === LONG.message,
+        );
+        expect(isLong).toBe([...title].length > MAX_TITLE_LENGTH);
+      }),
+    );
+  });
+
+  test("takes a title exactly when no rule is broken, and never changes it", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary", maxLength: 130, size: "max" }), (title) => {
+        const broken =
+          !title.isWellFormed() || [...title].length > 120 || title.replaceAll("\u0085", "").trim() === "";
+        const errors = errorsOf(() => expect(parseNewTodo({ title })).toEqual({ title }));
+        expect(errors.length > 0).toBe(broken);
+      }),
+    );
+  });
+});
+
+describe("parsePatch", () => {
+  test.each([true, false])("takes %p", (done) => {
+    expect(parsePatch({ done, title: "left alone", id: 9 })).toEqual({ done });
+  });
+
+  test.each(
+    [
+      [{}, "is required"],
+      [{ Done: true }, "is required"],
+      [{ title: "x" }, "is required"],
+      [JSON.parse('{"__proto__":{"done":true}}'), "is required"],
+      [Object.create({ done: true }), "is required"],
+      [null, "is required"],
+      [true, "is required"],
+      ["true", "is required"],
+      [[true], "is required"],
+      [{ done: null }, "must be a boolean"],
+      [{ done: "true" }, "must be a boolean"],
+      [{ done: "" }, "must be a boolean"],
+      [{ done: 1 }, "must be a boolean"],
+      [{ done: 0 }, "must be a boolean"],
+      [{ done: [] }, "must be a boolean"],
+      [{ done: [true] }, "must be a boolean"],
+      [{ done: {} }, "must be a boolean"],
+    ].map(([body, message]) => [...named(body), message]),
+  )("refuses the body %s", (_name, body, message) => {
+    expect(errorsOf(() => parsePatch(body))).toEqual([ofDone(message)]);
+  });
+
+  test("takes nothing but an object's own boolean", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const refused = errorsOf(() => parsePatch({ done: value })).length > 0;
+        expect(refused).toBe(typeof value !== "boolean");
+      }),
+    );
+  });
+});
+
+describe("encodeTodo", () => {
+  test.each([
+    ['{"id":1,"title":"milk","done":false}', { id: 1n, title: "milk", done: false }],
+    ['{"id":9007199254740993,"title":"x","done":true}', { id: 2n ** 53n + 1n, title: "x", done: true }],
+    [
+      '{"id":18446744073709551615,"title":"\\u0000","done":true}',
+      { id: MAX_TODO_ID, title: "\0", done: true },
+    ],
+    ['{"id":1,"title":"\\"\\\\\\n","done":false}', { id: 1n, title: '"\\\n', done: false }],
+  ])("writes %s", (json, todo) => {
+    expect(encodeTodo(todo)).toBe(json);
+  });
+
+  test("is read back as it was, with exactly three keys", () => {
+    const todo = fc.record({
+      id: fc.bigInt(1n, 2n ** 53n - 1n),
+      title: fc.string({ unit: "binary" }),
+      done: fc.boolean(),
+    });
+    fc.assert(
+      fc.property(todo, ({ id, title, done }) => {
+        expect(JSON.parse(encodeTodo({ id, title, done }))).toEqual({ id: Number(id), title, done });
+      }),
+    );
+  });
+});
+
+describe("formatPosition", () => {
+  test("joins epoch and number", () => {
+    expect(formatPosition({ epoch: "9f86d081", n: 42 })).toBe("9f86d081-42");
+  });
+});

@@ -1,0 +1,17 @@
+import type { Log } from "../src/http/log.ts";
+
+export interface LogLine {
+  readonly level: "info" | "warn" | "error";
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly message: string;
+}
+
+/** A log that keeps its lines, and all of them as text: what a secret must not be in. */
+export function capturingLog() {
+  const lines: LogLine[] = [];
+  const keep = (level: LogLine["level"]) => (fields: object, message: string) => {
+    lines.push({ level, fields: { ...fields }, message });
+  };
+  const log: Log = { info: keep("info"), warn: keep("warn"), error: keep("error") };
+  return { log, lines, text: () => JSON.stringify(lines) };
+}
