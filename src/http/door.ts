@@ -48,7 +48,7 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     /** Most requests have nothing to be looked at: they cost no promise, and off loopback no header. */
     function answer(request: RoutedRequest, peer: Peer, id: string | undefined): Awaitable<Response> {
       const origin = origins.listsAny ? request.headers.get("origin") : null;
-      if (origin === null && !closing && !route.guarded) return caught(route.handler, request, peer, id);
+      if (origin === null && !route.guarded) return caught(route.handler, request, peer, id);
       return decorated(origin !== null && origins.lists(origin) ? origin : undefined, request, peer, id);
     }
 
@@ -67,7 +67,6 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
       );
       if (route.guarded) response.headers.set("Cache-Control", "no-store");
       if (origin !== undefined) share(response, origin);
-      if (closing) response.headers.set("Connection", "close");
       return response;
     }
 
@@ -80,7 +79,8 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
       try {
         origins.requireHost(request);
         const response = handler(request, peer);
-        return response instanceof Promise ? response.catch((error) => failed(error, request, id)) : response;
+        if (!(response instanceof Promise)) return leaving(response);
+        return response.then(leaving, (error) => failed(error, request, id));
       } catch (error) {
         return failed(error, request, id);
       }
@@ -93,7 +93,13 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
         const { code, cause } = failure;
         log.error({ id, method, route: path, code, err: cause ?? failure }, "request failed");
       }
-      return response;
+      return leaving(response);
     }
+  }
+
+  /** Looked at last: what was accepted before the door began to close leaves after. */
+  function leaving(response: Response): Response {
+    if (closing) response.headers.set("Connection", "close");
+    return response;
   }
 }
