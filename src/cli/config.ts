@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { distance } from "fastest-levenshtein";
 import { checkedRealm } from "../http/admin.ts";
 
@@ -151,7 +152,7 @@ export function readConfig(flags: Flags, env: Environment) {
     realm: readOr("realm", checkedRealm),
     basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
     allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
-    allowedHosts: readOr("allowedHosts", list),
+    allowedHosts: readOr("allowedHosts", (text) => list(text).map(hostValue)),
     corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
     logLevel: readOr("logLevel", oneOf(["debug", "info", "warn", "error", "silent"])),
     accessLog: readOr("accessLog", onOrOff),
@@ -220,7 +221,7 @@ function refuseUnknownVariables(env: Environment): void {
     if (isClusters(name, value ?? "")) continue;
     const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
     throw new UsageError(
-      `the variable ${name} is not known: did you mean ${nearest}? (todo serve --help lists all)`,
+      `the variable ${name} is not known: did you mean ${nearest}? (npm start -- --help lists all)`,
     );
   }
 }
@@ -250,7 +251,7 @@ export function readText(path: string): string {
     return readFileSync(path, "utf8");
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : undefined;
-    if (code === "ENOENT") throw new Error("there is no such file", { cause: error });
+    if (code === "ENOENT") throw new Error(`there is no such file (${resolve(path)})`, { cause: error });
     if (code === "EACCES") throw new Error("the file may not be read by this user", { cause: error });
     if (code === "EISDIR") throw new Error("that is a folder, not a file", { cause: error });
     throw new Error(`the file cannot be read (${code})`, { cause: error });
@@ -292,10 +293,20 @@ function list(text: string): string[] {
     .filter((item) => item !== "");
 }
 
+/** A Host as clients send it: a name or an address, with the port where it is not the scheme's own. */
+function hostValue(text: string): string {
+  if (!URL.canParse(`http://${text}`) || !/^[^/?#@\s*]+$/.test(text)) {
+    throw new Error(`"${text}" is not a Host, such as todo.example.com or mybox:3000`);
+  }
+  return text;
+}
+
 /** An origin as browsers send it: scheme, host and port, nothing behind. */
 function origin(text: string): string {
   if (!URL.canParse(text) || new URL(text).origin !== text) {
-    throw new Error(`"${text}" is not an origin, such as https://app.example.com`);
+    throw new Error(
+      `"${text}" is not an origin, such as https://app.example.com (without a slash at the end)`,
+    );
   }
   return text;
 }

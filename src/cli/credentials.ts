@@ -24,13 +24,13 @@ export async function openCredentials(config: Config, log: Log): Promise<Credent
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
-    const lookup = watched("TODO_CLIENTS_FILE", clientsFile, (text) => lookupAmong(parseClients(text)), log);
+    const lookup = watched("TODO_CLIENTS_FILE", clientsFile, clientsIn, log);
     lookups.push((token) => lookup()(token));
   }
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
   if (fixedPair !== undefined) checks.push(checkFixedPair(fixedPair.user, fixedPair.password));
   if (usersFile !== undefined) {
-    const hashes = watched("TODO_USERS_FILE", usersFile, parseUsers, log);
+    const hashes = watched("TODO_USERS_FILE", usersFile, usersIn, log);
     checks.push(checkAmong(hashes, passwordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
@@ -66,21 +66,47 @@ function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
   };
 }
 
+/** What a credentials file comes to, and how many entries it has. */
+interface FileContent<T> {
+  readonly value: T;
+  readonly entries: number;
+}
+
+function clientsIn(text: string): FileContent<LookupClient> {
+  const clients = parseClients(text);
+  return { value: lookupAmong(clients), entries: clients.length };
+}
+
+function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
+  const users = parseUsers(text);
+  return { value: users, entries: users.size };
+}
+
 /**
  * What a file says now: read at once, and again whenever it changes. A change that cannot be read is
  * logged, and what was there before stays in force.
  */
-function watched<T>(variable: string, path: string, parse: (text: string) => T, log: Log): () => T {
+function watched<T>(
+  variable: string,
+  path: string,
+  parse: (text: string) => FileContent<T>,
+  log: Log,
+): () => T {
+  const read = (): T => {
+    const { value, entries } = parse(readText(path));
+    log.info({ file: path, entries }, "credentials read");
+    if (entries === 0) log.warn({ file: path }, "the credentials file has no entry: it lets nobody pass");
+    return value;
+  };
   let current: T;
   try {
-    current = parse(readText(path));
+    current = read();
   } catch (error) {
     throw new UsageError(`${variable} "${path}": ${error instanceof Error ? error.message : error}`);
   }
   watchFile(path, { interval: WATCH_INTERVAL_MS, persistent: false }, () => {
     try {
-      current = parse(readText(path));
-      log.info({ file: path }, "credentials read again");
+      current = read();
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       log.error({ file: path, reason }, "credentials not read: those from before stay in force");

@@ -9,15 +9,7 @@ const USAGE_EXIT_CODE = 2;
 const program = new Command("todo")
   .description("A to-do HTTP service.")
   .version(version)
-  .configureOutput({
-    outputError: (message, write) =>
-      write(
-        `todo: ${message
-          .replace(/^error: /, "")
-          .trim()
-          .replaceAll("\n", " ")}\n`,
-      ),
-  })
+  .configureOutput({ outputError: (message, write) => write(`todo: ${inOneLine(message)}\n`) })
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
 const serveCommand = program.command("serve").description("Run the server.");
@@ -39,4 +31,13 @@ try {
   if (!(error instanceof UsageError)) throw error;
   process.stderr.write(`todo: ${error.message}\n`);
   process.exit(USAGE_EXIT_CODE);
+}
+
+function inOneLine(message: string): string {
+  const line = message
+    .replace(/^error: /, "")
+    .trim()
+    .replaceAll("\n", " ");
+  if (!line.startsWith("too many arguments")) return line;
+  return `${line} Flags go behind a --, as in: npm start -- --port 8080`;
 }

@@ -1,3 +1,4 @@
+import { lookup } from "node:dns/promises";
 import pino, { type Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
 import { type Listener, listen } from "../http/listen.ts";
@@ -32,7 +33,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     ...(lookupClient !== undefined && { lookupClient }),
     ...(checkUser !== undefined && { checkUser }),
   });
-  const listener = listenAt(service, config);
+  const listener = await listenAt(service, config);
   stopOnSignal(listener, store, log);
   log.info({ version, url: listener.url, store: config.store.split(":")[0] }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
@@ -40,9 +41,22 @@ export async function serve(config: Config, env: Environment): Promise<void> {
 }
 
 async function openLog(level: Config["logLevel"]): Promise<Logger> {
-  if (!process.stdout.isTTY) return pino({ level });
+  if (!process.stdout.isTTY) {
+    const output = pino.destination({ dest: 1, sync: true });
+    output.on("error", logLost);
+    return pino({ level }, output);
+  }
   const { default: pretty } = await import("pino-pretty");
-  return pino({ level }, pretty({ ignore: "pid,hostname", translateTime: "SYS:HH:MM:ss" }));
+  return pino({ level }, pretty({ ignore: "pid,hostname", translateTime: "SYS:HH:MM:ss", sync: true }));
+}
+
+let isLogLost = false;
+
+/** A log that cannot be written, to a full disk or a pipe that was closed, must not end the server. */
+function logLost(error: Error): void {
+  if (isLogLost) return;
+  isLogLost = true;
+  process.stderr.write(`todo: the log cannot be written: ${error.message}\n`);
 }
 
 function openConfiguredStore({ store, maxTodos }: Config): TodoStore {
@@ -53,7 +67,14 @@ function openConfiguredStore({ store, maxTodos }: Config): TodoStore {
   }
 }
 
-function listenAt(service: Service, { host, port }: Config): Listener {
+async function listenAt(service: Service, { host, port }: Config): Promise<Listener> {
+  try {
+    await lookup(host.replace(/^\[(.*)\]$/, "$1"));
+  } catch {
+    throw new UsageError(
+      `the host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`,
+    );
+  }
   try {
     return listen(service, { host, port });
   } catch (error) {
@@ -65,6 +86,7 @@ function listenAt(service: Service, { host, port }: Config): Listener {
     }
     if (code === "EACCES")
       throw new UsageError(`port ${port} may not be taken by this user: choose one above 1023`);
+    if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is no address of this machine`);
     throw new UsageError(
       `cannot listen on ${host}, port ${port}: ${error instanceof Error ? error.message : error}`,
     );
@@ -116,8 +138,8 @@ No credentials are configured, so these were made for this start only:
 demo-token=${token}
 demo-password=${password}
 
-curl -H 'Authorization: Bearer ${token}' ${url}/api/whoami
-curl -u '${user}:${password}' ${url}/admin/
+curl -H 'Authorization: Bearer ${token}' '${url}/api/whoami'
+curl -u '${user}:${password}' '${url}/admin/'
 
 `);
 }

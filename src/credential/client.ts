@@ -1,5 +1,6 @@
 import { timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
+import { entriesOf } from "./lines.ts";
 import { hashToken } from "./token.ts";
 
 /** Who a bearer token belongs to. */
@@ -37,9 +38,7 @@ export function lookupAmong(stored: Iterable<StoredClient>): (token: string) => 
 export function parseClients(text: string): StoredClient[] {
   const clients: StoredClient[] = [];
   const lineOf = new Map<string, number>();
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
-    if (line.trim() === "" || line.startsWith("#")) continue;
-    const number = index + 1;
+  for (const [number, line] of entriesOf(text)) {
     const colon = line.lastIndexOf(":");
     const name = line.slice(0, Math.max(colon, 0)).trim();
     const hex = line

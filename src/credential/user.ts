@@ -1,5 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
+import { entriesOf } from "./lines.ts";
 
 /** The name that passed the Basic check. */
 export interface BasicUser {
@@ -79,9 +80,7 @@ const REFUSED_FORMATS: readonly (readonly [RegExp, string])[] = [
  */
 export function parseUsers(text: string): Map<string, string> {
   const users = new Map<string, string>();
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
-    if (line.trim() === "" || line.startsWith("#")) continue;
-    const number = index + 1;
+  for (const [number, line] of entriesOf(text)) {
     const colon = line.indexOf(":");
     const user = line.slice(0, Math.max(colon, 0));
     const passwordHash = line.slice(colon + 1).trim();

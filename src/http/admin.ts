@@ -35,17 +35,30 @@ export function basicGuard({
 
   return async (request, peer) => {
     const address = peer.requestIP(request)?.address ?? "";
-    if (!allowBasicOverHttp && !staysOnThisMachine(request, address)) throw inClear();
     const presented = parseBasic(request.headers.get("authorization"));
+    if (!allowBasicOverHttp && !staysOnThisMachine(request, address)) {
+      if (presented.state !== "absent") refused("in clear", address);
+      throw inClear();
+    }
     if (presented.state === "absent") throw unauthorized();
     if (presented.state === "presented") {
       const { user, password } = presented.credential;
-      if (await throttle.guard(address, user, () => check(user, password))) return { name: user };
+      const passed = await throttle
+        .guard(address, user, () => check(user, password))
+        .catch((failure) => {
+          if (failure instanceof Failure && failure.code === "too_many_failures")
+            refused("throttled", address);
+          throw failure;
+        });
+      if (passed) return { name: user };
     }
-    const reason = presented.state === "malformed" ? "malformed" : "wrong";
-    log.warn({ surface: "basic", reason, address }, "credential refused");
+    refused(presented.state === "malformed" ? "malformed" : "wrong", address);
     throw unauthorized();
   };
+
+  function refused(reason: string, address: string): void {
+    log.warn({ surface: "basic", reason, address }, "credential refused");
+  }
 
   async function check(user: string, password: string): Promise<boolean> {
     try {
@@ -74,6 +87,6 @@ function staysOnThisMachine(request: Request, address: string): boolean {
 function inClear(): Failure {
   return new Failure("https_required", {
     detail:
-      "Reach this over HTTPS, or from the server's own machine; TODO_ALLOW_BASIC_OVER_HTTP=1 lifts this.",
+      "Reach this over HTTPS, or from the server's own machine; TODO_ALLOW_BASIC_OVER_HTTP=on lifts this.",
   });
 }

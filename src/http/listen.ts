@@ -27,6 +27,8 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
     routes: service.routes,
     maxRequestBodySize: MAX_REQUEST_BYTES,
     development: false,
+    // Bun sets SO_REUSEPORT by itself outside of development: a second server would share the port.
+    reusePort: false,
   });
   return {
     url: new URL(server.url).origin,

@@ -189,7 +189,7 @@ describe("an Origin", () => {
       const response = await service.send(method, path, { headers: { ...headers, Origin: origin } });
       const expected = {
         "access-control-allow-origin": origin,
-        "access-control-expose-headers": "ETag, Link, Location, Retry-After",
+        "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       };
       expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
       expect(response.headers.get("vary")).toBe("Origin");
@@ -224,7 +224,7 @@ describe("a preflight", () => {
       "access-control-allow-origin": LISTED,
       "access-control-allow-methods": methods,
       "access-control-allow-headers": "Authorization, Content-Type, If-None-Match",
-      "access-control-expose-headers": "ETag, Link, Location, Retry-After",
+      "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       "access-control-max-age": "600",
     });
     expect(response.headers.get("vary")).toBe("Origin");

@@ -4,7 +4,7 @@ import { reply } from "./reply.ts";
 const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 const LOOPBACK_ORIGIN = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
 const PREFLIGHT_SECONDS = "600";
-const EXPOSED = "ETag, Link, Location, Retry-After";
+const EXPOSED = "ETag, Link, Location, Retry-After, X-Request-Id";
 
 export interface OriginPolicy {
   /** Refuses a Host that is not ours (DNS rebinding): throws `misdirected_host`. */
@@ -41,7 +41,7 @@ export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOp
       // Only what is no browser leaves Host out.
       if (host === null || LOOPBACK_HOST.test(host) || hosts.has(host.toLowerCase())) return;
       throw new Failure("misdirected_host", {
-        detail: "Add the name to TODO_ALLOWED_HOSTS if it is this server's.",
+        detail: `Add ${JSON.stringify(host)} to TODO_ALLOWED_HOSTS if it is this server's.`,
       });
     },
     requireSameSite: ({ headers }) => {

@@ -35,7 +35,7 @@ export interface ServiceOptions {
   readonly now?: () => number;
 }
 
-/** The to-do service, to be served: `Bun.serve(service)`, or `listen(service, …)`. */
+/** The to-do service, to be served by `listen(service, …)`. */
 export interface Service {
   readonly routes: Readonly<Record<string, Handler>>;
   /** From now on it is not ready, and each response closes its connection. */
