@@ -185,14 +185,14 @@ export const rules = [
     section: "5",
     says: "only a hash of each key is stored",
     notObservable:
-      'storage does not show from outside — proved by src/credential.test.ts "only a hash of a token is stored"',
+      'storage does not show from outside — proved by src/credential/client.test.ts "only a hash of a token is stored"',
   },
   {
     id: "bearer.by-hash",
     section: "5",
     says: "a key is looked up by its hash",
     notObservable:
-      'the lookup does not show from outside — proved by src/credential.test.ts "a token is looked up by its hash"',
+      'the lookup does not show from outside — proved by src/credential/client.test.ts "a token is looked up by its hash"',
   },
   { id: "basic.missing.refused", section: "5", says: "no credentials: refused" },
   { id: "basic.malformed.refused", section: "5", says: "malformed or unknown credentials: refused" },

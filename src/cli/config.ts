@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import { distance } from "fastest-levenshtein";
 import { checkedRealm } from "../http/admin.ts";
 
@@ -159,10 +159,6 @@ export function readConfig(flags: Flags, env: Environment) {
   };
 }
 
-/** Whether only this machine can reach a server that listens there. */
-export const isLoopback = (host: string): boolean =>
-  /^(?:localhost|127(?:\.\d{1,3}){3}|::1|\[::1\])$/i.test(host);
-
 /** The variables that look like settings but were put there by a cluster for a service of its own. */
 export function clusterVariables(env: Environment): string[] {
   return Object.keys(env).filter((name) => name.startsWith("TODO_") && isClusters(name, env[name] ?? ""));
@@ -186,7 +182,7 @@ function reader(flags: Flags, env: Environment) {
     try {
       return parse(found.text);
     } catch (error) {
-      const shown = name === "adminPassword" ? "" : ` "${found.text}"`;
+      const shown = name === "adminPassword" ? "" : ` ${JSON.stringify(found.text)}`;
       throw new UsageError(`${found.source}${shown}: ${error instanceof Error ? error.message : error}`);
     }
   }
@@ -217,8 +213,8 @@ const TESTS = /^TODO_TEST_/;
 function refuseUnknownVariables(env: Environment): void {
   const known: readonly string[] = Object.values(SETTINGS).flatMap(({ variables }) => [...variables]);
   for (const [name, value] of Object.entries(env)) {
-    if (!name.startsWith("TODO_") || known.includes(name) || TESTS.test(name)) continue;
-    if (isClusters(name, value ?? "")) continue;
+    if (!name.startsWith("TODO_") || !value || known.includes(name) || TESTS.test(name)) continue;
+    if (isClusters(name, value)) continue;
     const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
     throw new UsageError(
       `the variable ${name} is not known: did you mean ${nearest}? (npm start -- --help lists all)`,
@@ -251,7 +247,10 @@ export function readText(path: string): string {
     return readFileSync(path, "utf8");
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : undefined;
-    if (code === "ENOENT") throw new Error(`there is no such file (${resolve(path)})`, { cause: error });
+    if (code === "ENOENT")
+      throw new Error(`there is no such file${isAbsolute(path) ? "" : ` (${resolve(path)})`}`, {
+        cause: error,
+      });
     if (code === "EACCES") throw new Error("the file may not be read by this user", { cause: error });
     if (code === "EISDIR") throw new Error("that is a folder, not a file", { cause: error });
     throw new Error(`the file cannot be read (${code})`, { cause: error });
@@ -304,9 +303,7 @@ function hostValue(text: string): string {
 /** An origin as browsers send it: scheme, host and port, nothing behind. */
 function origin(text: string): string {
   if (!URL.canParse(text) || new URL(text).origin !== text) {
-    throw new Error(
-      `"${text}" is not an origin, such as https://app.example.com (without a slash at the end)`,
-    );
+    throw new Error(`"${text}" is not an origin, such as https://app.example.com`);
   }
   return text;
 }

@@ -84,7 +84,7 @@ function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
 
 /**
  * What a file says now: read at once, and again whenever it changes. A change that cannot be read is
- * logged, and what was there before stays in force.
+ * logged, and what was there before stays in force; one that leaves no entry lets nobody pass.
  */
 function watched<T>(
   variable: string,
@@ -92,21 +92,22 @@ function watched<T>(
   parse: (text: string) => FileContent<T>,
   log: Log,
 ): () => T {
-  const read = (): T => {
-    const { value, entries } = parse(readText(path));
-    log.info({ file: path, entries }, "credentials read");
-    if (entries === 0) log.warn({ file: path }, "the credentials file has no entry: it lets nobody pass");
-    return value;
-  };
   let current: T;
   try {
-    current = read();
+    const { value, entries } = parse(readText(path));
+    if (entries === 0) throw new Error("it has no entry: add one, or leave the setting out");
+    current = value;
   } catch (error) {
     throw new UsageError(`${variable} "${path}": ${error instanceof Error ? error.message : error}`);
   }
   watchFile(path, { interval: WATCH_INTERVAL_MS, persistent: false }, () => {
     try {
-      current = read();
+      const text = readText(path);
+      // An editor may be between emptying the file and writing it.
+      if (text === "") return;
+      const { value, entries } = parse(text);
+      current = value;
+      log.info({ file: path, entries }, "credentials read again");
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       log.error({ file: path, reason }, "credentials not read: those from before stay in force");

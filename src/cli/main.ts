@@ -34,8 +34,10 @@ try {
 }
 
 function inOneLine(message: string): string {
+  // What is behind a "=" may be a secret.
   const line = message
     .replace(/^error: /, "")
+    .replace(/'(--[\w-]+)=.*'/, "'$1'")
     .trim()
     .replaceAll("\n", " ");
   if (!line.startsWith("too many arguments")) return line;

@@ -1,12 +1,14 @@
 import { lookup } from "node:dns/promises";
-import pino, { type Logger } from "pino";
+import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
 import { type Listener, listen } from "../http/listen.ts";
+import { isLoopback } from "../http/loopback.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore } from "../storage/open.ts";
 import type { TodoStore } from "../todo.ts";
-import { type Config, clusterVariables, type Environment, isLoopback, UsageError } from "./config.ts";
+import { type Config, clusterVariables, type Environment, UsageError } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
+import { openLog, type ProcessLog } from "./log.ts";
 
 const STOP_WITHIN_MS = 10_000;
 /** Ctrl-C reaches a server under npm twice: from the terminal, and again from npm. */
@@ -14,12 +16,12 @@ const SAME_SIGNAL_MS = 250;
 
 /** Runs the server until a signal ends it; throws a UsageError before anything listens. */
 export async function serve(config: Config, env: Environment): Promise<void> {
-  const log = await openLog(config.logLevel);
+  const { log, flush } = await openLog(config.logLevel);
   for (const name of clusterVariables(env)) log.warn({ name }, "variable ignored: a cluster put it there");
   const store = openConfiguredStore(config);
   const credentials = await openCredentials(config, log);
   const { lookupClient, checkUser } = credentials;
-  const onLoopback = isLoopback(config.host);
+  const onLoopback = isLoopback(await addressOf(config.host));
   const service = createService({
     store,
     realm: config.realm,
@@ -33,30 +35,11 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     ...(lookupClient !== undefined && { lookupClient }),
     ...(checkUser !== undefined && { checkUser }),
   });
-  const listener = await listenAt(service, config);
-  stopOnSignal(listener, store, log);
+  const listener = listenAt(service, config);
+  stopOnSignal(listener, store, log, flush);
   log.info({ version, url: listener.url, store: config.store.split(":")[0] }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
-}
-
-async function openLog(level: Config["logLevel"]): Promise<Logger> {
-  if (!process.stdout.isTTY) {
-    const output = pino.destination({ dest: 1, sync: true });
-    output.on("error", logLost);
-    return pino({ level }, output);
-  }
-  const { default: pretty } = await import("pino-pretty");
-  return pino({ level }, pretty({ ignore: "pid,hostname", translateTime: "SYS:HH:MM:ss", sync: true }));
-}
-
-let isLogLost = false;
-
-/** A log that cannot be written, to a full disk or a pipe that was closed, must not end the server. */
-function logLost(error: Error): void {
-  if (isLogLost) return;
-  isLogLost = true;
-  process.stderr.write(`todo: the log cannot be written: ${error.message}\n`);
 }
 
 function openConfiguredStore({ store, maxTodos }: Config): TodoStore {
@@ -67,14 +50,17 @@ function openConfiguredStore({ store, maxTodos }: Config): TodoStore {
   }
 }
 
-async function listenAt(service: Service, { host, port }: Config): Promise<Listener> {
+async function addressOf(host: string): Promise<string> {
   try {
-    await lookup(host.replace(/^\[(.*)\]$/, "$1"));
+    return (await lookup(host.replace(/^\[(.*)\]$/, "$1"))).address;
   } catch {
     throw new UsageError(
       `the host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`,
     );
   }
+}
+
+function listenAt(service: Service, { host, port }: Config): Listener {
   try {
     return listen(service, { host, port });
   } catch (error) {
@@ -94,24 +80,28 @@ async function listenAt(service: Service, { host, port }: Config): Promise<Liste
 }
 
 /** The first SIGTERM or SIGINT answers what was accepted, then ends; the next one ends at once. */
-function stopOnSignal(listener: Listener, store: TodoStore, log: Logger): void {
-  let since: number | undefined;
+function stopOnSignal(listener: Listener, store: TodoStore, log: Logger, flush: ProcessLog["flush"]): void {
+  let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
+  const exit = async (code: number): Promise<never> => {
+    await flush();
+    process.exit(code);
+  };
   const onSignal = async (signal: NodeJS.Signals): Promise<void> => {
-    if (since !== undefined) {
-      if (performance.now() - since < SAME_SIGNAL_MS) return;
+    if (first !== undefined) {
+      if (signal === first.signal && performance.now() - first.at < SAME_SIGNAL_MS) return;
       log.warn({ signal }, "stopping at once");
-      process.exit(1);
+      return exit(1);
     }
-    since = performance.now();
+    first = { signal, at: performance.now() };
     log.info({ signal }, "stopping");
     setTimeout(() => {
       log.error({ seconds: STOP_WITHIN_MS / 1000 }, "requests did not end in time: stopping all the same");
-      process.exit(1);
+      exit(1);
     }, STOP_WITHIN_MS).unref();
     await listener.stop();
     await store.close();
     log.info({}, "stopped");
-    process.exit(0);
+    await exit(0);
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);

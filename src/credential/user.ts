@@ -95,7 +95,7 @@ export function parseUsers(text: string): Map<string, string> {
   return users;
 }
 
-/** Past 72 bytes, and past a NUL, implementations of bcrypt disagree on what counts. */
+/** Past 72 bytes, implementations of bcrypt disagree on what counts. */
 function withinLimits(password: string, passwordHash: string): boolean {
   return !passwordHash.startsWith("$2") || Buffer.byteLength(password) <= BCRYPT_MOST_BYTES;
 }

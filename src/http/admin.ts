@@ -2,6 +2,7 @@ import { parseBasic } from "../credential/authorization.ts";
 import type { BasicUser, CheckUser } from "../credential/user.ts";
 import { Failure } from "../failure.ts";
 import type { Log } from "./log.ts";
+import { isLoopback } from "./loopback.ts";
 import { reply, text } from "./reply.ts";
 import type { Guard, GuardedHandler } from "./route.ts";
 import type { Throttle } from "./throttle.ts";
@@ -75,12 +76,11 @@ export function checkedRealm(realm: string): string {
   return realm;
 }
 
-const LOOPBACK_ADDRESS = /^(?:::ffff:)?127\.|^::1$/;
 const FORWARDED = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
 
 /** From loopback, and not sent on by a proxy there, whose own client may be anywhere. */
 function staysOnThisMachine(request: Request, address: string): boolean {
-  return LOOPBACK_ADDRESS.test(address) && ![...request.headers.keys()].some((name) => FORWARDED.test(name));
+  return isLoopback(address) && ![...request.headers.keys()].some((name) => FORWARDED.test(name));
 }
 
 /** No challenge: a browser must not ask for a password that would travel in clear. */

@@ -90,10 +90,18 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
       const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
       const response = problem(failure);
       if (response.status >= 500) {
-        const { code, cause } = failure;
-        log.error({ id, method, route: path, code, err: cause ?? failure }, "request failed");
+        logFailure({ id, method, route: path, code: failure.code }, failure.cause ?? failure);
       }
       return leaving(response);
+    }
+  }
+
+  /** What a module of the user's throws may even throw while it is read. */
+  function logFailure(fields: object, err: unknown): void {
+    try {
+      log.error({ ...fields, err }, "request failed");
+    } catch {
+      log.error(fields, "request failed, of what cannot be logged");
     }
   }
 

@@ -8,6 +8,8 @@ export type RoutedRequest = Request & { readonly params: Readonly<Record<string,
 /** The listener, as far as a handler needs it; `Bun.serve`'s server is one. */
 export interface Peer {
   requestIP(request: Request): { readonly address: string } | null;
+  /** For how many seconds the request's connection may be quiet. */
+  timeout(request: Request, seconds: number): void;
 }
 
 /** Answers a request, or throws a Failure. */

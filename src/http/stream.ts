@@ -8,12 +8,14 @@ export function streamed(
   onError: (error: unknown) => void,
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   const iterator = Symbol.iterator in pieces ? pieces[Symbol.iterator]() : pieces[Symbol.asyncIterator]();
+  let cancelled = false;
   return new ReadableStream(
     {
       async pull(controller) {
         await new Promise(setImmediate);
         try {
           const { value, done } = await iterator.next();
+          if (cancelled) return;
           if (done) controller.close();
           else controller.enqueue(value);
         } catch (error) {
@@ -22,6 +24,7 @@ export function streamed(
         }
       },
       async cancel() {
+        cancelled = true;
         await iterator.return?.();
       },
     },

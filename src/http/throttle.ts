@@ -23,6 +23,8 @@ export class Throttle {
   readonly #now: () => number;
   /** By a digest of address and user, the longest untouched first. */
   readonly #tallies = new Map<string, Tally>();
+  /** Those that have reached the limit, apart: tries with other names must not push them out. */
+  readonly #refused = new Map<string, Tally>();
 
   /**
    * @param mostFailures 0 turns it off
@@ -44,6 +46,7 @@ export class Throttle {
       const passed = await check();
       tally.failures = passed ? 0 : tally.failures + 1;
       tally.until = this.#now() + FORGOTTEN_AFTER_MS;
+      if (tally.failures >= this.#mostFailures) keep(this.#refused, key, tally);
       return passed;
     } finally {
       tally.inFlight--;
@@ -58,27 +61,36 @@ export class Throttle {
     for (;;) {
       const tally = this.#tally(key);
       const left = tally.until - this.#now();
-      if (left <= 0) tally.failures = 0;
+      if (left <= 0) {
+        tally.failures = 0;
+        this.#refused.delete(key);
+      }
       if (tally.failures >= this.#mostFailures) throw tooMany(Math.ceil(left / 1000));
       if (tally.failures + tally.inFlight < this.#mostFailures) return tally;
       await tally.settled.promise;
     }
   }
 
-  /** The tally of a key, now the last to be let go. */
   #tally(key: string): Tally {
+    const refused = this.#refused.get(key);
+    if (refused !== undefined) return refused;
     const tally = this.#tallies.get(key) ?? {
       failures: 0,
       until: 0,
       inFlight: 0,
       settled: Promise.withResolvers<void>(),
     };
-    this.#tallies.delete(key);
-    this.#tallies.set(key, tally);
-    const [oldest] = this.#tallies.keys();
-    if (this.#tallies.size > REMEMBERED_MOST && oldest !== undefined) this.#tallies.delete(oldest);
+    keep(this.#tallies, key, tally);
     return tally;
   }
+}
+
+/** Makes a tally the last to be let go, and lets the first go where there are too many. */
+function keep(tallies: Map<string, Tally>, key: string, tally: Tally): void {
+  tallies.delete(key);
+  tallies.set(key, tally);
+  const [oldest] = tallies.keys();
+  if (tallies.size > REMEMBERED_MOST && oldest !== undefined) tallies.delete(oldest);
 }
 
 function tooMany(seconds: number): Failure {

@@ -8,6 +8,6 @@ export interface StoreLimits {
 /** Opens the store that a URL names; throws an Error that says which there are. */
 export function openStore(url: string, limits: StoreLimits): TodoStore {
   if (url === "memory:") return openMemory(limits);
-  const scheme = url.match(/^[a-z]+:/i)?.[0] ?? url;
-  throw new Error(`there is no store of the kind "${scheme}": use memory:`);
+  // No more of it, for it may hold a password.
+  throw new Error(`there is no store of the kind "${url.split(":")[0]}:": use memory:`);
 }

@@ -1,0 +1,296 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type Config,
+  clusterVariables,
+  type Environment,
+  type Flags,
+  readConfig,
+  UsageError,
+} from "./config.ts";
+
+const SECRET = "hunter2-canary";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-config-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function file(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+/** What a refusal says. */
+function complaint(flags: Flags, env: Environment): string {
+  try {
+    readConfig(flags, env);
+  } catch (error) {
+    if (error instanceof UsageError) return error.message;
+    throw error;
+  }
+  throw new Error("it was taken");
+}
+
+test("readConfig has a default for all that needs one", () => {
+  expect(readConfig({}, {})).toEqual({
+    host: "127.0.0.1",
+    port: 3000,
+    store: "memory:",
+    maxTodos: 1_000_000,
+    clientsFile: undefined,
+    fixedPair: undefined,
+    usersFile: undefined,
+    authModule: undefined,
+    realm: "todo admin",
+    basicFailures: 100,
+    allowBasicOverHttp: false,
+    allowedHosts: [],
+    corsOrigins: [],
+    logLevel: "info",
+    accessLog: false,
+  });
+});
+
+test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config>]>([
+  ["a flag", { host: "::1", port: "8080" }, {}, { host: "::1", port: 8080 }],
+  ["a variable", {}, { TODO_HOST: "::1", TODO_PORT: "8080" }, { host: "::1", port: 8080 }],
+  ["a flag before its variable", { port: "1" }, { TODO_PORT: "2", PORT: "3" }, { port: 1 }],
+  ["a flag before a bad variable", { port: "1" }, { TODO_PORT: "x" }, { port: 1 }],
+  ["a switch before its variable", { accessLog: true }, { TODO_ACCESS_LOG: "off" }, { accessLog: true }],
+  ["TODO_PORT before PORT", {}, { TODO_PORT: "2", PORT: "3" }, { port: 2 }],
+  ["PORT alone", {}, { PORT: "3" }, { port: 3 }],
+  ["PORT beside an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
+  ["PORT beside a cluster's TODO_PORT", {}, { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" }, { port: 3 }],
+  ["a cluster's TODO_PORT as none", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
+  [
+    "empty variables as none",
+    {},
+    { TODO_HOST: "", TODO_REALM: "", PORT: "" },
+    { host: "127.0.0.1", port: 3000 },
+  ],
+  [
+    "empty credentials as none",
+    {},
+    { TODO_ADMIN_USER: "", TODO_ADMIN_PASSWORD: "" },
+    { fixedPair: undefined },
+  ],
+  [
+    "the least",
+    {},
+    { TODO_PORT: "0", TODO_MAX_TODOS: "1", TODO_BASIC_FAILURES: "0" },
+    { port: 0, maxTodos: 1, basicFailures: 0 },
+  ],
+  [
+    "the most",
+    {},
+    { TODO_PORT: "65535", TODO_MAX_TODOS: "9007199254740991" },
+    { port: 65_535, maxTodos: 2 ** 53 - 1 },
+  ],
+  ["leading zeros", { port: "00080" }, {}, { port: 80 }],
+  [
+    "a pair",
+    {},
+    { TODO_ADMIN_USER: "Zoë", TODO_ADMIN_PASSWORD: " a:b😀 " },
+    { fixedPair: { user: "Zoë", password: " a:b😀 " } },
+  ],
+  [
+    "paths as they are",
+    { clientsFile: "c", usersFile: "u", authModule: "./a.ts" },
+    {},
+    { clientsFile: "c", usersFile: "u", authModule: "./a.ts" },
+  ],
+  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { realm: 'a "b" \\c' }],
+  [
+    "lists",
+    { allowedHosts: " a.example ,,b.example:80, " },
+    {},
+    { allowedHosts: ["a.example", "b.example:80"] },
+  ],
+  [
+    "origins",
+    { corsOrigins: "https://a.example, http://b.example:8080" },
+    {},
+    { corsOrigins: ["https://a.example", "http://b.example:8080"] },
+  ],
+  ["levels", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
+  ["strangers' variables as none", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
+])("readConfig takes %s", (_what, flags, env, outcome) => {
+  expect(readConfig(flags, env)).toEqual({ ...readConfig({}, {}), ...outcome });
+});
+
+test.each([
+  ["1", true],
+  ["true", true],
+  ["on", true],
+  ["Yes", true],
+  ["0", false],
+  ["FALSE", false],
+  ["off", false],
+  ["no", false],
+])("readConfig reads %j as a switch that is on: %p", (text, on) => {
+  const { accessLog, allowBasicOverHttp } = readConfig(
+    {},
+    { TODO_ACCESS_LOG: text, TODO_ALLOW_BASIC_OVER_HTTP: text },
+  );
+  expect([accessLog, allowBasicOverHttp]).toEqual([on, on]);
+});
+
+const PORTS = "must be a whole number from 0 to 65535";
+const LEVELS = "must be one of debug, info, warn, error, silent";
+
+test.each<[flags: Flags, env: Environment, message: string]>([
+  ...[
+    "",
+    "-1",
+    "+1",
+    "65536",
+    "80.5",
+    "1e3",
+    "0x50",
+    " 80",
+    "80 ",
+    "８０",
+    "5abc",
+    "NaN",
+    "99999999999999999",
+  ].map((port): [Flags, Environment, string] => [{ port }, {}, `--port "${port}": ${PORTS}`]),
+  [{}, { TODO_PORT: "http" }, `TODO_PORT "http": ${PORTS}`],
+  [{}, { PORT: "tcp://10.0.0.1:80" }, `PORT "tcp://10.0.0.1:80": ${PORTS}`],
+  [{}, { TODO_PORT: "x", PORT: "80" }, `TODO_PORT "x": ${PORTS}`],
+  [{ maxTodos: "0" }, {}, '--max-todos "0": must be a whole number from 1 to 9007199254740991'],
+  [
+    {},
+    { TODO_MAX_TODOS: "9007199254740992" },
+    'TODO_MAX_TODOS "9007199254740992": must be a whole number from 1 to 9007199254740991',
+  ],
+  [
+    {},
+    { TODO_BASIC_FAILURES: "-1" },
+    'TODO_BASIC_FAILURES "-1": must be a whole number from 0 to 9007199254740991',
+  ],
+  [{}, { TODO_ACCESS_LOG: "2" }, 'TODO_ACCESS_LOG "2": must be on or off'],
+  [{}, { TODO_ALLOW_BASIC_OVER_HTTP: "maybe" }, 'TODO_ALLOW_BASIC_OVER_HTTP "maybe": must be on or off'],
+  [{ logLevel: "verbose" }, {}, `--log-level "verbose": ${LEVELS}`],
+  [{}, { TODO_LOG_LEVEL: "INFO" }, `TODO_LOG_LEVEL "INFO": ${LEVELS}`],
+  [{ realm: "" }, {}, '--realm "": a realm must be visible ASCII'],
+  [{}, { TODO_REALM: "café" }, 'TODO_REALM "café": a realm must be visible ASCII'],
+  [{ realm: "a\nb" }, {}, '--realm "a\\nb": a realm must be visible ASCII'],
+  [{ adminUser: "a:b" }, {}, '--admin-user "a:b": a user name cannot have a colon (RFC 7617)'],
+  ...["https://a.example", "a.example/x", "u@a.example", "*.example", "a example", ":80"].map(
+    (host): [Flags, Environment, string] => [
+      { allowedHosts: `b.example, ${host}` },
+      {},
+      `--allowed-hosts "b.example, ${host}": "${host}" is not a Host`,
+    ],
+  ),
+  ...["https://a.example/", "a.example", "*", "null", "https://A.example", "https://a.example:443"].map(
+    (origin): [Flags, Environment, string] => [
+      {},
+      { TODO_CORS_ORIGINS: `http://b.example,${origin}` },
+      `TODO_CORS_ORIGINS "http://b.example,${origin}": "${origin}" is not an origin`,
+    ],
+  ),
+  [
+    { adminUser: "a" },
+    {},
+    "there is an admin user but no password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+  ],
+  [
+    {},
+    { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: "" },
+    "there is an admin user but no password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+  ],
+  [{}, { TODO_ADMIN_PASSWORD: SECRET }, "there is an admin password but no user: set TODO_ADMIN_USER too"],
+  [
+    { adminPasswordFile: file("alone", SECRET) },
+    {},
+    "there is an admin password but no user: set TODO_ADMIN_USER too",
+  ],
+  [
+    {},
+    { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) },
+    "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one",
+  ],
+  [
+    { store: "memory:" },
+    { TODO_STORE_FILE: file("url", "memory:") },
+    "TODO_STORE and TODO_STORE_FILE are both set: keep one",
+  ],
+])("readConfig refuses %j with %j", (flags, env, message) => {
+  expect(complaint(flags, env)).toStartWith(message);
+});
+
+test.each<[variable: string, nearest: string]>([
+  ["TODO_CLIENT_FILE", "TODO_CLIENTS_FILE"],
+  ["TODO_ADMIN_PASWORD", "TODO_ADMIN_PASSWORD"],
+  ["TODO_ADMINPASSWORD_FILE", "TODO_ADMIN_PASSWORD_FILE"],
+  ["TODO_Port", "TODO_PORT"],
+  ["TODO_CORS_ORIGIN", "TODO_CORS_ORIGINS"],
+  ["TODO_MAXTODOS", "TODO_MAX_TODOS"],
+])("readConfig refuses the unknown variable %s, and names the nearest", (variable, nearest) => {
+  const message = complaint({}, { [variable]: SECRET });
+  expect(message).toStartWith(`the variable ${variable} is not known: did you mean ${nearest}? `);
+  expect(message).not.toContain(SECRET);
+});
+
+describe("readConfig reads the file of a password", () => {
+  const read = (path: string) =>
+    readConfig({ adminPasswordFile: path, adminUser: "a" }, {}).fixedPair?.password;
+
+  test.each([
+    ["without an end of line", "s3cret", "s3cret"],
+    ["with an end of line", "s3cret\n", "s3cret"],
+    ["with one of Windows", "s3cret\r\n", "s3cret"],
+    ["with blanks that are its own", " s3 cret \n", " s3 cret "],
+    ["in other scripts", "pässwörd😀\n", "pässwörd😀"],
+  ])("%s", (what, text, password) => {
+    expect(read(file(what, text))).toBe(password);
+  });
+
+  mkdirSync(join(folder, "folder"));
+  test.each<[what: string, path: string, message: string]>([
+    ["empty", file("empty", ""), "the file is empty"],
+    ["of an empty line", file("line", "\n"), "the file is empty"],
+    ["missing", join(folder, "missing"), "there is no such file"],
+    ["a folder", join(folder, "folder"), "that is a folder, not a file"],
+    ["behind a file", join(folder, "empty", "behind"), "the file cannot be read (ENOTDIR)"],
+  ])("and refuses one that is %s", (_what, path, message) => {
+    expect(complaint({ adminUser: "a" }, { TODO_ADMIN_PASSWORD_FILE: path })).toStartWith(
+      `TODO_ADMIN_PASSWORD_FILE "${path}": ${message}`,
+    );
+  });
+
+  // To root, every file is readable.
+  test.skipIf(process.getuid?.() === 0)("and refuses one that it may not read", () => {
+    const path = file("closed", SECRET);
+    chmodSync(path, 0o000);
+    expect(complaint({ adminUser: "a", adminPasswordFile: path }, {})).toBe(
+      `--admin-password-file "${path}": the file may not be read by this user`,
+    );
+  });
+});
+
+test("readConfig reads the store's URL from a file", () => {
+  expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store).toBe("memory:");
+});
+
+const CLUSTERS = {
+  TODO_PORT: "tcp://10.0.0.1:80",
+  TODO_SERVICE_HOST: "10.0.0.1",
+  TODO_SERVICE_PORT: "80",
+  TODO_PORT_3000_TCP: "tcp://10.0.0.1:3000",
+  TODO_PORT_3000_TCP_ADDR: "10.0.0.1",
+  TODO_PORT_3000_TCP_PORT: "3000",
+  TODO_PORT_3000_UDP_PROTO: "udp",
+  TODO_DB_SERVICE_PORT_HTTP: "80",
+  TODO_DB_PORT: "tcp://10.0.0.2:5432",
+};
+
+test("readConfig ignores what a cluster puts there, and clusterVariables names it", () => {
+  const own = { TODO_HOST: "::1", TODO_REALM: "r", PATH: "/bin", KUBERNETES_SERVICE_HOST: "10.0.0.1" };
+  expect(readConfig({}, { ...CLUSTERS, ...own })).toEqual(readConfig({}, own));
+  expect(clusterVariables({ ...CLUSTERS, ...own })).toEqual(Object.keys(CLUSTERS));
+  expect(clusterVariables({ TODO_PORT: "3000", TODO_HOST: "tcp://10.0.0.1:80" })).toEqual([]);
+});

@@ -1,0 +1,598 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { version } from "../../package.json" with { type: "json" };
+import { type Command, run, runTodo } from "../../test/command.ts";
+import { hashToken, mintToken } from "../credential/token.ts";
+import { SETTINGS } from "./config.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-main-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function file(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const TOKEN = mintToken();
+const ALICE = `alice:${hashToken(TOKEN).toString("hex")}`;
+/** By Apache's htpasswd; the password is "secret". */
+const BOB = "bob:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
+const PAIR = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
+const WARNING = 40;
+
+const serve = (args: readonly string[] = [], variables: Readonly<Record<string, string>> = {}): Command =>
+  runTodo(["serve", "--port", "0", ...args], variables);
+
+interface Line extends Readonly<Record<string, unknown>> {
+  readonly level: number;
+  readonly msg: string;
+}
+
+/** The log: every whole line of standard output, each of which must be JSON. */
+const log = (command: Command): Line[] =>
+  command
+    .stdout()
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+
+/** Waits until the log has some lines with a message. */
+async function logged(command: Command, message: string, times = 1): Promise<Line[]> {
+  while (true) {
+    const lines = log(command).filter(({ msg }) => msg === message);
+    if (lines.length >= times) return lines;
+    await Bun.sleep(10);
+  }
+}
+
+/** Stops a server, so that all it says is there. */
+async function stop(command: Command): Promise<void> {
+  command.kill("SIGTERM");
+  // A test that waited for ever would leave it running.
+  expect(await Promise.race([command.exited, Bun.sleep(4000)])).toBe(0);
+}
+
+/** The answer of a server that does not say when it listens. */
+async function reached(url: string): Promise<Response> {
+  while (true) {
+    const response = await fetch(url).catch(() => Bun.sleep(20));
+    if (response !== undefined) return response;
+  }
+}
+
+type Answer = readonly [status: number, body: string];
+
+async function ask(url: string, authorization: string): Promise<Answer> {
+  const response = await fetch(url, { headers: { Authorization: authorization } });
+  return [response.status, response.status === 200 ? await response.text() : ""];
+}
+const whoami = (url: string, token: string): Promise<Answer> => ask(`${url}/api/whoami`, `Bearer ${token}`);
+const admin = (url: string, user: string, password: string): Promise<Answer> =>
+  ask(`${url}/admin/`, `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`);
+
+describe("todo", () => {
+  test("--help lists what it does", async () => {
+    await using command = runTodo(["--help"]);
+    expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+    expect(command.stdout()).toContain("serve [options]");
+  });
+
+  test("serve --help lists each setting with its variables", async () => {
+    await using command = runTodo(["serve", "--help"]);
+    expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+    const help = command.stdout().replace(/\s+/g, " ");
+    for (const setting of Object.values(SETTINGS)) {
+      if (!("flag" in setting)) expect(help).toContain(setting.variables[0]);
+      else expect(help).toContain(`${setting.flag} ${setting.about} (${setting.variables.join(", ")})`);
+    }
+  });
+
+  test("--version is the package's", async () => {
+    await using command = runTodo(["--version"]);
+    expect([await command.exited, command.stdout(), command.stderr()]).toEqual([0, `${version}\n`, ""]);
+  });
+
+  test("alone shows how it is used", async () => {
+    await using command = runTodo([]);
+    expect([await command.exited, command.stdout()]).toEqual([2, ""]);
+    expect(command.stderr()).toStartWith("Usage: todo ");
+  });
+});
+
+describe("todo refuses, in one line and before it listens,", () => {
+  /** The one line on standard error. */
+  async function refusal(command: Command): Promise<string> {
+    const started = command.url.then(
+      () => "it listens",
+      () => command.exited,
+    );
+    expect(await Promise.race([command.exited, started])).toBe(2);
+    expect(command.stdout()).not.toContain("listening");
+    const [line = "", ...rest] = command.stderr().split("\n");
+    expect(rest).toEqual([""]);
+    return line;
+  }
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    ["an unknown command", ["serv"], "unknown command 'serv' (Did you mean serve?)"],
+    ["an unknown flag", ["serve", "--prot", "1"], "unknown option '--prot' (Did you mean --port?)"],
+    ["a flag before the command", ["--port", "1", "serve"], "unknown option '--port'"],
+    ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],
+    ["an argument too many", ["serve", "3000"], "too many arguments for 'serve'"],
+    ["a bad value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
+    [
+      "an unknown store",
+      ["serve", "--port", "0", "--store", "redis://h"],
+      'no store of the kind "redis:": use memory:',
+    ],
+    [
+      "a host that is none",
+      ["serve", "--port", "0", "--host", "no.invalid"],
+      "the host no.invalid does not resolve",
+    ],
+    [
+      "another's host",
+      ["serve", "--port", "0", "--host", "192.0.2.1"],
+      "192.0.2.1 is no address of this machine",
+    ],
+    [
+      "a user without a password",
+      ["serve", "--port", "0", "--admin-user", "a"],
+      "no password: set TODO_ADMIN_PASSWORD or",
+    ],
+  ])("%s", async (_what, args, line) => {
+    await using command = runTodo(args);
+    const said = await refusal(command);
+    expect(said).toStartWith("todo: ");
+    expect(said).toContain(line);
+  });
+
+  const MD5 = "$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/";
+  const SHA1 = "{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=";
+
+  test.each<[what: string, flag: string, text: string, line: string]>([
+    ["no clients", "--clients-file", "", "it has no entry"],
+    ["a client's line without a hash", "--clients-file", `${ALICE}\n\nbob\n`, 'line 3 is not "name:'],
+    ["a client's token itself", "--clients-file", `\nalice:${TOKEN}\n`, "line 2 has no SHA-256 in hex"],
+    ["no users", "--users-file", "# none yet\n\n", "it has no entry"],
+    ["a user's line without a hash", "--users-file", `# users\n${BOB}\ncarol\n`, 'line 3 is not "user:hash"'],
+    ["MD5", "--users-file", `carol:${MD5}\n`, "line 1 (carol) has Apache's MD5 ($apr1$)"],
+    ["SHA-1", "--users-file", `${BOB}\ncarol:${SHA1}\n`, "line 2 (carol) has unsalted SHA-1 ({SHA})"],
+    ["DES-crypt", "--users-file", "carol:3yEiEzkpwN9Yo\n", "line 1 (carol) has DES-crypt"],
+    ["a password in clear", "--users-file", "carol:hunter2\n", "line 1 (carol) has no known hash"],
+    ["an empty password", "--admin-password-file", "", "the file is empty"],
+    [
+      "a module that does not parse",
+      "--auth-module",
+      "export const lookupClient = (\n",
+      "cannot be loaded: ",
+    ],
+    ["a module that throws", "--auth-module", 'throw new Error("a\\nb");\n', "cannot be loaded: a"],
+    ["a module without exports", "--auth-module", "export {};\n", "neither lookupClient nor checkUser"],
+    [
+      "a module of no functions",
+      "--auth-module",
+      "export const checkUser = 1;\n",
+      "checkUser is not a function",
+    ],
+  ])("a file with %s", async (what, flag, text, line) => {
+    const path = file(`${what}.ts`, text);
+    await using command = serve([flag, path]);
+    const said = await refusal(command);
+    expect(said).toContain(` "${path}": `);
+    expect(said).toContain(line);
+    for (const secret of [TOKEN, "hunter2", MD5, SHA1]) expect(said).not.toContain(secret);
+  });
+
+  test.each(["--clients-file", "--users-file", "--admin-password-file", "--store-file"])(
+    "%s where there is no file",
+    async (flag) => {
+      for (const [path, reason] of [
+        [join(folder, "missing"), "there is no such file"],
+        [folder, "that is a folder, not a file"],
+      ] as const) {
+        await using command = serve([flag, path]);
+        expect(await refusal(command)).toContain(` "${path}": ${reason}`);
+      }
+    },
+  );
+
+  test("a module that is not there", async () => {
+    await using command = serve(["--auth-module", join(folder, "missing.ts")]);
+    expect(await refusal(command)).toStartWith(`todo: TODO_AUTH_MODULE "${join(folder, "missing.ts")}": `);
+  });
+
+  test.each<[what: string, variables: Readonly<Record<string, string>>, line: string]>([
+    [
+      "an unknown variable",
+      { TODO_CLIENT_FILE: "x" },
+      "TODO_CLIENT_FILE is not known: did you mean TODO_CLIENTS_FILE?",
+    ],
+    ["a bad variable", { TODO_MAX_TODOS: "all" }, 'TODO_MAX_TODOS "all": must be a whole number'],
+    [
+      "a password without a user",
+      { TODO_ADMIN_PASSWORD: "hunter2" },
+      "an admin password but no user: set TODO_ADMIN_USER",
+    ],
+    [
+      "a store's password",
+      { TODO_STORE: "mysql://u:hunter2@h/d" },
+      'TODO_STORE: there is no store of the kind "mysql:"',
+    ],
+  ])("%s", async (_what, variables, line) => {
+    await using command = serve([], variables);
+    const said = await refusal(command);
+    expect(said).toContain(line);
+    expect(said).not.toContain("hunter2");
+  });
+
+  test("a flag for the password, without repeating it", async () => {
+    for (const flag of [["--admin-password", "hunter2"], ["--admin-password=hunter2"]]) {
+      await using command = serve(flag);
+      const said = await refusal(command);
+      expect(said).toContain("unknown option '--admin-password");
+      expect(said).not.toContain("hunter2");
+    }
+  });
+
+  test("a port that is taken", async () => {
+    await using first = serve();
+    const { port } = new URL(await first.url);
+    await using second = runTodo(["serve", "--port", port]);
+    expect(await refusal(second)).toBe(
+      `todo: port ${port} on 127.0.0.1 is taken: stop what is there, or choose another with --port`,
+    );
+    expect((await fetch(`${await first.url}/livez`)).status).toBe(200);
+  });
+});
+
+describe("todo serve with nothing configured", () => {
+  test("makes a token and a password, and shows them once, past the log", async () => {
+    await using server = serve();
+    const url = await server.url;
+    while (!/\/admin\/.*\n\n$/.test(server.stderr())) await Bun.sleep(5);
+    const [[, token = ""] = [], ...tokens] = server.stderr().matchAll(/^demo-token=(todo_\w{49})$/gm);
+    const [[, password = ""] = [], ...passwords] = server.stderr().matchAll(/^demo-password=(\w{24})$/gm);
+    expect([token === "", password === "", tokens, passwords]).toEqual([false, false, [], []]);
+    expect(await whoami(url, token)).toEqual([200, "demo"]);
+    expect(await admin(url, "admin", password)).toEqual([200, "Hello, admin!"]);
+
+    const lines = server.stderr().match(/^curl .*$/gm) ?? [];
+    const pasted = lines.map(async (line) => {
+      const shell = run(["sh", "-c", line]);
+      return [await shell.exited, shell.stdout()];
+    });
+    expect(await Promise.all(pasted)).toEqual([
+      [0, "demo"],
+      [0, "Hello, admin!"],
+    ]);
+    await stop(server);
+    for (const secret of [token, password]) expect(server.stdout()).not.toContain(secret);
+    expect(log(server).map(({ msg }) => msg)).toEqual(["listening", "stopping", "stopped"]);
+  });
+
+  test("makes them anew at each start", async () => {
+    const shown = new Set<string>();
+    for (const _ of [1, 2]) {
+      await using server = serve();
+      await server.url;
+      await stop(server);
+      for (const [secret] of server.stderr().matchAll(/(?<=^demo-(?:token|password)=).*$/gm))
+        shown.add(secret);
+    }
+    expect(shown.size).toBe(4);
+  });
+});
+
+describe("todo serve", () => {
+  const clients = file("clients", `${ALICE}\n`);
+  const users = file("users", `${BOB}\n`);
+  const NO_CLIENT = "no client is configured: /api/whoami answers 401 to all";
+  const NO_USER = "no user is configured: /admin/ answers 401 to all";
+  const IN_CLEAR = "/admin/ answers only to this machine itself, for passwords would travel in clear";
+  const LIFTED = "passwords are taken in clear (TODO_ALLOW_BASIC_OVER_HTTP)";
+
+  test.each<
+    [
+      what: string,
+      args: readonly string[],
+      variables: Readonly<Record<string, string>>,
+      warnings: readonly string[],
+    ]
+  >([
+    ["clients only", ["--clients-file", clients], {}, [NO_USER]],
+    ["users only", ["--users-file", users], {}, [NO_CLIENT]],
+    ["a pair only", [], PAIR, [NO_CLIENT]],
+    ["both", ["--clients-file", clients], PAIR, []],
+    ["loopback by another name", ["--host", "localhost", "--clients-file", clients], PAIR, []],
+    ["all addresses", ["--host", "0.0.0.0", "--clients-file", clients], PAIR, [IN_CLEAR]],
+    ["passwords in clear", ["--allow-basic-over-http", "--clients-file", clients], PAIR, [LIFTED]],
+    [
+      "both of these",
+      ["--host", "0.0.0.0", "--allow-basic-over-http", "--clients-file", clients],
+      PAIR,
+      [LIFTED],
+    ],
+    [
+      "a cluster",
+      ["--clients-file", clients],
+      { ...PAIR, TODO_PORT: "tcp://10.0.0.1:80" },
+      ["variable ignored: a cluster put it there"],
+    ],
+  ])("with %s warns of what that means, and shows no secrets", async (_what, args, variables, warnings) => {
+    await using server = serve(args, variables);
+    const url = await server.url;
+    expect(url).toMatch(/:[1-9]\d*$/);
+    expect(await whoami(url, TOKEN)).toEqual(warnings.includes(NO_CLIENT) ? [401, ""] : [200, "alice"]);
+    const [user, password] =
+      "TODO_ADMIN_USER" in variables ? (["admin", "s3cret"] as const) : (["bob", "secret"] as const);
+    expect(await admin(url, user, password)).toEqual(
+      warnings.includes(NO_USER) ? [401, ""] : [200, `Hello, ${user}!`],
+    );
+    await stop(server);
+    expect(server.stderr()).toBe("");
+    const warned = log(server).flatMap(({ level, msg, surface }) =>
+      level === WARNING && surface === undefined ? [msg] : [],
+    );
+    expect(warned).toEqual([...warnings]);
+  });
+
+  test("reads clients and users again when their files change", async () => {
+    const [tokens, passwords] = [Array.from({ length: 4 }, mintToken), ["one", "two", "three", "four"]];
+    const clientLine = (at: number): string => `client${at}:${hashToken(tokens[at] ?? "").toString("hex")}\n`;
+    const userLines = await Promise.all([
+      // As Apache writes bcrypt.
+      Bun.password.hash("one", { algorithm: "bcrypt", cost: 5 }).then((hash) => hash.replace("$2b$", "$2y$")),
+      Bun.password.hash("two", { algorithm: "argon2id", memoryCost: 1024, timeCost: 2 }),
+      Bun.password.hash("three", { algorithm: "bcrypt", cost: 4 }),
+      Bun.password.hash("four", { algorithm: "bcrypt", cost: 4 }),
+    ]);
+    const userLine = (at: number): string => `${BOB}\nuser${at}:${userLines[at]}\n`;
+    const watchedClients = file("watched-clients", clientLine(0));
+    const watchedUsers = file("watched-users", userLine(0));
+    await using server = serve(["--clients-file", watchedClients, "--users-file", watchedUsers]);
+    const url = await server.url;
+    const inForce = async (at: number): Promise<void> => {
+      expect(await admin(url, "bob", "secret")).toEqual([200, "Hello, bob!"]);
+      for (const other of tokens.keys()) {
+        expect(await whoami(url, tokens[other] ?? "")).toEqual(
+          other === at ? [200, `client${at}`] : [401, ""],
+        );
+        expect(await admin(url, `user${other}`, passwords[other] ?? "")).toEqual(
+          other === at ? [200, `Hello, user${at}!`] : [401, ""],
+        );
+      }
+    };
+    const READ = "credentials read again";
+    const NOT_READ = "credentials not read: those from before stay in force";
+    await inForce(0);
+
+    writeFileSync(watchedClients, clientLine(1));
+    writeFileSync(watchedUsers, userLine(1));
+    await logged(server, READ, 2);
+    await inForce(1);
+
+    renameSync(file("new-clients", clientLine(2)), watchedClients);
+    renameSync(file("new-users", userLine(2)), watchedUsers);
+    await logged(server, READ, 4);
+    await inForce(2);
+
+    writeFileSync(watchedClients, `${clientLine(3)}mallory:${tokens[3]}\n`);
+    writeFileSync(watchedUsers, `${userLine(3)}mallory:four\n`);
+    const broken = await logged(server, NOT_READ, 2);
+    expect(new Set(broken.map(({ file, reason }) => `${file}: ${reason}`))).toEqual(
+      new Set([
+        `${watchedClients}: line 2 has no SHA-256 in hex behind the last colon: printf %s "$TOKEN" | sha256sum`,
+        `${watchedUsers}: line 3 (mallory) has no known hash: use bcrypt (htpasswd -B) or argon2id`,
+      ]),
+    );
+    await inForce(2);
+
+    unlinkSync(watchedClients);
+    unlinkSync(watchedUsers);
+    for (const { reason } of (await logged(server, NOT_READ, 4)).slice(2))
+      expect(reason).toStartWith("there is no such file");
+    await inForce(2);
+
+    writeFileSync(watchedClients, clientLine(3));
+    writeFileSync(watchedUsers, userLine(3));
+    await logged(server, READ, 6);
+    await inForce(3);
+    for (const secret of [...tokens, ...passwords]) expect(server.stdout()).not.toContain(`"${secret}"`);
+    expect(server.stdout()).not.toContain(tokens[3]);
+  }, 20_000);
+});
+
+describe("todo serve with a module", () => {
+  const source = (kind: string): string => `
+    interface Client { readonly name: string }
+    export ${kind} function lookupClient(token: string): unknown {
+      if (token === "throw") throw new Error("no database");
+      const answers: Record<string, unknown> = { good: { name: "carol", age: 7 } satisfies Client, null: null, string: "carol", nameless: {}, number: { name: 7 }, false: false };
+      return answers[token];
+    }
+    export ${kind} function checkUser(user: string, password: string): unknown {
+      if (password === "throw") throw new Error("no directory");
+      const answers: Record<string, unknown> = { good: user === "carol", one: 1, string: "true", null: null };
+      return password in answers ? answers[password] : password === "nothing" ? undefined : false;
+    }`;
+
+  test.each([
+    ["sync", ""],
+    ["async", "async"],
+  ])("of %s functions asks them, and answers 503 where they fail", async (name, kind) => {
+    await using server = serve(["--auth-module", file(`${name}.ts`, source(kind))]);
+    const url = await server.url;
+    const bearer = async (tokens: readonly string[]) =>
+      Promise.all(tokens.map((token) => whoami(url, token)));
+    const basic = async (passwords: readonly string[]) =>
+      Promise.all(passwords.map((password) => admin(url, "carol", password)));
+    expect(await bearer(["good", "bad", "null"])).toEqual([
+      [200, "carol"],
+      [401, ""],
+      [401, ""],
+    ]);
+    expect(await basic(["good", "bad"])).toEqual([
+      [200, "Hello, carol!"],
+      [401, ""],
+    ]);
+    expect(await admin(url, "dave", "good")).toEqual([401, ""]);
+    for (const [status] of await bearer(["throw", "string", "nameless", "number", "false"]))
+      expect(status).toBe(503);
+    for (const [status] of await basic(["throw", "one", "string", "null", "nothing"]))
+      expect(status).toBe(503);
+    await stop(server);
+    const failures = log(server).filter(({ msg }) => msg === "request failed");
+    expect(failures.length).toBe(10);
+    for (const { code } of failures) expect(code).toBe("credentials_unavailable");
+    expect(server.stdout()).toContain("no database");
+    expect(server.stderr()).toBe("");
+  });
+
+  test.each([
+    ["lookupClient", [200, "carol"], [401, ""], "no user is configured"],
+    ["checkUser", [401, ""], [200, "Hello, carol!"], "no client is configured"],
+  ] as const)("of %s alone leaves the other surface closed", async (name, client, user, warning) => {
+    const path = file(
+      `${name}.ts`,
+      `const both = { lookupClient: () => ({ name: "carol" }), checkUser: () => true };\nexport const ${name} = both.${name};\n`,
+    );
+    await using server = serve(["--auth-module", path]);
+    const url = await server.url;
+    expect([await whoami(url, "x"), await admin(url, "carol", "x")]).toEqual([[...client], [...user]]);
+    await stop(server);
+    expect(server.stdout()).toContain(warning);
+    expect(server.stderr()).toBe("");
+  });
+
+  test("adds up with files and a pair", async () => {
+    const args = [
+      "--auth-module",
+      file("added.ts", source("async")),
+      "--clients-file",
+      file("added-clients", ALICE),
+      "--users-file",
+      file("added-users", BOB),
+    ];
+    await using server = serve(args, PAIR);
+    const url = await server.url;
+    expect(await Promise.all([TOKEN, "good", "bad", "throw"].map((token) => whoami(url, token)))).toEqual([
+      [200, "alice"],
+      [200, "carol"],
+      [401, ""],
+      [503, ""],
+    ]);
+    const pairs = [
+      ["admin", "s3cret"],
+      ["bob", "secret"],
+      ["carol", "good"],
+      ["carol", "secret"],
+      ["admin", "secret"],
+    ] as const;
+    expect(await Promise.all(pairs.map(([user, password]) => admin(url, user, password)))).toEqual([
+      [200, "Hello, admin!"],
+      [200, "Hello, bob!"],
+      [200, "Hello, carol!"],
+      [401, ""],
+      [401, ""],
+    ]);
+  });
+});
+
+describe("todo serve's log", () => {
+  const clients = file("log-clients", `${ALICE}\n`);
+
+  test("has no secret in it, whatever is asked", async () => {
+    const CANARY = "c4nary-Zq7";
+    const token = `todo_${CANARY}`;
+    const path = file("canary-clients", `alice:${hashToken(token).toString("hex")}\n`);
+    await using server = serve(["--log-level", "debug", "--access-log", "--clients-file", path], {
+      TODO_ADMIN_USER: "admin",
+      TODO_ADMIN_PASSWORD: CANARY,
+    });
+    const url = await server.url;
+    expect(await whoami(url, token)).toEqual([200, "alice"]);
+    expect(await admin(url, "admin", CANARY)).toEqual([200, "Hello, admin!"]);
+    for (const bad of [`${token}x`, `x ${token}`, `${token}, ${token}`])
+      expect(await whoami(url, bad)).toEqual([401, ""]);
+    for (const user of ["root", CANARY]) expect(await admin(url, user, `${CANARY}x`)).toEqual([401, ""]);
+    expect(await ask(`${url}/admin/`, `Basic ${CANARY}!`)).toEqual([401, ""]);
+    const json = { "Content-Type": "application/json" };
+    for (const [way, to, init] of [
+      ["query", `/api/whoami?access_token=${token}`, {}],
+      ["path", `/api/todos/${CANARY}`, {}],
+      ["unknown path", `/${CANARY}`, { headers: { Cookie: CANARY } }],
+      ["body", "/api/todos", { method: "POST", headers: json, body: JSON.stringify({ title: CANARY }) }],
+      ["bad body", "/api/todos", { method: "POST", headers: json, body: CANARY }],
+    ] as const) {
+      expect([way, (await fetch(url + to, init)).status]).toEqual([
+        way,
+        way === "body" ? 201 : expect.any(Number),
+      ]);
+    }
+    await stop(server);
+    expect(log(server).filter(({ msg }) => msg === "credential refused").length).toBeGreaterThanOrEqual(5);
+    const said = server.stdout() + server.stderr();
+    const forms = [CANARY, encodeURIComponent(token), Buffer.from(`admin:${CANARY}`).toString("base64")];
+    for (const secret of [...forms, hashToken(token).toString("hex")]) expect(said).not.toContain(secret);
+  });
+
+  test("has a line for each request when that is asked for", async () => {
+    await using server = serve(["--access-log", "--clients-file", clients], PAIR);
+    const url = await server.url;
+    const asked: [id: string | null, method: string, route: string, status: number][] = [];
+    for (const [method, path, route] of [
+      ["GET", "/livez", "/livez"],
+      ["GET", "/api/todos", "/api/todos"],
+      ["GET", "/api/todos/7?x=1", "/api/todos/:id"],
+      ["PUT", "/api/todos", "/api/todos"],
+      ["POST", "/api/todos", "/api/todos"],
+      ["GET", "/api/whoami", "/api/whoami"],
+      ["GET", "/admin/x", "/admin/*"],
+      ["GET", "/nowhere", "/*"],
+    ] as const) {
+      const response = await fetch(url + path, { method });
+      asked.push([response.headers.get("x-request-id"), method, route, response.status]);
+    }
+    await stop(server);
+    const lines = log(server).filter(({ msg }) => msg === "request");
+    expect(lines.map(({ id, method, route, status }) => [id, method, route, status])).toEqual(asked);
+    expect(new Set(asked.map(([id]) => id)).size).toBe(asked.length);
+    for (const { ms } of lines) expect(ms).toBeWithin(0, 1000);
+  });
+
+  test("has no line for a request otherwise", async () => {
+    await using server = serve(["--clients-file", clients], PAIR);
+    expect((await fetch(`${await server.url}/api/todos`)).status).toBe(200);
+    await stop(server);
+    expect(log(server).map(({ msg }) => msg)).toEqual(["listening", "stopping", "stopped"]);
+    expect(log(server)[0]).toMatchObject({ level: 30, version, url: await server.url, store: "memory" });
+  });
+
+  test.skipIf(!existsSync("/dev/full"))("does not end the server when it cannot be written", async () => {
+    await using probe = serve(["--clients-file", clients], PAIR);
+    const { port } = new URL(await probe.url);
+    await stop(probe);
+    const line = `exec "$0" --no-env-file src/cli/main.ts serve --port ${port} --access-log > /dev/full`;
+    await using server = run(["sh", "-c", line, process.execPath], PAIR);
+    for (const _ of [1, 2, 3]) expect((await reached(`http://127.0.0.1:${port}/livez`)).status).toBe(200);
+    await stop(server);
+    expect(server.stderr()).toMatch(/^todo: the log cannot be written: .*\n$/);
+  });
+
+  test("is silent when it is to be", async () => {
+    await using probe = serve(["--clients-file", clients], PAIR);
+    const { port } = new URL(await probe.url);
+    await stop(probe);
+    const args = ["--port", port, "--log-level", "silent", "--access-log", "--clients-file", clients];
+    await using server = runTodo(["serve", ...args], { TODO_ALLOW_BASIC_OVER_HTTP: "on" });
+    const url = `http://127.0.0.1:${port}`;
+    await reached(url);
+    expect(await whoami(url, "wrong")).toEqual([401, ""]);
+    await stop(server);
+    expect([server.stdout(), server.stderr()]).toEqual(["", ""]);
+  });
+});

@@ -1,0 +1,83 @@
+import { afterEach, describe, expect, mock, spyOn, test } from "bun:test";
+import { Failure } from "../failure.ts";
+import { passwordVerifier } from "./password.ts";
+
+const AT_ONCE = 2;
+const WAITING_MOST = 64;
+
+/** Stands in for Bun's verification: each one that has begun, to be ended by the test. */
+function inHand() {
+  const begun: { readonly password: string; readonly end: PromiseWithResolvers<boolean> }[] = [];
+  spyOn(Bun.password, "verify").mockImplementation((password) => {
+    const end = Promise.withResolvers<boolean>();
+    begun.push({ password: String(password), end });
+    return end.promise;
+  });
+  return begun;
+}
+
+const turn = (): Promise<void> => Bun.sleep(0);
+
+describe("passwordVerifier", () => {
+  afterEach(() => {
+    mock.restore();
+  });
+
+  test.each([
+    { algorithm: "bcrypt", cost: 4 },
+    { algorithm: "argon2id", memoryCost: 8, timeCost: 1 },
+  ] as const)("verifies $algorithm", async (algorithm) => {
+    const verify = passwordVerifier();
+    const hash = await Bun.password.hash("secret", algorithm);
+    expect([await verify("secret", hash), await verify("wrong", hash)]).toEqual([true, false]);
+  });
+
+  test("verifies two at once, in the order they came", async () => {
+    const begun = inHand();
+    const verify = passwordVerifier();
+    const passwords = ["a", "b", "c", "d", "e"];
+    const results = passwords.map((password) => verify(password, "hash"));
+    for (const [index, password] of passwords.entries()) {
+      await turn();
+      expect(begun.length).toBe(Math.min(index + AT_ONCE, passwords.length));
+      expect(begun[index]?.password).toBe(password);
+      begun[index]?.end.resolve(password === "c");
+    }
+    expect(await Promise.all(results)).toEqual([false, false, true, false, false]);
+  });
+
+  test("refuses what the queue has no room for, and takes it later", async () => {
+    const begun = inHand();
+    const verify = passwordVerifier();
+    const results = Array.from({ length: AT_ONCE + WAITING_MOST }, () => verify("a", "hash"));
+    for (const _ of [1, 2]) {
+      const refused = await Promise.race([verify("b", "hash").catch((error: unknown) => error), turn()]);
+      expect(refused).toBeInstanceOf(Failure);
+      expect(refused).toMatchObject({ code: "credentials_unavailable" });
+    }
+    expect(begun.length).toBe(AT_ONCE);
+    begun[0]?.end.resolve(true);
+    expect(await results[0]).toBe(true);
+    results.push(verify("c", "hash"));
+    for (let index = 1; index < results.length; index++) {
+      await turn();
+      begun[index]?.end.resolve(true);
+    }
+    expect((await Promise.all(results)).every(Boolean)).toBe(true);
+    expect(begun.at(-1)?.password).toBe("c");
+  });
+
+  test("goes on after a hash that cannot be verified", async () => {
+    const begun = inHand();
+    const verify = passwordVerifier();
+    const results = ["a", "b", "c", "d"].map((password) => verify(password, "hash").catch(() => "failed"));
+    for (let index = 0; index < results.length; index++) {
+      await turn();
+      begun[index]?.end.reject(new Error("no hash"));
+    }
+    expect(await Promise.all(results)).toEqual(results.map(() => "failed"));
+    mock.restore();
+    const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
+    expect(await Promise.all([1, 2, 3].map(() => verify("secret", hash)))).toEqual([true, true, true]);
+  });
+});

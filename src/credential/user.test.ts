@@ -1,0 +1,218 @@
+import { describe, expect, test } from "bun:test";
+import { checkAmong, checkFixedPair, parseUsers, type VerifyPassword } from "./user.ts";
+
+/** By Apache's htpasswd; the password is "secret". */
+const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
+const ARGON2ID =
+  "$argon2id$v=19$m=8,t=1,p=1$KDlEj2b6OQNVYFDEl8rqP6C5j41OfDlEVbXwxHmzpg0$qlIwBiCL6KUSKtjIta92ltn+jyaFdpcgil+98cZleKM";
+const MINUTE = 60_000;
+
+describe("checkFixedPair", () => {
+  const check = checkFixedPair("Zoë", "a:b 😀");
+
+  test.each<[user: string, password: string, passes: boolean]>([
+    ["Zoë", "a:b 😀", true],
+    ["Zoë", "a:b 😁", false],
+    ["Zoë", "a:b", false],
+    ["Zoë", "a:b 😀 ", false],
+    ["Zoë", "", false],
+    ["zoë", "a:b 😀", false],
+    ["Zoe\u0308", "a:b 😀", false],
+    ["", "a:b 😀", false],
+    ["", "", false],
+    ["a:b 😀", "Zoë", false],
+    ["Zoëa", ":b 😀", false],
+  ])("takes %j with %j: %p", (user, password, passes) => {
+    expect(check(user, password)).toBe(passes);
+  });
+
+  test("takes an empty pair only when it is configured", () => {
+    expect([checkFixedPair("", "")("", ""), checkFixedPair("", "")("", "x")]).toEqual([true, false]);
+  });
+});
+
+describe("checkAmong", () => {
+  /** A check whose hashes, clock and verifications a test has in hand. */
+  function checking(initial: Readonly<Record<string, string>>) {
+    const hashes = new Map(Object.entries(initial));
+    const verified: (readonly [password: string, passwordHash: string])[] = [];
+    const time = { ms: 0 };
+    const verify: VerifyPassword = async (password, passwordHash) => {
+      verified.push([password, passwordHash]);
+      return passwordHash.endsWith(`:${password}`);
+    };
+    return {
+      check: checkAmong(
+        () => hashes,
+        verify,
+        () => time.ms,
+      ),
+      hashes,
+      verified,
+      time,
+    };
+  }
+
+  test("takes a user's password and nothing else", async () => {
+    const { check } = checking({ alice: "hash:one", bob: "hash:two" });
+    expect(await check("alice", "one")).toBe(true);
+    expect(await check("bob", "two")).toBe(true);
+    for (const [user, password] of [
+      ["alice", "two"],
+      ["alice", ""],
+      ["Alice", "one"],
+      ["carol", "one"],
+      ["", "one"],
+      ["__proto__", "one"],
+    ] as const) {
+      expect([user, password, await check(user, password)]).toEqual([user, password, false]);
+    }
+  });
+
+  test("lets an unknown user cost a verification too, which lets nobody in", async () => {
+    const { check, verified } = checking({ alice: "hash:one" });
+    expect(await check("nobody", "wrong")).toBe(false);
+    expect(await check("nobody", "one")).toBe(false);
+    expect(await check("nobody", "one")).toBe(false);
+    expect(verified).toEqual([
+      ["wrong", "hash:one"],
+      ["one", "hash:one"],
+      ["one", "hash:one"],
+    ]);
+  });
+
+  test("lets nobody in where there are no users", async () => {
+    expect(await checking({}).check("alice", "one")).toBe(false);
+  });
+
+  test("remembers a success for a minute", async () => {
+    const { check, verified, time } = checking({ alice: "hash:one" });
+    const at = async (ms: number): Promise<number> => {
+      time.ms = ms;
+      expect(await check("alice", "one")).toBe(true);
+      return verified.length;
+    };
+    expect([await at(0), await at(1), await at(MINUTE - 1), await at(MINUTE)]).toEqual([1, 1, 1, 2]);
+    expect([await at(2 * MINUTE - 1), await at(2 * MINUTE)]).toEqual([2, 3]);
+  });
+
+  test("remembers a success for that user, that password and that hash alone", async () => {
+    const { check, hashes, verified } = checking({ alice: "hash:one", bob: "other:one" });
+    expect(await check("alice", "one")).toBe(true);
+    expect(await check("alice", "wrong")).toBe(false);
+    expect(await check("bob", "one")).toBe(true);
+    expect(verified.length).toBe(3);
+    hashes.set("alice", "new:two");
+    expect(await check("alice", "one")).toBe(false);
+    hashes.delete("bob");
+    expect(await check("bob", "one")).toBe(false);
+    expect(verified.length).toBe(5);
+  });
+
+  test("remembers no failure", async () => {
+    const { check, hashes, verified } = checking({ alice: "hash:one" });
+    for (const _ of [1, 2]) expect(await check("alice", "two")).toBe(false);
+    hashes.set("alice", "hash:two");
+    expect(await check("alice", "two")).toBe(true);
+    expect(verified.length).toBe(3);
+  });
+
+  test("remembers a thousand at most, the longest ago first forgotten", async () => {
+    const names = Array.from({ length: 1001 }, (_, index) => `user${index}`);
+    const { check, verified } = checking(Object.fromEntries(names.map((name) => [name, "hash:one"])));
+    for (const name of names) await check(name, "one");
+    await check("user1", "one");
+    expect(verified.length).toBe(1001);
+    await check("user0", "one");
+    expect(verified.length).toBe(1002);
+  });
+
+  test("passes on that it could not be verified", async () => {
+    const verify = () => Promise.reject(new Error("no memory"));
+    const check = checkAmong(
+      () => new Map([["alice", "hash"]]),
+      verify,
+      () => 0,
+    );
+    expect(await Promise.resolve(check("alice", "one")).catch(String)).toBe("Error: no memory");
+  });
+
+  test.each<[what: string, hash: string, password: string, verifications: number]>([
+    ["72 bytes for bcrypt", BCRYPT, "x".repeat(72), 1],
+    ["73 bytes for bcrypt", BCRYPT, "x".repeat(73), 0],
+    ["73 bytes in 37 characters for bcrypt", BCRYPT, `x${"é".repeat(36)}`, 0],
+    ["1000 bytes for argon2id", ARGON2ID, "x".repeat(1000), 1],
+  ])("verifies %s only as far as it means one thing", async (_what, hash, password, verifications) => {
+    const { check, verified } = checking({ alice: hash });
+    expect(await check("alice", password)).toBe(false);
+    expect(verified.length).toBe(verifications);
+  });
+
+  test.each([
+    ["bcrypt of Apache", BCRYPT],
+    ["bcrypt of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
+    ["argon2id", ARGON2ID],
+  ])("takes %s", async (_what, hash) => {
+    const check = checkAmong(
+      () => parseUsers(`bob:${hash}`),
+      (...args) => Bun.password.verify(...args),
+      () => 0,
+    );
+    expect([await check("bob", "secret"), await check("bob", "Secret")]).toEqual([true, false]);
+  });
+});
+
+describe("parseUsers", () => {
+  test.each<[what: string, text: string, users: Readonly<Record<string, string>>]>([
+    ["nothing", "", {}],
+    ["blank lines and comments", "\n \n# bob:x\n", {}],
+    ["Apache's line", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
+    ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
+    ["lines of Windows", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
+    ["other scripts", `Zoë 😀:${BCRYPT}`, { "Zoë 😀": BCRYPT }],
+    [
+      "names of objects",
+      `__proto__:${BCRYPT}\nconstructor:${BCRYPT}`,
+      { ["__proto__"]: BCRYPT, constructor: BCRYPT },
+    ],
+    ["a mark of the byte order", `\ufeffbob:${BCRYPT}`, { bob: BCRYPT }],
+  ])("reads %s", (_what, text, users) => {
+    expect([...parseUsers(text)]).toEqual(Object.entries(users));
+  });
+
+  test.each<[what: string, text: string, complaint: string]>([
+    ["no colon", `\nbob`, 'line 2 is not "user:hash"'],
+    ["no user", `:${BCRYPT}`, 'line 1 is not "user:hash"'],
+    ["a user twice", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
+    ["Apache's MD5", "bob:$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/", "Apache's MD5 ($apr1$)"],
+    ["MD5-crypt", "bob:$1$abcdefgh$PrvoYyBAbnNi5DGYXZxpf.", "MD5-crypt ($1$)"],
+    ["SHA-1", "bob:{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=", "unsalted SHA-1 ({SHA})"],
+    ["salted SHA-1", "bob:{SSHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=", "salted SHA-1 ({SSHA})"],
+    [
+      "SHA-256-crypt",
+      "bob:$5$cfMw8l5TUPjyw8/J$ULUdmRiPjsHV9RMuF5TvKB2XyYvFCVTGlLG2On52j62",
+      "SHA-256-crypt ($5$)",
+    ],
+    ["SHA-512-crypt", "bob:$6$5DwDhRh4MWrhKOEl$8FzVL4altxI", "SHA-512-crypt ($6$)"],
+    ["DES-crypt", "bob:3yEiEzkpwN9Yo", "DES-crypt"],
+    ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, "argon2 other than argon2id"],
+    ["argon2d", `bob:${ARGON2ID.replace("argon2id", "argon2d")}`, "argon2 other than argon2id"],
+    ["a part of bcrypt", `bob:${BCRYPT.slice(0, -1)}`, "a bcrypt hash that is not whole"],
+    [
+      "bcrypt of a cost that does not exist",
+      `bob:${BCRYPT.replace("$05$", "$03$")}`,
+      "a bcrypt hash that is not whole",
+    ],
+    ["a part of argon2id", `bob:${ARGON2ID.slice(0, 40)}`, "an argon2id hash that is not whole"],
+    ["a password", "bob:hunter2", "no known hash"],
+    ["no hash", "bob:", "no known hash"],
+    ["what comes behind a hash", `bob:${BCRYPT}:Bob`, "a bcrypt hash that is not whole"],
+  ])("refuses %s, by line and name", (_what, text, complaint) => {
+    expect(() => parseUsers(text)).toThrow(complaint);
+    expect(() => parseUsers(`# users\n${text}`)).toThrow(/^line \d+ /);
+  });
+
+  test("repeats no hash and no password in what it says", () => {
+    expect(() => parseUsers("bob:hunter2")).toThrow(expect.not.stringContaining("hunter2"));
+  });
+});

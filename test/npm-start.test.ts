@@ -1,0 +1,221 @@
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { connect, type Socket } from "node:net";
+import { run } from "./command.ts";
+import { statusOf, unchunked } from "./message.ts";
+
+const CONNECTIONS = 8;
+/** Long, so that under load a list soon is more than the sockets' buffers hold. */
+const BODY = JSON.stringify({ title: "😀".repeat(120) });
+const HEAD = [
+  "POST /api/todos HTTP/1.1",
+  "Host: localhost",
+  "Content-Type: application/json",
+  `Content-Length: ${Buffer.byteLength(BODY)}`,
+  "",
+  "",
+].join("\r\n");
+const LIST = "GET /api/todos HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/** In this time a stop ends that waits for nothing; far less than the 10 seconds that end any. */
+const SOON_MS = 3000;
+/** Two signals within 250 ms are one. */
+const APART_MS = 350;
+const LIMIT_MS = 20_000;
+setDefaultTimeout(LIMIT_MS);
+
+const script = run(["sh", "-c", "script --version"]);
+const hasScript = (await script.exited) === 0 && script.stdout().includes("util-linux");
+if (!hasScript) process.stderr.write("skipped: Ctrl-C in a terminal, for there is no script of util-linux\n");
+
+interface Answer {
+  readonly id: string | undefined;
+  readonly status: number | undefined;
+  readonly closes: boolean;
+}
+
+interface Conversation {
+  readonly socket: Socket;
+  readonly answers: readonly Answer[];
+  /** Resolves when the connection is closed, with what came behind the last whole answer that has a length. */
+  readonly ended: Promise<string>;
+}
+
+/** Sends bytes over a connection, and after each whole answer `next`, until an answer says that it closes. */
+function converse(port: number, first: string, next?: string): Conversation {
+  const socket = connect(port, "127.0.0.1", () => socket.write(first));
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const answers: Answer[] = [];
+  let unread = "";
+  socket.setEncoding("latin1");
+  socket.on("data", (chunk) => {
+    unread += chunk;
+    const head = /^.*?\r\n\r\n/s.exec(unread)?.[0] ?? "";
+    const end = head.length + Number(/^content-length: (\d+)\r$/im.exec(head)?.[1]);
+    if (!(unread.length >= end)) return;
+    unread = unread.slice(end);
+    const closes = /^connection: close\r$/im.test(head);
+    answers.push({ id: /^x-request-id: (.+)\r$/im.exec(head)?.[1], status: statusOf(head), closes });
+    if (next !== undefined && !closes) socket.write(next);
+  });
+  // A refused connection, or one that is closed while a request is on its way: `answers` has none for it.
+  socket.on("error", () => {});
+  socket.on("close", () => resolve(unread));
+  return { socket, answers, ended: promise };
+}
+
+interface Server extends AsyncDisposable {
+  readonly port: number;
+  /** The exit code of npm, and how long it took since the last signal. */
+  readonly ended: () => Promise<{ readonly code: number | undefined; readonly ms: number }>;
+  /** To npm. */
+  readonly signal: (signal: NodeJS.Signals) => void;
+  readonly log: () => readonly Readonly<Record<string, unknown>>[];
+  /** Resolves when the log has the message. */
+  readonly says: (message: string) => Promise<void>;
+}
+
+async function npmStart(): Promise<Server> {
+  const npm = run(["npm", "start", "--", "--port", "0", "--access-log"]);
+  const port = Number(new URL(await npm.url).port);
+  let signalled = 0;
+  const log: Server["log"] = () =>
+    npm
+      .stdout()
+      .match(/^\{.*\}$/gm)
+      ?.map((line) => JSON.parse(line)) ?? [];
+  const server = Number(log()[0]?.pid);
+  const kill = (): void => {
+    try {
+      process.kill(server, "SIGKILL");
+    } catch {
+      // It has ended, as it should.
+    }
+  };
+  // Before the runner gives up, which would leave it running.
+  const limit = setTimeout(kill, LIMIT_MS - 2000);
+  return {
+    port,
+    ended: async () => ({ code: await npm.exited, ms: performance.now() - signalled }),
+    signal: (signal) => {
+      signalled = performance.now();
+      npm.kill(signal);
+    },
+    log,
+    says: async (message) => {
+      while (!npm.stdout().includes(`"msg":"${message}"`)) await Bun.sleep(5);
+    },
+    [Symbol.asyncDispose]: async () => {
+      clearTimeout(limit);
+      await npm[Symbol.asyncDispose]();
+      // An npm that is killed outright leaves its server behind.
+      kill();
+    },
+  };
+}
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  test(`npm start ends on ${signal} to npm, and answers all it has accepted`, async () => {
+    await using server = await npmStart();
+    const load = Array.from({ length: CONNECTIONS }, () => converse(server.port, HEAD + BODY, HEAD + BODY));
+    const writer = converse(server.port, HEAD + BODY.slice(0, 20));
+    await Bun.sleep(1200);
+    const reader = converse(server.port, LIST);
+    reader.socket.pause();
+    await Bun.sleep(100);
+
+    server.signal(signal);
+    await server.says("stopping");
+    await Promise.all(load.map(({ ended }) => ended));
+    const late = converse(server.port, LIST);
+    expect([await late.ended, late.answers]).toEqual(["", []]);
+    writer.socket.write(BODY.slice(20));
+    reader.socket.resume();
+
+    const list: unknown[] = JSON.parse(unchunked(await reader.ended));
+    expect(list.length).toBeGreaterThan(CONNECTIONS);
+    expect(await writer.ended).toBe("");
+    expect(writer.answers).toEqual([{ id: expect.any(String), status: 201, closes: true }]);
+    const { code, ms } = await server.ended();
+    expect(code).toBe(0);
+    expect(ms).toBeLessThan(SOON_MS);
+    expect((await Promise.all(load.map(({ ended }) => ended))).join("")).toBe("");
+    const answered = [...load, writer].flatMap(({ answers }) => answers.map(({ id }) => id));
+    const accepted = server.log().flatMap(({ id, method }) => (method === "POST" ? [id] : []));
+    expect(new Set<unknown>(answered)).toEqual(new Set(accepted));
+    expect(server.log().at(-1)).toMatchObject({ msg: "stopped" });
+  });
+}
+
+// What hangs takes its time, and no cores: these wait side by side.
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  test.concurrent(`a second ${signal} to npm stops at once what hangs`, async () => {
+    await using server = await npmStart();
+    const hanging = converse(server.port, HEAD);
+    await Bun.sleep(100);
+    server.signal(signal);
+    await server.says("stopping");
+    await Bun.sleep(APART_MS);
+    server.signal(signal);
+    const { code, ms } = await server.ended();
+    expect(code).toBe(1);
+    expect(ms).toBeLessThan(SOON_MS);
+    await hanging.ended;
+    expect(hanging.answers).toEqual([]);
+    expect(server.log().at(-1)).toMatchObject({ msg: "stopping at once" });
+  });
+}
+
+test.concurrent("npm start ends 10 seconds after the signal, whatever hangs", async () => {
+  await using server = await npmStart();
+  const hanging = converse(server.port, HEAD);
+  await Bun.sleep(100);
+  server.signal("SIGTERM");
+  // So that it is not idle, which the listener ends by itself.
+  for (let sent = 0; sent < 18; sent++) {
+    await Bun.sleep(500);
+    hanging.socket.write(" ");
+  }
+  const { code, ms } = await server.ended();
+  expect(code).toBe(1);
+  expect(ms).toBeGreaterThan(9500);
+  expect(ms).toBeLessThan(10_000 + SOON_MS);
+  expect(server.log().at(-1)).toMatchObject({ level: 50, seconds: 10 });
+});
+
+test.concurrent.skipIf(!hasScript)("Ctrl-C in a terminal answers what npm start has accepted", async () => {
+  const terminal = Bun.spawn(["script", "-qec", "exec npm start -- --port 0", "/dev/null"], {
+    cwd: new URL("..", import.meta.url).pathname,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME },
+    stdin: "pipe",
+    stdout: "pipe",
+  });
+  try {
+    let shown = "";
+    const reading = (async () => {
+      const decoder = new TextDecoder();
+      for await (const chunk of terminal.stdout) shown += decoder.decode(chunk, { stream: true });
+    })();
+    const seen = async (text: string): Promise<void> => {
+      while (!shown.includes(text)) await Bun.sleep(5);
+    };
+    await seen("/admin/");
+    const writer = converse(Number(/:(\d+)\/admin/.exec(shown)?.[1]), HEAD + BODY.slice(0, 20));
+    await Bun.sleep(100);
+    terminal.stdin.write("\x03");
+    terminal.stdin.flush();
+    await seen("stopping");
+    // By now npm has sent the signal a second time.
+    await Bun.sleep(100);
+    writer.socket.write(BODY.slice(20));
+    expect(await writer.ended).toBe("");
+    expect(writer.answers).toEqual([{ id: undefined, status: 201, closes: true }]);
+    expect(await terminal.exited).toBe(0);
+    await reading;
+    expect(shown).toContain("stopped");
+    expect(shown).not.toContain("at once");
+  } finally {
+    // With its terminal gone, what runs in it gets a SIGHUP.
+    terminal.kill("SIGKILL");
+  }
+});
