@@ -24,7 +24,8 @@ export async function start(server: Server, folder: string, ready = server.ready
     text
       .replace("$PORT", String(port))
       .replace("$CLIENTS", `${folder}/clients`)
-      .replace("$REPLY", `${folder}/reply.json`);
+      .replace("$REPLY", `${folder}/reply.json`)
+      .replace("$STORE", `${folder}/${port}.db`);
   const errors = `${folder}/${port}.stderr`;
   const { PATH = "", HOME = "" } = process.env;
 

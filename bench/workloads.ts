@@ -49,7 +49,10 @@ const tokenHash = new Bun.CryptoHasher("sha256").update(token).digest("hex");
 /** Lines for the product's clients file. */
 export const clientsFile = `bench:${tokenHash}\n`;
 
-/** "$PORT", "$CLIENTS" (a clients file) and "$REPLY" (the bare handler's fixed reply) are filled in at the start. */
+/**
+ * "$PORT", "$CLIENTS" (a clients file), "$REPLY" (the bare handler's fixed reply) and "$STORE" (a new file) are
+ * filled in at the start.
+ */
 export const product: Server = {
   name: "todo-service",
   command: [
@@ -79,6 +82,12 @@ const offLoopback: Server = {
   command: [...product.command, "--host", "0.0.0.0"],
 };
 
+const onSqlite: Server = {
+  ...product,
+  name: "todo-service, SQLite",
+  command: [...product.command, "--store", "sqlite:$STORE"],
+};
+
 const peer = (name: string, file: string, runtime: readonly string[], stores = true): Server => ({
   name,
   command: [...runtime, `${here}servers/${file}`],
@@ -97,6 +106,7 @@ const fastifyPlainList: Server = {
 const others = [
   logging,
   offLoopback,
+  onSqlite,
   peer("Elysia (Bun)", "elysia.ts", [bun, "--no-env-file"]),
   peer("Hono (Node)", "hono.ts", [node]),
   peer("Express", "express.ts", [node]),

@@ -13,12 +13,13 @@ const unobserved = rules.flatMap(({ id, notObservable }: Rule) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );
 
-test("conformance kit passes the command", async () => {
+test.each(["memory:", "sqlite:"])("conformance kit passes the command on %s", async (engine) => {
   const folder = await mkdtemp(join(tmpdir(), "todo-conformance-"));
+  const store = engine === "memory:" ? engine : engine + join(folder, "todos.db");
   try {
     const [token, password, clients] = [mintToken(), randomBase62(24), join(folder, "clients")];
     await Bun.write(clients, `alice:${hashToken(token).toString("hex")}\n`);
-    await using server = runTodo(["serve", "--port", "0", "--clients-file", clients], {
+    await using server = runTodo(["serve", "--port", "0", "--clients-file", clients, "--store", store], {
       TODO_ADMIN_USER: "admin",
       TODO_ADMIN_PASSWORD: password,
     });

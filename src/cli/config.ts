@@ -35,7 +35,7 @@ export const SETTINGS = {
     flag: "--store <url>",
     variables: ["TODO_STORE"],
     default: "memory:",
-    about: "where the to-dos are kept",
+    about: "where the to-dos are kept: memory: or sqlite:PATH",
   },
   storeFile: {
     flag: "--store-file <file>",

@@ -126,7 +126,7 @@ describe("todo refuses, in one line and before it listens,", () => {
     [
       "an unknown store",
       ["serve", "--port", "0", "--store", "redis://h"],
-      'no store of the kind "redis:": use memory:',
+      'no store of the kind "redis:": use memory: or sqlite:PATH',
     ],
     [
       "a host that is none",

@@ -18,7 +18,7 @@ const SAME_SIGNAL_MS = 250;
 export async function serve(config: Config, env: Environment): Promise<void> {
   const { log, flush } = await openLog(config.logLevel);
   for (const name of clusterVariables(env)) log.warn({ name }, "variable ignored: a cluster put it there");
-  const store = openConfiguredStore(config);
+  const store = await openConfiguredStore(config);
   const credentials = await openCredentials(config, log);
   const { lookupClient, checkUser } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
@@ -42,9 +42,9 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
 
-function openConfiguredStore({ store, maxTodos }: Config): TodoStore {
+async function openConfiguredStore({ store, maxTodos }: Config): Promise<TodoStore> {
   try {
-    return openStore(store, { maxTodos });
+    return await openStore(store, { maxTodos });
   } catch (error) {
     throw new UsageError(`TODO_STORE: ${error instanceof Error ? error.message : error}`);
   }

@@ -37,6 +37,12 @@ export class Table {
     return slot === undefined ? undefined : segment?.json(slot);
   }
 
+  isDone(id: TodoId): boolean | undefined {
+    const segment = this.#segments[this.#indexOf(id)];
+    const slot = segment?.slotOf(id);
+    return slot === undefined ? undefined : segment?.isDone(slot);
+  }
+
   /** Sets a to-do's `done`; tells what it is then, and whether that is a change. */
   setDone(id: TodoId, done: boolean): { json: Uint8Array<ArrayBuffer>; changed: boolean } | undefined {
     const index = this.#indexOf(id);

@@ -1,0 +1,70 @@
+import { Database } from "bun:sqlite";
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { decode, read, storeContract } from "./contract.ts";
+import { openSqlite } from "./sqlite.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+storeContract("sqlite", async (options) => openSqlite(newPath(), options));
+
+test("a store opened again holds what it held, and goes on from there", async () => {
+  const path = newPath();
+  const first = await openSqlite(path);
+  for (const title of ["a", "b", "c", "\u0000\u2028😀"]) await first.insert(title);
+  await first.setDone(2n, true);
+  await first.delete(4n);
+  const position = await first.position();
+  const before = await read(await first.list({}));
+  await first.close();
+
+  const second = await openSqlite(path);
+  expect(await second.position()).toEqual(position);
+  expect(await read(await second.list({}))).toEqual(before);
+  expect((await second.insert("e")).id).toBe(5n);
+  const controller = new AbortController();
+  const seen: string[] = [];
+  for await (const event of second.events({ ...position, n: 0 }, controller.signal)) {
+    seen.push(
+      `${event.position.n} ${event.type} ${event.type === "deleted" ? "" : decode(event.json).title}`,
+    );
+    if (event.position.n === 7) controller.abort();
+  }
+  expect(seen).toEqual([
+    "1 created a",
+    "2 created b",
+    "3 created c",
+    "4 created \u0000\u2028😀",
+    "5 updated b",
+    "6 deleted ",
+    "7 created e",
+  ]);
+  await second.close();
+});
+
+test("a file in use is refused, and free again when its store is closed", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  expect(openSqlite(path)).rejects.toThrow("is in use by another server");
+  await store.close();
+  await (await openSqlite(path)).close();
+});
+
+test("a file that cannot be used is refused, and why is said", async () => {
+  expect(openSqlite(join(folder, "no", "such", "folder.db"))).rejects.toThrow("cannot be made or opened");
+
+  const noDatabase = newPath();
+  await Bun.write(noDatabase, "not a database, ".repeat(100));
+  expect(openSqlite(noDatabase)).rejects.toThrow(`${noDatabase}: file is not a database`);
+
+  const newer = newPath();
+  const database = new Database(newer);
+  database.run("PRAGMA user_version = 99");
+  database.close();
+  expect(openSqlite(newer)).rejects.toThrow("written by a newer version of this program");
+});

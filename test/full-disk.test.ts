@@ -1,0 +1,62 @@
+import { expect, test } from "bun:test";
+import { mkdtemp, rm, unlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run, runTodo } from "./command.ts";
+
+const HEADERS = { "Content-Type": "application/json" };
+const TITLE = "😀".repeat(120);
+
+const folder = await mkdtemp(join(tmpdir(), "todo-full-"));
+const mount = run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]);
+const mounted = (await mount.exited) === 0;
+if (!mounted)
+  process.stderr.write(`skipped: a full disk, for it takes the right to mount: ${mount.stderr()}`);
+
+async function post(url: string): Promise<number> {
+  const body = JSON.stringify({ title: TITLE });
+  const response = await fetch(`${url}/api/todos`, { method: "POST", headers: HEADERS, body });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+async function ids(url: string): Promise<number[]> {
+  const todos: readonly { readonly id: number }[] = JSON.parse(
+    await (await fetch(`${url}/api/todos`)).text(),
+  );
+  return todos.map(({ id }) => id);
+}
+
+const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
+
+test.skipIf(!mounted)(
+  "a full disk acknowledges nothing, stops no reader, and is got over",
+  async () => {
+    const filler = join(folder, "filler");
+    const store = `sqlite:${join(folder, "todos.db")}`;
+    try {
+      await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
+      let stored = 0;
+      {
+        await using server = runTodo(["serve", "--port", "0", "--store", store]);
+        const url = await server.url;
+        for (let i = 0; i < 20_000 && (await post(url)) === 201; i++) stored++;
+        expect(stored).toBeGreaterThan(10);
+        expect([await post(url), await post(url)]).toEqual([503, 503]);
+        expect(await ids(url)).toEqual(upTo(stored));
+        await unlink(filler);
+        expect(await post(url)).toBe(201);
+        stored++;
+        server.kill("SIGKILL");
+        await server.exited;
+        expect(server.stdout()).toContain("store_unavailable");
+      }
+      await using server = runTodo(["serve", "--port", "0", "--store", store]);
+      expect(await ids(await server.url)).toEqual(upTo(stored));
+    } finally {
+      await run(["umount", "-l", folder]).exited;
+      await rm(folder, { recursive: true });
+    }
+  },
+  60_000,
+);
