@@ -32,6 +32,8 @@ const SAFE = { "X-Content-Type-Options": "nosniff", Vary: "Origin" };
 
 // Headers objects made once: cheaper for Bun than object literals at each response.
 const JSON_OK = { headers: new Headers({ ...SAFE, "Content-Type": "application/json" }) };
+const WHOLE_LIST = { headers: new Headers(JSON_OK.headers) };
+WHOLE_LIST.headers.set("Cache-Control", "no-cache");
 const CREATED = { status: 201, headers: new Headers(JSON_OK.headers) };
 const TEXT_OK = { headers: new Headers({ ...SAFE, "Content-Type": "text/plain; charset=utf-8" }) };
 const EMPTY = { status: 204, headers: new Headers(SAFE) };
@@ -46,6 +48,12 @@ export function created(body: Body, location: string): Response {
   // A response copies its headers, so that one object can serve them all.
   CREATED.headers.set("Location", location);
   return new Response(body, CREATED);
+}
+
+/** A list that is all on one page, and at hand. */
+export function wholeList(body: Body, etag: string): Response {
+  WHOLE_LIST.headers.set("ETag", etag);
+  return new Response(body, WHOLE_LIST);
 }
 
 /** A response without a body, or with one whose headers are its own. */

@@ -1,5 +1,6 @@
 import { Failure } from "../failure.ts";
 import {
+  type Awaitable,
   formatPosition,
   type ListQuery,
   type Position,
@@ -13,8 +14,8 @@ import {
 } from "../todo.ts";
 import { readJson } from "./body.ts";
 import type { Log } from "./log.ts";
-import { created, json, noContent, reply } from "./reply.ts";
-import type { Handler, RoutedRequest } from "./route.ts";
+import { created, json, noContent, reply, wholeList } from "./reply.ts";
+import type { Handler, Peer, RoutedRequest } from "./route.ts";
 import { streamed } from "./stream.ts";
 
 const MAX_LIMIT = 1000;
@@ -25,17 +26,10 @@ export function todoHandlers(store: TodoStore, log: Log) {
   const cutOff = (error: unknown): void => log.error({ err: error }, "list cut off");
 
   return {
-    list: async (request, peer) => {
+    list: (request, peer) => {
       const query = parseListQuery(request.url);
       const seen = request.headers.get("if-none-match");
-      if (seen !== null) {
-        const position = await store.position();
-        if (isSeen(seen, position)) return reply(304, listHeaders(position));
-      }
-      const list = await store.list(query);
-      // A slow reader of a long list takes nothing for a while when it drains what the kernel holds for it.
-      if (!isOnePiece(list.json)) peer.timeout(request, LONG_LIST_QUIET_SECONDS);
-      return listReply(query, list, cutOff);
+      return seen === null ? listNow(request, peer, query) : listUnlessSeen(request, peer, query, seen);
     },
 
     create: async (request) => {
@@ -60,6 +54,23 @@ export function todoHandlers(store: TodoStore, log: Log) {
       return noContent();
     },
   } satisfies Record<string, Handler>;
+
+  async function listUnlessSeen(request: Request, peer: Peer, query: ListQuery, seen: string) {
+    const position = await store.position();
+    return isSeen(seen, position) ? reply(304, listHeaders(position)) : listNow(request, peer, query);
+  }
+
+  function listNow(request: Request, peer: Peer, query: ListQuery): Awaitable<Response> {
+    const answer = (list: TodoList): Response => {
+      if (isOnePiece(list.json) && list.next === undefined)
+        return wholeList(list.json, etagOf(list.position));
+      // A slow reader of a long list takes nothing for a while when it drains what the kernel holds for it.
+      if (!isOnePiece(list.json)) peer.timeout(request, LONG_LIST_QUIET_SECONDS);
+      return listReply(query, list, cutOff);
+    };
+    const list = store.list(query);
+    return list instanceof Promise ? list.then(answer) : answer(list);
+  }
 
   /** An absent to-do wins over a bad body; only a bad body has to look. */
   async function readPatch(request: Request, id: TodoId) {
