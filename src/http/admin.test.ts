@@ -563,6 +563,13 @@ describe("the throttle of wrong passwords", () => {
     expect(await tryAs(USER, PASSWORD)).toBe(status);
   });
 
+  test("stays for whoever has reached it, however many other names are tried once", async () => {
+    const { tryAs } = throttled(2);
+    for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER, "wrong")).toBe(401);
+    for (let user = 0; user < 10_100; user++) await tryAs(`user ${user}`, "wrong");
+    expect(await tryAs(USER, PASSWORD)).toBe(429);
+  });
+
   test("keeps little of a long name", async () => {
     const { tryAs } = throttled(1);
     const heap = (): number => {

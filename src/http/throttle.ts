@@ -50,7 +50,7 @@ export class Throttle {
       return passed;
     } finally {
       tally.inFlight--;
-      if (tally.failures === 0 && tally.inFlight === 0) this.#tallies.delete(key);
+      if (tally.failures === 0 && tally.inFlight === 0) this.#forget(key);
       tally.settled.resolve();
       tally.settled = Promise.withResolvers();
     }
@@ -69,6 +69,11 @@ export class Throttle {
       if (tally.failures + tally.inFlight < this.#mostFailures) return tally;
       await tally.settled.promise;
     }
+  }
+
+  #forget(key: string): void {
+    this.#tallies.delete(key);
+    this.#refused.delete(key);
   }
 
   #tally(key: string): Tally {
