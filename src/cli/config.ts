@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
+import { Option } from "commander";
 import { distance } from "fastest-levenshtein";
 import { checkedRealm } from "../http/admin.ts";
 
@@ -17,7 +18,7 @@ interface Setting {
   readonly about: string;
 }
 
-/** Every setting of `todo serve`: flag, variable, default and meaning. A flag wins over its variable. */
+/** Every setting of `todo serve`, some of them of other commands too: flag, variable, default and meaning. A flag wins over its variable. */
 export const SETTINGS = {
   host: {
     flag: "--host <host>",
@@ -120,6 +121,13 @@ export const SETTINGS = {
 
 type SettingName = keyof typeof SETTINGS;
 
+/** The flag of a setting, as commander takes it. */
+export function optionFor(setting: Setting & { readonly flag: string }): Option {
+  const option = new Option(setting.flag, `${setting.about} (${setting.variables.join(", ")})`);
+  if (setting.default) option.description += `, by default ${setting.default}`;
+  return option;
+}
+
 /** What the flags of the command line hold, by setting. */
 export type Flags = Partial<Readonly<Record<string, string | boolean>>>;
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -128,12 +136,9 @@ export type Config = ReturnType<typeof readConfig>;
 
 /** Reads and checks all settings; throws a UsageError for the first bad one. */
 export function readConfig(flags: Flags, env: Environment) {
-  const { given, read, readOr } = reader(flags, env);
+  const { read, readOr } = reader(flags, env);
   refuseUnknownVariables(env);
 
-  if (given("storeFile") !== undefined && given("store") !== undefined) {
-    throw new UsageError("TODO_STORE and TODO_STORE_FILE are both set: keep one");
-  }
   const passwordFile = read("adminPasswordFile", fileText);
   const password = read("adminPassword", (text) => text);
   const user = read("adminUser", userName);
@@ -143,11 +148,11 @@ export function readConfig(flags: Flags, env: Environment) {
   return {
     host: readOr("host", (text) => text),
     port: readOr("port", wholeNumber(0, 65_535)),
-    store: read("storeFile", fileText) ?? readOr("store", (text) => text),
+    store: readStore(flags, env),
     maxTodos: readOr("maxTodos", wholeNumber(1, Number.MAX_SAFE_INTEGER)),
     clientsFile: read("clientsFile", (text) => text),
     fixedPair: fixedPair(user, password ?? passwordFile),
-    usersFile: read("usersFile", (text) => text),
+    usersFile: readUsersFile(flags, env),
     authModule: read("authModule", (text) => text),
     realm: readOr("realm", checkedRealm),
     basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
@@ -157,6 +162,22 @@ export function readConfig(flags: Flags, env: Environment) {
     logLevel: readOr("logLevel", oneOf(["debug", "info", "warn", "error", "silent"])),
     accessLog: readOr("accessLog", onOrOff),
   };
+}
+
+/** Reads the URL of the store; throws a UsageError as readConfig does. */
+export function readStore(flags: Flags, env: Environment): string {
+  const { given, read, readOr } = reader(flags, env);
+  refuseUnknownVariables(env);
+  if (given("storeFile") !== undefined && given("store") !== undefined) {
+    throw new UsageError("TODO_STORE and TODO_STORE_FILE are both set: keep one");
+  }
+  return read("storeFile", fileText) ?? readOr("store", (text) => text);
+}
+
+/** Reads the path of the users file; throws a UsageError as readConfig does. */
+export function readUsersFile(flags: Flags, env: Environment): string | undefined {
+  refuseUnknownVariables(env);
+  return reader(flags, env).read("usersFile", (text) => text);
 }
 
 /** The variables that look like settings but were put there by a cluster for a service of its own. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bun
-import { Command, Option } from "commander";
+import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
-import { type Flags, readConfig, SETTINGS, UsageError } from "./config.ts";
+import { type Flags, optionFor, readConfig, SETTINGS, UsageError } from "./config.ts";
 import { serve } from "./serve.ts";
 
 const USAGE_EXIT_CODE = 2;
@@ -14,10 +14,7 @@ const program = new Command("todo")
 
 const serveCommand = program.command("serve").description("Run the server.");
 for (const setting of Object.values(SETTINGS)) {
-  if (!("flag" in setting)) continue;
-  const option = new Option(setting.flag, `${setting.about} (${setting.variables.join(", ")})`);
-  if ("default" in setting && setting.default !== "") option.description += `, by default ${setting.default}`;
-  serveCommand.addOption(option);
+  if ("flag" in setting) serveCommand.addOption(optionFor(setting));
 }
 serveCommand.addHelpText(
   "after",
