@@ -67,8 +67,12 @@ export type TodoEvent = { readonly position: Position; readonly id: TodoId } & (
  * answered throws a Failure: `store_unavailable`, or `store_full` from `insert`, and then changes nothing.
  */
 export interface TodoStore {
-  /** Stores a to-do that is not done, under the next id. Ids start at 1, leave no gap, are never used again. */
-  insert(title: string): Awaitable<{ readonly id: TodoId; readonly json: TodoJson }>;
+  /**
+   * Stores a to-do that is not done, under the next id. Ids start at 1, leave no gap, are never used again.
+   * Within 24 hours, the same idempotency key and title give the same answer and change nothing; the key
+   * with another title throws `idempotency_key_reused`.
+   */
+  insert(title: string, idempotencyKey?: string): Awaitable<{ readonly id: TodoId; readonly json: TodoJson }>;
   get(id: TodoId): Awaitable<TodoJson | undefined>;
   list(query: ListQuery): Awaitable<TodoList>;
   /** Sets `done`; setting what is so already changes nothing and moves no position. */
@@ -114,6 +118,11 @@ export function parsePatch(body: unknown): Patch {
 
 export function encodeTodo({ id, title, done }: Todo): string {
   return `{"id":${id},"title":${JSON.stringify(title)},"done":${done}}`;
+}
+
+/** An encoded to-do with another `done`. */
+export function withDone(json: string, done: boolean): string {
+  return `${json.slice(0, json.lastIndexOf(":") + 1)}${done}}`;
 }
 
 // What JavaScript trims is Unicode White_Space without U+0085 and with U+FEFF: blank is either.

@@ -13,7 +13,7 @@ type Files = Readonly<Record<string, string>>;
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   src: ["src"],
   "src/credential": ["src", "src/credential"],
-  "src/storage": ["src", "src/storage"],
+  "src/storage": ["src", "src/credential", "src/storage"],
   "src/http": ["src", "src/credential", "src/http", "."],
   "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "."],
   conformance: ["conformance"],
@@ -21,8 +21,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** The files of src/ that may depend on Bun; the others run anywhere. */
-const USE_BUN =
-  /^src\/(?:http\/listen|storage\/(?:sqlite(?:-file|-writer)?|postgres)|credential\/password|cli\/.*)\.ts$/;
+const USE_BUN = /^src\/(?:http\/listen|storage\/(?:sqlite\/.*|postgres)|credential\/password|cli\/.*)\.ts$/;
 const USE_DATABASES = /^src\/storage\//;
 const DATABASE = /^(?:bun:sqlite|node:sqlite|.*(?:sqlite3?|postgres|mysql2?|redis|mongodb)|pg)$/;
 /** `Bun.SQL`, `Bun.sql`, or one of them from the module. */

@@ -39,6 +39,7 @@ test("readConfig has a default for all that needs one", () => {
     port: 3000,
     store: "memory:",
     maxTodos: 1_000_000,
+    maxEvents: 10_000,
     clientsFile: undefined,
     fixedPair: undefined,
     usersFile: undefined,

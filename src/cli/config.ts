@@ -49,6 +49,12 @@ export const SETTINGS = {
     default: "1000000",
     about: "how many to-dos are held at most",
   },
+  maxEvents: {
+    flag: "--max-events <n>",
+    variables: ["TODO_MAX_EVENTS"],
+    default: "10000",
+    about: "how many changes are kept to be told again",
+  },
   clientsFile: {
     flag: "--clients-file <file>",
     variables: ["TODO_CLIENTS_FILE"],
@@ -150,6 +156,7 @@ export function readConfig(flags: Flags, env: Environment) {
     port: readOr("port", wholeNumber(0, 65_535)),
     store: readStore(flags, env),
     maxTodos: readOr("maxTodos", wholeNumber(1, Number.MAX_SAFE_INTEGER)),
+    maxEvents: readOr("maxEvents", wholeNumber(1, 10_000_000)),
     clientsFile: read("clientsFile", (text) => text),
     fixedPair: fixedPair(user, password ?? passwordFile),
     usersFile: readUsersFile(flags, env),

@@ -2,6 +2,7 @@ import { watchFile } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type LookupClient, lookupAmong, parseClients } from "../credential/client.ts";
+import { type KeyStore, lookupKey } from "../credential/key.ts";
 import { passwordVerifier } from "../credential/password.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, checkAmong, checkFixedPair, parseUsers } from "../credential/user.ts";
@@ -11,22 +12,29 @@ import { type Config, readText, UsageError } from "./config.ts";
 const WATCH_INTERVAL_MS = 1000;
 
 export interface Credentials {
-  readonly lookupClient: LookupClient | undefined;
+  readonly lookupClient: LookupClient;
+  /** Whether there is anybody to look up, at the start. */
+  readonly hasClients: boolean;
   readonly checkUser: CheckUser | undefined;
   /** Made for this start, because nothing was configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
 }
 
 /** Puts together who may pass, from all that is configured; throws a UsageError for what cannot be used. */
-export async function openCredentials(config: Config, log: Log): Promise<Credentials> {
+export async function openCredentials(config: Config, keys: KeyStore, log: Log): Promise<Credentials> {
   const { clientsFile, usersFile, fixedPair, authModule } = config;
   const module = authModule === undefined ? {} : await importAuthModule(authModule);
+  const hasKeys = (await keys.list()).length > 0;
+  if ([clientsFile, usersFile, fixedPair, authModule].every((one) => one === undefined) && !hasKeys) {
+    return demoCredentials(keys);
+  }
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
     const lookup = watched("TODO_CLIENTS_FILE", clientsFile, clientsIn, log);
     lookups.push((token) => lookup()(token));
   }
+  lookups.push(lookupKey(keys, Date.now));
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
   if (fixedPair !== undefined) checks.push(checkFixedPair(fixedPair.user, fixedPair.password));
   if (usersFile !== undefined) {
@@ -34,21 +42,22 @@ export async function openCredentials(config: Config, log: Log): Promise<Credent
     checks.push(checkAmong(hashes, passwordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
-  if (lookups.length === 0 && checks.length === 0) return demoCredentials();
-  return { lookupClient: firstClient(lookups), checkUser: anyOf(checks), demo: undefined };
+  const hasClients = lookups.length > 1 || hasKeys;
+  return { lookupClient: firstClient(lookups), hasClients, checkUser: anyOf(checks), demo: undefined };
 }
 
-function demoCredentials(): Credentials {
+function demoCredentials(keys: KeyStore): Credentials {
   const demo = { token: mintToken(), user: "admin", password: randomBase62(24) };
+  const lookup = lookupAmong([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]);
   return {
-    lookupClient: lookupAmong([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]),
+    lookupClient: firstClient([lookup, lookupKey(keys, Date.now)]),
+    hasClients: true,
     checkUser: checkFixedPair(demo.user, demo.password),
     demo,
   };
 }
 
-function firstClient(lookups: readonly LookupClient[]): LookupClient | undefined {
-  if (lookups.length < 2) return lookups[0];
+function firstClient(lookups: readonly LookupClient[]): LookupClient {
   return async (token) => {
     for (const lookup of lookups) {
       const client = await lookup(token);

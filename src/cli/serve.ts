@@ -5,6 +5,7 @@ import { type Listener, listen } from "../http/listen.ts";
 import { isLoopback } from "../http/loopback.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore } from "../storage/open.ts";
+import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { type Config, clusterVariables, type Environment, UsageError } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
@@ -19,7 +20,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const { log, flush } = await openLog(config.logLevel);
   for (const name of clusterVariables(env)) log.warn({ name }, "variable ignored: a cluster put it there");
   const store = await openConfiguredStore(config);
-  const credentials = await openCredentials(config, log);
+  const credentials = await openCredentials(config, store.keys, log);
   const { lookupClient, checkUser } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
   const service = createService({
@@ -32,7 +33,8 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     corsOrigins: config.corsOrigins,
     accessLog: config.accessLog,
     log,
-    ...(lookupClient !== undefined && { lookupClient }),
+    keys: store.keys,
+    lookupClient,
     ...(checkUser !== undefined && { checkUser }),
   });
   const listener = listenAt(service, config);
@@ -42,9 +44,9 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
 
-async function openConfiguredStore({ store, maxTodos }: Config): Promise<TodoStore> {
+async function openConfiguredStore({ store, maxTodos, maxEvents }: Config): Promise<Store> {
   try {
-    return await openStore(store, { maxTodos });
+    return await openStore(store, { maxTodos, maxEvents });
   } catch (error) {
     throw new UsageError(`TODO_STORE: ${error instanceof Error ? error.message : error}`);
   }
@@ -108,12 +110,12 @@ function stopOnSignal(listener: Listener, store: TodoStore, log: Logger, flush: 
 }
 
 function warnOfSurfaces(
-  { lookupClient, checkUser }: Credentials,
+  { hasClients, checkUser }: Credentials,
   config: Config,
   onLoopback: boolean,
   log: Logger,
 ) {
-  if (lookupClient === undefined) log.warn({}, "no client is configured: /api/whoami answers 401 to all");
+  if (!hasClients) log.warn({}, "no client is configured: /api/whoami answers 401 to all");
   if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ answers 401 to all");
   if (config.allowBasicOverHttp) log.warn({}, "passwords are taken in clear (TODO_ALLOW_BASIC_OVER_HTTP)");
   else if (!onLoopback)

@@ -1,5 +1,6 @@
 import contract from "../../openapi.json" with { type: "json" };
 import type { LookupClient } from "../credential/client.ts";
+import type { KeyStore } from "../credential/key.ts";
 import type { CheckUser } from "../credential/user.ts";
 import type { TodoStore } from "../todo.ts";
 import { basicGuard, greet, toAdmin } from "./admin.ts";
@@ -15,6 +16,8 @@ import { bearerGuard, whoami } from "./whoami.ts";
 
 export interface ServiceOptions {
   readonly store: TodoStore;
+  /** The keys that /admin/keys manages; without them, there is no such path. */
+  readonly keys?: KeyStore;
   /** Who a bearer token belongs to; without it, nobody passes. */
   readonly lookupClient?: LookupClient;
   /** Whether a password is the user's; without it, nobody passes. */

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
+import { isExpired, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
 import { Feed } from "../event.ts";
-import { Failure } from "../failure.ts";
 import {
   encodeTodo,
   type ListQuery,
@@ -10,51 +10,48 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
-  type TodoStore,
 } from "../todo.ts";
+import { Receipts, receiptOf } from "./receipt.ts";
+import { DEFAULTS, noMoreIds, noRoom, type Store, type StoreOptions } from "./store.ts";
 import { Table } from "./table.ts";
 
-export interface MemoryOptions {
-  /** How many to-dos it holds at most; beyond, an insert fails with `store_full`. */
-  readonly maxTodos?: number;
-  /** How many changes it keeps for `events`. */
-  readonly maxEvents?: number;
+export interface MemoryOptions extends StoreOptions {
   /** The id before the first one. */
   readonly lastId?: TodoId;
 }
 
 /** Opens an empty store that lives as long as the process. */
-export function openMemory(options: MemoryOptions = {}): TodoStore {
+export function openMemory(options: MemoryOptions = {}): Store {
   return new MemoryStore(options);
 }
 
-class MemoryStore implements TodoStore {
+class MemoryStore implements Store {
+  readonly keys = new MemoryKeys();
   readonly #epoch = randomBytes(8).toString("hex");
   readonly #maxTodos: number;
   readonly #feed: Feed;
   readonly #table = new Table();
+  readonly #receipts: Receipts;
+  readonly #now: () => number;
   #lastId: TodoId;
   #n = 0;
 
-  constructor({ maxTodos = 1_000_000, maxEvents = 1_000, lastId = 0n }: MemoryOptions) {
+  constructor({ lastId = 0n, ...options }: MemoryOptions) {
+    const { maxTodos, maxEvents, now } = { ...DEFAULTS, ...options };
     this.#maxTodos = maxTodos;
     this.#feed = new Feed(maxEvents, this.#n);
+    this.#receipts = new Receipts(maxTodos, now);
+    this.#now = now;
     this.#lastId = lastId;
   }
 
-  insert(title: string): { id: TodoId; json: TodoJson } {
-    if (this.#table.count >= this.#maxTodos) {
-      throw new Failure("store_full", { detail: `It holds its ${this.#maxTodos} to-dos: delete one first.` });
-    }
-    if (this.#lastId >= MAX_TODO_ID) {
-      throw new Failure("store_full", { detail: "The last id there is has been given out." });
-    }
-    const id = this.#lastId + 1n;
-    const json = encodeTodo({ id, title, done: false });
-    this.#table.append(id, json);
-    this.#lastId = id;
-    this.#publish({ type: "created", position: this.#nextPosition(), id, json });
-    return { id, json };
+  insert(title: string, idempotencyKey?: string): { id: TodoId; json: TodoJson } {
+    if (idempotencyKey === undefined) return this.#insert(title);
+    const made = this.#receipts.find(idempotencyKey, title);
+    if (made !== undefined) return { id: made, json: encodeTodo({ id: made, title, done: false }) };
+    const todo = this.#insert(title);
+    this.#receipts.add(receiptOf(idempotencyKey, title, todo.id, this.#now()));
+    return todo;
   }
 
   get(id: TodoId): TodoJson | undefined {
@@ -88,6 +85,17 @@ class MemoryStore implements TodoStore {
 
   close(): void {}
 
+  #insert(title: string): { id: TodoId; json: string } {
+    if (this.#table.count >= this.#maxTodos) throw noRoom(this.#maxTodos);
+    if (this.#lastId >= MAX_TODO_ID) throw noMoreIds();
+    const id = this.#lastId + 1n;
+    const json = encodeTodo({ id, title, done: false });
+    this.#table.append(id, json);
+    this.#lastId = id;
+    this.#publish({ type: "created", position: this.#nextPosition(), id, json });
+    return { id, json };
+  }
+
   #nextPosition(): Position {
     return { epoch: this.#epoch, n: this.#n + 1 };
   }
@@ -97,3 +105,51 @@ class MemoryStore implements TodoStore {
     this.#feed.publish(event);
   }
 }
+
+class MemoryKeys implements KeyStore {
+  /** By id, the oldest first. */
+  readonly #keys = new Map<string, StoredKey>();
+  readonly #idOfHash = new Map<string, string>();
+
+  find(tokenHash: Uint8Array): StoredKey | undefined {
+    const id = this.#idOfHash.get(latin1(tokenHash));
+    return id === undefined ? undefined : this.#keys.get(id);
+  }
+
+  list(): Key[] {
+    return [...this.#keys.values()].map(({ tokenHash: _, ...key }) => key);
+  }
+
+  insert(key: StoredKey): boolean {
+    const namesakes = [...this.#keys.values()].filter(({ name }) => name === key.name);
+    if (namesakes.some((namesake) => !isExpired(namesake, key.createdAt))) return false;
+    this.#add(key);
+    return true;
+  }
+
+  replace(id: string, expiresAt: number, successor: StoredKey): boolean {
+    const key = this.#keys.get(id);
+    if (key === undefined) return false;
+    this.#keys.set(id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
+    this.#add(successor);
+    return true;
+  }
+
+  delete(id: string): boolean {
+    const key = this.#keys.get(id);
+    if (key !== undefined) this.#idOfHash.delete(latin1(key.tokenHash));
+    return this.#keys.delete(id);
+  }
+
+  touch(id: string, usedAt: number): void {
+    const key = this.#keys.get(id);
+    if (key !== undefined) this.#keys.set(id, { ...key, lastUsedAt: usedAt });
+  }
+
+  #add(key: StoredKey): void {
+    this.#keys.set(key.id, key);
+    this.#idOfHash.set(latin1(key.tokenHash), key.id);
+  }
+}
+
+const latin1 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("latin1");

@@ -3,8 +3,8 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { decode, read, storeContract } from "./contract.ts";
-import { openSqlite } from "./sqlite.ts";
+import { decode, read, storeContract } from "../contract.ts";
+import { openSqlite } from "./engine.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true }));

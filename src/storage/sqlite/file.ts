@@ -1,0 +1,180 @@
+import { Database } from "bun:sqlite";
+import { randomBytes } from "node:crypto";
+import { Feed } from "../../event.ts";
+import type { Position, TodoId } from "../../todo.ts";
+import { type Receipt, Receipts } from "../receipt.ts";
+import type { DEFAULTS } from "../store.ts";
+import { Table } from "../table.ts";
+
+/** What has been done to the file, in order: a migration once released is never changed. */
+const MIGRATIONS: readonly string[] = [
+  `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
+   CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
+   CREATE TABLE events (n INTEGER PRIMARY KEY, type TEXT NOT NULL, id INTEGER NOT NULL, json TEXT) STRICT;
+   CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;`,
+
+  `-- The events of a batch are one row, a line each: a row each cost more than the to-dos themselves.
+   DROP TABLE events;
+   CREATE TABLE events (last_n INTEGER PRIMARY KEY, events TEXT NOT NULL) STRICT;
+   CREATE TABLE receipts (
+     key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, made_at INTEGER NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE INDEX receipts_by_age ON receipts (made_at);
+   CREATE TABLE keys (
+     id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
+     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER
+   ) STRICT;`,
+];
+
+/** The JSON of a row of todos. */
+export const TODO_JSON = `'{"id":' || id || ',"title":' || title || ',"done":' || iif(done, 'true', 'false') || '}'`;
+
+/** What a file holds. */
+export interface State {
+  readonly epoch: string;
+  readonly table: Table;
+  readonly feed: Feed;
+  readonly receipts: Receipts;
+  readonly lastId: TodoId;
+  readonly n: number;
+}
+
+/** Takes a lock that the system lets go when the process ends, however it ends. */
+export function takeLock(path: string): Database {
+  let lock: Database | undefined;
+  try {
+    lock = new Database(`${path}-lock`, { create: true });
+    lock.run("BEGIN EXCLUSIVE");
+    return lock;
+  } catch (cause) {
+    lock?.close();
+    const reason = lock === undefined ? "cannot be made or opened" : "is in use by another server";
+    throw new Error(`${path} ${reason}`, { cause });
+  }
+}
+
+/** Reads all that a file holds. */
+export function load(database: Database, { maxTodos, maxEvents, now }: typeof DEFAULTS): State {
+  const { epoch, last_id, n } = storeRow(database);
+  const table = new Table();
+  const todos = database.query<{ id: bigint; json: string }, []>(
+    `SELECT id, ${TODO_JSON} AS json FROM todos ORDER BY id`,
+  );
+  for (const { id, json } of todos.iterate()) table.append(id, json);
+  const receipts = new Receipts(maxTodos, now);
+  for (const receipt of storedReceipts(database)) receipts.add(receipt);
+  const feed = loadFeed(database, epoch, Number(n), maxEvents);
+  return { epoch, table, feed, receipts, lastId: last_id, n: Number(n) };
+}
+
+/** The one row of the table store. */
+export function storeRow(database: Database): { epoch: string; last_id: bigint; n: bigint } {
+  const row = database.query<ReturnType<typeof storeRow>, []>("SELECT * FROM store").get();
+  if (row === null) throw new Error("it has no row in store");
+  return row;
+}
+
+function* storedReceipts(database: Database): Generator<Receipt> {
+  const rows = database.query<{ key_hash: string; title_hash: string; id: bigint; made_at: bigint }, []>(
+    "SELECT * FROM receipts ORDER BY made_at",
+  );
+  for (const { key_hash, title_hash, id, made_at } of rows.iterate()) {
+    yield { keyHash: key_hash, titleHash: title_hash, id, madeAt: Number(made_at) };
+  }
+}
+
+function loadFeed(database: Database, epoch: string, last: number, maxEvents: number): Feed {
+  const rows = database
+    .query<{ last_n: bigint; events: string }, [number]>(
+      "SELECT last_n, events FROM events WHERE last_n > ? ORDER BY last_n",
+    )
+    .all(last - maxEvents);
+  const lines = rows.flatMap(({ events }) => events.split("\n"));
+  const feed = new Feed(maxEvents, last - lines.length);
+  for (const [index, line] of lines.entries()) {
+    feed.publish(decodeEvent(line, { epoch, n: last - lines.length + 1 + index }));
+  }
+  return feed;
+}
+
+export type StoredEvent = { readonly position: Position; readonly id: TodoId } & (
+  | { readonly type: "created" | "updated"; readonly json: string }
+  | { readonly type: "deleted" }
+);
+
+const CREATED = "+";
+const UPDATED = "=";
+const DELETED = "-";
+const BEFORE_TITLE = ',"title":';
+const AFTER_TITLE = ',"done":false}';
+
+/** An event as a line: a sign and the to-do as the event leaves it, or the id of one deleted. */
+export function encodeEvent(event: StoredEvent): string {
+  if (event.type === "deleted") return `${DELETED}${event.id}`;
+  return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
+}
+
+/** The JSON of the title in the line of a created to-do; `undefined` for another line. */
+export function createdTitle(line: string): string | undefined {
+  if (!line.startsWith(CREATED)) return undefined;
+  return line.slice(line.indexOf(BEFORE_TITLE) + BEFORE_TITLE.length, -AFTER_TITLE.length);
+}
+
+function decodeEvent(line: string, position: Position): StoredEvent {
+  const [, sign, digits] = /^([+=-])(?:\{"id":)?(\d+)/.exec(line) ?? [];
+  if (digits === undefined) throw new Error(`it has no event in position ${position.n}`);
+  const id = BigInt(digits);
+  if (sign === DELETED) return { type: "deleted", position, id };
+  return { type: sign === CREATED ? "created" : "updated", position, id, json: line.slice(1) };
+}
+
+/** Opens the file as every connection here does; reads back what durability rests on. */
+export function connect(path: string): Database {
+  const database = new Database(path, { create: true, safeIntegers: true });
+  const mode = database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get()?.journal_mode;
+  database.run("PRAGMA synchronous = FULL");
+  const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
+  database.run("PRAGMA busy_timeout = 5000");
+  if (mode === "wal" && level === 2n) return database;
+  database.close();
+  throw new Error(`it cannot be made durable: journal mode ${mode}, synchronous ${level}`);
+}
+
+/** Brings the file up to date; whoever calls this holds the lock. */
+export function migrate(database: Database): void {
+  const version = requireKnownFormat(database);
+  database.transaction(() => {
+    for (const migration of MIGRATIONS.slice(version)) database.run(migration);
+    if (version === 0) database.run("INSERT INTO store VALUES (?, 0, 0)", [newEpoch()]);
+    database.run(`PRAGMA user_version = ${MIGRATIONS.length}`);
+  })();
+}
+
+/** How many migrations the file has seen; throws when they are more than there are. */
+function requireKnownFormat(database: Database): number {
+  const version = Number(
+    database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version,
+  );
+  if (version <= MIGRATIONS.length) return version;
+  throw new Error(
+    `it was written by a newer version of this program (format ${version}, known up to ${MIGRATIONS.length})`,
+  );
+}
+
+/** Opens the file beside a server that may be using it; brings it up to date when none does. */
+export function connectBeside(path: string): Database {
+  const database = connect(path);
+  try {
+    if (requireKnownFormat(database) < MIGRATIONS.length) {
+      const lock = takeLock(path);
+      migrate(database);
+      lock.close();
+    }
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+export const newEpoch = (): string => randomBytes(8).toString("hex");

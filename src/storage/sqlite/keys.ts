@@ -1,0 +1,81 @@
+import type { Database, Statement } from "bun:sqlite";
+import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+
+interface Row {
+  readonly id: string;
+  readonly name: string;
+  readonly token_hash: Uint8Array;
+  readonly created_at: bigint;
+  readonly expires_at: bigint | null;
+  readonly last_used_at: bigint | null;
+}
+
+/** The keys of a file, on one connection to it. What others write to the file is seen at once. */
+export class SqliteKeys implements KeyStore {
+  readonly #database: Database;
+  readonly #find: Statement<Row, [Uint8Array]>;
+
+  constructor(database: Database) {
+    this.#database = database;
+    this.#find = database.query("SELECT * FROM keys WHERE token_hash = ?");
+  }
+
+  find(tokenHash: Uint8Array): StoredKey | undefined {
+    const row = this.#find.get(tokenHash);
+    return row === null ? undefined : { ...keyOf(row), tokenHash: row.token_hash };
+  }
+
+  list(): Key[] {
+    return this.#database.query<Row, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(keyOf);
+  }
+
+  insert(key: StoredKey): boolean {
+    return this.#atomically(() => {
+      const namesake = this.#database
+        .query("SELECT 1 FROM keys WHERE name = ?1 AND coalesce(expires_at > ?2, TRUE)")
+        .get(key.name, key.createdAt);
+      if (namesake !== null) return false;
+      this.#add(key);
+      return true;
+    });
+  }
+
+  replace(id: string, expiresAt: number, successor: StoredKey): boolean {
+    return this.#atomically(() => {
+      const { changes } = this.#database
+        .query("UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2) WHERE id = ?1")
+        .run(id, expiresAt);
+      if (changes === 0) return false;
+      this.#add(successor);
+      return true;
+    });
+  }
+
+  delete(id: string): boolean {
+    return this.#database.query("DELETE FROM keys WHERE id = ?").run(id).changes > 0;
+  }
+
+  touch(id: string, usedAt: number): void {
+    this.#database.query("UPDATE keys SET last_used_at = ?2 WHERE id = ?1").run(id, usedAt);
+  }
+
+  #add({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt }: StoredKey): void {
+    this.#database
+      .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)")
+      .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null);
+  }
+
+  #atomically<T>(work: () => T): T {
+    return this.#database.transaction(work).immediate();
+  }
+}
+
+function keyOf({ id, name, created_at, expires_at, last_used_at }: Row): Key {
+  return {
+    id,
+    name,
+    createdAt: Number(created_at),
+    ...(expires_at !== null && { expiresAt: Number(expires_at) }),
+    ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
+  };
+}

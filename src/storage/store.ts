@@ -1,0 +1,25 @@
+import type { KeyStore } from "../credential/key.ts";
+import { Failure } from "../failure.ts";
+import type { TodoStore } from "../todo.ts";
+
+/** What every storage engine gives. */
+export interface Store extends TodoStore {
+  readonly keys: KeyStore;
+}
+
+export interface StoreOptions {
+  /** How many to-dos it holds at most, and how many idempotency keys: beyond, an insert fails with `store_full`. */
+  readonly maxTodos?: number;
+  /** How many changes it keeps for `events`. */
+  readonly maxEvents?: number;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export const DEFAULTS = { maxTodos: 1_000_000, maxEvents: 10_000, now: Date.now };
+
+export const noRoom = (maxTodos: number): Failure =>
+  new Failure("store_full", { detail: `It holds its ${maxTodos} to-dos: delete one first.` });
+
+export const noMoreIds = (): Failure =>
+  new Failure("store_full", { detail: "The last id there is has been given out." });
