@@ -223,7 +223,7 @@ describe("a preflight", () => {
     expect(corsOf(response)).toEqual({
       "access-control-allow-origin": LISTED,
       "access-control-allow-methods": methods,
-      "access-control-allow-headers": "Authorization, Content-Type, If-None-Match",
+      "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, If-None-Match",
       "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       "access-control-max-age": "600",
     });

@@ -64,7 +64,7 @@ export function isPreflight(request: Request): boolean {
 export function preflight(allow: string): Response {
   return reply(204, {
     "Access-Control-Allow-Methods": allow,
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, If-None-Match",
     "Access-Control-Max-Age": PREFLIGHT_SECONDS,
   });
 }

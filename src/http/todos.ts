@@ -13,6 +13,7 @@ import {
   type TodoStore,
 } from "../todo.ts";
 import { readJson } from "./body.ts";
+import { oneAtATime, readIdempotencyKey } from "./idempotency.ts";
 import type { Log } from "./log.ts";
 import { created, json, noContent, reply, wholeList } from "./reply.ts";
 import type { Handler, Peer, RoutedRequest } from "./route.ts";
@@ -23,6 +24,7 @@ const LONG_LIST_QUIET_SECONDS = 120;
 
 /** The handlers of `/api/todos` and `/api/todos/:id`. */
 export function todoHandlers(store: TodoStore, log: Log) {
+  const once = oneAtATime();
   const cutOff = (error: unknown): void => log.error({ err: error }, "list cut off");
 
   return {
@@ -32,10 +34,10 @@ export function todoHandlers(store: TodoStore, log: Log) {
       return seen === null ? listNow(request, peer, query) : listUnlessSeen(request, peer, query, seen);
     },
 
-    create: async (request) => {
-      const { title } = parseNewTodo(await readJson(request));
-      const todo = await store.insert(title);
-      return created(todo.json, `/api/todos/${todo.id}`);
+    create: (request) => {
+      const idempotencyKey = readIdempotencyKey(request.headers);
+      if (idempotencyKey === undefined) return create(request);
+      return once(idempotencyKey, () => create(request, idempotencyKey));
     },
 
     get: (request) => {
@@ -54,6 +56,12 @@ export function todoHandlers(store: TodoStore, log: Log) {
       return noContent();
     },
   } satisfies Record<string, Handler>;
+
+  async function create(request: Request, idempotencyKey?: string): Promise<Response> {
+    const { title } = parseNewTodo(await readJson(request));
+    const todo = await store.insert(title, idempotencyKey);
+    return created(todo.json, `/api/todos/${todo.id}`);
+  }
 
   async function listUnlessSeen(request: Request, peer: Peer, query: ListQuery, seen: string) {
     const position = await store.position();

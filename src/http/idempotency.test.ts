@@ -1,0 +1,257 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { request, statusOf } from "../../test/message.ts";
+import { verdict } from "../../test/problem.ts";
+import { sendRaw } from "../../test/raw.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { storeWith } from "../../test/store.ts";
+import { Failure } from "../failure.ts";
+import { openMemory } from "../storage/memory.ts";
+import { openSqlite } from "../storage/sqlite/engine.ts";
+import type { Store } from "../storage/store.ts";
+import type { TodoStore } from "../todo.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-idempotency-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+
+const HOUR = 60 * 60 * 1000;
+const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
+
+const post = ({ sendJson }: TestService, title: unknown, key = KEY): Promise<Response> =>
+  sendJson("POST", "/api/todos", { title }, { headers: { "Idempotency-Key": key } });
+
+/** All of an answer that a client may look at. */
+async function whole(response: Response) {
+  return [response.status, response.headers.get("location"), await response.text()];
+}
+
+const idsIn = async ({ send }: TestService): Promise<number[]> => {
+  const todos: readonly { readonly id: number }[] = JSON.parse(
+    await (await send("GET", "/api/todos")).text(),
+  );
+  return todos.map(({ id }) => id);
+};
+
+describe.each<
+  [
+    engine: string,
+    open: (options: { readonly now?: () => number; readonly maxTodos?: number }) => Promise<Store>,
+  ]
+>([
+  ["memory", async (options) => openMemory(options)],
+  ["sqlite", (options) => openSqlite(join(folder, `${++files}.db`), options)],
+])("an Idempotency-Key on %s", (_engine, open) => {
+  test("gives the same answer again, and makes no second to-do", async () => {
+    const store = await open({});
+    await using service = startService({ store });
+    const first = await whole(await post(service, "\0 Zoë 😀"));
+    expect(first).toEqual([201, "/api/todos/1", '{"id":1,"title":"\\u0000 Zoë 😀","done":false}']);
+    expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
+    await service.sendJson("PATCH", "/api/todos/1", { done: true });
+    expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
+    await service.send("DELETE", "/api/todos/1");
+    expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
+    expect(await idsIn(service)).toEqual([]);
+    // The counter has not moved, nor the position but for the update and the removal.
+    expect((await whole(await post(service, "next", '"another"')))[1]).toBe("/api/todos/2");
+    expect((await store.position()).n).toBe(4);
+    await store.close();
+  });
+
+  test("refuses another title, and stores nothing of it", async () => {
+    const store = await open({});
+    await using service = startService({ store });
+    await post(service, "a");
+    for (const title of ["b", "A", "a ", "a\0"]) {
+      expect(await verdict(await post(service, title))).toEqual([422, "idempotency_key_reused"]);
+    }
+    expect((await post(service, "a")).status).toBe(201);
+    expect(await idsIn(service)).toEqual([1]);
+    await store.close();
+  });
+
+  test("is not used up by what is refused", async () => {
+    const store = await open({ maxTodos: 1 });
+    await using service = startService({ store });
+    expect(await verdict(await post(service, ""))).toEqual([422, "validation_failed"]);
+    expect((await service.sendJson("POST", "/api/todos", { title: "in the way" })).status).toBe(201);
+    expect(await verdict(await post(service, "a"))).toEqual([507, "store_full"]);
+    await service.send("DELETE", "/api/todos/1");
+    expect((await post(service, "a")).status).toBe(201);
+    expect((await post(service, "a")).status).toBe(201);
+    expect(await idsIn(service)).toEqual([2]);
+    await store.close();
+  });
+
+  test("is remembered for 24 hours, and then is new", async () => {
+    let now = 1_000_000;
+    const store = await open({ now: () => now });
+    await using service = startService({ store });
+    await post(service, "a");
+    now += 24 * HOUR - 1;
+    expect((await whole(await post(service, "a")))[1]).toBe("/api/todos/1");
+    now += 1;
+    expect((await whole(await post(service, "b")))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "b")))[1]).toBe("/api/todos/2");
+    await store.close();
+  });
+
+  test("is refused by name when there is no room for one more", async () => {
+    let now = 1_000_000;
+    const store = await open({ maxTodos: 2, now: () => now });
+    await using service = startService({ store });
+    for (const [index, key] of ['"1"', '"2"'].entries()) {
+      await post(service, "a", key);
+      await service.send("DELETE", `/api/todos/${index + 1}`);
+    }
+    const response = await post(service, "a", '"3"');
+    expect(await response.clone().json()).toMatchObject({
+      detail: expect.stringContaining("idempotency keys"),
+    });
+    expect(await verdict(response)).toEqual([507, "store_full"]);
+    expect((await post(service, "a", '"1"')).status).toBe(201);
+    expect((await service.sendJson("POST", "/api/todos", { title: "without" })).status).toBe(201);
+    now += 24 * HOUR;
+    expect((await post(service, "a", '"3"')).status).toBe(201);
+    await store.close();
+  });
+
+  test("makes one to-do of many inserts at once", async () => {
+    const store = await open({});
+    const todos = await Promise.all(
+      Array.from({ length: 20 }, async () => (await store.insert("a", "key")).id),
+    );
+    expect(new Set(todos)).toEqual(new Set([1n]));
+    const outcomes = await Promise.allSettled(["a", "b"].map(async (title) => store.insert(title, "other")));
+    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
+    expect((await store.position()).n).toBe(2);
+    await store.close();
+  });
+});
+
+test("an Idempotency-Key on sqlite is remembered across a restart", async () => {
+  const path = join(folder, "restart.db");
+  let now = 1_000_000;
+  const answers: unknown[] = [];
+  for (let start = 0; start < 3; start++) {
+    const store = await openSqlite(path, { now: () => now });
+    await using service = startService({ store });
+    answers.push(await whole(await post(service, "a")));
+    expect(await verdict(await post(service, "b"))).toEqual([422, "idempotency_key_reused"]);
+    await store.close();
+    now += 10 * HOUR;
+  }
+  expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+  const store = await openSqlite(path, { now: () => now });
+  expect((await store.insert("c", KEY.slice(1, -1))).id).toBe(2n);
+  await store.close();
+});
+
+describe("an Idempotency-Key in flight", () => {
+  test("is a 409 for everyone else, until the answer", async () => {
+    const gate = Promise.withResolvers<void>();
+    const memory = openMemory();
+    const insert: TodoStore["insert"] = async (title, key) => {
+      await gate.promise;
+      return memory.insert(title, key);
+    };
+    await using service = startService({ store: storeWith({ insert }) });
+    const first = post(service, "a");
+    await Bun.sleep(50);
+    const second = await post(service, "a");
+    expect(second.headers.get("retry-after")).toBe("1");
+    expect(await verdict(second)).toEqual([409, "idempotency_key_in_flight"]);
+    expect(await verdict(await post(service, "b", KEY.slice(1, -1)))).toEqual([
+      409,
+      "idempotency_key_in_flight",
+    ]);
+    const other = post(service, "a", '"other"');
+    gate.resolve();
+    expect((await first).status).toBe(201);
+    expect((await other).status).toBe(201);
+    expect((await post(service, "a")).status).toBe(201);
+  });
+
+  test("is free again after a failure", async () => {
+    let isDown = true;
+    const memory = openMemory();
+    const insert: TodoStore["insert"] = (title, key) => {
+      if (isDown) throw new Failure("store_unavailable");
+      return memory.insert(title, key);
+    };
+    await using service = startService({ store: storeWith({ insert }) });
+    expect(await verdict(await post(service, "a"))).toEqual([503, "store_unavailable"]);
+    isDown = false;
+    expect((await post(service, "a")).status).toBe(201);
+  });
+
+  test("is free again when the body never arrives", async () => {
+    await using service = startService();
+    const headers = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
+    expect((await sendRaw(service.port, request("POST /api/todos", headers, '{"title":'))).text).toBe("");
+    await Bun.sleep(50);
+    expect((await post(service, "a")).status).toBe(201);
+  });
+});
+
+describe("the header Idempotency-Key", () => {
+  const long = "x".repeat(255);
+  test.each<[what: string, spelling: string, other: string]>([
+    ["quotes or none", '"abc"', "abc"],
+    ["escapes or none", '"a\\"b\\\\c"', '"a\\"b\\\\c"'],
+    ["255 characters", `"${long}"`, long],
+    ["any visible character", '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"', '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"'],
+    ["blanks around it", `  ${KEY}  `, KEY],
+    ["names of objects' own", "__proto__", '"__proto__"'],
+  ])("takes %s", async (_what, spelling, other) => {
+    await using service = startService();
+    for (const key of [spelling, other])
+      expect((await whole(await post(service, "a", key)))[1]).toBe("/api/todos/1");
+  });
+
+  test.each([
+    "",
+    '""',
+    '"',
+    '"abc',
+    'abc"',
+    "a b",
+    "a,b",
+    '"a", "b"',
+    '"a";b=1',
+    "a\\b",
+    '"a\\b"',
+    '"é"',
+    "é",
+    "a\tb",
+    "x".repeat(256),
+    `"${"x".repeat(256)}"`,
+  ])("refuses %j", async (key) => {
+    await using service = startService();
+    const headers = ["Content-Type: application/json", "Content-Length: 13", `Idempotency-Key: ${key}`];
+    const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
+    expect(statusOf(text)).toBe(400);
+    expect(text).toContain("invalid_idempotency_key");
+    expect(await idsIn(service)).toEqual([]);
+  });
+
+  test("given twice is refused", async () => {
+    await using service = startService();
+    const headers = [
+      "Content-Type: application/json",
+      "Content-Length: 13",
+      ...["a", "a"].map((key) => `Idempotency-Key: ${key}`),
+    ];
+    const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
+    expect(statusOf(text)).toBe(400);
+  });
+
+  test("tells case apart", async () => {
+    await using service = startService();
+    expect((await whole(await post(service, "a", "Key")))[1]).toBe("/api/todos/1");
+    expect((await whole(await post(service, "a", "key")))[1]).toBe("/api/todos/2");
+  });
+});
