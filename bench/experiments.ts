@@ -1,7 +1,7 @@
 /** What is asked of the product alone: a change among many to-dos, a million of them, and the start. */
-import { type Child, memory, resetPeak, start } from "./child.ts";
+import { type Child, memory, resetPeak, start, track } from "./child.ts";
 import { readList, slice, store } from "./client.ts";
-import { getOne, product } from "./workloads.ts";
+import { getOne, onSlowDisk, onSqlite, post, product, root, todo } from "./workloads.ts";
 
 /** A figure with all the readings behind it; the figure is their median unless it says "adds", then their maximum. */
 export interface Finding {
@@ -21,6 +21,13 @@ export interface Experiment {
 export const experiments: readonly Experiment[] = [
   { name: "one change among many to-dos", size: 100_000, quickSize: 10_000, run: oneChange },
   { name: "many to-dos", size: 1_000_000, quickSize: 50_000, run: manyTodos },
+  {
+    name: "pairs of slices beside writers, with a slow disk and without",
+    size: 7,
+    quickSize: 1,
+    run: slowDisk,
+  },
+  { name: "many to-dos on SQLite", size: 1_000_000, quickSize: 50_000, run: manyOnSqlite },
   { name: "starts", size: 10, quickSize: 3, run: starts },
 ];
 
@@ -169,4 +176,93 @@ async function starts(times: number, folder: string): Promise<Finding[]> {
     await child.stop();
   }
   return [finding("start to first answer, ms", readings)];
+}
+
+/** p99 of 16 clients that get one to-do beside 8 that write, when each fsync takes 20 ms more, and when it does not. */
+async function slowDisk(pairs: number, folder: string): Promise<Finding[]> {
+  const [seconds, readers, writers, delayMs] = [2, 16, 8, 20];
+  const usual = await start(onSlowDisk(0), folder);
+  const slow = await start(onSlowDisk(delayMs), folder);
+  const measure = async (child: Child) => {
+    const [read, written] = await Promise.all([
+      slice(child, getOne, seconds, readers),
+      slice(child, post, seconds, writers),
+    ]);
+    return { p99: read.p99, written: written.perSecond };
+  };
+  try {
+    for (const child of [usual, slow]) {
+      await store(child.port, 1);
+      await measure(child);
+    }
+    const without: Awaited<ReturnType<typeof measure>>[] = [];
+    const withDelay: typeof without = [];
+    for (let pair = 0; pair < pairs; pair += 1) {
+      without.push(await measure(usual));
+      withDelay.push(await measure(slow));
+    }
+    const ratios = withDelay.map(({ p99 }, pair) => p99 / (without[pair]?.p99 ?? Number.NaN));
+    return [
+      finding("p99 with a slow disk / without", ratios),
+      finding(
+        "p99 of GET one without, µs",
+        without.map(({ p99 }) => p99),
+      ),
+      finding(
+        "p99 of GET one with a slow disk, µs",
+        withDelay.map(({ p99 }) => p99),
+      ),
+      finding(
+        "to-dos written a second without",
+        without.map(({ written }) => written),
+      ),
+      finding(
+        "to-dos written a second with a slow disk",
+        withDelay.map(({ written }) => written),
+      ),
+    ];
+  } finally {
+    await usual.stop();
+    await slow.stop();
+  }
+}
+
+async function manyOnSqlite(todos: number, folder: string): Promise<Finding[]> {
+  const file = `${folder}/many.ndjson`;
+  const path = `${folder}/many.db`;
+  const lines = Bun.file(file).writer();
+  for (let id = 1; id <= todos; id += 1)
+    lines.write(`{"id":${id},"title":"buy milk and bread ${id}","done":false}\n`);
+  await lines.end();
+
+  const importing = await run([...todo, "import", file, "--store", `sqlite:${path}`]);
+  const exporting = await run([...todo, "export", `${folder}/again.ndjson`, "--store", `sqlite:${path}`]);
+  const backingUp = await run([...todo, "backup", `${folder}/many.backup`, "--store", `sqlite:${path}`]);
+  const started: number[] = [];
+  const resident: number[] = [];
+  for (let time = 0; time < 5; time += 1) {
+    const child = await start(onSqlite(path), folder, `/api/todos/${todos}`);
+    started.push(child.startedIn);
+    resident.push(memory(child.pid).now);
+    await child.stop();
+  }
+  return [
+    finding("imported to-dos a second", [todos / importing]),
+    finding("exported to-dos a second", [todos / exporting]),
+    finding("back-up, s", [backingUp]),
+    finding("start to first answer with them, ms", started),
+    finding("RSS after it, MB", resident),
+  ];
+}
+
+/** Seconds that a command takes, on the server's core; throws when it fails. */
+async function run(command: readonly string[]): Promise<number> {
+  const started = performance.now();
+  const child = Bun.spawn(["taskset", "-c", "0", ...command], {
+    cwd: root,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  track(child);
+  if ((await child.exited) !== 0) throw new Error(`${command.join(" ")} failed`);
+  return (performance.now() - started) / 1_000;
 }

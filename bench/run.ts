@@ -98,6 +98,7 @@ async function stop(): Promise<void> {
 
 function requirePrograms(): void {
   if (!Bun.which("wrk")) refuse("the bench needs wrk (on Debian and Ubuntu: apt install wrk)");
+  if (!Bun.which("strace")) refuse("the bench needs strace (on Debian and Ubuntu: apt install strace)");
   if (!Bun.which("taskset")) refuse("the bench needs Linux with taskset (Debian package util-linux)");
   if (availableParallelism() < 2) refuse("the bench needs two cores: one for the server, one for the load");
 }

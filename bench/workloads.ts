@@ -44,6 +44,9 @@ const here = new URL(".", import.meta.url).pathname;
 const bun = process.execPath;
 export const node = `${here}node_modules/.bin/node`;
 
+/** The product's command. */
+export const todo: readonly string[] = [bun, "--no-env-file", "src/cli/main.ts"];
+
 const token = "bench-token";
 const tokenHash = new Bun.CryptoHasher("sha256").update(token).digest("hex");
 /** Lines for the product's clients file. */
@@ -55,16 +58,7 @@ export const clientsFile = `bench:${tokenHash}\n`;
  */
 export const product: Server = {
   name: "todo-service",
-  command: [
-    bun,
-    "--no-env-file",
-    "src/cli/main.ts",
-    "serve",
-    "--port",
-    "$PORT",
-    "--clients-file",
-    "$CLIENTS",
-  ],
+  command: [...todo, "serve", "--port", "$PORT", "--clients-file", "$CLIENTS"],
   env: { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "bench-password" },
   ready: "/readyz",
   stores: true,
@@ -82,11 +76,24 @@ const offLoopback: Server = {
   command: [...product.command, "--host", "0.0.0.0"],
 };
 
-const onSqlite: Server = {
+/** The product on a SQLite file. */
+export const onSqlite = (path: string): Server => ({
   ...product,
   name: "todo-service, SQLite",
-  command: [...product.command, "--store", "sqlite:$STORE"],
-};
+  command: [...product.command, "--store", `sqlite:${path}`],
+});
+const onNewFile = onSqlite("$STORE");
+
+/** The product on a new SQLite file, with each fsync delayed; strace slows down no other call. */
+export const onSlowDisk = (delayMs: number): Server => ({
+  ...onNewFile,
+  name: `todo-service, SQLite, fsync + ${delayMs} ms`,
+  command: [
+    ...["strace", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"],
+    ...["-e", `inject=fsync,fdatasync:delay_exit=${delayMs * 1000}`],
+    ...onNewFile.command,
+  ],
+});
 
 const peer = (name: string, file: string, runtime: readonly string[], stores = true): Server => ({
   name,
@@ -106,7 +113,6 @@ const fastifyPlainList: Server = {
 const others = [
   logging,
   offLoopback,
-  onSqlite,
   peer("Elysia (Bun)", "elysia.ts", [bun, "--no-env-file"]),
   peer("Hono (Node)", "hono.ts", [node]),
   peer("Express", "express.ts", [node]),
@@ -114,13 +120,13 @@ const others = [
 
 export const getOne: Shot = { method: "GET", path: "/api/todos/1", headers: {}, body: undefined };
 export const getList: Shot = { ...getOne, path: "/api/todos" };
-const whoami: Shot = { ...getOne, path: "/api/whoami", headers: { authorization: `Bearer ${token}` } };
-const post: Shot = {
+export const post: Shot = {
   method: "POST",
   path: "/api/todos",
   headers: { "content-type": "application/json" },
   body: '{"title":"buy milk and bread today"}',
 };
+const whoami: Shot = { ...getOne, path: "/api/whoami", headers: { authorization: `Bearer ${token}` } };
 
 const contestant = (server: Server, shot: Shot, label = server.name): Contestant => ({ label, server, shot });
 /** The product first, then those it is judged against, so that these are its neighbours in time. */
@@ -142,6 +148,21 @@ export const workloads: readonly Workload[] = [
     name: "GET list of 1,000",
     todos: 1_000,
     contestants: [...against(contestant(bare, getList), getList), contestant(fastifyPlainList, getList)],
+  },
+  {
+    name: "GET one on SQLite",
+    todos: 1,
+    contestants: [contestant(onNewFile, getOne), contestant(bare, getOne)],
+  },
+  {
+    name: "POST on SQLite",
+    todos: 1,
+    contestants: [contestant(onNewFile, post), contestant(product, post, "todo-service, memory")],
+  },
+  {
+    name: "GET list of 1,000 on SQLite",
+    todos: 1_000,
+    contestants: [contestant(onNewFile, getList), contestant(bare, getList)],
   },
 ];
 
@@ -177,6 +198,36 @@ export const targets: readonly Target[] = [
     says: "1,000,000 to-dos: p99 of others' GET one while a full list is sent ≤ 3 × of before",
     figure: "p99 while listing / before",
     most: 3,
+  },
+  {
+    says: "SQLite: POST ≥ 0.80 of memory's, each on disk before its answer",
+    figure: "POST on SQLite / todo-service, memory",
+    least: 0.8,
+  },
+  {
+    says: "SQLite: GET one ≥ 0.75 of the bare handler",
+    figure: "GET one on SQLite / bare Bun handler",
+    least: 0.75,
+  },
+  {
+    says: "SQLite: GET list of 1,000 ≥ 0.75 of the bare handler",
+    figure: "GET list of 1,000 on SQLite / bare Bun handler",
+    least: 0.75,
+  },
+  {
+    says: "SQLite: p99 of GET one beside writers, each fsync slowed by 20 ms ≤ 2 × of without",
+    figure: "p99 with a slow disk / without",
+    most: 2,
+  },
+  {
+    says: "SQLite, 1,000,000 to-dos: start ≤ 1 s",
+    figure: "start to first answer with them, ms",
+    most: 1000,
+  },
+  {
+    says: "SQLite, 1,000,000 to-dos: import ≥ 100,000/s",
+    figure: "imported to-dos a second",
+    least: 100_000,
   },
   { says: "start to first answer ≤ 300 ms", figure: "start to first answer, ms", most: 300 },
 ];

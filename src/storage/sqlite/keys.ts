@@ -1,5 +1,5 @@
 import type { Database, Statement } from "bun:sqlite";
-import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
 
 interface Row {
   readonly id: string;
@@ -63,6 +63,7 @@ export class SqliteKeys implements KeyStore {
     this.#database
       .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)")
       .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null);
+    this.#database.query("DELETE FROM keys WHERE expires_at <= ?").run(createdAt - EXPIRED_KEPT_MS);
   }
 
   #atomically<T>(work: () => T): T {

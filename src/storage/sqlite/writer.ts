@@ -43,6 +43,8 @@ class Writer {
   readonly #database: Database;
   readonly #keys: SqliteKeys;
   readonly #maxEvents: number;
+  /** The position at which events are forgotten next: seldom, for it costs a tenth of a batch. */
+  #forgetAt = 0;
   readonly #insert: Statement;
   readonly #update: Statement;
   readonly #delete: Statement;
@@ -110,7 +112,10 @@ class Writer {
       else this.#update.run(done ? 1 : 0, changedId);
     }
     this.#addEvents.run(lastN, events);
-    this.#forgetEvents.run(lastN - this.#maxEvents);
+    if (lastN >= this.#forgetAt) {
+      this.#forgetEvents.run(lastN - this.#maxEvents);
+      this.#forgetAt = lastN + this.#maxEvents / 10;
+    }
     for (const { keyHash, titleHash, id: made, madeAt } of receipts) {
       this.#forgetReceipts.run(madeAt - KEPT_FOR);
       this.#addReceipt.run(keyHash, titleHash, made, madeAt);
