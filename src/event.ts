@@ -9,6 +9,7 @@ export class Feed {
   #last: number;
   #first: number;
   #waiting: PromiseWithResolvers<void> | undefined;
+  #ended = false;
 
   /** @param last the position after which the first published event comes */
   constructor(capacity: number, last: number) {
@@ -23,9 +24,13 @@ export class Feed {
     this.#ring[n % this.#ring.length] = event;
     this.#last = n;
     if (n - this.#first >= this.#ring.length) this.#first = n - this.#ring.length + 1;
-    if (this.#waiting === undefined) return;
-    this.#waiting.resolve();
-    this.#waiting = undefined;
+    this.#wake();
+  }
+
+  /** Nothing more will come: every reader ends. */
+  end(): void {
+    this.#ended = true;
+    this.#wake();
   }
 
   /** The events after position `n`, kept and to come, until `signal` aborts or the next one is no longer kept. */
@@ -33,7 +38,7 @@ export class Feed {
     const aborted = Promise.withResolvers<void>();
     signal.addEventListener("abort", () => aborted.resolve(), { once: true });
     let next = n + 1;
-    while (!signal.aborted && next >= this.#first && next <= this.#last + 1) {
+    while (!signal.aborted && !this.#ended && next >= this.#first && next <= this.#last + 1) {
       if (next > this.#last) {
         this.#waiting ??= Promise.withResolvers();
         await Promise.race([this.#waiting.promise, aborted.promise]);
@@ -44,5 +49,10 @@ export class Feed {
       next++;
       yield event;
     }
+  }
+
+  #wake(): void {
+    this.#waiting?.resolve();
+    this.#waiting = undefined;
   }
 }

@@ -1,4 +1,4 @@
-import { Failure, type FieldError } from "./failure.ts";
+import { brokenTextRules, invalid, member } from "./field.ts";
 
 /** An unsigned 64-bit integer, from 1. A bigint, because a JSON number loses digits past 2^53. */
 export type TodoId = bigint;
@@ -103,7 +103,7 @@ export function parseNewTodo(body: unknown): NewTodo {
   const title = member(body, "title");
   if (title === undefined) throw invalid("title", "is required");
   if (typeof title !== "string") throw invalid("title", "must be a string");
-  const messages = brokenTitleRules(title);
+  const messages = brokenTextRules(title, MAX_TITLE_LENGTH);
   if (messages.length > 0) throw invalid("title", ...messages);
   return { title };
 }
@@ -123,38 +123,4 @@ export function encodeTodo({ id, title, done }: Todo): string {
 /** An encoded to-do with another `done`. */
 export function withDone(json: string, done: boolean): string {
   return `${json.slice(0, json.lastIndexOf(":") + 1)}${done}}`;
-}
-
-// What JavaScript trims is Unicode White_Space without U+0085 and with U+FEFF: blank is either.
-const BLANK = /^[\s\u0085]*$/;
-
-function brokenTitleRules(title: string): string[] {
-  const messages: string[] = [];
-  if (BLANK.test(title)) messages.push("must not be empty");
-  if (longerThan(title, MAX_TITLE_LENGTH)) messages.push(`must be at most ${MAX_TITLE_LENGTH} characters`);
-  if (!title.isWellFormed()) messages.push("must be well-formed Unicode, without lone surrogates");
-  return messages;
-}
-
-/** Counts code points, not UTF-16 units, and only where the two can tell a different story. */
-function longerThan(text: string, max: number): boolean {
-  if (text.length <= max) return false;
-  if (text.length > max * 2) return true;
-  let codePoints = 0;
-  for (const _ of text) codePoints++;
-  return codePoints > max;
-}
-
-/** An own member of a JSON object; `undefined` when there is none, or when the body is no object at all. */
-function member(body: unknown, name: string): unknown {
-  return isObject(body) && Object.hasOwn(body, name) ? body[name] : undefined;
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function invalid(field: string, ...messages: string[]): Failure {
-  const errors: FieldError[] = messages.map((message) => ({ field, message }));
-  return new Failure("validation_failed", { errors });
 }

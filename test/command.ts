@@ -15,20 +15,25 @@ export interface Command extends AsyncDisposable {
 }
 
 /** Runs `todo` with arguments, and with only the given variables besides PATH and HOME. */
-export function runTodo(args: readonly string[], variables: Readonly<Record<string, string>> = {}): Command {
-  return run([process.execPath, "--no-env-file", "src/cli/main.ts", ...args], variables);
+export function runTodo(
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+  input?: string | Uint8Array,
+): Command {
+  return run([process.execPath, "--no-env-file", "src/cli/main.ts", ...args], variables, input);
 }
 
-/** Runs a command line in the project's root. */
+/** Runs a command line in the project's root, with `input` or nothing on its standard input. */
 export function run(
   commandLine: readonly string[],
   variables: Readonly<Record<string, string>> = {},
+  input?: string | Uint8Array,
 ): Command {
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn([...commandLine], {
     cwd: ROOT,
     env: { PATH, HOME, ...variables },
-    stdin: "ignore",
+    stdin: input === undefined ? "ignore" : Buffer.from(input),
     stdout: "pipe",
     stderr: "pipe",
   });

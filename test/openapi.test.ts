@@ -13,7 +13,9 @@ const statusOf: Record<string, number> = {
   cross_site_write: 403,
   route_not_found: 404,
   todo_not_found: 404,
+  key_not_found: 404,
   method_not_allowed: 405,
+  key_exists: 409,
   idempotency_key_in_flight: 409,
   body_too_large: 413,
   unsupported_media_type: 415,
@@ -65,6 +67,8 @@ const problems = [...objectsOf(document)].flatMap(([pointer, { schema }]) => {
       undefined,
       [{ field: "title", message: "is required" }],
       [{ field: "done", message: "is required" }],
+      [{ field: "name", message: "is required" }],
+      [{ field: "overlap", message: "must be a string" }],
     ].some(
       (errors) => mismatch(schema, { title: "-", status, code, ...(errors && { errors }) }) === undefined,
     ),

@@ -190,6 +190,7 @@ function resolve<T extends object>(entry: Reference | T, components: Record<stri
 
 const ajv = new Ajv2020({ strict: true, allErrors: true });
 ajv.addVocabulary(["components"]);
+ajv.addFormat("date-time", (text) => !Number.isNaN(Date.parse(text)));
 // Parsed ids are doubles: the bounds in the schema hold the range, as closely as a double can.
 ajv.addFormat("uint64", { type: "number", validate: (id) => Number.isInteger(id) && id >= 0 });
 

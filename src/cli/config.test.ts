@@ -38,6 +38,7 @@ test("readConfig has a default for all that needs one", () => {
     host: "127.0.0.1",
     port: 3000,
     store: "memory:",
+    storeConnections: 4,
     maxTodos: 1_000_000,
     maxEvents: 10_000,
     clientsFile: undefined,

@@ -36,12 +36,18 @@ export const SETTINGS = {
     flag: "--store <url>",
     variables: ["TODO_STORE"],
     default: "memory:",
-    about: "where the to-dos are kept: memory: or sqlite:PATH",
+    about: "where the to-dos are kept: memory:, sqlite:PATH or postgres://…",
   },
   storeFile: {
     flag: "--store-file <file>",
     variables: ["TODO_STORE_FILE"],
     about: "file that holds the store's URL, for one with a password in it",
+  },
+  storeConnections: {
+    flag: "--store-connections <n>",
+    variables: ["TODO_STORE_CONNECTIONS"],
+    default: "4",
+    about: "connections to the database at most, besides one that listens",
   },
   maxTodos: {
     flag: "--max-todos <n>",
@@ -155,7 +161,8 @@ export function readConfig(flags: Flags, env: Environment) {
     host: readOr("host", (text) => text),
     port: readOr("port", wholeNumber(0, 65_535)),
     store: readStore(flags, env),
-    maxTodos: readOr("maxTodos", wholeNumber(1, Number.MAX_SAFE_INTEGER)),
+    storeConnections: readOr("storeConnections", wholeNumber(1, 1000)),
+    maxTodos: readMaxTodos(flags, env),
     maxEvents: readOr("maxEvents", wholeNumber(1, 10_000_000)),
     clientsFile: read("clientsFile", (text) => text),
     fixedPair: fixedPair(user, password ?? passwordFile),
@@ -179,6 +186,12 @@ export function readStore(flags: Flags, env: Environment): string {
     throw new UsageError("TODO_STORE and TODO_STORE_FILE are both set: keep one");
   }
   return read("storeFile", fileText) ?? readOr("store", (text) => text);
+}
+
+/** Reads how many to-dos a store holds at most; throws a UsageError as readConfig does. */
+export function readMaxTodos(flags: Flags, env: Environment): number {
+  refuseUnknownVariables(env);
+  return reader(flags, env).readOr("maxTodos", wholeNumber(1, Number.MAX_SAFE_INTEGER));
 }
 
 /** Reads the path of the users file; throws a UsageError as readConfig does. */

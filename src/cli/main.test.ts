@@ -126,7 +126,7 @@ describe("todo refuses, in one line and before it listens,", () => {
     [
       "an unknown store",
       ["serve", "--port", "0", "--store", "redis://h"],
-      'no store of the kind "redis:": use memory: or sqlite:PATH',
+      'no store of the kind "redis:": use memory:, sqlite:PATH or postgres://…',
     ],
     [
       "a host that is none",

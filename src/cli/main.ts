@@ -1,8 +1,12 @@
 #!/usr/bin/env bun
 import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
+import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { type Flags, optionFor, readConfig, SETTINGS, UsageError } from "./config.ts";
+import { addKeysCommand } from "./keys.ts";
 import { serve } from "./serve.ts";
+import { addExportCommand, addImportCommand } from "./transfer.ts";
+import { addUsersCommand } from "./users.ts";
 
 const USAGE_EXIT_CODE = 2;
 
@@ -21,6 +25,12 @@ serveCommand.addHelpText(
   "\nA flag wins over its variable. TODO_ADMIN_PASSWORD has no flag: arguments are seen by all.",
 );
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
+addKeysCommand(program);
+addUsersCommand(program);
+addBackupCommand(program);
+addRestoreCommand(program);
+addExportCommand(program);
+addImportCommand(program);
 
 try {
   await program.parseAsync();

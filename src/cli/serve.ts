@@ -44,9 +44,10 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
 
-async function openConfiguredStore({ store, maxTodos, maxEvents }: Config): Promise<Store> {
+async function openConfiguredStore(config: Config): Promise<Store> {
+  const { store, maxTodos, maxEvents, storeConnections: connections } = config;
   try {
-    return await openStore(store, { maxTodos, maxEvents });
+    return await openStore(store, { maxTodos, maxEvents, connections });
   } catch (error) {
     throw new UsageError(`TODO_STORE: ${error instanceof Error ? error.message : error}`);
   }

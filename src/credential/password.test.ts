@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, mock, spyOn, test } from "bun:test";
 import { Failure } from "../failure.ts";
-import { passwordVerifier } from "./password.ts";
+import { hashPassword, passwordVerifier } from "./password.ts";
 
 const AT_ONCE = 2;
 const WAITING_MOST = 64;
@@ -79,5 +79,22 @@ describe("passwordVerifier", () => {
     mock.restore();
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     expect(await Promise.all([1, 2, 3].map(() => verify("secret", hash)))).toEqual([true, true, true]);
+  });
+});
+
+describe("hashPassword", () => {
+  test("hashes as Apache does, at cost 12, with a salt of its own", async () => {
+    const [one, other] = await Promise.all([hashPassword("secret"), hashPassword("secret")]);
+    for (const hash of [one, other]) expect(hash).toMatch(/^\$2y\$12\$[./A-Za-z0-9]{53}$/);
+    expect(one).not.toBe(other);
+    const verify = passwordVerifier();
+    expect([await verify("secret", one), await verify("Secret", one)]).toEqual([true, false]);
+  });
+
+  test("hashes all of 72 bytes", async () => {
+    const hash = await hashPassword("x".repeat(72));
+    const verify = passwordVerifier();
+    expect(await verify("x".repeat(72), hash)).toBe(true);
+    for (const other of [`${"x".repeat(71)}y`, "x".repeat(71)]) expect(await verify(other, hash)).toBe(false);
   });
 });

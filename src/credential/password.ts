@@ -3,6 +3,8 @@ import type { VerifyPassword } from "./user.ts";
 
 const AT_ONCE = 2;
 const WAITING_MOST = 64;
+/** A quarter of a second. */
+const BCRYPT_COST = 12;
 
 /**
  * Verifies bcrypt and argon2id hashes off the event loop, two at a time. What does not fit the queue fails
@@ -31,4 +33,10 @@ export function passwordVerifier(): VerifyPassword {
       else next();
     }
   };
+}
+
+/** A bcrypt hash, with the prefix that Apache's htpasswd writes and every Apache verifies. */
+export async function hashPassword(password: string): Promise<string> {
+  const hash = await Bun.password.hash(password, { algorithm: "bcrypt", cost: BCRYPT_COST });
+  return hash.replace(/^\$2b\$/, () => "$2y$");
 }

@@ -1,5 +1,15 @@
 import { describe, expect, test } from "bun:test";
-import { checkAmong, checkFixedPair, parseUsers, type VerifyPassword } from "./user.ts";
+import fc from "fast-check";
+import {
+  checkAmong,
+  checkedPassword,
+  checkedUserName,
+  checkFixedPair,
+  parseUsers,
+  type VerifyPassword,
+  withoutUser,
+  withUser,
+} from "./user.ts";
 
 /** By Apache's htpasswd; the password is "secret". */
 const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
@@ -215,4 +225,160 @@ describe("parseUsers", () => {
   test("repeats no hash and no password in what it says", () => {
     expect(() => parseUsers("bob:hunter2")).toThrow(expect.not.stringContaining("hunter2"));
   });
+});
+
+describe("checkedUserName", () => {
+  test.each([
+    "alice",
+    "Zoë 😀",
+    "Zoe\u0308",
+    "a#",
+    "-a",
+    "__proto__",
+    "a\u2028b",
+    "x".repeat(193),
+    `${"é".repeat(96)}x`,
+  ])("takes %j", (name) => {
+    expect(checkedUserName(name)).toBe(name);
+  });
+
+  test.each<[name: string, complaint: string]>([
+    ["", "empty"],
+    ["a:b", "colon"],
+    [":", "colon"],
+    ["a\nb", "control"],
+    ["a\r", "control"],
+    ["a\0", "control"],
+    ["a\x7fb", "control"],
+    ["\x1b[2J", "control"],
+    ["\ufffd", "UTF-8"],
+    ["#a", "#"],
+    [" a", "blank"],
+    ["a ", "blank"],
+    [" ", "blank"],
+    ["\ufeffa", "blank"],
+    ["a\u00a0", "blank"],
+    ["a\u2028", "blank"],
+    ["x".repeat(194), "193 bytes"],
+    ["é".repeat(97), "193 bytes"],
+  ])("refuses %j", (name, complaint) => {
+    expect(() => checkedUserName(name)).toThrow(complaint);
+  });
+});
+
+describe("checkedPassword", () => {
+  test.each(["x", " ", ":", "#a", "é".repeat(36), "x".repeat(72), "\ufeffa"])("takes %j", (password) => {
+    expect(checkedPassword(password)).toBe(password);
+  });
+
+  test.each<[password: string, complaint: string]>([
+    ["", "empty"],
+    ["hunter2\r", "control"],
+    ["hun\tter2", "control"],
+    ["hunter2\0", "control"],
+    ["hunter2\x7f", "control"],
+    ["hunter2\ufffd", "UTF-8"],
+    [`hunter2${"x".repeat(66)}`, "72 bytes"],
+    [`hunter2${"é".repeat(33)}`, "72 bytes"],
+  ])("refuses %j, without repeating it", (password, complaint) => {
+    expect(() => checkedPassword(password)).toThrow(complaint);
+    expect(() => checkedPassword(password)).toThrow(expect.not.stringContaining("hunter2"));
+  });
+});
+
+describe("withUser", () => {
+  const NEW = BCRYPT.replace("$05$", "$12$");
+
+  test.each<[what: string, text: string, user: string, changed: string]>([
+    ["nothing", "", "bob", `bob:${NEW}\n`],
+    ["other users", `al:${BCRYPT}\n`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
+    ["no last line break", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
+    ["lines of Windows", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
+    [
+      "lines of Windows and no last one",
+      `# users\r\nal:${BCRYPT}`,
+      "bob",
+      `# users\r\nal:${BCRYPT}\r\nbob:${NEW}\r\n`,
+    ],
+    ["a comment", "# none", "bob", `# none\nbob:${NEW}\n`],
+    ["a blank last line", `al:${BCRYPT}\n\n`, "bob", `al:${BCRYPT}\n\nbob:${NEW}\n`],
+    ["a name that begins so", `bobby:${BCRYPT}\n`, "bob", `bobby:${BCRYPT}\nbob:${NEW}\n`],
+    ["a name that ends so", `al bob:${BCRYPT}\n`, "bob", `al bob:${BCRYPT}\nbob:${NEW}\n`],
+    ["the user", `al:${BCRYPT}\nbob:${BCRYPT}\nz:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\nz:${BCRYPT}`],
+    ["the user of Windows", `bob:${BCRYPT}\r\nz:${BCRYPT}\n`, "bob", `bob:${NEW}\r\nz:${BCRYPT}\n`],
+    ["the user without a line break", `# \r\nbob:${BCRYPT}`, "bob", `# \r\nbob:${NEW}`],
+    ["the user in a comment", `#bob:${BCRYPT}\n`, "bob", `#bob:${BCRYPT}\nbob:${NEW}\n`],
+    ["blanks behind the user", `bob: ${BCRYPT} \n`, "bob", `bob:${NEW}\n`],
+    ["the user with that hash", `bob:${NEW}\n`, "bob", `bob:${NEW}\n`],
+    ["a mark of the byte order", `\ufeffbob:${BCRYPT}\n`, "bob", `\ufeffbob:${NEW}\n`],
+    ["separators that break no line", `# \u2028bob:\r#\n`, "bob", `# \u2028bob:\r#\nbob:${NEW}\n`],
+    ["a name with signs", `a.b:${BCRYPT}\n`, "a*", `a.b:${BCRYPT}\na*:${NEW}\n`],
+  ])("sets a hash where there is %s", (_what, text, user, changed) => {
+    expect(withUser(text, user, NEW)).toBe(changed);
+  });
+});
+
+describe("withoutUser", () => {
+  const HEADING = "# a line user:hash for each user\n";
+
+  test.each<[what: string, text: string, changed: string]>([
+    ["the first", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
+    ["one between", `# 1\r\nbob:${BCRYPT}\r\n\r\n# 2`, "# 1\r\n\r\n# 2"],
+    ["the last, without a line break", `al:${BCRYPT}\nbob:${BCRYPT}`, `al:${BCRYPT}\n`],
+    ["the only one", `bob:${BCRYPT}\n`, HEADING],
+    ["the only one, above blanks", `bob:${BCRYPT}\n \r\n `, " \r\n "],
+    ["the only one, behind a mark of the byte order", `\ufeffbob:${BCRYPT}`, `\ufeff${HEADING}`],
+    ["none", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
+  ])("removes %s", (_what, text, changed) => {
+    expect(withoutUser(text, "bob")).toBe(changed);
+  });
+
+  test("leaves what says that there are no users", () => {
+    const text = withoutUser(`bob:${BCRYPT}`, "bob");
+    expect([...parseUsers(text)]).toEqual([]);
+    expect([...parseUsers(withUser(text, "al", BCRYPT)).keys()]).toEqual(["al"]);
+  });
+});
+
+test("withUser and withoutUser change that user and no byte of another line", () => {
+  const names = ["al", "bob", "bobby", "a.b", "__proto__"];
+  const entries = names.map((name) => `${name}:${BCRYPT}`);
+  const others = ["", " ", "#", "#bob:x", "# \u2028bob:x\r#"];
+  const breaks = fc.array(fc.constantFrom("\n", "\r\n"), { minLength: 10, maxLength: 10 });
+  const mark = fc.constantFrom("", "\ufeff");
+  const lines = fc.shuffledSubarray([...entries, ...others]);
+  fc.assert(
+    fc.property(
+      mark,
+      lines,
+      breaks,
+      fc.boolean(),
+      fc.constantFrom(...names),
+      (mark, lines, breaks, ends, name) => {
+        /** The file when each line is as `edit` leaves it. */
+        const textOf = (edit: (line: string) => readonly string[]): string =>
+          mark +
+          lines
+            .flatMap((line, index) =>
+              edit(line).map((edited) => edited + (ends || index < lines.length - 1 ? breaks[index] : "")),
+            )
+            .join("");
+        const isUser = (line: string): boolean => line.startsWith(`${name}:`);
+        const text = textOf((line) => [line]);
+        const users = parseUsers(text);
+
+        const set = withUser(text, name, ARGON2ID);
+        expect(parseUsers(set)).toEqual(new Map(users).set(name, ARGON2ID));
+        if (users.has(name))
+          expect(set).toBe(textOf((line) => [isUser(line) ? `${name}:${ARGON2ID}` : line]));
+        else expect(set).toStartWith(text);
+
+        const removed = withoutUser(text, name);
+        users.delete(name);
+        expect(parseUsers(removed)).toEqual(users);
+        expect(removed).toStartWith(textOf((line) => (isUser(line) ? [] : [line])));
+        expect(removed).not.toBe("");
+      },
+    ),
+  );
 });

@@ -16,6 +16,12 @@ export type VerifyPassword = (password: string, passwordHash: string) => Promise
 const REMEMBERED_MS = 60_000;
 const REMEMBERED_MOST = 1_000;
 const BCRYPT_MOST_BYTES = 72;
+/** In a longer line of name, colon and bcrypt, htpasswd no longer takes the file for one of its own. */
+const NAME_MOST_BYTES = 193;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what RFC 7617 forbids
+const CONTROL = /[\x00-\x1f\x7f]/;
+/** What a decoder leaves of bytes that are no UTF-8. */
+const REPLACEMENT = "\uFFFD";
 
 /** Checks against one fixed pair: digests of both halves, under a key of this process, no short circuit. */
 export function checkFixedPair(user: string, password: string): (user: string, password: string) => boolean {
@@ -94,6 +100,61 @@ export function parseUsers(text: string): Map<string, string> {
   }
   return users;
 }
+
+/** A name that a users file can hold and Basic can send; an Error says what is wrong with another. */
+export function checkedUserName(name: string): string {
+  if (name === "") throw new Error("must not be empty");
+  if (name.includes(":")) throw new Error("must have no colon (RFC 7617)");
+  if (CONTROL.test(name)) throw new Error("must have no control characters (RFC 7617)");
+  if (name.includes(REPLACEMENT)) throw new Error("must be UTF-8");
+  if (name.startsWith("#")) throw new Error("must not start with #, as comments do");
+  if (name.trim() !== name) throw new Error("must not start or end with a blank");
+  if (Buffer.byteLength(name) > NAME_MOST_BYTES) {
+    throw new Error(`must have at most ${NAME_MOST_BYTES} bytes in UTF-8, so that htpasswd reads it`);
+  }
+  return name;
+}
+
+/** A password that bcrypt takes whole and Basic can send; an Error says what is wrong with another. */
+export function checkedPassword(password: string): string {
+  if (password === "") throw new Error("must not be empty");
+  if (CONTROL.test(password)) {
+    throw new Error("must have no control characters: it could not be sent (RFC 7617)");
+  }
+  if (password.includes(REPLACEMENT)) throw new Error("must be UTF-8");
+  if (Buffer.byteLength(password) > BCRYPT_MOST_BYTES) {
+    throw new Error(`must have at most ${BCRYPT_MOST_BYTES} bytes in UTF-8: bcrypt takes no more`);
+  }
+  return password;
+}
+
+/** The text of a users file with a user's hash: in the line the user has, or in a new one at the end. */
+export function withUser(text: string, user: string, passwordHash: string): string {
+  const entry = `${user}:${passwordHash}`;
+  const lines = linesOf(text);
+  const index = lines.findIndex(isOf(user));
+  if (index >= 0) return lines.with(index, entry + (/\r?\n$/.exec(lines[index] ?? "")?.[0] ?? "")).join("");
+  const lineBreak = /\r?\n/.exec(text)?.[0] ?? "\n";
+  return text + (/[^\n]$/.test(text) ? lineBreak : "") + entry + lineBreak;
+}
+
+/** The text of a users file without a user; never an empty one. */
+export function withoutUser(text: string, user: string): string {
+  const of = isOf(user);
+  const rest = linesOf(text)
+    .filter((line) => !of(line))
+    .join("");
+  // Who reads the file again ignores an empty one: an editor may be about to write it.
+  return /^\uFEFF?$/.test(rest) ? `${rest}# a line user:hash for each user\n` : rest;
+}
+
+/** The lines with their breaks; a mark of the byte order is one of its own. */
+const linesOf = (text: string): string[] => text.split(/(?<=^\uFEFF|\n)/);
+
+const isOf =
+  (user: string) =>
+  (line: string): boolean =>
+    line.startsWith(`${user}:`);
 
 /** Past 72 bytes, implementations of bcrypt disagree on what counts. */
 function withinLimits(password: string, passwordHash: string): boolean {

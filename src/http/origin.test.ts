@@ -2,7 +2,10 @@ import { describe, expect, test } from "bun:test";
 import { statusOf } from "../../test/message.ts";
 import { verdict } from "../../test/problem.ts";
 import { sendRaw } from "../../test/raw.ts";
-import { startService } from "../../test/service.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { createKey } from "../credential/key.ts";
+import { openMemory } from "../storage/memory.ts";
+import type { ServiceOptions } from "./service.ts";
 
 const LISTED = "https://app.example";
 const TITLE = { headers: { "Content-Type": "application/json" }, body: '{"title":"x"}' };
@@ -296,5 +299,132 @@ describe("a write", () => {
       expect((await service.send("GET", path, { headers })).status).toBe(200);
       expect((await service.send("OPTIONS", path, { headers })).status).toBe(204);
     }
+  });
+});
+
+describe("a write below /admin", () => {
+  const AUTHORIZATION = { Authorization: `Basic ${btoa("root:s3cret")}` };
+  const checkUser = (user: string, password: string) => user === "root" && password === "s3cret";
+
+  /** The statuses of all kinds of writes; 409 and 404 are of those that were let pass. */
+  async function write(service: TestService, headers: Readonly<Record<string, string>>): Promise<number[]> {
+    const init = { headers: { ...AUTHORIZATION, ...headers } };
+    return [
+      (await service.sendJson("POST", "/admin/keys", { name: "ci" }, init)).status,
+      (await service.send("POST", "/admin/keys/absent00/rotate", init)).status,
+      (await service.send("DELETE", "/admin/keys/absent00", init)).status,
+    ];
+  }
+
+  /** A service in which there is a key already. */
+  async function withKey(options: Partial<ServiceOptions> = {}) {
+    const { keys } = openMemory();
+    await createKey(keys, "ci", undefined, 0);
+    return startService({ keys, checkUser, corsOrigins: [LISTED], ...options });
+  }
+
+  const PASSED = [409, 404, 404];
+  const REFUSED = [403, 403, 403];
+  const HOST = "todo.example:8080";
+
+  test.each<[isTaken: boolean, site: string | undefined, origin: string | undefined]>([
+    [true, undefined, undefined],
+    [true, undefined, `http://${HOST}`],
+    [true, undefined, `https://${HOST}`],
+    [true, "same-origin", undefined],
+    [true, "same-origin", `http://${HOST}`],
+    [true, "none", undefined],
+    [true, "none", `https://${HOST}`],
+    [true, undefined, LISTED],
+    [true, "cross-site", LISTED],
+    [true, "same-site", LISTED],
+    [false, "cross-site", undefined],
+    [false, "same-site", undefined],
+    [false, "cross-site", `http://${HOST}`],
+    [false, "same-site", `https://${HOST}`],
+    [false, "", undefined],
+    [false, "same-origin, cross-site", undefined],
+    [false, "Same-Origin", undefined],
+    [false, "whatever is next", undefined],
+    [false, undefined, "null"],
+    [false, "same-origin", "null"],
+    [false, "none", "null"],
+    [false, undefined, ""],
+    [false, undefined, "https://elsewhere.example"],
+    [false, "same-origin", "https://elsewhere.example"],
+    [false, undefined, "http://localhost:5173"],
+    [false, "same-site", "http://localhost:5173"],
+    [false, "same-origin", "http://localhost:5173"],
+    [false, undefined, "http://127.0.0.1"],
+    [false, undefined, "http://[::1]:8080"],
+    [false, undefined, "http://todo.example"],
+    [false, undefined, "http://todo.example:80"],
+    [false, undefined, "http://todo.example:8081"],
+    [false, undefined, "http://www.todo.example:8080"],
+    [false, undefined, `http://${HOST}.elsewhere.example`],
+    [false, undefined, `http://elsewhere.example@${HOST}`],
+    [false, undefined, `http://${HOST}/`],
+    [false, undefined, `ftp://${HOST}`],
+    [false, undefined, `chrome-extension://${HOST}`],
+    [false, undefined, `http://http://${HOST}`],
+    [false, undefined, HOST],
+    [false, undefined, `http://${HOST}, http://${HOST}`],
+    [false, undefined, `${LISTED}:8443`],
+    [false, undefined, `${LISTED}, ${LISTED}`],
+    [false, undefined, "http://app.example"],
+    [false, undefined, "*"],
+  ])("is taken: %p, where Sec-Fetch-Site is %j and Origin %j", async (isTaken, site, origin) => {
+    for (const options of [{}, { onLoopback: true, allowedHosts: [HOST] }]) {
+      await using service = await withKey(options);
+      const headers = {
+        Host: HOST,
+        ...(site !== undefined && { "Sec-Fetch-Site": site }),
+        ...(origin !== undefined && { Origin: origin }),
+      };
+      expect(await write(service, headers)).toEqual(isTaken ? PASSED : REFUSED);
+      const read = await service.send("GET", "/admin/keys", { headers: { ...AUTHORIZATION, ...headers } });
+      expect(read.status).toBe(200);
+    }
+  });
+
+  test("is taken from the server's own page on loopback, and from no other port or name of it", async () => {
+    await using service = await withKey({ onLoopback: true });
+    expect(await write(service, { Origin: service.url, "Sec-Fetch-Site": "same-origin" })).toEqual(PASSED);
+    for (const origin of [
+      "http://127.0.0.1",
+      `http://127.0.0.1:${service.port - 1}`,
+      `http://localhost:${service.port}`,
+      `http://[::1]:${service.port}`,
+    ]) {
+      expect([origin, await write(service, { Origin: origin })]).toEqual([origin, REFUSED]);
+    }
+  });
+
+  test("is taken from an origin of loopback that is listed by name", async () => {
+    const origin = "http://localhost:5173";
+    await using service = await withKey({ onLoopback: true, corsOrigins: [origin] });
+    expect(await write(service, { Origin: origin, "Sec-Fetch-Site": "same-site" })).toEqual(PASSED);
+    expect(await write(service, { Origin: "http://localhost:5174" })).toEqual(REFUSED);
+  });
+
+  test("knows its host in any case, and none where there is no Host", async () => {
+    await using service = await withKey();
+    expect(await write(service, { Host: "TODO.example", Origin: "http://todo.example" })).toEqual(PASSED);
+    const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${AUTHORIZATION.Authorization}`];
+    const statusWith = async (...more: string[]) =>
+      statusOf((await sendRaw(service.port, `${[...head, ...more].join("\r\n")}\r\n\r\n`)).text);
+    expect([
+      await statusWith(),
+      await statusWith("Origin: http://null"),
+      await statusWith("Origin: "),
+    ]).toEqual([404, 403, 403]);
+  });
+
+  test("that is refused says how to let it pass", async () => {
+    await using service = await withKey();
+    const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "cross-site" };
+    const response = await service.send("DELETE", "/admin/keys/absent00", { headers });
+    expect(await response.clone().text()).toContain("TODO_CORS_ORIGINS");
+    expect(await verdict(response)).toEqual([403, "cross_site_write"]);
   });
 });

@@ -15,6 +15,11 @@ export interface OriginPolicy {
   readonly lists: (origin: string) => boolean;
   /** Refuses what a browser says comes from a page of another site, unless its origin is listed (Fetch Metadata). */
   readonly requireSameSite: (request: Request) => void;
+  /**
+   * Refuses what comes from a page that is not this server's own, unless its origin is listed by name: browsers
+   * send Basic credentials along unasked, also for a page on another port of loopback.
+   */
+  readonly requireSameOrigin: (request: Request) => void;
 }
 
 export interface OriginOptions {
@@ -52,7 +57,23 @@ export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOp
         detail: "List the page's origin in TODO_CORS_ORIGINS to let it write.",
       });
     },
+    requireSameOrigin: ({ headers }) => {
+      const origin = headers.get("origin");
+      if (origin !== null && origins.has(origin)) return;
+      const site = headers.get("sec-fetch-site");
+      const isOwnPage = origin === null || isOwn(origin, headers.get("host"));
+      if (isOwnPage && (site === null || site === "same-origin" || site === "none")) return;
+      throw new Failure("cross_site_write", {
+        detail:
+          "List the page's origin in TODO_CORS_ORIGINS to let it write; loopback's are not listed for this.",
+      });
+    },
   };
+}
+
+/** Whether an origin is of this host. Of any scheme: behind a proxy that ends TLS it is not the one spoken here. */
+function isOwn(origin: string, host: string | null): boolean {
+  return host !== null && /^https?:\/\/(.+)$/.exec(origin)?.[1] === host.toLowerCase();
 }
 
 /** Whether a request is a CORS preflight (Fetch §3.2.2). */

@@ -6,6 +6,7 @@ import type { TodoStore } from "../todo.ts";
 import { basicGuard, greet, toAdmin } from "./admin.ts";
 import { openDoor } from "./door.ts";
 import { healthHandlers } from "./health.ts";
+import { keyHandlers } from "./keys.ts";
 import { type Log, SILENT } from "./log.ts";
 import { originPolicy } from "./origin.ts";
 import { json, text } from "./reply.ts";
@@ -36,6 +37,8 @@ export interface ServiceOptions {
   readonly accessLog?: boolean;
   /** Milliseconds of a steady clock. */
   readonly now?: () => number;
+  /** Milliseconds since 1970. */
+  readonly date?: () => number;
 }
 
 /** The to-do service, to be served by `listen(service, …)`. */
@@ -54,7 +57,8 @@ GET  /api/openapi.json   all of it, as OpenAPI
 `;
 
 export function createService(options: ServiceOptions): Service {
-  const { store, log = SILENT, realm = "todo admin", now = () => performance.now() } = options;
+  const { store, keys, log = SILENT, realm = "todo admin" } = options;
+  const { now = () => performance.now(), date = Date.now } = options;
   const { allowBasicOverHttp = false, basicFailures = 100, accessLog = false } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
@@ -67,6 +71,9 @@ export function createService(options: ServiceOptions): Service {
   const bearer = bearerGuard(lookupClient, log);
   const throttle = new Throttle(basicFailures, now);
   const basic = basicGuard({ checkUser, realm, throttle, allowBasicOverHttp, log });
+
+  const { requireSameOrigin } = origins;
+  const admin = keys && keyHandlers({ keys, requireSameOrigin, log, now: date });
 
   const sameSite =
     (handler: Handler): Handler =>
@@ -90,6 +97,9 @@ export function createService(options: ServiceOptions): Service {
     "/api/whoami/*": guarded(bearer),
     "/admin": guarded(basic, { GET: toAdmin }),
     "/admin/": guarded(basic, { GET: greet }),
+    "/admin/keys": guarded(basic, admin && { GET: admin.list, POST: admin.create }),
+    "/admin/keys/:id": guarded(basic, admin && { DELETE: admin.revoke }),
+    "/admin/keys/:id/rotate": guarded(basic, admin && { POST: admin.rotate }),
     "/admin/*": guarded(basic),
     "/*": nowhere,
   };

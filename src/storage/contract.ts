@@ -1,13 +1,26 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
+import { hashToken } from "../credential/token.ts";
 import { Failure } from "../failure.ts";
-import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList, TodoStore } from "../todo.ts";
+import type {
+  Awaitable,
+  ListQuery,
+  Position,
+  Todo,
+  TodoEvent,
+  TodoId,
+  TodoJson,
+  TodoList,
+  TodoStore,
+} from "../todo.ts";
+import type { Store } from "./store.ts";
 
 /** Opens an empty store that takes a thousand to-dos at most and keeps the last hundred changes. */
 export type OpenStore = (options: {
   readonly maxTodos: number;
   readonly maxEvents: number;
-}) => Promise<TodoStore>;
+}) => Promise<Store>;
 
 const LIMITS = { maxTodos: 1000, maxEvents: 100 };
 
@@ -184,7 +197,191 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       await fc.assert(property, { numRuns: 150 });
     }, 60_000);
   });
+
+  keyContract(`${engine} store's keys`, async () => {
+    const store = await openStore(LIMITS);
+    return { keys: store.keys, close: () => store.close() };
+  });
 }
+
+/** What KeyStore promises, of whatever keeps keys. */
+export function keyContract(
+  what: string,
+  openKeys: () => Promise<{ readonly keys: KeyStore; readonly close: () => Awaitable<void> }>,
+): void {
+  describe(what, () => {
+    let opened: Awaited<ReturnType<typeof openKeys>>;
+    let keys: KeyStore;
+    beforeEach(async () => {
+      opened = await openKeys();
+      keys = opened.keys;
+    });
+    afterEach(async () => {
+      await opened.close();
+    });
+
+    const found = async (id: string): Promise<StoredKey | undefined> => {
+      const key = await keys.find(hashOf(id));
+      return key === undefined ? undefined : { ...key, tokenHash: Buffer.from(key.tokenHash) };
+    };
+    const ids = async (): Promise<string[]> => (await keys.list()).map(({ id }) => id);
+
+    test("find gives what was inserted, by its hash alone", async () => {
+      const all = [storedKey("a"), storedKey("b", { expiresAt: 1 }), storedKey("c", { lastUsedAt: 5 })];
+      for (const key of all) expect(await keys.insert(key)).toBe(true);
+      for (const key of all) expect(await found(key.id)).toEqual(key);
+      expect(await keys.find(hashToken("another"))).toBeUndefined();
+      expect(await keys.find(Buffer.from("a"))).toBeUndefined();
+      expect(await keys.find(Buffer.alloc(0))).toBeUndefined();
+    });
+
+    test.each(["Zoë 😀", "'; DROP TABLE keys; --", "\u2028", '"\\', "%", "__proto__", "x".repeat(100)])(
+      "insert keeps the name %j as it is",
+      async (name) => {
+        await keys.insert(storedKey("a", { name }));
+        expect((await found("a"))?.name).toBe(name);
+        expect((await keys.list())[0]?.name).toBe(name);
+        expect(await keys.insert(storedKey("b", { name }))).toBe(false);
+      },
+    );
+
+    test("list is by when they were made, has those expired, and no hash", async () => {
+      const latest = storedKey("c", { createdAt: 30 });
+      const earliest = storedKey("a", { createdAt: 10, expiresAt: 11 });
+      const [same, sameLater] = [storedKey("z", { createdAt: 20 }), storedKey("b", { createdAt: 20 })];
+      for (const key of [latest, earliest, same, sameLater]) await keys.insert(key);
+      expect(await keys.list()).toEqual([earliest, same, sameLater, latest].map(withoutHash));
+    });
+
+    test("what find and list gave does not change with the store", async () => {
+      await keys.insert(storedKey("a"));
+      const [key, list] = [await found("a"), await keys.list()];
+      keys.touch("a", 50);
+      await keys.replace("a", 60, storedKey("b"));
+      await keys.delete("a");
+      expect([key, list]).toEqual([storedKey("a"), [withoutHash(storedKey("a"))]]);
+    });
+
+    test("insert refuses a name that is valid still, and takes it from the moment it expires", async () => {
+      await keys.insert(storedKey("a", { name: "ci", createdAt: 0, expiresAt: 100 }));
+      expect(await keys.insert(storedKey("b", { name: "ci", createdAt: 99 }))).toBe(false);
+      expect(await found("b")).toBeUndefined();
+      expect(await keys.insert(storedKey("b", { name: "CI", createdAt: 99 }))).toBe(true);
+      expect(await keys.insert(storedKey("c", { name: "ci", createdAt: 100 }))).toBe(true);
+      expect(await keys.insert(storedKey("d", { name: "ci", createdAt: 10 ** 12 }))).toBe(false);
+      expect(await ids()).toEqual(["a", "b", "c"]);
+    });
+
+    test("insert refuses the name of one of several that is valid still", async () => {
+      await keys.insert(storedKey("a", { name: "ci" }));
+      await keys.replace("a", 0, storedKey("b", { name: "ci" }));
+      expect(await keys.insert(storedKey("c", { name: "ci", createdAt: 10 }))).toBe(false);
+      await keys.delete("b");
+      expect(await keys.insert(storedKey("c", { name: "ci", createdAt: 10 }))).toBe(true);
+    });
+
+    test("insert calls of one name at once make one key", async () => {
+      const inserts = Array.from({ length: 20 }, (_, i) => keys.insert(storedKey(`${i}`, { name: "ci" })));
+      const outcomes = await Promise.all(inserts);
+      expect(outcomes.filter((inserted) => inserted)).toHaveLength(1);
+      expect(await ids()).toEqual([`${outcomes.indexOf(true)}`]);
+    });
+
+    test("replace lets a key expire when it is told to, and adds the successor", async () => {
+      await keys.insert(storedKey("a", { name: "ci", lastUsedAt: 3 }));
+      const successor = storedKey("b", { name: "ci", createdAt: 10, expiresAt: 500 });
+      expect(await keys.replace("a", 50, successor)).toBe(true);
+      expect(await found("a")).toEqual(storedKey("a", { name: "ci", lastUsedAt: 3, expiresAt: 50 }));
+      expect(await found("b")).toEqual(successor);
+      expect(await ids()).toEqual(["a", "b"]);
+    });
+
+    test("replace ends all keys of the name, and no others", async () => {
+      await keys.insert(storedKey("a", { name: "ci" }));
+      await keys.insert(storedKey("x"));
+      await keys.replace("a", 50, storedKey("b", { name: "ci" }));
+      await keys.replace("a", 20, storedKey("c", { name: "ci" }));
+      await keys.replace("c", 30, storedKey("d", { name: "ci" }));
+      const ends = (await keys.list()).map(({ id, expiresAt }) => [id, expiresAt]);
+      expect(ends).toEqual([
+        ["a", 20],
+        ["x", undefined],
+        ["b", 20],
+        ["c", 30],
+        ["d", undefined],
+      ]);
+    });
+
+    test("replace keeps an end that is earlier, and none that is later", async () => {
+      await keys.insert(storedKey("a", { expiresAt: 40 }));
+      await keys.replace("a", 50, storedKey("b"));
+      expect((await found("a"))?.expiresAt).toBe(40);
+      await keys.replace("a", 30, storedKey("c"));
+      expect((await found("a"))?.expiresAt).toBe(30);
+    });
+
+    test("replace of an absent key adds nothing", async () => {
+      await keys.insert(storedKey("a"));
+      expect(await keys.replace("b", 0, storedKey("c"))).toBe(false);
+      expect(await ids()).toEqual(["a"]);
+      expect((await found("a"))?.expiresAt).toBeUndefined();
+    });
+
+    test("replace and delete at once leave a successor only of what was there", async () => {
+      await keys.insert(storedKey("a"));
+      const [first, replaced, second] = await Promise.all([
+        keys.delete("a"),
+        keys.replace("a", 50, storedKey("b")),
+        keys.delete("a"),
+      ]);
+      expect([first, second].filter((deleted) => deleted)).toHaveLength(1);
+      expect(await ids()).toEqual(replaced ? ["b"] : []);
+    });
+
+    test("delete leaves nothing of a key, and nothing else changed", async () => {
+      for (const id of ["a", "b"]) await keys.insert(storedKey(id));
+      expect(await keys.delete("a")).toBe(true);
+      expect([await keys.delete("a"), await keys.delete("absent")]).toEqual([false, false]);
+      expect(await found("a")).toBeUndefined();
+      expect(await found("b")).toEqual(storedKey("b"));
+      expect(await ids()).toEqual(["b"]);
+    });
+
+    test("touch shows in the list, the last one of all", async () => {
+      for (const id of ["a", "b"]) await keys.insert(storedKey(id));
+      for (const usedAt of [100, 200]) keys.touch("b", usedAt);
+      keys.touch("absent", 300);
+      expect((await keys.list()).map(({ lastUsedAt }) => lastUsedAt)).toEqual([undefined, 200]);
+    });
+
+    test("insert and replace let go of those that expired 30 days ago", async () => {
+      const added = async (createdAt: number) => {
+        const key = storedKey(`${createdAt}`, { createdAt });
+        return createdAt % 2 === 0 ? keys.insert(key) : keys.replace("a", 10 ** 13, key);
+      };
+      for (const start of [0, 10 ** 12 + 1]) {
+        const old = storedKey("old", { createdAt: start, expiresAt: start + 10 });
+        await keys.insert(storedKey("a", { createdAt: start }));
+        await keys.insert(old);
+        expect(await added(start + EXPIRED_KEPT_MS + 8)).toBe(true);
+        expect(await found("old")).toEqual(old);
+        expect(await added(start + EXPIRED_KEPT_MS + 10)).toBe(true);
+        expect(await found("old")).toBeUndefined();
+        expect(await ids()).toEqual(["a", ...[8, 10].map((after) => `${start + EXPIRED_KEPT_MS + after}`)]);
+        for (const id of await ids()) await keys.delete(id);
+      }
+    });
+  });
+}
+
+/** A key by an id, which is its name and the token of its hash too unless something else is said. */
+function storedKey(id: string, more: Partial<StoredKey> = {}): StoredKey {
+  return { id, name: id, tokenHash: hashOf(id), createdAt: 0, ...more };
+}
+
+const hashOf = (id: string): Buffer => hashToken(`token of ${id}`);
+
+const withoutHash = ({ tokenHash: _, ...key }: StoredKey): Key => key;
 
 const HOSTILE_TITLES = [
   "\u0000",

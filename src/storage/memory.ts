@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { isExpired, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
+import { EXPIRED_KEPT_MS, isExpired, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
 import { Feed } from "../event.ts";
 import {
   encodeTodo,
@@ -107,7 +107,7 @@ class MemoryStore implements Store {
 }
 
 class MemoryKeys implements KeyStore {
-  /** By id, the oldest first. */
+  /** By id, in the order they came. */
   readonly #keys = new Map<string, StoredKey>();
   readonly #idOfHash = new Map<string, string>();
 
@@ -117,7 +117,8 @@ class MemoryKeys implements KeyStore {
   }
 
   list(): Key[] {
-    return [...this.#keys.values()].map(({ tokenHash: _, ...key }) => key);
+    const keys = [...this.#keys.values()].map(({ tokenHash: _, ...key }) => key);
+    return keys.toSorted((one, other) => one.createdAt - other.createdAt);
   }
 
   insert(key: StoredKey): boolean {
@@ -128,9 +129,12 @@ class MemoryKeys implements KeyStore {
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): boolean {
-    const key = this.#keys.get(id);
-    if (key === undefined) return false;
-    this.#keys.set(id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
+    const name = this.#keys.get(id)?.name;
+    if (name === undefined) return false;
+    for (const key of this.#keys.values()) {
+      if (key.name !== name) continue;
+      this.#keys.set(key.id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
+    }
     this.#add(successor);
     return true;
   }
@@ -149,6 +153,9 @@ class MemoryKeys implements KeyStore {
   #add(key: StoredKey): void {
     this.#keys.set(key.id, key);
     this.#idOfHash.set(latin1(key.tokenHash), key.id);
+    for (const old of this.#keys.values()) {
+      if (isExpired(old, key.createdAt - EXPIRED_KEPT_MS)) this.delete(old.id);
+    }
   }
 }
 

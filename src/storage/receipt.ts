@@ -68,7 +68,8 @@ export class Receipts {
   }
 }
 
-const digest = (text: string): string => hash("sha256", text, "base64url");
+/** SHA-256, in base64url. */
+export const digest = (text: string): string => hash("sha256", text, "base64url");
 
 const noRoom = (most: number): Failure =>
   new Failure("store_full", {

@@ -1,10 +1,16 @@
 import type { KeyStore } from "../credential/key.ts";
 import { Failure } from "../failure.ts";
-import type { TodoStore } from "../todo.ts";
+import type { Awaitable, TodoStore } from "../todo.ts";
 
 /** What every storage engine gives. */
 export interface Store extends TodoStore {
   readonly keys: KeyStore;
+}
+
+/** The keys of a store that another process may be serving. */
+export interface OpenKeys {
+  readonly keys: KeyStore;
+  readonly close: () => Awaitable<void>;
 }
 
 export interface StoreOptions {

@@ -1,8 +1,8 @@
 import type { Failure } from "../../failure.ts";
 import type { Position, TodoId } from "../../todo.ts";
+import { encodeEvent, type StoredEvent } from "../event-line.ts";
 import type { Receipt } from "../receipt.ts";
 import type { Table } from "../table.ts";
-import { encodeEvent, type StoredEvent } from "./file.ts";
 import type { Commit } from "./writer.ts";
 
 /** What some writes, one after the other, come to. */

@@ -20,7 +20,7 @@ import { ServedKeys } from "./served-keys.ts";
 import { startWriter, type WriterThread } from "./thread.ts";
 
 /** SQLite's integers are signed. */
-const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
+export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
 
 /**
  * Opens a file, made if it is not there; throws an Error that says why it cannot be used. Everything acknowledged

@@ -1,7 +1,8 @@
 import { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 import { Feed } from "../../event.ts";
-import type { Position, TodoId } from "../../todo.ts";
+import type { TodoId } from "../../todo.ts";
+import { decodeEvents } from "../event-line.ts";
 import { type Receipt, Receipts } from "../receipt.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table.ts";
@@ -44,11 +45,14 @@ export function takeLock(path: string): Database {
   let lock: Database | undefined;
   try {
     lock = new Database(`${path}-lock`, { create: true });
+    // A server holds it for good, but what only brings the file up to date is done soon.
+    lock.run("PRAGMA busy_timeout = 1000");
     lock.run("BEGIN EXCLUSIVE");
     return lock;
   } catch (cause) {
     lock?.close();
-    const reason = lock === undefined ? "cannot be made or opened" : "is in use by another server";
+    const reason =
+      lock === undefined ? "cannot be made or opened" : "is in use by another server: stop it first";
     throw new Error(`${path} ${reason}`, { cause });
   }
 }
@@ -85,56 +89,22 @@ function* storedReceipts(database: Database): Generator<Receipt> {
 
 function loadFeed(database: Database, epoch: string, last: number, maxEvents: number): Feed {
   const rows = database
-    .query<{ last_n: bigint; events: string }, [number]>(
-      "SELECT last_n, events FROM events WHERE last_n > ? ORDER BY last_n",
-    )
+    .query<{ events: string }, [number]>("SELECT events FROM events WHERE last_n > ? ORDER BY last_n")
     .all(last - maxEvents);
-  const lines = rows.flatMap(({ events }) => events.split("\n"));
-  const feed = new Feed(maxEvents, last - lines.length);
-  for (const [index, line] of lines.entries()) {
-    feed.publish(decodeEvent(line, { epoch, n: last - lines.length + 1 + index }));
-  }
+  const lines = rows.map(({ events }) => events).join("\n");
+  const events = lines === "" ? [] : decodeEvents(lines, { epoch, n: last });
+  const feed = new Feed(maxEvents, last - events.length);
+  for (const event of events) feed.publish(event);
   return feed;
-}
-
-export type StoredEvent = { readonly position: Position; readonly id: TodoId } & (
-  | { readonly type: "created" | "updated"; readonly json: string }
-  | { readonly type: "deleted" }
-);
-
-const CREATED = "+";
-const UPDATED = "=";
-const DELETED = "-";
-const BEFORE_TITLE = ',"title":';
-const AFTER_TITLE = ',"done":false}';
-
-/** An event as a line: a sign and the to-do as the event leaves it, or the id of one deleted. */
-export function encodeEvent(event: StoredEvent): string {
-  if (event.type === "deleted") return `${DELETED}${event.id}`;
-  return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
-}
-
-/** The JSON of the title in the line of a created to-do; `undefined` for another line. */
-export function createdTitle(line: string): string | undefined {
-  if (!line.startsWith(CREATED)) return undefined;
-  return line.slice(line.indexOf(BEFORE_TITLE) + BEFORE_TITLE.length, -AFTER_TITLE.length);
-}
-
-function decodeEvent(line: string, position: Position): StoredEvent {
-  const [, sign, digits] = /^([+=-])(?:\{"id":)?(\d+)/.exec(line) ?? [];
-  if (digits === undefined) throw new Error(`it has no event in position ${position.n}`);
-  const id = BigInt(digits);
-  if (sign === DELETED) return { type: "deleted", position, id };
-  return { type: sign === CREATED ? "created" : "updated", position, id, json: line.slice(1) };
 }
 
 /** Opens the file as every connection here does; reads back what durability rests on. */
 export function connect(path: string): Database {
   const database = new Database(path, { create: true, safeIntegers: true });
+  database.run("PRAGMA busy_timeout = 5000");
   const mode = database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get()?.journal_mode;
   database.run("PRAGMA synchronous = FULL");
   const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
-  database.run("PRAGMA busy_timeout = 5000");
   if (mode === "wal" && level === 2n) return database;
   database.close();
   throw new Error(`it cannot be made durable: journal mode ${mode}, synchronous ${level}`);
@@ -151,7 +121,7 @@ export function migrate(database: Database): void {
 }
 
 /** How many migrations the file has seen; throws when they are more than there are. */
-function requireKnownFormat(database: Database): number {
+export function requireKnownFormat(database: Database): number {
   const version = Number(
     database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version,
   );

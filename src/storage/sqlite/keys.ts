@@ -1,5 +1,9 @@
 import type { Database, Statement } from "bun:sqlite";
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
 import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import type { OpenKeys } from "../store.ts";
+import { connectBeside } from "./file.ts";
 
 interface Row {
   readonly id: string;
@@ -8,6 +12,20 @@ interface Row {
   readonly created_at: bigint;
   readonly expires_at: bigint | null;
   readonly last_used_at: bigint | null;
+}
+
+/**
+ * Opens the keys of a file, beside a server that may be using it; throws an Error that says why they cannot be.
+ * @param make whether a file that is not there is made
+ */
+export function openSqliteKeys(path: string, make: boolean): OpenKeys {
+  if (!make && !existsSync(path)) throw new Error(`there is no such store: ${resolve(path)}`);
+  try {
+    const database = connectBeside(path);
+    return { keys: new SqliteKeys(database), close: () => database.close() };
+  } catch (cause) {
+    throw new Error(`${path}: ${cause instanceof Error ? cause.message : cause}`, { cause });
+  }
 }
 
 /** The keys of a file, on one connection to it. What others write to the file is seen at once. */
@@ -43,7 +61,10 @@ export class SqliteKeys implements KeyStore {
   replace(id: string, expiresAt: number, successor: StoredKey): boolean {
     return this.#atomically(() => {
       const { changes } = this.#database
-        .query("UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2) WHERE id = ?1")
+        .query(
+          `UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2)
+           WHERE name = (SELECT name FROM keys WHERE id = ?1)`,
+        )
         .run(id, expiresAt);
       if (changes === 0) return false;
       this.#add(successor);

@@ -2,8 +2,9 @@
 import type { Database, Statement } from "bun:sqlite";
 import type { StoredKey } from "../../credential/key.ts";
 import type { TodoId } from "../../todo.ts";
+import { createdTitle } from "../event-line.ts";
 import { KEPT_FOR, type Receipt } from "../receipt.ts";
-import { connect, createdTitle } from "./file.ts";
+import { connect } from "./file.ts";
 import { SqliteKeys } from "./keys.ts";
 
 /** What a batch of writes comes to. */

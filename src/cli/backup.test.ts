@@ -1,0 +1,178 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { globSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runTodo } from "../../test/command.ts";
+
+const WRITERS = 8;
+const HEADERS = { "Content-Type": "application/json" };
+
+const folder = mkdtempSync(join(tmpdir(), "todo-cli-backup-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
+/** Runs a command to its end. */
+async function ran(...args: readonly string[]) {
+  await using command = runTodo(args);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
+const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
+
+/** What lies at a path and beside it, but for the lock. */
+const left = (path: string): string[] =>
+  globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
+
+async function send(method: string, url: string, body: object): Promise<Todo> {
+  const response = await fetch(url, { method, headers: HEADERS, body: JSON.stringify(body) });
+  expect(response.ok).toBe(true);
+  return JSON.parse(await response.text());
+}
+
+async function list(url: string, etag?: string) {
+  const response = await fetch(
+    `${url}/api/todos`,
+    etag === undefined ? {} : { headers: { "If-None-Match": etag } },
+  );
+  const text = await response.text();
+  const todos: readonly Todo[] = text === "" ? [] : JSON.parse(text);
+  return { status: response.status, etag: response.headers.get("etag") ?? "", todos };
+}
+
+/** Writes to a server as fast as it answers; what it has acknowledged can be looked at all the while. */
+function startWriters(url: string) {
+  const titles = new Map<number, string>();
+  const done = new Set<number>();
+  let stopped = false;
+  const write = async (writer: number): Promise<void> => {
+    for (let i = 0; !stopped; i++) {
+      const { id, title } = await send("POST", `${url}/api/todos`, { title: `${writer}.${i}` });
+      titles.set(id, title);
+      if (i % 2 === 0) continue;
+      await send("PATCH", `${url}/api/todos/${id}`, { done: true });
+      done.add(id);
+    }
+  };
+  const writing = Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+  const stop = (): Promise<unknown> => {
+    stopped = true;
+    return writing;
+  };
+  return { titles, done, stop };
+}
+
+test("a back-up made beside 8 writers holds all that was acknowledged before, and no gap", async () => {
+  const [path, file, copy] = [newPath(), newPath(), newPath()];
+  const before = { titles: new Map<number, string>(), done: new Set<number>() };
+  let written: ReadonlyMap<number, string> = new Map();
+  let position = "";
+  {
+    await using server = serve(path);
+    const writers = startWriters(await server.url);
+    while (writers.titles.size < 500) await Bun.sleep(5);
+    for (const [id, title] of writers.titles) before.titles.set(id, title);
+    for (const id of writers.done) before.done.add(id);
+    const saved = await ran("backup", file, ...on(path));
+    expect(saved).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/^backed up \d+ to-dos, \d+ bytes, position [0-9a-f]{16}-\d+\n$/),
+      stderr: "",
+    });
+    position = saved.stdout.split(" ").at(-1)?.trim() ?? "";
+    await writers.stop();
+    written = writers.titles;
+    expect(left(file)).toEqual([""]);
+  }
+  const { code, stdout } = await ran("restore", file, ...on(copy));
+  expect(code).toBe(0);
+  expect(stdout).toStartWith("restored ");
+  expect(left(copy)).toEqual([""]);
+
+  await using server = serve(copy);
+  const { todos } = await list(await server.url);
+  expect(stdout).toStartWith(`restored ${todos.length} to-dos, ${statSync(file).size} bytes, position `);
+  expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+  expect(todos.filter(({ id, title }) => written.get(id) !== title)).toEqual([]);
+  expect([...before.titles].filter(([id, title]) => todos[id - 1]?.title !== title)).toEqual([]);
+  expect([...before.done].filter((id) => todos[id - 1]?.done !== true)).toEqual([]);
+  const changes = todos.length + todos.filter(({ done }) => done).length;
+  expect(position).toEndWith(`-${changes}`);
+  expect(todos.length).toBeLessThan(written.size);
+  expect((await send("POST", `${await server.url}/api/todos`, { title: "next" })).id).toBe(todos.length + 1);
+});
+
+test("a restored store never answers 304 for a position of the one that it came from", async () => {
+  const [path, file, copy] = [newPath(), newPath(), newPath()];
+  let etag = "";
+  {
+    await using server = serve(path);
+    for (const title of ["a", "b"]) await send("POST", `${await server.url}/api/todos`, { title });
+    ({ etag } = await list(await server.url));
+    expect((await list(await server.url, etag)).status).toBe(304);
+  }
+  expect((await ran("backup", file, ...on(path))).code).toBe(0);
+  expect((await ran("restore", file, ...on(copy))).code).toBe(0);
+  for (const life of [copy, file]) {
+    await using server = serve(life);
+    const now = await list(await server.url, etag);
+    expect([now.status, now.todos.length]).toEqual([200, 2]);
+    // Only the epoch tells them apart.
+    expect(now.etag).not.toBe(etag);
+    expect(now.etag.split("-")[1]).toBe(etag.split("-")[1] ?? "");
+    expect((await list(await server.url, now.etag)).status).toBe(304);
+  }
+});
+
+describe("todo refuses, in one line,", () => {
+  async function refusal(...args: readonly string[]): Promise<string> {
+    const { code, stdout, stderr } = await ran(...args);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^todo: .*\n$/);
+    return stderr.slice("todo: ".length, -1);
+  }
+
+  test.each(["backup", "restore", "export", "import"])(
+    "%s of memory, which keeps nothing",
+    async (command) => {
+      const line = "TODO_STORE: memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH";
+      expect(await refusal(command, newPath())).toBe(line);
+      expect(await refusal(command, newPath(), "--store", "memory:")).toBe(line);
+    },
+  );
+
+  test("a store of no known kind, without saying its password", async () => {
+    const said = await refusal("export", "--store", "mysql://u:hunter2@h/d");
+    expect(said).toStartWith('TODO_STORE: there is no store of the kind "mysql:": use ');
+  });
+
+  test("a back-up to nowhere, or over something", async () => {
+    expect(await refusal("backup")).toBe("missing required argument 'file'");
+    const [path, file] = [newPath(), newPath()];
+    expect(await refusal("backup", file, ...on(path))).toBe(`${path}: there is no such store`);
+    writeFileSync(file, "mine");
+    await using server = serve(path);
+    await server.url;
+    expect(await refusal("backup", file, ...on(path))).toContain(`${file} is there already`);
+    expect(left(file)).toEqual([""]);
+  });
+
+  test("a restore of what is no back-up, or into a store in use", async () => {
+    const [path, file] = [newPath(), newPath()];
+    writeFileSync(file, "not a database, ".repeat(1000));
+    expect(await refusal("restore", file, ...on(path))).toBe(`${file}: file is not a database`);
+    expect(left(path)).toEqual([]);
+    await using server = serve(path);
+    await server.url;
+    expect(await refusal("restore", file, ...on(path))).toBe(
+      `${path} is in use by another server: stop it first`,
+    );
+  });
+});

@@ -1,0 +1,453 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, run, runTodo } from "../../test/command.ts";
+import { hashToken, mintToken } from "../credential/token.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+/** The path of a new file, and the arguments that name it as the store. */
+function newStore() {
+  const path = join(folder, `${++files}.db`);
+  return { path, store: ["--store", `sqlite:${path}`] };
+}
+
+const PAIR = { TODO_ADMIN_USER: "root", TODO_ADMIN_PASSWORD: "s3cret" };
+const AUTHORIZATION = { Authorization: `Basic ${Buffer.from("root:s3cret").toString("base64")}` };
+const TIME = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`;
+
+const serve = (store: readonly string[], variables: Readonly<Record<string, string>> = PAIR): Command =>
+  runTodo(["serve", "--port", "0", ...store], variables);
+
+async function stop(server: Command): Promise<void> {
+  server.kill("SIGTERM");
+  expect(await Promise.race([server.exited, Bun.sleep(4000)])).toBe(0);
+}
+
+interface Outcome {
+  readonly code: number | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function keys(...args: readonly string[]): Promise<Outcome> {
+  await using command = runTodo(["keys", ...args]);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+/** Runs a command that prints a token; gives the token and the id that the sentence beside it names. */
+async function tokenOf(...args: readonly string[]) {
+  const { code, stdout, stderr } = await keys(...args);
+  expect([code, stdout]).toEqual([0, expect.stringMatching(/^todo_\w{49}\n$/)]);
+  const token = stdout.trimEnd();
+  expect(stderr).not.toContain(token.slice(5, 20));
+  return { token, stderr, id: /^Key (\w{8}) of /.exec(stderr)?.[1] ?? "" };
+}
+
+/** The one line on standard error of a command that was called wrongly. */
+async function refusal(...args: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await keys(...args);
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr).toMatch(/^todo: [^\n]*\n$/);
+  return stderr.slice("todo: ".length, -1);
+}
+
+async function whoami(url: string, token: string): Promise<string | number> {
+  const response = await fetch(`${url}/api/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+  return response.status === 200 ? response.text() : response.status;
+}
+
+const whoamiAll = (url: string, ...tokens: readonly string[]) =>
+  Promise.all(tokens.map((token) => whoami(url, token)));
+
+interface Listed {
+  readonly id: string;
+  readonly name: string;
+}
+
+interface Made {
+  readonly id: string;
+  readonly token: string;
+}
+
+async function overHttp(url: string, method: string, path: string, body?: object): Promise<Response> {
+  return fetch(`${url}/admin/keys${path}`, {
+    method,
+    headers: { ...AUTHORIZATION, "Content-Type": "application/json" },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+}
+
+const listOverHttp = async (url: string): Promise<Listed[]> =>
+  JSON.parse(await (await overHttp(url, "GET", "")).text());
+
+async function makeOverHttp(url: string, path: string, body?: object): Promise<Made> {
+  const response = await overHttp(url, "POST", path, body);
+  expect(response.status).toBe(201);
+  return JSON.parse(await response.text());
+}
+
+const { store: STORE_WITH_CI } = newStore();
+await tokenOf("create", "ci", ...STORE_WITH_CI);
+
+describe("todo keys beside a live server", () => {
+  test("create makes a key that passes at once", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const { token, id, stderr } = await tokenOf("create", "ci", ...store);
+    expect(await whoami(url, token)).toBe("ci");
+    expect(stderr).toBe(`Key ${id} of ci does not expire. Its token is shown this once.\n`);
+    const expiring = await tokenOf("create", "Zoë 😀", "--expires", "90d", ...store);
+    expect(await whoami(url, expiring.token)).toBe("Zoë 😀");
+    expect(expiring.stderr).toMatch(
+      new RegExp(`^Key ${expiring.id} of Zoë 😀 expires ${TIME}\\. Its token is shown this once\\.\n$`),
+    );
+  });
+
+  test("rotate lets both tokens pass, with --overlap 0 the new one alone", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", ...store);
+    expect(await whoamiAll(url, first.token, second.token)).toEqual(["ci", "ci"]);
+    expect(second.stderr).toMatch(
+      new RegExp(
+        `^Key ${second.id} of ci does not expire\\. Its token is shown this once\\. Older keys of ci are valid until ${TIME} at most\\.\n$`,
+      ),
+    );
+    const third = await tokenOf("rotate", second.id, "--overlap", "0", ...store);
+    expect(await whoamiAll(url, first.token, second.token, third.token)).toEqual([401, 401, "ci"]);
+    expect(third.stderr).toEndWith(" Older keys of ci are not valid any more.\n");
+    const fourth = await tokenOf("rotate", "ci", "--overlap", "1h", ...store);
+    expect(await whoamiAll(url, third.token, fourth.token)).toEqual(["ci", "ci"]);
+  });
+
+  test("revoke of a name ends all its keys at once, of an id that one", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", ...store);
+    const [backup, other] = [
+      await tokenOf("create", "backup", ...store),
+      await tokenOf("create", "other", ...store),
+    ];
+    expect(await keys("revoke", other.id, ...store)).toEqual({
+      code: 0,
+      stdout: `revoked ${other.id} of other\n`,
+      stderr: "",
+    });
+    const tokens = [first, second, backup, other].map(({ token }) => token);
+    expect(await whoamiAll(url, ...tokens)).toEqual(["ci", "ci", "backup", 401]);
+    const { code, stdout } = await keys("revoke", "ci", ...store);
+    expect([code, stdout]).toEqual([0, `revoked ${first.id} of ci\nrevoked ${second.id} of ci\n`]);
+    expect(await whoamiAll(url, ...tokens)).toEqual([401, 401, "backup", 401]);
+  });
+
+  test("a key passes until it expires, and its name is free then", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const before = Date.now();
+    const { token } = await tokenOf("create", "ci", "--expires", "2s", ...store);
+    const lasting = await tokenOf("create", "lasting", "--expires", "1h", ...store);
+    expect(await whoami(url, token)).toBe("ci");
+    while ((await whoami(url, token)) !== 401) await Bun.sleep(20);
+    expect(Date.now() - before).toBeGreaterThan(2000);
+    expect(await whoami(url, lasting.token)).toBe("lasting");
+    const { stdout } = await keys("list", ...store);
+    expect(stdout).toMatch(new RegExp(`^ci .* ${TIME} \\(expired\\)  `, "m"));
+    const again = await tokenOf("create", "ci", ...store);
+    expect(await whoamiAll(url, token, again.token)).toEqual([401, "ci"]);
+  });
+
+  test("and HTTP see each other's keys", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const made = await tokenOf("create", "by-command", "--expires", "90d", ...store);
+    const { token, id } = await makeOverHttp(url, "", { name: "by-http" });
+    expect((await listOverHttp(url)).map(({ name }) => name)).toEqual(["by-command", "by-http"]);
+    const { stdout } = await keys("list", ...store);
+    expect(stdout.match(/^by-\S+/gm)).toEqual(["by-command", "by-http"]);
+    expect(await refusal("create", "by-http", ...store)).toContain("there is a key of this name already");
+    expect((await overHttp(url, "POST", "", { name: "by-command" })).status).toBe(409);
+
+    const rotated = await tokenOf("rotate", "by-http", "--overlap", "0", ...store);
+    expect(await whoamiAll(url, token, rotated.token)).toEqual([401, "by-http"]);
+    expect((await overHttp(url, "POST", `/${made.id}/rotate`, { overlap: "0" })).status).toBe(201);
+    expect(await whoami(url, made.token)).toBe(401);
+    expect((await overHttp(url, "DELETE", `/${rotated.id}`)).status).toBe(204);
+    expect(await whoami(url, rotated.token)).toBe(401);
+    expect((await keys("revoke", id, ...store)).code).toBe(0);
+    expect((await listOverHttp(url)).map(({ name }) => name)).toEqual(["by-command", "by-command"]);
+  });
+
+  test("make one key of one name, however many are run at once", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const outcomes = await Promise.all(Array.from({ length: 6 }, () => keys("create", "ci", ...store)));
+    expect(outcomes.map(({ code }) => code).toSorted()).toEqual([0, 2, 2, 2, 2, 2]);
+    const token = outcomes.map(({ stdout }) => stdout).join("");
+    expect(await whoami(url, token.trimEnd())).toBe("ci");
+    expect(await listOverHttp(url)).toHaveLength(1);
+  });
+
+  test("last through a restart, with their last use", async () => {
+    const { store } = newStore();
+    const { token } = await tokenOf("create", "ci", ...store);
+    for (const _ of ["first", "second"]) {
+      await using server = serve(store);
+      expect(await whoami(await server.url, token)).toBe("ci");
+      await stop(server);
+    }
+    const { stdout } = await keys("list", ...store);
+    expect(stdout.split("\n")[1]).toMatch(new RegExp(`^ci {4}\\w{8}  ${TIME}  never    ${TIME}$`));
+  });
+
+  test("leave no token in the server's log, on standard error or in a file", async () => {
+    const { path, store } = newStore();
+    await using server = serve([...store, "--log-level", "debug", "--access-log"]);
+    const url = await server.url;
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", ...store);
+    const byHttp = await makeOverHttp(url, "", { name: "by-http" });
+    const third = await makeOverHttp(url, `/${byHttp.id}/rotate`);
+    const tokens = [first.token, second.token, byHttp.token, third.token];
+    expect(await whoamiAll(url, ...tokens)).toEqual(["ci", "ci", "by-http", "by-http"]);
+    const outputs: string[] = [first.stderr, second.stderr];
+    for (const token of tokens) {
+      outputs.push(await refusal("revoke", token, ...store), await refusal("rotate", token, ...store));
+      expect((await overHttp(url, "DELETE", `/${token}`)).status).toBe(404);
+    }
+    outputs.push((await keys("list", ...store)).stdout);
+    const onDisk = () =>
+      readdirSync(folder).flatMap((name) =>
+        join(folder, name).startsWith(path) ? [readFileSync(join(folder, name))] : [],
+      );
+    const live = onDisk();
+    await stop(server);
+    outputs.push(server.stdout(), server.stderr());
+    expect(server.stdout()).toContain('"msg":"key rotated"');
+    for (const token of tokens) {
+      const hash = hashToken(token);
+      expect(live.some((bytes) => bytes.includes(hash))).toBe(true);
+      for (const bytes of [...live, ...onDisk()]) expect(bytes.includes(token.slice(5, 20))).toBe(false);
+      for (const output of outputs) {
+        for (const secret of [token.slice(5, 20), hash.toString("hex"), hash.toString("base64")]) {
+          expect(output).not.toContain(secret);
+        }
+      }
+    }
+  }, 20_000);
+});
+
+describe("todo keys", () => {
+  test("create makes the store where there is none, and the server opens it", async () => {
+    const { path, store } = newStore();
+    const { token } = await tokenOf("create", "ci", ...store);
+    expect(existsSync(path)).toBe(true);
+    await using server = serve(store);
+    expect(await whoami(await server.url, token)).toBe("ci");
+  });
+
+  test("create by npm leaves the token alone in a variable", async () => {
+    const { path } = newStore();
+    const line = `TOKEN=$(npm run -s todo -- keys create ci --store "sqlite:${path}" 2>/dev/null) && printf '[%s]' "$TOKEN"`;
+    await using shell = run(["sh", "-c", line]);
+    expect([await shell.exited, shell.stdout()]).toEqual([0, expect.stringMatching(/^\[todo_\w{49}\]$/)]);
+  }, 20_000);
+
+  test("the store comes from a variable or a file too", async () => {
+    const { path } = newStore();
+    const file = join(folder, "store-url");
+    writeFileSync(file, `sqlite:${path}\n`);
+    await using command = runTodo(["keys", "create", "ci"], { TODO_STORE: `sqlite:${path}` });
+    expect(await command.exited).toBe(0);
+    expect((await keys("list", "--store-file", file)).stdout).toContain("\nci ");
+    expect(await refusal("list", "--store-file", file, "--store", "memory:")).toContain("are both set");
+  });
+
+  test("list is a table, of names of any width", async () => {
+    const { store } = newStore();
+    const ids: string[] = [];
+    for (const [name, ...more] of [
+      ["a"],
+      ["日本語", "--expires", "2w"],
+      ["😀 continuous integration"],
+    ] as const) {
+      ids.push((await tokenOf("create", name, ...more, ...store)).id);
+    }
+    const { code, stdout, stderr } = await keys("list", ...store);
+    expect([code, stderr]).toEqual([0, ""]);
+    const masked = stdout.replaceAll(new RegExp(TIME, "g"), "2026-01-02T03:04:05Z");
+    expect(masked).toBe(
+      [
+        "NAME                       ID        CREATED               EXPIRES               LAST USED",
+        `a                          ${ids[0]}  2026-01-02T03:04:05Z  never                 never`,
+        `日本語                     ${ids[1]}  2026-01-02T03:04:05Z  2026-01-02T03:04:05Z  never`,
+        `😀 continuous integration  ${ids[2]}  2026-01-02T03:04:05Z  never                 never`,
+        "",
+      ].join("\n"),
+    );
+  });
+
+  test("list says when there are none", async () => {
+    const { store } = newStore();
+    await tokenOf("create", "ci", ...store);
+    await keys("revoke", "ci", ...store);
+    expect(await keys("list", ...store)).toEqual({ code: 0, stdout: "", stderr: "There are no keys.\n" });
+  });
+
+  test.each<[...args: string[]]>([["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]])(
+    "%s says where the keys of a store in memory are",
+    async (...args) => {
+      for (const store of [[], ["--store", "memory:"]]) {
+        const line = await refusal(...args, ...store);
+        for (const way of ["TODO_CLIENTS_FILE", "/admin/keys", "sqlite:PATH"]) expect(line).toContain(way);
+      }
+    },
+  );
+
+  test.each<[...args: string[]]>([["list"], ["rotate", "ci"], ["revoke", "ci"]])(
+    "%s makes no store",
+    async (...args) => {
+      const { path, store } = newStore();
+      expect(await refusal(...args, ...store)).toBe(`TODO_STORE: there is no such store: ${path}`);
+      expect(existsSync(path)).toBe(false);
+    },
+  );
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    ["an empty name", ["create", ""], "the name: must not be empty"],
+    ["a long name", ["create", "x".repeat(101)], "the name: must be at most 100 characters"],
+    ["a line break in a name", ["create", "a\nb"], "the name: must have no control characters"],
+    [
+      "all that is wrong with a name",
+      ["create", "\t".repeat(101)],
+      "the name: must not be empty, must be at most 100 characters, must have no control characters",
+    ],
+    ["no name", ["create"], "missing required argument 'name'"],
+    [
+      "an end of another kind",
+      ["create", "a", "--expires", "1y"],
+      '--expires "1y": must be a duration such as 90d',
+    ],
+    ["an end at once", ["create", "a", "--expires", "0"], '--expires "0": must be longer than 0'],
+    ["an end too far", ["create", "a", "--expires", "36501d"], '--expires "36501d": must be at most 36500d'],
+    [
+      "an overlap of another kind",
+      ["rotate", "ci", "--overlap", "soon"],
+      '--overlap "soon": must be a duration',
+    ],
+    ["a name that is taken", ["create", "ci"], "there is a key of this name already: rotate or revoke it"],
+    ["a name to rotate that is unknown", ["rotate", "cj"], "there is no key of that name or id"],
+    ["a name to revoke that is unknown", ["revoke", "cj"], "there is no key of that name or id"],
+    [
+      "a token to revoke",
+      ["revoke", mintToken()],
+      "there is no key of that name or id: todo keys list shows them",
+    ],
+    ["an unknown command", ["delete", "ci"], "unknown command 'delete'"],
+    [
+      "an unknown flag",
+      ["create", "a", "--expire", "1d"],
+      "unknown option '--expire' (Did you mean --expires?)",
+    ],
+    ["an argument too many", ["create", "a", "b"], "too many arguments for 'create'"],
+    ["a store of an unknown kind", ["list", "--store", "redis://u:p4ss@h"], 'no store of the kind "redis:"'],
+  ])("refuses %s, in one line", async (_what, args, line) => {
+    const store = args.includes("--store") ? [] : STORE_WITH_CI;
+    const said = await refusal(...args, ...store);
+    expect(said).toContain(line);
+    for (const secret of ["todo_", "p4ss"]) expect(said).not.toContain(secret);
+    expect((await keys("list", ...STORE_WITH_CI)).stdout.match(/^\w+/gm)).toEqual(["NAME", "ci"]);
+  });
+
+  test("says in one line what the store says, and ends with 1, where that fails", async () => {
+    const { path, store } = newStore();
+    await tokenOf("create", "ci", ...store);
+    const database = new Database(path);
+    for (const event of ["INSERT", "DELETE"]) {
+      database.run(
+        `CREATE TRIGGER no_${event} BEFORE ${event} ON keys BEGIN SELECT RAISE(FAIL, 'no room'); END`,
+      );
+    }
+    database.close();
+    for (const args of [
+      ["create", "a"],
+      ["rotate", "ci"],
+      ["revoke", "ci"],
+    ]) {
+      const outcome = await keys(...args, ...store);
+      expect(outcome).toEqual({ code: 1, stdout: "", stderr: "todo: no room\n" });
+    }
+    expect((await keys("list", ...store)).stdout).toMatch(/^ci .* never +never$/m);
+  });
+
+  test("--help has a line for each command", async () => {
+    const { code, stdout } = await keys("--help");
+    expect(code).toBe(0);
+    for (const command of ["create", "list", "rotate", "revoke"]) {
+      expect(stdout).toMatch(new RegExp(`^ {2}${command} \\[options\\]`, "m"));
+    }
+  });
+});
+
+describe("todo serve", () => {
+  const DEMO = "No credentials are configured";
+
+  test("shows demo credentials while its store has no keys, and none once it has", async () => {
+    const { store } = newStore();
+    const starts = async (): Promise<boolean> => {
+      await using server = serve(store, {});
+      await server.url;
+      await stop(server);
+      return server.stderr().includes(DEMO);
+    };
+    expect(await starts()).toBe(true);
+    await tokenOf("create", "ci", ...store);
+    expect(await starts()).toBe(false);
+    await keys("revoke", "ci", ...store);
+    expect(await starts()).toBe(true);
+  });
+
+  test("with keys alone closes /admin, says so, and lets their clients pass", async () => {
+    const { store } = newStore();
+    const { token } = await tokenOf("create", "ci", ...store);
+    await using server = serve(store, {});
+    const url = await server.url;
+    expect(await whoami(url, token)).toBe("ci");
+    expect((await overHttp(url, "GET", "")).status).toBe(401);
+    await stop(server);
+    expect(server.stderr()).toBe("");
+    expect(server.stdout()).toContain("no user is configured: /admin/ answers 401 to all");
+    expect(server.stdout()).not.toContain("no client is configured");
+  });
+
+  test("with demo credentials lets keys made meanwhile pass too", async () => {
+    const { store } = newStore();
+    await using server = serve(store, {});
+    const url = await server.url;
+    const { token } = await tokenOf("create", "ci", ...store);
+    expect(await whoami(url, token)).toBe("ci");
+    while (!server.stderr().includes("demo-password=")) await Bun.sleep(5);
+    const demo = /^demo-token=(.*)$/m.exec(server.stderr())?.[1] ?? "";
+    expect(await whoami(url, demo)).toBe("demo");
+  });
+
+  test("in memory keeps keys made over HTTP as long as it runs", async () => {
+    await using server = serve([]);
+    const url = await server.url;
+    const { token, id } = await makeOverHttp(url, "", { name: "ci" });
+    expect(await whoami(url, token)).toBe("ci");
+    expect((await overHttp(url, "DELETE", `/${id}`)).status).toBe(204);
+    expect(await whoami(url, token)).toBe(401);
+  });
+});

@@ -1,0 +1,95 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run } from "../../test/command.ts";
+import { parseUsers } from "../credential/user.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-prompt-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+setDefaultTimeout(20_000);
+
+const script = run(["sh", "-c", "script --version"]);
+const hasScript = (await script.exited) === 0 && script.stdout().includes("util-linux");
+if (!hasScript)
+  process.stderr.write("skipped: passwords typed in a terminal, for there is no script of util-linux\n");
+
+interface Typed {
+  /** All that the terminal showed. */
+  readonly shown: string;
+  readonly code: number;
+  /** Whether the terminal was left as it was found. */
+  readonly restored: boolean;
+  readonly file: string;
+}
+
+let files = 0;
+/** Runs `todo users add alice` in a terminal, and types each text when one more prompt is there. */
+async function type(...texts: readonly string[]): Promise<Typed> {
+  const file = join(folder, `users${++files}`);
+  const lines = [
+    'stty -a > "$TODO_USERS_FILE.before"',
+    '"$BUN" --no-env-file src/cli/main.ts users add alice',
+    "code=$?",
+    'stty -a > "$TODO_USERS_FILE.after"',
+    "exit $code",
+  ];
+  const terminal = Bun.spawn(["script", "-qec", lines.join("; "), "/dev/null"], {
+    cwd: new URL("../..", import.meta.url).pathname,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, BUN: process.execPath, TODO_USERS_FILE: file },
+    stdin: "pipe",
+    stdout: "pipe",
+  });
+  try {
+    let shown = "";
+    let typed = 0;
+    const decoder = new TextDecoder();
+    for await (const chunk of terminal.stdout) {
+      shown += decoder.decode(chunk, { stream: true });
+      const prompts = shown.match(/(?:Password|Again): /g)?.length ?? 0;
+      for (; typed < Math.min(prompts, texts.length); typed++) {
+        terminal.stdin.write(texts[typed] ?? "");
+        terminal.stdin.flush();
+      }
+    }
+    const settings = (when: string): string => readFileSync(`${file}.${when}`, "utf8");
+    return { shown, code: await terminal.exited, restored: settings("before") === settings("after"), file };
+  } finally {
+    // With its terminal gone, what runs in it gets a SIGHUP.
+    terminal.kill("SIGKILL");
+  }
+}
+
+describe.concurrent("a password typed in a terminal", () => {
+  test.skipIf(!hasScript).each<[what: string, texts: readonly string[], password: string]>([
+    ["is what was typed", ["hunter2\r", "hunter2\r"], "hunter2"],
+    ["may be pasted", ["hunter2\rhunter2\r"], "hunter2"],
+    ["may be mended", ["hunnn\x7f\x7fter2\r", "x\x15hunter2\r"], "hunter2"],
+    ["may have any characters and blanks", [" Zoë 😀 \r", " Zoë 😀 \r"], " Zoë 😀 "],
+    ["may not be suspended", ["hun\x1ater2\r", "hunter2\r"], "hunter2"],
+  ])("%s, and is not shown", async (_what, texts, password) => {
+    const { shown, code, restored, file } = await type(...texts);
+    expect([shown, code]).toEqual(["Password: \r\nAgain: \r\nadded alice\r\n", 0]);
+    expect(restored).toBe(true);
+    const hash = parseUsers(readFileSync(file, "utf8")).get("alice") ?? "";
+    expect(await Bun.password.verify(password, hash)).toBe(true);
+  });
+
+  test.skipIf(!hasScript).each<[what: string, texts: readonly string[], code: number, shown: string]>([
+    ["that differs", ["hunter2\r", "hunter3\r"], 2, "the two passwords differ: nothing is changed"],
+    ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
+    ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
+    ["that is not given", ["\x04"], 2, "no password was given: nothing is changed"],
+    ["that Ctrl-C ends", ["hunter2\x03"], 130, ""],
+    ["that Ctrl-C ends the second time", ["hunter2\r", "hun\x03"], 130, ""],
+  ])("%s changes nothing, and leaves the terminal as it was", async (_what, texts, code, said) => {
+    const typed = await type(...texts);
+    expect([typed.code, typed.restored]).toEqual([code, true]);
+    const shown = typed.shown.replace(/(?:Password|Again): \r\n/g, "");
+    if (said === "") expect(shown).toBe("");
+    else expect(shown).toMatch(/^todo: .*\r\n$/);
+    expect(shown).toContain(said);
+    expect(shown).not.toMatch(/hunter|xxx/);
+    expect(existsSync(typed.file)).toBe(false);
+  });
+});

@@ -1,0 +1,441 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  closeSync,
+  constants,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run, runTodo } from "../../test/command.ts";
+import { decode } from "../storage/contract.ts";
+import { openSqlite } from "../storage/sqlite/engine.ts";
+import { encodeTodo } from "../todo.ts";
+
+const MANY = 300_000;
+setDefaultTimeout(20_000);
+
+const folder = mkdtempSync(join(tmpdir(), "todo-transfer-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const script = run(["sh", "-c", "script --version"]);
+const hasScript = (await script.exited) === 0 && script.stdout().includes("util-linux");
+if (!hasScript) process.stderr.write("skipped: bars on a terminal, for there is no script of util-linux\n");
+
+const disk = mkdtempSync(join(tmpdir(), "todo-transfer-full-"));
+const mount = run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]);
+const mounted = (await mount.exited) === 0;
+if (!mounted)
+  process.stderr.write(`skipped: a full disk, for it takes the right to mount: ${mount.stderr()}`);
+afterAll(async () => {
+  if (mounted) await run(["umount", "-l", disk]).exited;
+  rmSync(disk, { recursive: true });
+});
+
+const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
+const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
+
+/** Runs a command to its end. */
+async function ran(args: readonly string[], input?: string) {
+  await using command = runTodo(args, {}, input);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+/** The one line in which a command refuses. */
+async function refusal(args: readonly string[], input?: string): Promise<string> {
+  const { code, stdout, stderr } = await ran(args, input);
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr).toMatch(/^todo: .*\n$/);
+  return stderr.slice("todo: ".length, -1);
+}
+
+const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
+
+/** What lies at a path and beside it, but for the lock. */
+const left = (path: string): string[] =>
+  globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
+
+const line = (id: number | bigint, title = `to-do ${id}`, done = false): string =>
+  `${encodeTodo({ id: BigInt(id), title, done })}\n`;
+const header = (lastId: number | bigint, todos: number): string =>
+  `{"todoService":1,"lastId":"${lastId}","todos":${todos}}\n`;
+const upTo = (last: number): string => Array.from({ length: last }, (_, index) => line(index + 1)).join("");
+
+/** An export of many to-dos, as a file. */
+function many(count: number): string {
+  const file = newPath();
+  writeFileSync(file, header(count, count) + upTo(count));
+  return file;
+}
+
+async function post(url: string, title: string): Promise<string> {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(`${url}/api/todos`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify({ title }),
+  });
+  expect(response.status).toBe(201);
+  return response.text();
+}
+
+const TITLES = [
+  "\u0000",
+  "'",
+  '"\\/\b\n\r\t',
+  "a\u2028\u2029",
+  "\uFEFF x",
+  "😀".repeat(120),
+  '","done":true}',
+  "a\u0085",
+];
+
+test("an export imported gives the same to-dos, ids and counter", async () => {
+  const [path, copy] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  for (const title of TITLES) await store.insert(title);
+  for (const title of ["deleted", "kept", "deleted last"]) await store.insert(title);
+  await store.setDone(2n, true);
+  for (const id of [9n, 11n]) await store.delete(id);
+  const position = await store.position();
+  await store.close();
+
+  const text = await exported(path);
+  const expected = [...TITLES, "kept"].map((title, index) =>
+    line(index === 8 ? 10 : index + 1, title, index === 1),
+  );
+  expect(text).toBe(header(11, 9) + expected.join(""));
+  expect(await ran(["import", ...on(copy)], text)).toEqual({
+    code: 0,
+    stdout: "imported 9 to-dos, the last id is 11\n",
+    stderr: "",
+  });
+  expect([await exported(copy), left(copy)]).toEqual([text, [""]]);
+  const imported = await openSqlite(copy);
+  const { epoch, n } = await imported.position();
+  expect([epoch === position.epoch, n]).toEqual([false, 9]);
+  expect((await imported.insert("next")).id).toBe(12n);
+  await imported.close();
+});
+
+test("ids past 2^53 are kept to the digit", async () => {
+  const ids = [1n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 53n + 2n, 2n ** 63n - 3n];
+  const text = header(2n ** 63n - 2n, ids.length) + ids.map((id) => line(id)).join("");
+  const path = newPath();
+  expect((await ran(["import", ...on(path)], text)).code).toBe(0);
+  expect(await exported(path)).toBe(text);
+  await using server = serve(path);
+  const url = await server.url;
+  const list = await (await fetch(`${url}/api/todos`)).text();
+  expect([...list.matchAll(/"id":(\d+)/g)].map(([, digits]) => digits)).toEqual(ids.map(String));
+  expect(await post(url, "last")).toBe(line(2n ** 63n - 1n, "last").trim());
+  const full = { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"title":"x"}' };
+  expect((await fetch(`${url}/api/todos`, full)).status).toBe(507);
+});
+
+describe("todo export", () => {
+  test("shows one moment of a store that is being written, beside its server", async () => {
+    const path = newPath();
+    await using server = serve(path);
+    const url = await server.url;
+    let stopped = false;
+    let written = 0;
+    const writers = Array.from({ length: 8 }, async () => {
+      while (!stopped) {
+        await post(url, "x");
+        written++;
+      }
+    });
+    while (written < 200) await Bun.sleep(5);
+    const before = written;
+    const file = newPath();
+    const { code, stdout, stderr } = await ran(["export", file, ...on(path)]);
+    stopped = true;
+    await Promise.all(writers);
+    const count = readFileSync(file, "utf8").split("\n").length - 2;
+    expect([code, stdout, stderr]).toEqual([0, `exported ${count} to-dos, the last id is ${count}\n`, ""]);
+    expect(count).toBeWithin(before, written + 1);
+    expect(readFileSync(file, "utf8")).toBe(
+      header(count, count) + Array.from({ length: count }, (_, index) => line(index + 1, "x")).join(""),
+    );
+    expect(left(file)).toEqual([""]);
+  });
+
+  test("writes the lines to standard output, and the rest to standard error", async () => {
+    const path = newPath();
+    await ran(["import", ...on(path)], upTo(2));
+    expect(await ran(["export", ...on(path)])).toEqual({
+      code: 0,
+      stdout: header(2, 2) + upTo(2),
+      stderr: "exported 2 to-dos, the last id is 2\n",
+    });
+  });
+
+  test("never writes over what is there", async () => {
+    const [path, file] = [newPath(), newPath()];
+    await ran(["import", ...on(path)], upTo(2));
+    writeFileSync(file, "mine");
+    expect(await refusal(["export", file, ...on(path)])).toBe(
+      `${file} is there already, and is left as it is: name another file`,
+    );
+    expect([readFileSync(file, "utf8"), left(file)]).toEqual(["mine", [""]]);
+  });
+
+  test("needs a store that is there, and makes none", async () => {
+    const [path, file] = [newPath(), newPath()];
+    expect(await refusal(["export", file, ...on(path)])).toBe(`${path}: there is no such store`);
+    expect([left(path), left(file)]).toEqual([[], []]);
+  });
+
+  test.skipIf(!existsSync("/dev/full"))("says when its output cannot take it all", async () => {
+    const path = newPath();
+    await ran(["import", many(10_000), ...on(path)]);
+    for (const [output, reason] of [
+      ["> /dev/full", "ENOSPC"],
+      ["| true", "EPIPE"],
+    ]) {
+      const line = `{ "$0" --no-env-file src/cli/main.ts export --store sqlite:${path}; echo $? >&2; } ${output}`;
+      await using shell = run(["sh", "-c", line, process.execPath]);
+      await shell.exited;
+      expect(shell.stderr()).toMatch(new RegExp(`^todo: standard output: ${reason}.*\\n1\\n$`));
+    }
+  });
+});
+
+describe("todo import", () => {
+  test("keeps the keys of a store, and begins a new epoch", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    const key = { id: "k1", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
+    await store.keys.insert(key);
+    const before = await store.position();
+    await store.close();
+    expect((await ran(["import", ...on(path)], upTo(2))).stdout).toBe(
+      "imported 2 to-dos, the last id is 2\n",
+    );
+    const imported = await openSqlite(path);
+    expect(await imported.keys.find(key.tokenHash)).toEqual(key);
+    expect((await imported.position()).epoch).not.toBe(before.epoch);
+    const found = await imported.get(2n);
+    expect(found === undefined ? undefined : decode(found).title).toBe("to-do 2");
+    await imported.close();
+  });
+
+  test("takes a file by name, also one that is no regular file", async () => {
+    const [path, file] = [newPath(), many(3)];
+    const shell = `exec "$0" --no-env-file src/cli/main.ts import /dev/fd/3 --store sqlite:${path} 3< ${file}`;
+    await using command = run(["sh", "-c", shell, process.execPath]);
+    expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+    expect(await exported(path)).toBe(readFileSync(file, "utf8"));
+  });
+
+  test.each<[what: string, text: string, message: string]>([
+    ["an empty title", line(1001, ""), "line 1001: title must not be empty"],
+    ["an id that was there", line(7), "line 1001: id 7 comes after 1000: ids must ascend"],
+    [
+      "an id past the last",
+      line(2n ** 63n),
+      "line 1001: id must be a whole number from 1 to 9223372036854775807",
+    ],
+    ["no boolean", '{"id":1001,"title":"x","done":"true"}', "line 1001: done must be a boolean"],
+    ["no JSON", "\nbuy milk", "line 1002: is not JSON; is the file cut off?"],
+    [
+      "a title that is too long",
+      line(1001, "x".repeat(121)),
+      "line 1001: title must be at most 120 characters",
+    ],
+    ["a line that is too long", "x".repeat(100_000), "line 1001: is longer than 65536 bytes"],
+  ])("refuses %s by the number of its line, and leaves the store empty", async (_what, text, message) => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    const before = await store.position();
+    await store.close();
+    expect(await refusal(["import", ...on(path)], upTo(1000) + text)).toBe(message);
+    expect([left(path), await exported(path)]).toEqual([[""], header(0, 0)]);
+    const after = await openSqlite(path);
+    expect(await after.position()).toEqual(before);
+    await after.close();
+    expect((await ran(["import", ...on(path)], upTo(1000))).code).toBe(0);
+  });
+
+  test("leaves no store where there was none", async () => {
+    const path = newPath();
+    expect(await refusal(["import", ...on(path)], header(9, 2) + line(1))).toBe(
+      "it is not whole: its header tells of 2 to-dos, and 1 came",
+    );
+    expect(await refusal(["import", ...on(path)])).toBe("there is no to-do in it");
+    expect(await refusal(["import", newPath(), ...on(path)])).toEndWith(": there is no such file or folder");
+    expect(await refusal(["import", folder, ...on(path)])).toBe(`${folder}: that is a folder, not a file`);
+    expect(left(path)).toEqual([]);
+  });
+
+  test("refuses a store that has held to-dos", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.delete((await store.insert("a")).id);
+    await store.close();
+    expect(await refusal(["import", ...on(path)], upTo(2))).toBe(
+      `${path} has held to-dos already: import into a new file, or move it away first`,
+    );
+    expect(await exported(path)).toBe(header(1, 0));
+  });
+
+  test("takes as many to-dos as may be held, and no more", async () => {
+    const path = newPath();
+    expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
+      "it has more than 9 to-dos: say with --max-todos how many may be held",
+    );
+    expect(await refusal(["import", "--max-todos", "0", ...on(path)])).toStartWith(
+      '--max-todos "0": must be',
+    );
+    expect(left(path)).toEqual([]);
+    expect((await ran(["import", "--max-todos", "10", ...on(path)], upTo(10))).code).toBe(0);
+  });
+
+  test("is refused while a server runs", async () => {
+    const path = newPath();
+    await using server = serve(path);
+    const url = await server.url;
+    expect(await refusal(["import", ...on(path)], upTo(2))).toBe(
+      `${path} is in use by another server: stop it first`,
+    );
+    expect(await post(url, "a")).toBe(line(1, "a").trim());
+  });
+
+  test(`of ${MANY} that is killed leaves a store that is empty`, async () => {
+    const [path, file] = [newPath(), many(MANY)];
+    {
+      await using command = runTodo(["import", file, ...on(path)]);
+      const log = (): number => statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+      while (log() < 1024 * 1024) await Bun.sleep(1);
+      command.kill("SIGKILL");
+      expect([await command.exited, command.stdout()]).toEqual([undefined, ""]);
+    }
+    {
+      await using server = serve(path);
+      const answer = await fetch(`${await server.url}/api/todos`);
+      expect([await answer.text(), answer.headers.get("etag")]).toEqual([
+        "[]",
+        expect.stringMatching(/-0"$/),
+      ]);
+    }
+    expect((await ran(["import", file, ...on(path)])).stdout).toBe(
+      `imported ${MANY} to-dos, the last id is ${MANY}\n`,
+    );
+    expect(await exported(path)).toBe(readFileSync(file, "utf8"));
+  });
+});
+
+describe("a signal breaks off, and leaves nothing behind,", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)("by %s, an import that waits for its input", async (signal) => {
+    const path = newPath();
+    const command = Bun.spawn([process.execPath, "--no-env-file", "src/cli/main.ts", "import", ...on(path)], {
+      cwd: new URL("../..", import.meta.url).pathname,
+      stdin: "pipe",
+      stderr: "pipe",
+    });
+    command.stdin.write(upTo(1000));
+    command.stdin.flush();
+    while (!existsSync(`${path}-wal`)) await Bun.sleep(5);
+    await Bun.sleep(100);
+    command.kill(signal);
+    expect(await command.exited).toBe(1);
+    expect(await new Response(command.stderr).text()).toBe(`todo: broken off by ${signal}\n`);
+    expect(left(path)).toEqual([]);
+  });
+
+  test("by SIGTERM, an export that waits for its reader", async () => {
+    const [path, fifo] = [newPath(), newPath()];
+    await ran(["import", many(MANY), ...on(path)]);
+    expect(await run(["mkfifo", fifo]).exited).toBe(0);
+    const reader = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
+    try {
+      const line = `exec "$0" --no-env-file src/cli/main.ts export --store sqlite:${path} > ${fifo}`;
+      await using command = run(["sh", "-c", line, process.execPath]);
+      while (!hasBytes(reader)) await Bun.sleep(5);
+      command.kill("SIGTERM");
+      expect([await command.exited, command.stderr()]).toEqual([1, "todo: broken off by SIGTERM\n"]);
+    } finally {
+      closeSync(reader);
+    }
+  });
+});
+
+/** Whether a byte could be read at once. */
+function hasBytes(descriptor: number): boolean {
+  try {
+    return readSync(descriptor, new Uint8Array(1)) > 0;
+  } catch {
+    return false;
+  }
+}
+
+test.skipIf(!mounted)("a full disk takes nothing of an import, an export or a back-up", async () => {
+  const [path, small] = [newPath(), newPath()];
+  const file = many(MANY);
+  await ran(["import", file, ...on(path)]);
+  await ran(["import", many(10), ...on(small)]);
+  const on4MiB = join(disk, "it");
+  const failed = { code: 1, stdout: "", stderr: expect.stringMatching(/^todo: .*\n$/) };
+  for (const [args, reason] of [
+    [["import", file, ...on(on4MiB)], "database or disk is full"],
+    [["export", on4MiB, ...on(path)], "no space left on device"],
+    [["backup", on4MiB, ...on(path)], "database or disk is full"],
+    [["restore", path, ...on(on4MiB)], "no space left on device"],
+  ] as const) {
+    const said = await ran(args);
+    expect(said).toEqual(failed);
+    expect(said.stderr).toContain(reason);
+    expect(left(on4MiB)).toEqual([]);
+  }
+  // What there was before is as it was, and all of it works where there is room.
+  await ran(["import", many(10), ...on(on4MiB)]);
+  await (await openSqlite(`${on4MiB}2`)).close();
+  expect(await ran(["import", file, ...on(`${on4MiB}2`)])).toEqual(failed);
+  expect(await exported(`${on4MiB}2`)).toBe(header(0, 0));
+  expect(await exported(on4MiB)).toBe(header(10, 10) + upTo(10));
+});
+
+describe.skipIf(!hasScript)("on a terminal", () => {
+  /** All that a terminal is sent. */
+  async function shown(args: readonly string[]): Promise<string> {
+    const line = ["exec", process.execPath, "--no-env-file", "src/cli/main.ts", ...args].join(" ");
+    await using terminal = run(["script", "-qec", line, "/dev/null"]);
+    expect(await terminal.exited).toBe(0);
+    return terminal.stdout();
+  }
+
+  test("import and export draw a bar, and take it away in the end", async () => {
+    const [path, file] = [newPath(), newPath()];
+    const seen = await shown(["import", many(100_000), ...on(path)]);
+    expect(seen).toMatch(/importing [█░]+ \d+% \| \S+ left \| \d+ to-dos/);
+    expect(seen).toEndWith("\u001b[2Kimported 100000 to-dos, the last id is 100000\r\n");
+    const exporting = await shown(["export", file, ...on(path)]);
+    expect(exporting).toMatch(/exporting [█░]+ \d+% \| \S+ left \| \d+ to-dos/);
+    expect(exporting).toEndWith("\u001b[2Kexported 100000 to-dos, the last id is 100000\r\n");
+  });
+
+  test("import counts where it cannot know how many come", async () => {
+    const file = newPath();
+    writeFileSync(file, upTo(100_000));
+    const seen = await shown(["import", file, ...on(newPath())]);
+    expect(seen).toMatch(/importing \d+ to-dos/);
+    expect(seen).not.toContain("%");
+  });
+
+  test("export draws no bar between the lines", async () => {
+    const path = newPath();
+    await ran(["import", ...on(path)], upTo(2));
+    const lines = (header(2, 2) + upTo(2)).replaceAll("\n", "\r\n");
+    expect(await shown(["export", ...on(path)])).toBe(`${lines}exported 2 to-dos, the last id is 2\r\n`);
+  });
+});

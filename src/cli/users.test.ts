@@ -1,0 +1,430 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, run, runTodo } from "../../test/command.ts";
+import { parseUsers } from "../credential/user.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+setDefaultTimeout(20_000);
+
+/** By Apache's htpasswd; the password is "secret". */
+const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
+const BOB = `bob:${BCRYPT}\n`;
+/** Enough for a change to take its time. */
+const LONG = `#${"x".repeat(99)}\n`.repeat(200_000);
+
+const apache = run(["sh", "-c", "command -v htpasswd"]);
+const hasApache = (await apache.exited) === 0;
+if (!hasApache) process.stderr.write("skipped: what Apache verifies and writes, for there is no htpasswd\n");
+const hasProc = existsSync("/proc/self/cmdline");
+if (!hasProc) process.stderr.write("skipped: what arguments show, for there is no /proc\n");
+const isRoot = process.getuid?.() === 0;
+if (!isRoot) process.stderr.write("skipped: a file of another user, for it takes the right to make one\n");
+
+let files = 0;
+/** A path of its own, with a file there if it is to have a text. */
+function usersFile(text?: string | Uint8Array): string {
+  const path = join(folder, `users${++files}`);
+  if (text !== undefined) writeFileSync(path, text);
+  return path;
+}
+
+const users = (path: string, args: readonly string[], input?: string | Uint8Array): Command =>
+  runTodo(["users", ...args], { TODO_USERS_FILE: path }, input);
+
+type Outcome = readonly [code: number | undefined, stdout: string, stderr: string];
+
+async function outcome(command: Command): Promise<Outcome> {
+  return [await command.exited, command.stdout(), command.stderr()];
+}
+
+const add = (path: string, name: string, password: string | Uint8Array): Promise<Outcome> =>
+  outcome(users(path, ["add", name], password));
+const remove = (path: string, name: string): Promise<Outcome> => outcome(users(path, ["remove", name]));
+const text = (path: string): string => readFileSync(path, "utf8");
+const permissions = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
+
+async function passes(path: string, name: string, password: string): Promise<boolean> {
+  return Bun.password.verify(password, parseUsers(text(path)).get(name) ?? "");
+}
+
+/** The one line on standard error of a command that refuses, before it has said or changed anything. */
+async function refusal(command: Command): Promise<string> {
+  const [code, stdout, stderr] = await outcome(command);
+  expect([code, stdout]).toEqual([2, ""]);
+  const [line = "", ...rest] = stderr.split("\n");
+  expect(rest).toEqual([""]);
+  expect(line).toStartWith("todo: ");
+  return line;
+}
+
+describe("todo users", () => {
+  test("adds, changes, lists and removes users", async () => {
+    const path = usersFile();
+    expect(await add(path, "alice", "one\n")).toEqual([0, "added alice\n", ""]);
+    expect(await add(path, "Zoë 😀", "two\n")).toEqual([0, "added Zoë 😀\n", ""]);
+    expect(await outcome(users(path, ["list"]))).toEqual([0, "alice\nZoë 😀\n", ""]);
+    expect(await passes(path, "alice", "one")).toBe(true);
+    expect(await add(path, "alice", "three\n")).toEqual([0, "changed the password of alice\n", ""]);
+    expect([await passes(path, "alice", "one"), await passes(path, "alice", "three")]).toEqual([false, true]);
+    expect(await passes(path, "Zoë 😀", "two")).toBe(true);
+    expect(await remove(path, "alice")).toEqual([0, "removed alice\n", ""]);
+    expect(await outcome(users(path, ["list"]))).toEqual([0, "Zoë 😀\n", ""]);
+    expect(await remove(path, "Zoë 😀")).toEqual([0, "removed Zoë 😀\n", ""]);
+    expect(await outcome(users(path, ["list"]))).toEqual([0, "", ""]);
+    expect(existsSync(`${path}.new`)).toBe(false);
+  });
+
+  test("takes the file from a flag", async () => {
+    const path = usersFile(BOB);
+    await using command = runTodo(["users", "list", "--users-file", path]);
+    expect(await outcome(command)).toEqual([0, "bob\n", ""]);
+  });
+
+  test.each([["-bob"], ["x".repeat(193)]])("adds and removes %j", async (name) => {
+    const path = usersFile(BOB);
+    expect(await outcome(users(path, ["add", "--", name], "one"))).toEqual([0, `added ${name}\n`, ""]);
+    expect(await passes(path, name, "one")).toBe(true);
+    expect(await outcome(users(path, ["remove", "--", name]))).toEqual([0, `removed ${name}\n`, ""]);
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, input: string, password: string]>([
+    ["all there is", "one", "one"],
+    ["without its line break", "one\n", "one"],
+    ["without that of Windows", "one\r\n", "one"],
+    ["with its blanks", " one : \n", " one : "],
+    ["and nothing of the next", "one\n\ttwo\n", "one"],
+  ])("takes the first line for the password, %s", async (_what, input, password) => {
+    const path = usersFile();
+    expect(await add(path, "alice", input)).toEqual([0, "added alice\n", ""]);
+    expect(await passes(path, "alice", password)).toBe(true);
+  });
+
+  test("does not wait for more than a line", async () => {
+    const path = usersFile();
+    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file src/cli/main.ts users add alice <&3`;
+    await using command = run(["sh", "-c", line, process.execPath, usersFile()], { TODO_USERS_FILE: path });
+    // A test that waited for ever would leave it running.
+    expect(await Promise.race([command.exited, Bun.sleep(10_000)])).toBe(0);
+    expect([command.stdout(), command.stderr()]).toEqual(["added alice\n", ""]);
+  });
+
+  test("leaves every other line as it is", async () => {
+    const before = `\ufeff# ours\r\n\r\nal:${BCRYPT}\r\n#al:x\n \t\n${BOB}# end`;
+    const path = usersFile(before);
+    await add(path, "al", "one");
+    expect(text(path)).toMatch(/^\ufeff# ours\r\n\r\nal:\$2y\$12\$\S{53}\r\n#al:x\n \t\n/);
+    expect(text(path)).toEndWith(`\n${BOB}# end`);
+    await add(path, "carol", "two");
+    expect(text(path)).toMatch(/\n# end\r\ncarol:\$2y\$12\$\S{53}\r\n$/);
+    await remove(path, "al");
+    await remove(path, "carol");
+    expect(text(path)).toBe(before.replace(/al:\$.*\r\n/, "").concat("\r\n"));
+  });
+
+  test("keeps the rights of the file, and makes one for its owner alone", async () => {
+    const [fresh, open] = [usersFile(), usersFile(BOB)];
+    chmodSync(open, 0o664);
+    const lines = [fresh, open].map((path) => {
+      const line = `umask 0; echo one | "$0" --no-env-file src/cli/main.ts users add alice`;
+      return run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path }).exited;
+    });
+    expect(await Promise.all(lines)).toEqual([0, 0]);
+    expect([permissions(fresh), permissions(open)]).toEqual(["600", "664"]);
+    await remove(open, "alice");
+    expect(permissions(open)).toBe("664");
+  });
+
+  test.skipIf(!isRoot)("keeps the owner of the file", async () => {
+    const path = usersFile(BOB);
+    chownSync(path, 1234, 5678);
+    await add(path, "alice", "one");
+    const { uid, gid } = statSync(path);
+    expect([uid, gid]).toEqual([1234, 5678]);
+  });
+
+  test("changes the file that a link leads to", async () => {
+    const [target, link] = [usersFile(BOB), usersFile()];
+    symlinkSync(target, link);
+    expect((await add(link, "alice", "one"))[0]).toBe(0);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect([...parseUsers(text(target)).keys()]).toEqual(["bob", "alice"]);
+    writeFileSync(`${target}.new`, "");
+    expect(await refusal(users(link, ["remove", "bob"]))).toContain(`remove ${target}.new`);
+  });
+});
+
+describe("todo users refuses, and changes nothing:", () => {
+  test.each<[name: string, complaint: string]>([
+    ["", "must not be empty"],
+    ["a:b", "must have no colon"],
+    ["a\nb", "must have no control characters"],
+    ["#a", "must not start with #"],
+    [" a", "must not start or end with a blank"],
+    ["x".repeat(194), "must have at most 193 bytes"],
+  ])("the name %j", async (name, complaint) => {
+    const path = usersFile(BOB);
+    const line = await refusal(users(path, ["add", name], "hunter2"));
+    expect(line).toStartWith(`todo: user ${JSON.stringify(name)}: ${complaint}`);
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, input: string | Uint8Array, complaint: string]>([
+    ["no password", "", "must not be empty"],
+    ["an empty line", "\r\nhunter2", "must not be empty"],
+    ["a tab", "hun\tter2\n", "must have no control characters"],
+    ["a NUL", "hunter2\0\n", "must have no control characters"],
+    ["a return alone", "hunter2\r", "must have no control characters"],
+    ["73 bytes", `hunter2${"é".repeat(33)}\n`, "must have at most 72 bytes"],
+    ["a megabyte", `hunter2${"x".repeat(1 << 20)}`, "must have at most 72 bytes"],
+    ["no UTF-8", Buffer.from("hunter2\xe9\n", "latin1"), "must be UTF-8"],
+  ])("a password of %s, without repeating it", async (_what, input, complaint) => {
+    const path = usersFile(BOB);
+    const line = await refusal(users(path, ["add", "alice"], input));
+    expect(line).toStartWith(`todo: the password: ${complaint}`);
+    expect(line).not.toContain("hunter2");
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    ["an argument too many", ["hunter2"], "never a password, for arguments are seen by all"],
+    ["a flag for it", ["--password", "hunter2"], "unknown option '-…'"],
+    ["a flag with it", ["--password=hunter2"], "unknown option '-…'"],
+    ["a short flag with it", ["-phunter2"], "unknown option '-…'"],
+    ["what looks like a flag", ["--hunter2'\n'"], "unknown option '-…'"],
+  ])("a password as %s, without repeating it", async (_what, args, line) => {
+    const path = usersFile(BOB);
+    const said = await refusal(users(path, ["add", "alice", ...args], "one"));
+    expect(said).toContain(line);
+    expect(said).not.toContain("hunter2");
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    ["no name", ["add"], "missing required argument 'name'"],
+    ["a mistyped flag", ["add", "alice", "--user-file", "x"], "(Did you mean --users-file?)"],
+    ["a name too many", ["remove", "alice", "bob"], "too many arguments for 'remove'"],
+    ["an unknown command", ["delete", "alice"], "unknown command 'delete'"],
+    ["an unknown user", ["remove", "alice"], 'there is no user "alice"'],
+    ["a part of a name", ["remove", "bo"], 'there is no user "bo"'],
+    ["a name and more", ["remove", BOB.trim()], "there is no user"],
+  ])("%s", async (_what, args, line) => {
+    const path = usersFile(BOB);
+    expect(await refusal(users(path, args, "one"))).toContain(line);
+    expect(text(path)).toBe(BOB);
+  });
+
+  test("no users file", async () => {
+    for (const args of [["add", "alice"], ["remove", "alice"], ["list"]]) {
+      await using command = runTodo(["users", ...args], {}, "one");
+      expect(await refusal(command)).toBe(
+        "todo: there is no users file: set --users-file or TODO_USERS_FILE",
+      );
+    }
+  });
+
+  test("a file that is not there, but to add to", async () => {
+    const dangling = usersFile();
+    symlinkSync(join(folder, "missing"), dangling);
+    for (const [path, args] of [
+      [join(folder, "missing"), ["list"]],
+      [join(folder, "missing"), ["remove", "bob"]],
+      [dangling, ["add", "bob"]],
+    ] as const) {
+      expect(await refusal(users(path, args, "one"))).toBe(
+        `todo: TODO_USERS_FILE "${path}": there is no such file`,
+      );
+    }
+    expect(lstatSync(dangling).isSymbolicLink()).toBe(true);
+    expect(readdirSync(folder)).not.toContain("missing");
+  });
+
+  test("a file in a folder that is not there", async () => {
+    const path = join(folder, "nowhere", "users");
+    expect(await refusal(users(path, ["add", "bob"], "one"))).toContain(`TODO_USERS_FILE "${path}": ENOENT`);
+  });
+
+  test.each<[what: string, before: string | Uint8Array, complaint: string]>([
+    ["a line without a hash", `${BOB}al\n`, 'line 2 is not "user:hash"'],
+    ["a weak hash", "carol:3yEiEzkpwN9Yo\n", "line 1 (carol) has DES-crypt"],
+    ["a user twice", `${BOB}${BOB}`, "line 2 names bob a second time"],
+    ["no UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "it is not UTF-8"],
+  ])("a file with %s", async (_what, before, complaint) => {
+    const path = usersFile(before);
+    for (const args of [
+      ["add", "bob"],
+      ["remove", "bob"],
+    ]) {
+      const line = await refusal(users(path, args, "one"));
+      expect(line).toStartWith(`todo: TODO_USERS_FILE "${path}": ${complaint}`);
+    }
+    expect(readFileSync(path).equals(Buffer.from(before))).toBe(true);
+    expect(existsSync(`${path}.new`)).toBe(false);
+  });
+
+  test("a file that has no room to be written", async () => {
+    const before = `${LONG}${BOB}`;
+    const path = usersFile(before);
+    const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file src/cli/main.ts users remove bob`;
+    const command = run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path });
+    expect(await refusal(command)).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
+    expect(text(path) === before).toBe(true);
+    expect(existsSync(`${path}.new`)).toBe(false);
+  });
+});
+
+describe("todo users and another change", () => {
+  const names = Array.from({ length: 6 }, (_, index) => `user${index}`);
+  const left = (path: string): string[] => [...parseUsers(text(path)).keys()];
+
+  /** Those of `names` whose change was made; the others must have been told why not. */
+  function done(path: string, outcomes: readonly Outcome[]): string[] {
+    const reason = "another change is under way; if none is, one was broken off: remove";
+    for (const [code, stdout, stderr] of outcomes.filter(([code]) => code !== 0)) {
+      const line = `todo: TODO_USERS_FILE "${path}": ${reason} ${path}.new\n`;
+      expect([code, stdout, stderr]).toEqual([2, "", line]);
+    }
+    expect(existsSync(`${path}.new`)).toBe(false);
+    return names.filter((_, index) => outcomes[index]?.[0] === 0);
+  }
+
+  test("of the same moment lose no user", async () => {
+    const path = usersFile();
+    const added = done(path, await Promise.all(names.map((name) => add(path, name, "one"))));
+    expect(added).not.toEqual([]);
+    expect(left(path).toSorted()).toEqual(added);
+  });
+
+  test("of the same moment, and a long file, lose no user", async () => {
+    const path = usersFile(LONG + names.map((name) => `${name}:${BCRYPT}\n`).join(""));
+    const removed = done(path, await Promise.all(names.map((name) => remove(path, name))));
+    expect(removed).not.toEqual([]);
+    expect(left(path)).toEqual(names.filter((name) => !removed.includes(name)));
+  });
+
+  test("that was killed find the file whole, and are told what to remove", async () => {
+    const before = `${LONG}${BOB}al:${BCRYPT}\n`;
+    const path = usersFile(before);
+    const draft = `${path}.new`;
+    while (!existsSync(draft)) {
+      writeFileSync(path, before);
+      await using command = users(path, ["remove", "bob"]);
+      const ended = command.exited.then(() => true);
+      while (!existsSync(draft) && !(await Promise.race([ended, Bun.sleep(1).then(() => false)])));
+      command.kill("SIGKILL");
+      await command.exited;
+    }
+    expect(text(path) === before).toBe(true);
+    expect(permissions(draft)).toBe("600");
+    expect(await refusal(users(path, ["remove", "bob"]))).toEndWith(`remove ${draft}`);
+    expect(text(path) === before).toBe(true);
+    rmSync(draft);
+    expect(await remove(path, "bob")).toEqual([0, "removed bob\n", ""]);
+    expect(left(path)).toEqual(["al"]);
+  });
+});
+
+describe("todo users and Apache", () => {
+  test.skipIf(!hasApache)("verify each other's passwords", async () => {
+    const path = usersFile();
+    const passwords = ["one", `a"b'c\\d $HOME`, "Zoë 😀", "é".repeat(36)];
+    const WRONG = 3;
+    const htpasswd = (args: readonly string[]): Promise<number | undefined> =>
+      run(["htpasswd", ...args]).exited;
+    for (const [index, password] of passwords.entries()) await add(path, `ours${index}`, `${password}\n`);
+    for (const [index, password] of passwords.entries()) {
+      expect(await htpasswd(["-bBC", "4", path, `theirs${index}`, password])).toBe(0);
+    }
+    expect((await add(path, "y".repeat(193), "last"))[0]).toBe(0);
+    for (const [index, password] of passwords.entries()) {
+      const verified = [password, `${password.slice(0, -1)}!`].map((tried) =>
+        htpasswd(["-vb", path, `ours${index}`, tried]),
+      );
+      expect(await Promise.all(verified)).toEqual([0, WRONG]);
+      expect(await passes(path, `theirs${index}`, password)).toBe(true);
+    }
+    expect(await htpasswd(["-vb", path, "y".repeat(193), "last"])).toBe(0);
+    expect((await remove(path, "theirs0"))[0]).toBe(0);
+    expect((await add(path, "theirs1", "new"))[1]).toBe("changed the password of theirs1\n");
+    expect(await htpasswd(["-vb", path, "theirs1", "new"])).toBe(0);
+    expect(await htpasswd(["-D", path, "ours0"])).toBe(0);
+    expect((await outcome(users(path, ["list"])))[1]).not.toContain("ours0");
+  });
+});
+
+describe("todo users and a server", () => {
+  async function status(url: string, user: string, password: string): Promise<number> {
+    const Authorization = `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+    return (await fetch(`${url}/admin/`, { headers: { Authorization } })).status;
+  }
+
+  /** Waits until a server has read the file again so many times. */
+  async function read(server: Command, times: number): Promise<void> {
+    while (server.stdout().split('"credentials read again"').length <= times) await Bun.sleep(10);
+  }
+
+  test("that runs lets in who is added, and nobody who is removed", async () => {
+    const path = usersFile(BOB);
+    await using server = runTodo(["serve", "--port", "0", "--users-file", path]);
+    const url = await server.url;
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "one")]).toEqual([200, 401]);
+
+    await add(path, "alice", "one");
+    await read(server, 1);
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "one")]).toEqual([200, 200]);
+
+    await add(path, "alice", "two");
+    await read(server, 2);
+    expect([await status(url, "alice", "one"), await status(url, "alice", "two")]).toEqual([401, 200]);
+
+    await remove(path, "bob");
+    await read(server, 3);
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "two")]).toEqual([401, 200]);
+
+    await remove(path, "alice");
+    await read(server, 4);
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "two")]).toEqual([401, 401]);
+
+    await add(path, "alice", "three");
+    await read(server, 5);
+    expect([await status(url, "alice", "two"), await status(url, "alice", "three")]).toEqual([401, 200]);
+  });
+});
+
+test.skipIf(!hasProc)("a password shows in no process's arguments and in no output", async () => {
+  const CANARY = "canary-7f3a91";
+  const path = usersFile();
+  await using command = users(path, ["add", "alice"], `${CANARY}\n`);
+  const ended = command.exited.then(() => true);
+  const seen = new Set<string>();
+  while (!(await Promise.race([ended, Bun.sleep(5).then(() => false)]))) {
+    for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      for (const what of ["cmdline", "environ"]) {
+        try {
+          seen.add(readFileSync(`/proc/${id}/${what}`, "latin1"));
+        } catch {
+          // It has ended, or is another user's.
+        }
+      }
+    }
+  }
+  expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
+  expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
+  expect(await outcome(command)).toEqual([0, "added alice\n", ""]);
+  expect(text(path)).not.toContain(CANARY);
+});

@@ -1,0 +1,213 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { encodeTodo, type Todo } from "../todo.ts";
+import { Refusal } from "./archive.ts";
+import { encodeHeader, NdjsonReader } from "./ndjson.ts";
+
+const MAX_ID = 2n ** 63n - 1n;
+
+/** All that a text holds, read in pieces of some bytes. */
+function read(text: string | Uint8Array, pieceLength = 64) {
+  const bytes = Buffer.from(text);
+  const reader = new NdjsonReader(MAX_ID);
+  const todos: Todo[] = [];
+  for (let start = 0; start < bytes.length; start += pieceLength) {
+    todos.push(...reader.read(bytes.subarray(start, start + pieceLength)));
+  }
+  todos.push(...reader.end());
+  return { todos, lastId: reader.lastId, total: reader.total };
+}
+
+function refusalOf(text: string | Uint8Array, pieceLength?: number): string | undefined {
+  try {
+    read(text, pieceLength);
+  } catch (error) {
+    if (error instanceof Refusal) return error.message;
+    throw error;
+  }
+  return undefined;
+}
+
+const line = (id: number | bigint, title = "x", done = false): string =>
+  encodeTodo({ id: BigInt(id), title, done });
+const lines = (...all: readonly string[]): string => all.map((one) => `${one}\n`).join("");
+const header = (lastId: number | bigint, todos: number): string =>
+  encodeHeader({ lastId: BigInt(lastId), todos });
+
+const TODOS = fc
+  .array(
+    fc.record({
+      id: fc.bigInt(1n, MAX_ID),
+      title: fc.string({ unit: "binary", minLength: 1, maxLength: 20 }).map((title) => `t${title}`),
+      done: fc.boolean(),
+    }),
+    { maxLength: 30 },
+  )
+  .map((todos) => {
+    const unique = new Map(todos.map((todo) => [todo.id, todo]));
+    return [...unique.values()].toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  });
+
+describe("NdjsonReader", () => {
+  test("reads what was written, wherever the pieces end", () => {
+    const property = fc.property(TODOS, fc.integer({ min: 1, max: 100 }), (all, pieceLength) => {
+      const todos = all.filter(({ title }) => title.isWellFormed());
+      const lastId = MAX_ID;
+      const text = lines(encodeHeader({ lastId, todos: todos.length }), ...todos.map(encodeTodo));
+      expect(read(text, pieceLength)).toEqual({ todos, lastId, total: todos.length });
+    });
+    fc.assert(property);
+  });
+
+  test("does without a header, and without a line break at the end", () => {
+    const todos = [
+      { id: 3n, title: "a", done: true },
+      { id: 2n ** 53n + 1n, title: "b", done: false },
+    ];
+    const text = todos.map(encodeTodo).join("\n");
+    expect(read(text)).toEqual({ todos, lastId: 2n ** 53n + 1n, total: undefined });
+  });
+
+  test("skips blank lines, and takes the line breaks of Windows", () => {
+    const text = `\n \t\r\n${header(9, 1)}\r\n\r\n${line(5)}\r\n\n`;
+    expect(read(text)).toEqual({ todos: [{ id: 5n, title: "x", done: false }], lastId: 9n, total: 1 });
+  });
+
+  test("takes any order of members, and blanks between them", () => {
+    expect(read('{ "done" : true , "title":"\\u0061", "id" : 7 }').todos).toEqual([
+      { id: 7n, title: "a", done: true },
+    ]);
+  });
+
+  const NO_ID = "id must be a whole number from 1 to 9223372036854775807";
+  const NO_LAST_ID = 'lastId must be a string of digits, at most "9223372036854775807"';
+  const LONG = "x".repeat(64 * 1024 + 1);
+
+  test.each<[what: string, text: string | Uint8Array, message: string]>([
+    ["nothing", "", "there is no to-do in it"],
+    ["blank lines", "\n\n \n", "there is no to-do in it"],
+    ["an empty title", lines(line(1), line(2, "")), "line 2: title must not be empty"],
+    ["a blank title", lines(line(1), "", line(2, " \u0085")), "line 3: title must not be empty"],
+    ["a long title", lines(line(1, "😀".repeat(121))), "line 1: title must be at most 120 characters"],
+    [
+      "half a surrogate",
+      lines('{"id":1,"title":"\\ud83d","done":true}'),
+      "line 1: title must be well-formed Unicode, without lone surrogates",
+    ],
+    ["a title of no text", lines('{"id":1,"title":1,"done":true}'), "line 1: title must be a string"],
+    ["no title", lines('{"id":1,"done":true}'), "line 1: title is required"],
+    ["no done", lines('{"id":1,"title":"x"}'), "line 1: done is required"],
+    ["a done of 1", lines('{"id":1,"title":"x","done":1}'), "line 1: done must be a boolean"],
+    ["no id", lines('{"title":"x","done":true}'), `line 1: ${NO_ID}`],
+    ["a text as id", lines('{"id":"1","title":"x","done":true}'), `line 1: ${NO_ID}`],
+    ["an id of 0", lines(line(0)), `line 1: ${NO_ID}`],
+    ["a negative id", lines(line(-1)), `line 1: ${NO_ID}`],
+    ["an id with a fraction", lines('{"id":1.0,"title":"x","done":true}'), `line 1: ${NO_ID}`],
+    ["an id with an exponent", lines('{"id":1e2,"title":"x","done":true}'), `line 1: ${NO_ID}`],
+    ["an id past the last", lines(line(MAX_ID), line(MAX_ID + 1n)), `line 2: ${NO_ID}`],
+    ["an id twice", lines(line(1), line(7), line(7)), "line 3: id 7 comes after 7: ids must ascend"],
+    ["ids that descend", lines(line(7), line(6)), "line 2: id 6 comes after 7: ids must ascend"],
+    [
+      "ids past 2^53 that descend",
+      lines(line(2n ** 53n + 1n), line(2n ** 53n)),
+      "line 2: id 9007199254740992 comes after 9007199254740993: ids must ascend",
+    ],
+    [
+      "another member",
+      lines('{"id":1,"title":"x","done":true,"due":1}'),
+      'line 1: has "due", which would be lost',
+    ],
+    [
+      "a __proto__",
+      lines('{"id":1,"title":"x","done":true,"__proto__":{}}'),
+      'line 1: has "__proto__", which would be lost',
+    ],
+    ["no JSON", lines(line(1), "buy milk"), "line 2: is not JSON"],
+    ["a list", lines(`[${line(1)}]`), "line 1: is no object with id, title and done"],
+    ["a whole list in lines", `[\n${line(1)},\n${line(2)}\n]\n`, "line 1: is not JSON"],
+    ["null", lines("null"), "line 1: is no object with id, title and done"],
+    ["a byte order mark", `\uFEFF${lines(line(1))}`, "line 1: starts with a byte order mark"],
+    [
+      "what is not UTF-8",
+      Buffer.concat([Buffer.from(lines(line(1))), Buffer.from(lines(line(2, "é")), "latin1")]),
+      "line 2: is not UTF-8",
+    ],
+    [
+      "what is wrong before what is not UTF-8",
+      Buffer.concat([Buffer.from(lines("x")), Buffer.from([0xff, 0x0a])]),
+      "line 1: is not JSON",
+    ],
+    ["a long line", lines(line(1), LONG), "line 2: is longer than 65536 bytes"],
+    ["a long line without an end", lines(line(1)) + LONG + LONG, "line 2: is longer than 65536 bytes"],
+    [
+      "a long line in other bytes",
+      lines(`"${"😀".repeat(16 * 1024)}"`),
+      "line 1: is longer than 65536 bytes",
+    ],
+    ["a line cut off", lines(line(1)) + line(2).slice(0, 20), "line 2: is not JSON; is the file cut off?"],
+    [
+      "less than the header tells of",
+      lines(header(5, 3), line(1), line(2)),
+      "it is not whole: its header tells of 3 to-dos, and 2 came",
+    ],
+    [
+      "more than the header tells of",
+      lines(header(5, 1), line(1), line(2)),
+      "it is not whole: its header tells of 1 to-dos, and 2 came",
+    ],
+    [
+      "only a header that tells of more",
+      header(5, 1),
+      "it is not whole: its header tells of 1 to-dos, and 0 came",
+    ],
+    [
+      "an id past the header's",
+      lines(header(5, 1), line(6)),
+      "line 2: id 6 is past the lastId of the header, 5",
+    ],
+    ["a second header", lines(header(5, 0), header(5, 0)), 'line 2: has "todoService", which would be lost'],
+    ["a late header", lines(line(1), header(5, 1)), 'line 2: has "todoService", which would be lost'],
+    [
+      "a newer format",
+      lines('{"todoService":2,"lastId":"1","todos":1}'),
+      "line 1: has the format 2, which is not known",
+    ],
+    [
+      "a header of no format",
+      lines('{"todoService":"1","lastId":"1","todos":1}'),
+      "line 1: todoService must be a whole number",
+    ],
+    ["a lastId of no text", lines('{"todoService":1,"lastId":1,"todos":1}'), `line 1: ${NO_LAST_ID}`],
+    ["a lastId past the last", lines(header(MAX_ID + 1n, 1)), `line 1: ${NO_LAST_ID}`],
+    ["no lastId", lines('{"todoService":1,"todos":1}'), `line 1: ${NO_LAST_ID}`],
+    ["no count", lines('{"todoService":1,"lastId":"1"}'), "line 1: todos must be a whole number"],
+    [
+      "another member of the header",
+      lines('{"todoService":1,"lastId":"1","todos":1,"users":[]}'),
+      'line 1: has "users", which would be lost',
+    ],
+  ])("refuses %s", (_what, text, message) => {
+    expect([refusalOf(text), refusalOf(text, 1), refusalOf(text, 1_000_000)]).toEqual([
+      message,
+      message,
+      message,
+    ]);
+  });
+
+  test("takes a line of just 65536 bytes", () => {
+    const text = line(1).padEnd(64 * 1024);
+    expect(read(lines(text)).todos).toHaveLength(1);
+    expect(refusalOf(lines(`${text} `))).toBe("line 1: is longer than 65536 bytes");
+  });
+
+  test("does not wait for the end of a line that is too long", () => {
+    const reader = new NdjsonReader(MAX_ID);
+    const piece = Buffer.alloc(40_000, "x");
+    expect([...reader.read(Buffer.from(lines(line(1)))), ...reader.read(piece)]).toHaveLength(1);
+    expect(() => [...reader.read(piece)]).toThrow("line 2: is longer than 65536 bytes");
+  });
+
+  test("takes a header that tells of no to-dos", () => {
+    expect(read(lines(header(5, 0)))).toEqual({ todos: [], lastId: 5n, total: 0 });
+  });
+});

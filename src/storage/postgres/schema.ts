@@ -1,0 +1,203 @@
+import type { SQL } from "bun";
+
+/** What has been done to the database, in order: a migration once released is never changed. */
+const MIGRATIONS: readonly string[] = [
+  `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
+   CREATE TABLE todo_service.todos (id bigint PRIMARY KEY, title text NOT NULL, done boolean NOT NULL);
+   -- The events of a batch are one row, a line each.
+   CREATE TABLE todo_service.events (last_n bigint PRIMARY KEY, events text NOT NULL);
+   CREATE TABLE todo_service.receipts (
+     key_hash text PRIMARY KEY, title_hash text NOT NULL, id bigint NOT NULL, made_at bigint NOT NULL
+   );
+   CREATE INDEX receipts_by_age ON todo_service.receipts (made_at);
+   CREATE TABLE todo_service.keys (
+     id text PRIMARY KEY, name text NOT NULL, token_hash bytea NOT NULL UNIQUE,
+     created_at bigint NOT NULL, expires_at bigint, last_used_at bigint,
+     added bigint GENERATED ALWAYS AS IDENTITY
+   );
+   -- One row: whoever writes holds it, so that ids and positions are in the order of commits, without gaps.
+   CREATE TABLE todo_service.store (
+     epoch text NOT NULL, last_id bigint NOT NULL, n bigint NOT NULL, todos bigint NOT NULL
+   ) WITH (fillfactor = 10);
+   INSERT INTO todo_service.store
+     VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16), 0, 0, 0);
+
+   CREATE FUNCTION todo_service.todo_json(id bigint, title text, done boolean) RETURNS text
+   LANGUAGE sql IMMUTABLE AS $$
+     SELECT '{"id":' || id || ',"title":' || title || ',"done":' || CASE WHEN done THEN 'true}' ELSE 'false}' END
+   $$;
+
+   -- The list's epoch ends with the server's timeline: a standby that was promoted may lack what was seen here.
+   CREATE FUNCTION todo_service.epoch() RETURNS text LANGUAGE sql STABLE AS $$
+     SELECT epoch || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0') FROM todo_service.store
+   $$;
+
+   -- Where the store has come to, and the events after a position.
+   CREATE FUNCTION todo_service.tail(after_n bigint, OUT epoch text, OUT n bigint, OUT tail text)
+   LANGUAGE sql STABLE AS $$
+     SELECT todo_service.epoch(), s.n,
+            (SELECT string_agg(e.events, E'\\n' ORDER BY e.last_n) FROM todo_service.events e WHERE e.last_n > after_n)
+     FROM todo_service.store s
+   $$;
+
+   -- A batch of writes: lists of lines, NULL where there is none. Gives, a line each: the id of each to-do made, 0
+   -- where there was no room, -1 where the key had made another; the to-dos after the updates, empty where there is
+   -- none; for each deletion, whether there was one. And the tail after a position, with what it wrote.
+   CREATE FUNCTION todo_service.write(
+     after_n bigint, max_todos bigint, max_events bigint, now bigint,
+     titles text, key_hashes text, title_hashes text,
+     update_ids text, update_dones text, delete_ids text,
+     OUT made text, OUT updated text, OUT deleted text, OUT epoch text, OUT n bigint, OUT tail text
+   ) LANGUAGE plpgsql AS $$
+   DECLARE
+     s todo_service.store%ROWTYPE;
+     lines text[] := '{}';
+     fresh text[];
+   BEGIN
+     SELECT * INTO STRICT s FROM todo_service.store FOR UPDATE;
+
+     IF titles IS NOT NULL THEN
+       WITH given AS (
+         SELECT g.ord, g.title, nullif(g.key_hash, '') AS key_hash, g.title_hash
+         FROM unnest(string_to_array(titles, E'\\n'), string_to_array(key_hashes, E'\\n'),
+                     string_to_array(title_hashes, E'\\n')) WITH ORDINALITY AS g (title, key_hash, title_hash, ord)
+       ), known AS (
+         SELECT g.*, r.id AS known_id, r.title_hash AS known_title
+         FROM given g LEFT JOIN todo_service.receipts r ON r.key_hash = g.key_hash AND r.made_at > now - 86400000
+       ), counted AS (
+         SELECT *, count(*) FILTER (WHERE known_id IS NULL) OVER (ORDER BY ord) AS k FROM known
+       ), placed AS (
+         SELECT *, CASE
+           WHEN known_title = title_hash THEN known_id
+           WHEN known_id IS NOT NULL THEN -1
+           WHEN s.todos + k > max_todos OR s.last_id > 9223372036854775807 - k THEN 0
+           ELSE s.last_id + k
+         END AS placed_id FROM counted
+       ), new AS (
+         SELECT * FROM placed WHERE known_id IS NULL AND placed_id > 0
+       ), stored AS (
+         INSERT INTO todo_service.todos SELECT placed_id, title, false FROM new
+       ), receipted AS (
+         INSERT INTO todo_service.receipts SELECT key_hash, title_hash, placed_id, now FROM new WHERE key_hash IS NOT NULL
+         ON CONFLICT (key_hash) DO UPDATE SET title_hash = excluded.title_hash, id = excluded.id, made_at = excluded.made_at
+       )
+       SELECT string_agg(placed_id::text, E'\\n' ORDER BY ord),
+              array_agg('+' || todo_service.todo_json(placed_id, title, false) ORDER BY ord)
+                FILTER (WHERE known_id IS NULL AND placed_id > 0)
+       INTO made, fresh FROM placed;
+       lines := coalesce(fresh, '{}');
+       s.last_id := s.last_id + cardinality(lines);
+       s.todos := s.todos + cardinality(lines);
+       IF key_hashes ~ '[^\\n]' THEN
+         DELETE FROM todo_service.receipts WHERE made_at <= now - 86400000;
+       END IF;
+     END IF;
+
+     IF update_ids IS NOT NULL THEN
+       WITH given AS (
+         SELECT * FROM unnest(string_to_array(update_ids, E'\\n')::bigint[], string_to_array(update_dones, E'\\n')::boolean[])
+           WITH ORDINALITY AS g (id, done, ord)
+       ), found AS (
+         SELECT g.ord, g.id, g.done, t.done AS was, todo_service.todo_json(t.id, t.title, g.done) AS json
+         FROM given g LEFT JOIN todo_service.todos t ON t.id = g.id
+       ), changed AS (
+         UPDATE todo_service.todos t SET done = f.done FROM found f WHERE t.id = f.id AND f.was <> f.done
+       )
+       SELECT string_agg(coalesce(json, ''), E'\\n' ORDER BY ord),
+              array_agg('=' || json ORDER BY ord) FILTER (WHERE was <> done)
+       INTO updated, fresh FROM found;
+       lines := lines || coalesce(fresh, '{}');
+     END IF;
+
+     IF delete_ids IS NOT NULL THEN
+       WITH given AS (
+         SELECT * FROM unnest(string_to_array(delete_ids, E'\\n')::bigint[]) WITH ORDINALITY AS g (id, ord)
+       ), gone AS (
+         DELETE FROM todo_service.todos t USING given g WHERE t.id = g.id RETURNING t.id
+       )
+       SELECT string_agg((gone.id IS NOT NULL)::text, E'\\n' ORDER BY ord),
+              array_agg('-' || gone.id ORDER BY ord) FILTER (WHERE gone.id IS NOT NULL)
+       INTO deleted, fresh FROM given LEFT JOIN gone ON gone.id = given.id;
+       lines := lines || coalesce(fresh, '{}');
+       s.todos := s.todos - coalesce(cardinality(fresh), 0);
+     END IF;
+
+     IF lines <> '{}' THEN
+       INSERT INTO todo_service.events VALUES (s.n + cardinality(lines), array_to_string(lines, E'\\n'));
+       -- Seldom, for it costs as much as writing them.
+       IF (s.n + cardinality(lines)) / 1000 > s.n / 1000 THEN
+         DELETE FROM todo_service.events WHERE last_n <= s.n + cardinality(lines) - max_events;
+       END IF;
+       UPDATE todo_service.store SET last_id = s.last_id, n = s.n + cardinality(lines), todos = s.todos;
+       NOTIFY todo_service;
+     END IF;
+     SELECT * INTO STRICT epoch, n, tail FROM todo_service.tail(after_n);
+   END
+   $$;
+
+   -- Adds a key, and drops those that expired before a moment; not, and false, when one of its name is valid still.
+   CREATE FUNCTION todo_service.insert_key(
+     id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint,
+     expired_before bigint
+   ) RETURNS boolean LANGUAGE plpgsql AS $$
+   BEGIN
+     LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
+     IF EXISTS (
+       SELECT FROM todo_service.keys k
+       WHERE k.name = insert_key.name AND coalesce(k.expires_at > insert_key.created_at, true)
+     ) THEN
+       RETURN false;
+     END IF;
+     INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at);
+     DELETE FROM todo_service.keys k WHERE k.expires_at <= expired_before;
+     RETURN true;
+   END
+   $$;
+
+   -- Lets all keys of the name of one expire at a moment, if they do not sooner, and adds a successor; false if it is absent.
+   CREATE FUNCTION todo_service.replace_key(
+     id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint,
+     expired_before bigint,
+     replaced text, ends_at bigint
+   ) RETURNS boolean LANGUAGE plpgsql AS $$
+   BEGIN
+     LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
+     UPDATE todo_service.keys k SET expires_at = least(k.expires_at, ends_at)
+       WHERE k.name = (SELECT r.name FROM todo_service.keys r WHERE r.id = replaced);
+     IF NOT FOUND THEN
+       RETURN false;
+     END IF;
+     INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at);
+     DELETE FROM todo_service.keys k WHERE k.expires_at <= expired_before;
+     RETURN true;
+   END
+   $$;`,
+];
+
+/** Any number, the same for every replica. */
+const MIGRATION_LOCK = 7_460_236_015;
+
+/** Brings the database up to date, one replica at a time; throws when it was written by a newer version. */
+export async function migrate(sql: SQL): Promise<void> {
+  await sql.begin(async (transaction) => {
+    await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
+    const [{ encoding } = {}] = await transaction.unsafe<{ encoding?: string }[]>(
+      "SELECT pg_encoding_to_char(encoding) AS encoding FROM pg_database WHERE datname = current_database()",
+    );
+    if (encoding !== "UTF8") throw new Error(`the database is in ${encoding}: make one in UTF8`);
+    await transaction.unsafe("CREATE SCHEMA IF NOT EXISTS todo_service");
+    await transaction.unsafe("CREATE TABLE IF NOT EXISTS todo_service.format (version bigint NOT NULL)");
+    const [format] = await transaction.unsafe<{ version: bigint }[]>(
+      "SELECT version FROM todo_service.format",
+    );
+    const version = Number(format?.version ?? 0);
+    if (version > MIGRATIONS.length) {
+      throw new Error(
+        `it was written by a newer version of this program (format ${version}, known up to ${MIGRATIONS.length})`,
+      );
+    }
+    for (const migration of MIGRATIONS.slice(version)) await transaction.unsafe(migration).simple();
+    await transaction.unsafe("DELETE FROM todo_service.format");
+    await transaction.unsafe("INSERT INTO todo_service.format VALUES ($1)", [MIGRATIONS.length]);
+  });
+}

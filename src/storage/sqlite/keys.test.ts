@@ -1,0 +1,229 @@
+import { Database } from "bun:sqlite";
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createKey, type KeyStore, lookupKey, type MintedKey, rotateKey } from "../../credential/key.ts";
+import { hashToken } from "../../credential/token.ts";
+import { keyContract } from "../contract.ts";
+import type { Store } from "../store.ts";
+import { openSqlite } from "./engine.ts";
+import { openSqliteKeys } from "./keys.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-keys-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const NOW = Date.UTC(2026, 0, 2);
+const HOUR = 60 * 60 * 1000;
+
+async function made(keys: KeyStore, name: string, lifetime?: number): Promise<MintedKey> {
+  const minted = await createKey(keys, name, lifetime, NOW);
+  if (minted === undefined) throw new Error(`no key was made for ${name}`);
+  return minted;
+}
+
+/** Who a token belongs to, by one store after the other. */
+const namesAt = (now: number, token: string, ...stores: readonly { readonly keys: KeyStore }[]) =>
+  Promise.all(stores.map(async ({ keys }) => (await lookupKey(keys, () => now)(token))?.name));
+
+/** A store that is being served, and the keys of its file as another process opens them. */
+async function openTwice(path: string) {
+  const served = await openSqlite(path);
+  const beside = openSqliteKeys(path, false);
+  return {
+    served,
+    beside,
+    [Symbol.asyncDispose]: async () => {
+      beside.close();
+      await served.close();
+    },
+  };
+}
+
+keyContract("the keys of a file", async () => openSqliteKeys(newPath(), true));
+
+keyContract("the keys of a file that is being served", async () => {
+  const { served, beside, [Symbol.asyncDispose]: close } = await openTwice(await emptyFile());
+  // Each call to another of the two, in turn.
+  const turn = turns(served.keys, beside.keys);
+  const keys: KeyStore = {
+    find: (tokenHash) => turn().find(tokenHash),
+    list: () => served.keys.list(),
+    insert: (key) => turn().insert(key),
+    replace: (id, expiresAt, successor) => turn().replace(id, expiresAt, successor),
+    delete: (id) => turn().delete(id),
+    touch: (id, usedAt) => served.keys.touch(id, usedAt),
+  };
+  return { keys, close };
+});
+
+async function emptyFile(): Promise<string> {
+  const path = newPath();
+  await (await openSqlite(path)).close();
+  return path;
+}
+
+function turns<T>(one: T, other: T): () => T {
+  let count = 0;
+  return () => (count++ % 2 === 0 ? one : other);
+}
+
+test("keys are there again after a restart", async () => {
+  const path = newPath();
+  const first = await openSqlite(path);
+  const [ci, backup] = [await made(first.keys, "ci", HOUR), await made(first.keys, "backup")];
+  const rotated = await rotateKey(first.keys, ci.key.id, 1000, NOW);
+  const before = await first.keys.list();
+  await first.close();
+
+  const second = await openSqlite(path);
+  expect(await second.keys.list()).toEqual(before);
+  expect(await namesAt(NOW + 999, ci.token, second)).toEqual(["ci"]);
+  expect(await namesAt(NOW + 1000, ci.token, second)).toEqual([undefined]);
+  expect(await namesAt(NOW + 1000, rotated?.token ?? "", second)).toEqual(["ci"]);
+  expect(await namesAt(NOW, backup.token, second)).toEqual(["backup"]);
+  await second.close();
+});
+
+test("the last use is kept when the store is closed, and shown before", async () => {
+  const path = newPath();
+  const first = await openSqlite(path);
+  const { token } = await made(first.keys, "ci");
+  for (const usedAt of [NOW + 1, NOW + 7]) expect(await namesAt(usedAt, token, first)).toEqual(["ci"]);
+  const lastUses = async ({ keys }: Pick<Store, "keys">) =>
+    (await keys.list()).map(({ lastUsedAt }) => lastUsedAt);
+  expect(await lastUses(first)).toEqual([NOW + 7]);
+  await first.close();
+  const beside = openSqliteKeys(path, false);
+  expect(await lastUses(beside)).toEqual([NOW + 7]);
+  beside.close();
+});
+
+test("keys made, rotated and deleted on either connection are so on the other at once", async () => {
+  await using twice = await openTwice(await emptyFile());
+  for (const [one, other] of [
+    [twice.served, twice.beside],
+    [twice.beside, twice.served],
+  ] as const) {
+    const { key, token } = await made(one.keys, "ci");
+    expect(await namesAt(NOW, token, other, one)).toEqual(["ci", "ci"]);
+    expect(await createKey(other.keys, "ci", undefined, NOW)).toBeUndefined();
+    const successor = await rotateKey(other.keys, key.id, 0, NOW);
+    expect(await namesAt(NOW, token, one, other)).toEqual([undefined, undefined]);
+    expect(await namesAt(NOW, successor?.token ?? "", one, other)).toEqual(["ci", "ci"]);
+    expect(await other.keys.list()).toEqual(await one.keys.list());
+    for (const { id } of await one.keys.list()) expect(await one.keys.delete(id)).toBe(true);
+    expect(await namesAt(NOW, successor?.token ?? "", other, one)).toEqual([undefined, undefined]);
+    expect(await other.keys.list()).toEqual([]);
+  }
+});
+
+test("keys of one name made on both connections at once are one", async () => {
+  await using twice = await openTwice(await emptyFile());
+  const { served, beside } = twice;
+  for (let round = 0; round < 20; round++) {
+    const [one, other] = await Promise.all(
+      [served, beside].map(({ keys }) => createKey(keys, `${round}`, undefined, NOW)),
+    );
+    expect([one, other].filter((minted) => minted !== undefined)).toHaveLength(1);
+  }
+  expect(await served.keys.list()).toHaveLength(20);
+});
+
+test("keys are made while to-dos are written, and neither stops the other", async () => {
+  await using twice = await openTwice(await emptyFile());
+  const { served, beside } = twice;
+  const written = Promise.all(Array.from({ length: 2000 }, (_, i) => served.insert(`${i}`)));
+  for (let i = 0; i < 50; i++) {
+    await made(beside.keys, `beside ${i}`);
+    await made(served.keys, `served ${i}`);
+  }
+  expect(await written).toHaveLength(2000);
+  expect(await beside.keys.list()).toHaveLength(100);
+});
+
+test("the bytes of a token are in no file, and those of its hash are", async () => {
+  const path = newPath();
+  const served = await openSqlite(path);
+  const ci = await made(served.keys, "ci");
+  const rotated = await rotateKey(served.keys, ci.key.id, HOUR, NOW);
+  const beside = openSqliteKeys(path, false);
+  const backup = await made(beside.keys, "backup");
+  const tokens = [ci.token, rotated?.token ?? "", backup.token];
+  for (const token of tokens) expect(await namesAt(NOW, token, served)).not.toEqual([undefined]);
+
+  const check = (): readonly string[] => {
+    const names = readdirSync(folder).filter((name) => name.startsWith(`${files}.db`));
+    const all = names.map((name) => readFileSync(join(folder, name)));
+    for (const token of tokens) {
+      const hash = hashToken(token);
+      expect(all.some((bytes) => bytes.includes(hash))).toBe(true);
+      // Without its prefix and check, which need not be random; as bytes, hex or base64.
+      const secret = Buffer.from(token.slice(5, 48));
+      for (const form of [secret, secret.toString("hex"), secret.subarray(0, 42).toString("base64")]) {
+        expect(all.some((bytes) => bytes.includes(form))).toBe(false);
+      }
+    }
+    return names;
+  };
+  expect(check()).toContain(`${files}.db-wal`);
+  beside.close();
+  await served.close();
+  expect(check()).not.toContain(`${files}.db-wal`);
+});
+
+test("a deleted key stays so after a restart", async () => {
+  const path = newPath();
+  const served = await openSqlite(path);
+  const { key, token } = await made(served.keys, "ci");
+  await served.keys.delete(key.id);
+  await served.close();
+  const again = await openSqlite(path);
+  expect(await namesAt(NOW, token, again)).toEqual([undefined]);
+  await again.close();
+});
+
+test("openSqliteKeys makes a file only where it is to", async () => {
+  const path = newPath();
+  expect(() => openSqliteKeys(path, false)).toThrow(`there is no such store: ${path}`);
+  expect(readdirSync(folder).filter((name) => name.startsWith(`${files}.db`))).toEqual([]);
+  const keys = openSqliteKeys(path, true);
+  const { token } = await made(keys.keys, "ci");
+  keys.close();
+  const store = await openSqlite(path);
+  expect(await namesAt(NOW, token, store)).toEqual(["ci"]);
+  expect((await store.insert("a")).id).toBe(1n);
+  await store.close();
+});
+
+test("openSqliteKeys refuses what it cannot use, and says why", async () => {
+  const noDatabase = newPath();
+  await Bun.write(noDatabase, "not a database, ".repeat(100));
+  expect(() => openSqliteKeys(noDatabase, true)).toThrow(`${noDatabase}: file is not a database`);
+  const newer = newPath();
+  const database = new Database(newer);
+  database.run("PRAGMA user_version = 99");
+  database.close();
+  expect(() => openSqliteKeys(newer, false)).toThrow("written by a newer version of this program");
+  expect(() => openSqliteKeys(join(folder, "no", "folder.db"), true)).toThrow("unable to open database");
+});
+
+test("openSqliteKeys of processes that all make the file make it once", async () => {
+  const path = newPath();
+  const source = `
+    import { openSqliteKeys } from ${JSON.stringify(join(import.meta.dir, "keys.ts"))};
+    import { createKey } from ${JSON.stringify(join(import.meta.dir, "../../credential/key.ts"))};
+    const opened = openSqliteKeys(process.argv[1], true);
+    await createKey(opened.keys, process.argv[2], undefined, ${NOW});
+    opened.close();`;
+  const processes = Array.from({ length: 8 }, (_, i) =>
+    Bun.spawn([process.execPath, "-e", source, path, `${i}`], { stderr: "pipe" }),
+  );
+  const said = await Promise.all(processes.map(({ stderr }) => new Response(stderr).text()));
+  expect(said.join("")).toBe("");
+  const keys = openSqliteKeys(path, false);
+  expect(await keys.keys.list()).toHaveLength(8);
+  keys.close();
+}, 20_000);
