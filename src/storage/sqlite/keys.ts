@@ -2,17 +2,9 @@ import type { Database, Statement } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import { type KeyRow, keyOf, storedKeyOf } from "../key-row.ts";
 import type { OpenKeys } from "../store.ts";
 import { connectBeside } from "./file.ts";
-
-interface Row {
-  readonly id: string;
-  readonly name: string;
-  readonly token_hash: Uint8Array;
-  readonly created_at: bigint;
-  readonly expires_at: bigint | null;
-  readonly last_used_at: bigint | null;
-}
 
 /**
  * Opens the keys of a file, beside a server that may be using it; throws an Error that says why they cannot be.
@@ -31,7 +23,7 @@ export function openSqliteKeys(path: string, make: boolean): OpenKeys {
 /** The keys of a file, on one connection to it. What others write to the file is seen at once. */
 export class SqliteKeys implements KeyStore {
   readonly #database: Database;
-  readonly #find: Statement<Row, [Uint8Array]>;
+  readonly #find: Statement<KeyRow, [Uint8Array]>;
 
   constructor(database: Database) {
     this.#database = database;
@@ -40,11 +32,11 @@ export class SqliteKeys implements KeyStore {
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
     const row = this.#find.get(tokenHash);
-    return row === null ? undefined : { ...keyOf(row), tokenHash: row.token_hash };
+    return row === null ? undefined : storedKeyOf(row);
   }
 
   list(): Key[] {
-    return this.#database.query<Row, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(keyOf);
+    return this.#database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(keyOf);
   }
 
   insert(key: StoredKey): boolean {
@@ -90,14 +82,4 @@ export class SqliteKeys implements KeyStore {
   #atomically<T>(work: () => T): T {
     return this.#database.transaction(work).immediate();
   }
-}
-
-function keyOf({ id, name, created_at, expires_at, last_used_at }: Row): Key {
-  return {
-    id,
-    name,
-    createdAt: Number(created_at),
-    ...(expires_at !== null && { expiresAt: Number(expires_at) }),
-    ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
-  };
 }

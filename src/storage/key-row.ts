@@ -1,0 +1,23 @@
+import type { Key, StoredKey } from "../credential/key.ts";
+
+/** A row of the table keys, the same in every database. */
+export interface KeyRow {
+  readonly id: string;
+  readonly name: string;
+  readonly token_hash: Uint8Array;
+  readonly created_at: bigint;
+  readonly expires_at: bigint | null;
+  readonly last_used_at: bigint | null;
+}
+
+export const storedKeyOf = (row: KeyRow): StoredKey => ({ ...keyOf(row), tokenHash: row.token_hash });
+
+export function keyOf({ id, name, created_at, expires_at, last_used_at }: KeyRow): Key {
+  return {
+    id,
+    name,
+    createdAt: Number(created_at),
+    ...(expires_at !== null && { expiresAt: Number(expires_at) }),
+    ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
+  };
+}
