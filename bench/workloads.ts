@@ -84,12 +84,12 @@ export const onSqlite = (path: string): Server => ({
 });
 const onNewFile = onSqlite("$STORE");
 
-/** The product on a new SQLite file, with each fsync delayed; strace slows down no other call. */
+/** The product on a new SQLite file, with each fsync delayed; strace slows down no other call, and is not the child. */
 export const onSlowDisk = (delayMs: number): Server => ({
   ...onNewFile,
   name: `todo-service, SQLite, fsync + ${delayMs} ms`,
   command: [
-    ...["strace", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"],
+    ...["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"],
     ...["-e", `inject=fsync,fdatasync:delay_exit=${delayMs * 1000}`],
     ...onNewFile.command,
   ],

@@ -64,7 +64,8 @@ export type TodoEvent = { readonly position: Position; readonly id: TodoId } & (
 
 /**
  * What every storage engine gives. Each call is atomic; "absent" is `undefined`. A call that cannot be
- * answered throws a Failure: `store_unavailable`, or `store_full` from `insert`, and then changes nothing.
+ * answered throws a Failure: `store_unavailable`, or `store_full` from `insert`, and then changes nothing; what
+ * `store_unavailable` refused may turn out to be there later, on disk or in a database that answered too late.
  */
 export interface TodoStore {
   /**

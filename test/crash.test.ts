@@ -1,18 +1,22 @@
-import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, runTodo } from "./command.ts";
+import { integrity } from "./integrity.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_CRASH_ROUNDS ?? 8);
 const WRITERS = 8;
 const READY_WITHIN_MS = 2000;
+/** How many of the latest creates are sent a second time after each start. */
+const RETRIES = 20;
 
 /** What has been acknowledged: the title of each id, and the ids set to done. */
 interface Acknowledged {
   readonly titles: Map<number, string>;
   readonly done: Set<number>;
+  /** The titles of creates that had no answer. */
+  readonly unanswered: Set<string>;
 }
 
 interface Todo {
@@ -26,7 +30,7 @@ test(
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-crash-"));
     const path = join(folder, "todos.db");
-    const acknowledged: Acknowledged = { titles: new Map(), done: new Set() };
+    const acknowledged: Acknowledged = { titles: new Map(), done: new Set(), unanswered: new Set() };
     try {
       for (let round = 0; round < ROUNDS; round++) {
         const started = performance.now();
@@ -34,13 +38,14 @@ test(
         const url = await server.url;
         await verify(url, acknowledged);
         expect(performance.now() - started).toBeLessThan(READY_WITHIN_MS);
+        await retry(url, acknowledged);
         const writers = Array.from({ length: WRITERS }, (_, writer) =>
           write(url, `${round}.${writer}`, acknowledged),
         );
         await Bun.sleep(100 + Math.random() * 150);
         await kill(server);
         await Promise.all(writers);
-        expect(integrity(path)).toEqual("ok");
+        expect(integrity(path)).toBe("ok");
       }
       expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
       await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
@@ -58,11 +63,14 @@ async function kill(server: Command): Promise<void> {
 }
 
 /** Creates to-dos, and sets every other one to done, until the server is gone. */
-async function write(url: string, name: string, { titles, done }: Acknowledged): Promise<void> {
+async function write(url: string, name: string, { titles, done, unanswered }: Acknowledged): Promise<void> {
   for (let i = 0; ; i++) {
     const title = `${name}.${i}`;
-    const todo = await send("POST", `${url}/api/todos`, { title });
-    if (todo === undefined) return;
+    const todo = await create(url, title);
+    if (todo === undefined) {
+      unanswered.add(title);
+      return;
+    }
     expect(titles.has(todo.id)).toBe(false);
     titles.set(todo.id, title);
     if (i % 2 === 0) continue;
@@ -71,10 +79,33 @@ async function write(url: string, name: string, { titles, done }: Acknowledged):
   }
 }
 
+/** Sends creates again under their keys: none makes a second to-do, be it that the first had no answer. */
+async function retry(url: string, { titles, unanswered }: Acknowledged): Promise<void> {
+  for (const [id, title] of [...titles].slice(-RETRIES)) expect((await create(url, title))?.id).toBe(id);
+  for (const title of unanswered) {
+    const todo = await create(url, title);
+    if (todo === undefined) throw new Error("the server is gone");
+    expect(titles.has(todo.id)).toBe(false);
+    titles.set(todo.id, title);
+  }
+  unanswered.clear();
+  const all = (await list(url)).map(({ title }) => title);
+  expect(new Set(all).size).toBe(all.length);
+}
+
+/** Each title is a key too. */
+const create = (url: string, title: string): Promise<Todo | undefined> =>
+  send("POST", `${url}/api/todos`, { title }, { "Idempotency-Key": title });
+
 /** The to-do in the answer; `undefined` when there was none, for the server was gone. */
-async function send(method: string, url: string, body: object): Promise<Todo | undefined> {
+async function send(
+  method: string,
+  url: string,
+  body: object,
+  more: Readonly<Record<string, string>> = {},
+): Promise<Todo | undefined> {
   try {
-    const headers = { "Content-Type": "application/json" };
+    const headers = { "Content-Type": "application/json", ...more };
     const response = await fetch(url, { method, headers, body: JSON.stringify(body) });
     expect(response.ok).toBe(true);
     return JSON.parse(await response.text());
@@ -85,19 +116,13 @@ async function send(method: string, url: string, body: object): Promise<Todo | u
 }
 
 async function verify(url: string, { titles, done }: Acknowledged): Promise<void> {
-  const response = await fetch(`${url}/api/todos`);
-  const todos: readonly Todo[] = JSON.parse(await response.text());
+  const todos = await list(url);
   expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
   const lost = [...titles].filter(([id, title]) => todos[id - 1]?.title !== title);
   expect(lost).toEqual([]);
   expect([...done].filter((id) => todos[id - 1]?.done !== true)).toEqual([]);
 }
 
-function integrity(path: string): unknown {
-  const database = new Database(path);
-  try {
-    return database.query<{ integrity_check: string }, []>("PRAGMA integrity_check").get()?.integrity_check;
-  } finally {
-    database.close();
-  }
+async function list(url: string): Promise<readonly Todo[]> {
+  return JSON.parse(await (await fetch(`${url}/api/todos`)).text());
 }

@@ -78,6 +78,7 @@ export class Batch {
     if (this.events.length === 0) return undefined;
     return {
       lastId: this.#lastId,
+      startN: this.#start.n,
       lastN: this.#start.n + this.events.length,
       events: this.events.map(encodeEvent).join("\n"),
       changed: [...this.#changed].map(([id, todo]) => [id, todo?.done]),

@@ -55,6 +55,20 @@ test("a file in use is refused, and free again when its store is closed", async 
   await (await openSqlite(path)).close();
 });
 
+test("a file that something else has written to takes no more writes, and is read on", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  const other = new Database(path);
+  other.run("UPDATE store SET n = n + 1");
+  const outcome = await Promise.resolve(store.insert("b")).catch((failure) => failure.cause.message);
+  expect(outcome).toContain("not where this server left it");
+  expect((await read(await store.list({}))).todos).toHaveLength(1);
+  expect(other.query<{ n: number }, []>("SELECT count(*) AS n FROM todos").get()?.n).toBe(1);
+  other.close();
+  await store.close();
+});
+
 test("a file that cannot be used is refused, and why is said", async () => {
   expect(openSqlite(join(folder, "no", "such", "folder.db"))).rejects.toThrow("cannot be made or opened");
 

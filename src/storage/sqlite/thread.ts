@@ -2,7 +2,10 @@ import type { WriterReply, WriterRequest } from "./writer.ts";
 
 /** The writer of a file, in a thread of its own. */
 export interface WriterThread {
-  /** Resolves when the request is on disk; rejects when it is not and will not be. In the order of the calls. */
+  /**
+   * Resolves when the request is on disk; rejects when nobody sees anything of it, though after a failed fsync and
+   * then a crash the next start may find it. In the order of the calls.
+   */
   readonly ask: (request: WriterRequest) => Promise<boolean>;
   readonly close: () => Promise<void>;
 }

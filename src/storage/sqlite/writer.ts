@@ -11,7 +11,8 @@ import { SqliteKeys } from "./keys.ts";
 export interface Commit {
   /** The last id there is with it. */
   readonly lastId: TodoId;
-  /** The position of its last event. */
+  /** The position before it, and that of its last event. */
+  readonly startN: number;
   readonly lastN: number;
   /** Its events, a line each, with the to-dos it made: one string is sent faster than many. */
   readonly events: string;
@@ -37,7 +38,7 @@ export type WriterRequest =
 export type WriterReply =
   /** It is on disk. The value is what a KeyStore's call gives. */
   | { readonly type: "done"; readonly value: boolean }
-  /** Nothing of it was done. */
+  /** Nothing of it is to be seen, though after a failed fsync and then a crash the next start may find it. */
   | { readonly type: "failed"; readonly reason: string };
 
 class Writer {
@@ -67,7 +68,7 @@ class Writer {
     this.#forgetEvents = database.query("DELETE FROM events WHERE last_n <= ?");
     this.#addReceipt = database.query("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)");
     this.#forgetReceipts = database.query("DELETE FROM receipts WHERE made_at <= ?");
-    this.#state = database.query("UPDATE store SET last_id = ?, n = ?");
+    this.#state = database.query("UPDATE store SET last_id = ?, n = ? WHERE n = ?");
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
@@ -104,7 +105,7 @@ class Writer {
     }
   }
 
-  #write({ lastId, lastN, events, changed, receipts }: Commit): void {
+  #write({ lastId, startN, lastN, events, changed, receipts }: Commit): void {
     const titles = events.split("\n").flatMap((line) => createdTitle(line) ?? []);
     let id = lastId - BigInt(titles.length);
     for (const title of titles) this.#insert.run(++id, title);
@@ -121,7 +122,8 @@ class Writer {
       this.#forgetReceipts.run(madeAt - KEPT_FOR);
       this.#addReceipt.run(keyHash, titleHash, made, madeAt);
     }
-    this.#state.run(lastId, lastN);
+    const { changes } = this.#state.run(lastId, lastN, startN);
+    if (changes !== 1) throw new Error("the file is not where this server left it: start it again");
   }
 }
 

@@ -1,0 +1,101 @@
+import { expect } from "bun:test";
+import { randomUUID } from "node:crypto";
+import { type Command, run } from "./command.ts";
+
+const WRITERS = 4;
+const POSTS_EACH = 25;
+
+const probe = run(["sh", "-c", "exec strace -f --seccomp-bpf -e trace=fsync -o /dev/null true"]);
+const probed = await probe.exited;
+
+/** Why no process can be traced here; `undefined` where one can. */
+export const whyUntraceable = probed === 0 ? undefined : probe.stderr();
+
+/**
+ * Runs `todo serve` on a SQLite file under strace. What strace injects counts the calls of each thread by itself.
+ * @param main the program, when it is not this project's
+ */
+export function serveTraced(path: string, options: readonly string[], main = "src/cli/main.ts"): Command {
+  // With -D the process that is signalled is the server, not strace.
+  const strace = ["strace", "-D", "-f", "--seccomp-bpf", ...options];
+  const todo = [process.execPath, "--no-env-file", main, "serve", "--port", "0", "--store", `sqlite:${path}`];
+  return run([...strace, ...todo]);
+}
+
+/** A system call that has returned. */
+export interface Call {
+  readonly name: string;
+  /** As strace shows them, but strings as they were: a character for each byte. */
+  readonly args: string;
+  readonly result: number;
+  /** Lines of the trace: whatever caused a call has an earlier line. */
+  readonly began: number;
+  readonly ended: number;
+}
+
+/** What was called on files and sockets while to-dos were created, each with a title of its own. */
+export interface Trace {
+  /** In the order in which they returned. */
+  readonly calls: readonly Call[];
+  /** Of those created. */
+  readonly titles: readonly string[];
+}
+
+/**
+ * Traces a server on a SQLite file while some writers create to-dos, until kill -9.
+ * @param inject what strace injects
+ */
+export async function tracePosts(path: string, main?: string, inject?: string): Promise<Trace> {
+  const output = `${path}.trace`;
+  const calls = "openat,pwrite64,ftruncate,fsync,fdatasync,unlink,write,writev,sendto,sendmsg";
+  const titles: string[] = [];
+  {
+    const faults = inject === undefined ? [] : ["-e", `inject=${inject}`];
+    const options = ["-xx", "-y", "-s", "8192", "-e", `trace=${calls}`, ...faults, "-o", output];
+    await using server = serveTraced(path, options, main);
+    const url = `${await server.url}/api/todos`;
+    const write = async (): Promise<void> => {
+      for (let i = 0; i < POSTS_EACH; i++) {
+        const title = randomUUID();
+        const headers = { "Content-Type": "application/json" };
+        const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ title }) });
+        expect(response.status).toBeOneOf(inject === undefined ? [201] : [201, 503]);
+        await response.arrayBuffer();
+        if (response.ok) titles.push(title);
+      }
+    };
+    await Promise.all(Array.from({ length: WRITERS }, write));
+    // When this is answered, the calls that sent the answers before have returned, and are in the trace.
+    await (await fetch(url)).arrayBuffer();
+  }
+  return { calls: parse(await Bun.file(output).text()), titles };
+}
+
+const LINE = /^(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*?)(?: <unfinished \.\.\.>|\) += (-?\d+).*)$/;
+
+function parse(trace: string): Call[] {
+  const calls: Call[] = [];
+  const unfinished = new Map<string, { readonly args: string; readonly began: number }>();
+  for (const [line, text] of trace.split("\n").entries()) {
+    const [, thread, name, shown, result] = LINE.exec(text) ?? [];
+    if (thread === undefined || name === undefined || shown === undefined) continue;
+    const { args, began } = unfinished.get(thread) ?? { args: "", began: line };
+    unfinished.delete(thread);
+    if (result === undefined) unfinished.set(thread, { args: shown, began });
+    else calls.push({ name, args: unhex(args + shown), result: Number(result), began, ended: line });
+  }
+  return calls;
+}
+
+const unhex = (text: string): string =>
+  text.replace(/\\x([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+
+/** Whether a call sends the answer to a create; its title is in it. */
+export const isCreated = ({ args }: Call): boolean => args.includes('"HTTP/1.1 201 ');
+
+/** Whether a call is to put what a file or folder holds on disk. */
+export const isSync = ({ name }: Call): boolean => name === "fsync" || name === "fdatasync";
+
+/** Whether a call has put what is at a path on disk. */
+export const syncs = (call: Call, path: string): boolean =>
+  isSync(call) && call.args.endsWith(`<${path}>`) && call.result === 0;
