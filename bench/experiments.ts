@@ -1,7 +1,20 @@
 /** What is asked of the product alone: a change among many to-dos, a million of them, and the start. */
+import { readFileSync } from "node:fs";
+import { type Postgres, startPostgres } from "../test/postgres.ts";
 import { type Child, memory, resetPeak, start, track } from "./child.ts";
 import { readList, slice, store } from "./client.ts";
-import { getOne, onSlowDisk, onSqlite, post, product, root, todo } from "./workloads.ts";
+import {
+  getOne,
+  onPostgres,
+  onSlowDisk,
+  onSqlite,
+  post,
+  product,
+  root,
+  type Shot,
+  todo,
+  transactionEach,
+} from "./workloads.ts";
 
 /** A figure with all the readings behind it; the figure is their median unless it says "adds", then their maximum. */
 export interface Finding {
@@ -28,6 +41,7 @@ export const experiments: readonly Experiment[] = [
     run: slowDisk,
   },
   { name: "many to-dos on SQLite", size: 1_000_000, quickSize: 50_000, run: manyOnSqlite },
+  { name: "rounds of slices on PostgreSQL", size: 7, quickSize: 1, run: replicas },
   { name: "starts", size: 10, quickSize: 3, run: starts },
 ];
 
@@ -253,6 +267,125 @@ async function manyOnSqlite(todos: number, folder: string): Promise<Finding[]> {
     finding("start to first answer with them, ms", started),
     finding("RSS after it, MB", resident),
   ];
+}
+
+/**
+ * Requests a second through one replica and through three, on one PostgreSQL; all of them, the database too, on the
+ * servers' core.
+ */
+async function replicas(rounds: number, folder: string): Promise<Finding[]> {
+  const [seconds, connections, count] = [2, 63, 3];
+  await using postgres = await startPostgres();
+  await pinToServersCore(postgres);
+  const url = await postgres.newDatabase();
+  const children: Child[] = [];
+  try {
+    for (let replica = 0; replica < count; replica += 1) children.push(await start(onPostgres(url), folder));
+    const each = await start(transactionEach(url), folder);
+    const memory = await start(product, folder);
+    children.push(each, memory);
+    const [first, ...others] = children.slice(0, count);
+    if (first === undefined) throw new Error("there is no replica");
+    await store(memory.port, 1);
+
+    const rate = async (child: Child, shot: Shot, share = connections) =>
+      (await slice(child, shot, seconds, share)).perSecond;
+    const throughAll = async () => {
+      const rates = [first, ...others].map((child) => rate(child, post, connections / count));
+      return (await Promise.all(rates)).reduce((sum, one) => sum + one, 0);
+    };
+    await rate(first, post);
+    const one: number[] = [];
+    const three: number[] = [];
+    const alone: number[] = [];
+    const read: number[] = [];
+    const readMemory: number[] = [];
+    for (let round = 0; round < rounds; round += 1) {
+      one.push(await rate(first, post));
+      alone.push(await rate(each, post));
+      three.push(await throughAll());
+      read.push(await rate(first, getOne));
+      readMemory.push(await rate(memory, getOne));
+    }
+    const ratios = (of: readonly number[], to: readonly number[]) =>
+      of.map((value, round) => value / (to[round] ?? Number.NaN));
+    return [
+      finding("POST through one replica / a transaction each", ratios(one, alone)),
+      finding("POST through three replicas / through one", ratios(three, one)),
+      finding("GET one on PostgreSQL / in memory", ratios(read, readMemory)),
+      finding("POST a second, one replica", one),
+      finding("POST a second, a transaction each", alone),
+      finding("POST a second, three replicas", three),
+      finding("GET one a second, PostgreSQL", read),
+      finding("GET one a second, memory", readMemory),
+      await eventDelay(first, others, rounds),
+    ];
+  } finally {
+    for (const child of children) await child.stop();
+  }
+}
+
+/** p99 of the time from sending a POST to one replica until its event is read from another, at 1,000 a second. */
+async function eventDelay(writer: Child, [reader]: readonly Child[], rounds: number): Promise<Finding> {
+  const [everyMs, atOnce, writes] = [10, 10, 2_000];
+  const ended = new AbortController();
+  const events = await fetch(`http://127.0.0.1:${reader?.port}/api/events`, { signal: ended.signal });
+  const sent = new Map<string, number>();
+  const delays: number[] = [];
+  const listen = async () => {
+    const decoder = new TextDecoder();
+    let text = "";
+    for await (const chunk of events.body ?? []) {
+      const now = performance.now();
+      const lines = (text + decoder.decode(chunk, { stream: true })).split("\n");
+      text = lines.pop() ?? "";
+      for (const line of lines) {
+        const began = sent.get(/"title":"([^"]+)"/.exec(line)?.[1] ?? "");
+        if (began !== undefined) delays.push(now - began);
+      }
+    }
+  };
+  const listening = listen().catch((error) => {
+    if (!ended.signal.aborted) throw error;
+  });
+  const write = async (title: string) => {
+    sent.set(title, performance.now());
+    const response = await fetch(`http://127.0.0.1:${writer.port}${post.path}`, {
+      method: "POST",
+      headers: post.headers,
+      body: JSON.stringify({ title }),
+    });
+    await response.arrayBuffer();
+    if (!response.ok) throw new Error(`POST was answered with ${response.status}`);
+  };
+
+  const p99: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const answers: Promise<void>[] = [];
+    const started = performance.now();
+    for (let batch = 0; batch < writes / atOnce; batch += 1) {
+      for (let one = 0; one < atOnce; one += 1) answers.push(write(`event ${round}.${batch}.${one}`));
+      await Bun.sleep(Math.max(0, started + (batch + 1) * everyMs - performance.now()));
+    }
+    await Promise.all(answers);
+    const deadline = performance.now() + 5_000;
+    while (delays.length < writes && performance.now() < deadline) await Bun.sleep(10);
+    if (delays.length !== writes) throw new Error(`${delays.length} events of ${writes} writes`);
+    p99.push(quantile(delays, 0.99));
+    delays.length = 0;
+  }
+  ended.abort();
+  await listening;
+  return finding("p99 of an event on another replica at 1,000 writes/s, ms", p99);
+}
+
+/** The process that all of PostgreSQL's come from; those to come inherit its core. */
+async function pinToServersCore(postgres: Postgres): Promise<void> {
+  const processes = await postgres.query<{ pid: number }>("SELECT pid FROM pg_stat_activity");
+  const [any] = processes;
+  const parent = /\) \S (\d+)/.exec(readFileSync(`/proc/${any?.pid}/stat`, "utf8"))?.[1];
+  for (const pid of [parent, ...processes.map((one) => one.pid)])
+    Bun.spawnSync(["taskset", "-acp", "0", String(pid)]);
 }
 
 /** Seconds that a command takes, on the server's core; throws when it fails. */

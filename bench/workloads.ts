@@ -95,6 +95,23 @@ export const onSlowDisk = (delayMs: number): Server => ({
   ],
 });
 
+/** The product on a PostgreSQL database. */
+export const onPostgres = (url: string): Server => ({
+  ...product,
+  name: "todo-service, PostgreSQL",
+  command: [...product.command, "--max-todos", "10000000"],
+  env: { ...product.env, TODO_STORE: url },
+});
+
+/** The same database, with a transaction for each request. */
+export const transactionEach = (url: string): Server => ({
+  name: "a transaction each",
+  command: [bun, "--no-env-file", `${here}servers/postgres-each.ts`],
+  env: { PORT: "$PORT", POSTGRES: url },
+  ready: "/livez",
+  stores: true,
+});
+
 const peer = (name: string, file: string, runtime: readonly string[], stores = true): Server => ({
   name,
   command: [...runtime, `${here}servers/${file}`],
@@ -229,5 +246,21 @@ export const targets: readonly Target[] = [
     figure: "imported to-dos a second",
     least: 100_000,
   },
+  {
+    says: "PostgreSQL: POST through one replica ≥ 8 × a transaction each",
+    figure: "POST through one replica / a transaction each",
+    least: 8,
+  },
+  {
+    says: "PostgreSQL: POST through three replicas ≥ 1.0 × one",
+    figure: "POST through three replicas / through one",
+    least: 1,
+  },
+  {
+    says: "PostgreSQL: an event on another replica within 50 ms (p99) at 1,000 writes/s",
+    figure: "p99 of an event on another replica at 1,000 writes/s, ms",
+    most: 50,
+  },
+  { says: "PostgreSQL: GET one ≥ 0.3 × memory's", figure: "GET one on PostgreSQL / in memory", least: 0.3 },
   { says: "start to first answer ≤ 300 ms", figure: "start to first answer, ms", most: 300 },
 ];

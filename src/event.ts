@@ -8,7 +8,7 @@ export class Feed {
   readonly #ring: (TodoEvent | undefined)[];
   #last: number;
   #first: number;
-  #waiting: PromiseWithResolvers<void> | undefined;
+  readonly #waiting = new Set<() => void>();
   #ended = false;
 
   /** @param last the position after which the first published event comes */
@@ -35,24 +35,33 @@ export class Feed {
 
   /** The events after position `n`, kept and to come, until `signal` aborts or the next one is no longer kept. */
   async *after(n: number, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    const aborted = Promise.withResolvers<void>();
-    signal.addEventListener("abort", () => aborted.resolve(), { once: true });
-    let next = n + 1;
-    while (!signal.aborted && !this.#ended && next >= this.#first && next <= this.#last + 1) {
-      if (next > this.#last) {
-        this.#waiting ??= Promise.withResolvers();
-        await Promise.race([this.#waiting.promise, aborted.promise]);
-        continue;
+    let wake = (): void => {};
+    const onAbort = (): void => wake();
+    signal.addEventListener("abort", onAbort);
+    try {
+      let next = n + 1;
+      while (!signal.aborted && !this.#ended && next >= this.#first && next <= this.#last + 1) {
+        if (next > this.#last) {
+          // Not raced against a promise of the abort, which would gather a reaction with each event.
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+            this.#waiting.add(wake);
+          });
+          continue;
+        }
+        const event = this.#ring[next % this.#ring.length];
+        if (event === undefined) return;
+        next++;
+        yield event;
       }
-      const event = this.#ring[next % this.#ring.length];
-      if (event === undefined) return;
-      next++;
-      yield event;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+      this.#waiting.delete(wake);
     }
   }
 
   #wake(): void {
-    this.#waiting?.resolve();
-    this.#waiting = undefined;
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
   }
 }

@@ -7,15 +7,20 @@ import { fileURLToPath } from "node:url";
 import { type Rule, rules } from "../conformance/rules.ts";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { run, runTodo } from "./command.ts";
+import { openDatabases, whyNoDatabase } from "./postgres.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const unobserved = rules.flatMap(({ id, notObservable }: Rule) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );
 
-test.each(["memory:", "sqlite:"])("conformance kit passes the command on %s", async (engine) => {
+const engines = ["memory:", "sqlite:", ...(whyNoDatabase === undefined ? ["postgres:"] : [])];
+
+test.each(engines)("conformance kit passes the command on %s", async (engine) => {
   const folder = await mkdtemp(join(tmpdir(), "todo-conformance-"));
-  const store = engine === "memory:" ? engine : engine + join(folder, "todos.db");
+  await using databases = engine === "postgres:" ? await openDatabases() : undefined;
+  const file = engine === "sqlite:" ? join(folder, "todos.db") : "";
+  const store = (await databases?.newDatabase()) ?? engine + file;
   try {
     const [token, password, clients] = [mintToken(), randomBase62(24), join(folder, "clients")];
     await Bun.write(clients, `alice:${hashToken(token).toString("hex")}\n`);

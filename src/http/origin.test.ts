@@ -211,6 +211,7 @@ describe("a preflight", () => {
     ["/api/todos?limit=0", "GET, POST, HEAD, OPTIONS", 204],
     ["/api/todos/1", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
     ["/api/todos/abc", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
+    ["/api/events", "GET, HEAD, OPTIONS", 204],
     ["/api/whoami", "GET, HEAD, OPTIONS", 401],
     ["/api/whoami/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
     ["/admin", "GET, HEAD, OPTIONS", 401],
@@ -226,7 +227,8 @@ describe("a preflight", () => {
     expect(corsOf(response)).toEqual({
       "access-control-allow-origin": LISTED,
       "access-control-allow-methods": methods,
-      "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, If-None-Match",
+      "access-control-allow-headers":
+        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID",
       "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       "access-control-max-age": "600",
     });

@@ -85,7 +85,8 @@ export function isPreflight(request: Request): boolean {
 export function preflight(allow: string): Response {
   return reply(204, {
     "Access-Control-Allow-Methods": allow,
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, If-None-Match",
+    "Access-Control-Allow-Headers":
+      "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID",
     "Access-Control-Max-Age": PREFLIGHT_SECONDS,
   });
 }

@@ -23,7 +23,7 @@ describe("GET /", () => {
     await using service = startService();
     const response = await service.send("GET", "/");
     const text = await response.text();
-    for (const path of ["/api/todos", "/api/whoami", "/admin/", "/api/openapi.json"]) {
+    for (const path of ["/api/todos", "/api/events", "/api/whoami", "/admin/", "/api/openapi.json"]) {
       expect(text).toContain(path);
     }
   });
@@ -45,6 +45,7 @@ describe("every open route", () => {
     ["/api/openapi.json", ["GET", "HEAD", "OPTIONS"]],
     ["/api/todos", ["GET", "POST", "HEAD", "OPTIONS"]],
     ["/api/todos/1", ["GET", "PATCH", "DELETE", "HEAD", "OPTIONS"]],
+    ["/api/events", ["GET", "HEAD", "OPTIONS"]],
   ];
 
   test.each(routes)("%s answers HEAD with what GET says in its head", async (path) => {
@@ -92,6 +93,8 @@ describe("an unknown path", () => {
     "/todos",
     "/v1/api/todos",
     "/api/v1/todos",
+    "/api/events/",
+    "/api/events/1",
     "/livez/",
     "/readyz/x",
     "/api/openapi.yaml",

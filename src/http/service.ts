@@ -5,6 +5,7 @@ import type { CheckUser } from "../credential/user.ts";
 import type { TodoStore } from "../todo.ts";
 import { basicGuard, greet, toAdmin } from "./admin.ts";
 import { openDoor } from "./door.ts";
+import { eventHandlers } from "./events.ts";
 import { healthHandlers } from "./health.ts";
 import { keyHandlers } from "./keys.ts";
 import { type Log, SILENT } from "./log.ts";
@@ -35,6 +36,8 @@ export interface ServiceOptions {
   readonly log?: Log;
   /** Write a line for each request. */
   readonly accessLog?: boolean;
+  /** Milliseconds between two heartbeats of an event stream. */
+  readonly heartbeatMs?: number;
   /** Milliseconds of a steady clock. */
   readonly now?: () => number;
   /** Milliseconds since 1970. */
@@ -44,13 +47,14 @@ export interface ServiceOptions {
 /** The to-do service, to be served by `listen(service, …)`. */
 export interface Service {
   readonly routes: Readonly<Record<string, Handler>>;
-  /** From now on it is not ready, and each response closes its connection. */
+  /** From now on it is not ready, each response closes its connection, and event streams end. */
   readonly drain: () => void;
 }
 
 const ABOUT = `This is a to-do service.
 
 GET  /api/todos          the to-dos; POST one: {"title": "buy milk"}
+GET  /api/events         each change to them, as it happens
 GET  /api/whoami         your name, for a bearer token
 GET  /admin/             a greeting, for a user and a password
 GET  /api/openapi.json   all of it, as OpenAPI
@@ -60,12 +64,14 @@ export function createService(options: ServiceOptions): Service {
   const { store, keys, log = SILENT, realm = "todo admin" } = options;
   const { now = () => performance.now(), date = Date.now } = options;
   const { allowBasicOverHttp = false, basicFailures = 100, accessLog = false } = options;
+  const { heartbeatMs = 15_000 } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
 
   const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
   const door = openDoor({ origins, log, accessLog, now });
   const todos = todoHandlers(store, log);
+  const events = eventHandlers({ store, log, heartbeatMs });
   const health = healthHandlers(store, door.isClosing);
   const openapi = JSON.stringify(contract);
   const bearer = bearerGuard(lookupClient, log);
@@ -93,6 +99,7 @@ export function createService(options: ServiceOptions): Service {
       PATCH: sameSite(todos.update),
       DELETE: sameSite(todos.delete),
     }),
+    "/api/events": open({ GET: events.follow }),
     "/api/whoami": guarded(bearer, { GET: whoami }),
     "/api/whoami/*": guarded(bearer),
     "/admin": guarded(basic, { GET: toAdmin }),
@@ -104,5 +111,9 @@ export function createService(options: ServiceOptions): Service {
     "/*": nowhere,
   };
   const routes = Object.entries(table).map(([path, route]) => [path, door.lead(path, route)] as const);
-  return { routes: Object.fromEntries(routes), drain: door.close };
+  const drain = (): void => {
+    door.close();
+    events.end();
+  };
+  return { routes: Object.fromEntries(routes), drain };
 }

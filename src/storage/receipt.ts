@@ -46,12 +46,10 @@ export class Receipts {
     const keyHash = digest(idempotencyKey);
     const receipt = newer.get(keyHash) ?? this.#receipts.get(keyHash);
     if (receipt === undefined) {
-      if (this.#receipts.size + newer.size >= this.#most) throw noRoom(this.#most);
+      if (this.#receipts.size + newer.size >= this.#most) throw noRoomForKey(this.#most);
       return undefined;
     }
-    if (receipt.titleHash !== digest(title)) {
-      throw new Failure("idempotency_key_reused", { detail: "Send each to-do under a key of its own." });
-    }
+    if (receipt.titleHash !== digest(title)) throw keyReused();
     return receipt.id;
   }
 
@@ -71,7 +69,10 @@ export class Receipts {
 /** SHA-256, in base64url. */
 export const digest = (text: string): string => hash("sha256", text, "base64url");
 
-const noRoom = (most: number): Failure =>
+export const keyReused = (): Failure =>
+  new Failure("idempotency_key_reused", { detail: "Send each to-do under a key of its own." });
+
+export const noRoomForKey = (most: number): Failure =>
   new Failure("store_full", {
     detail: `It remembers its ${most} idempotency keys of 24 hours: send none, or try later.`,
   });

@@ -8,7 +8,18 @@ const MOST_WRITES = 1000;
 export type Outcome =
   | { readonly type: "made"; readonly id: TodoId }
   | { readonly type: "updated"; readonly json: string }
-  | { readonly type: "deleted" | "absent" | "full" | "reused" };
+  | { readonly type: "deleted" | "absent" | Refusal };
+
+/** Why an insert made nothing. */
+type Refusal = "reused" | "no room for key" | "no room" | "no id";
+
+/** What `todo_service.write` gives in place of an id. */
+const REFUSALS = new Map<string, Refusal>([
+  ["-1", "reused"],
+  ["-2", "no room for key"],
+  ["-3", "no room"],
+  ["-4", "no id"],
+]);
 
 /** A write that waits for its batch. */
 interface Waiting {
@@ -79,8 +90,8 @@ export class Batch {
 
   settle({ made, updated, deleted }: Outcomes): void {
     settleEach(this.#inserts, made, (line) => {
-      if (line === "0") return { type: "full" };
-      return line === "-1" ? { type: "reused" } : { type: "made", id: BigInt(line) };
+      const refusal = REFUSALS.get(line);
+      return refusal === undefined ? { type: "made", id: BigInt(line) } : { type: refusal };
     });
     settleEach(this.#updates, updated, (json) =>
       json === "" ? { type: "absent" } : { type: "updated", json },

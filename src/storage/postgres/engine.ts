@@ -11,12 +11,12 @@ import {
   type TodoList,
 } from "../../todo.ts";
 import { decodeEvents } from "../event-line.ts";
-import { digest } from "../receipt.ts";
-import { DEFAULTS, noRoom, type Store, type StoreOptions } from "../store.ts";
+import { digest, keyReused, noRoomForKey } from "../receipt.ts";
+import { DEFAULTS, noMoreIds, noRoom, type Store, type StoreOptions } from "../store.ts";
 import { Table } from "../table.ts";
 import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
-import { Primary, type Value } from "./primary.ts";
+import { LateError, Primary, unavailable, type Value, within } from "./primary.ts";
 import { Replica, type Tail } from "./replica.ts";
 import { migrate } from "./schema.ts";
 
@@ -28,7 +28,11 @@ const ROWS_AT_ONCE = 10_000;
 export interface PostgresOptions extends StoreOptions {
   /** How many connections to the database at most, besides the one that listens. */
   readonly connections?: number;
+  /** After how many milliseconds without an answer of the database a call fails. */
+  readonly answerWithinMs?: number;
 }
+
+const POSTGRES_DEFAULTS = { ...DEFAULTS, connections: 4, answerWithinMs: 10_000 };
 
 /**
  * Opens a database, whose schema `todo_service` is made if it is not there; throws an Error that says why it cannot
@@ -36,13 +40,13 @@ export interface PostgresOptions extends StoreOptions {
  * the database for what is new, and so sees every write that was acknowledged, by whichever process.
  */
 export async function openPostgres(url: string, given: PostgresOptions = {}): Promise<Store> {
-  const options = { ...DEFAULTS, connections: 4, ...given };
-  const store = new PostgresStore(url, options);
+  const options = { ...POSTGRES_DEFAULTS, ...given };
+  const primary = new Primary(url, options);
   try {
-    await store.open();
-    return store;
+    await primary.run(migrate);
+    return new PostgresStore(primary, await load(primary, options.maxEvents), options);
   } catch (error) {
-    await store.close();
+    await primary.close();
     throw error instanceof Failure ? error.cause : error;
   }
 }
@@ -50,30 +54,26 @@ export async function openPostgres(url: string, given: PostgresOptions = {}): Pr
 class PostgresStore implements Store {
   readonly keys: PostgresKeys;
   readonly #primary: Primary;
-  readonly #options: typeof DEFAULTS;
-  #replica: Replica | undefined;
-  #loading: Promise<Replica> | undefined;
+  readonly #options: typeof POSTGRES_DEFAULTS;
+  #replica: Replica;
   #waiting: Write[] = [];
   #writing: Promise<void> | undefined;
   /** The look at the database that reads may still join, and the one under way. */
-  #nextLook: Promise<Replica> | undefined;
-  #look: Promise<unknown> = Promise.resolve();
+  #nextLook: Promise<void> | undefined;
+  #look: Promise<void> = Promise.resolve();
   readonly #timer: NodeJS.Timeout;
 
-  constructor(url: string, options: typeof DEFAULTS & { readonly connections: number }) {
+  constructor(primary: Primary, replica: Replica, options: typeof POSTGRES_DEFAULTS) {
+    this.keys = new PostgresKeys(primary);
+    this.#primary = primary;
+    this.#replica = replica;
+    this.#options = options;
     const look = () => {
       // Whoever asks next is told of the failure.
       this.#latest().catch(() => {});
     };
-    this.#primary = new Primary(url, { connections: options.connections, onNotify: look });
-    this.#options = options;
-    this.keys = new PostgresKeys(this.#primary);
+    primary.listen(look);
     this.#timer = setInterval(look, LOOK_EVERY_MS).unref();
-  }
-
-  async open(): Promise<void> {
-    await this.#primary.run(migrate);
-    await this.#load();
   }
 
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
@@ -83,12 +83,20 @@ class PostgresStore implements Store {
       keyHash: idempotencyKey === undefined ? "" : digest(idempotencyKey),
       titleHash: idempotencyKey === undefined ? "" : digest(title),
     });
-    if (outcome.type === "full") throw noRoom(this.#options.maxTodos);
-    if (outcome.type === "reused") {
-      throw new Failure("idempotency_key_reused", { detail: "Send each to-do under a key of its own." });
+    switch (outcome.type) {
+      case "made":
+        return { id: outcome.id, json: encodeTodo({ id: outcome.id, title, done: false }) };
+      case "reused":
+        throw keyReused();
+      case "no room for key":
+        throw noRoomForKey(this.#options.maxTodos);
+      case "no room":
+        throw noRoom(this.#options.maxTodos);
+      case "no id":
+        throw noMoreIds();
+      default:
+        throw new Error(`an insert that was ${outcome.type}`);
     }
-    if (outcome.type !== "made") throw new Error(`an insert that was ${outcome.type}`);
-    return { id: outcome.id, json: encodeTodo({ id: outcome.id, title, done: false }) };
   }
 
   async get(id: TodoId): Promise<TodoJson | undefined> {
@@ -124,35 +132,45 @@ class PostgresStore implements Store {
     clearInterval(this.#timer);
     while (this.#writing !== undefined) await this.#writing;
     await this.keys.close();
-    this.#replica?.feed.end();
+    this.#replica.feed.end();
     await this.#primary.close();
   }
 
   /** The replica, with everything that was acknowledged before this call. */
-  #latest(): Promise<Replica> {
-    this.#nextLook ??= this.#lookAfter(this.#look);
-    return this.#nextLook;
+  async #latest(): Promise<Replica> {
+    this.#nextLook ??= within(this.#options.answerWithinMs, () => this.#lookAfter(this.#look));
+    try {
+      await this.#nextLook;
+    } catch (cause) {
+      throw unavailable(cause);
+    }
+    return this.#replica;
   }
 
   /** Reads that arrive while a look is under way share the next one: theirs must begin after they came. */
-  async #lookAfter(last: Promise<unknown>): Promise<Replica> {
+  async #lookAfter(last: Promise<void>): Promise<void> {
     await last;
     await new Promise(setImmediate);
     this.#nextLook = undefined;
-    const look = this.#follow("SELECT * FROM todo_service.tail($1)", []);
+    const look = this.#lookNow();
     this.#look = look.catch(() => {});
-    return (await look).replica;
+    await look;
   }
 
-  /** Sends a query whose first parameter is the replica's position, and goes on to where its answer has come. */
-  async #follow<Row extends Tail>(
-    query: string,
-    values: readonly Value[],
-  ): Promise<{ replica: Replica; row: Row }> {
-    const replica = this.#replica ?? (await this.#load());
-    const [row] = await this.#primary.query<Row>(query, [replica.position.n, ...values]);
-    if (row === undefined) throw new Error("the database has no store");
-    return { replica: this.#replica?.follow(row) === true ? this.#replica : await this.#load(), row };
+  /** Goes on to where the database is, or reads everything anew when that cannot be reached from here. */
+  async #lookNow(): Promise<void> {
+    const tail = await this.#ask<Tail>("SELECT * FROM todo_service.tail($1)");
+    if (this.#replica.follow(tail)) return;
+    const replica = await load(this.#primary, this.#options.maxEvents);
+    this.#replica.feed.end();
+    this.#replica = replica;
+  }
+
+  /** Sends a query whose first parameter is the replica's position. */
+  async #ask<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
+    const [row] = await this.#primary.query<Row>(query, [this.#replica.position.n, ...values]);
+    if (row === undefined) throw new Error("the database has no row in todo_service.store");
+    return row;
   }
 
   #write(change: Unanswered<Write>): Promise<Outcome> {
@@ -170,38 +188,26 @@ class PostgresStore implements Store {
       await new Promise(setImmediate);
       const batch = new Batch();
       this.#waiting = this.#waiting.filter((write) => !batch.take(write));
-      try {
-        const { maxTodos, maxEvents, now } = this.#options;
-        const { row } = await this.#follow<Tail & Outcomes>(WRITE, [
-          maxTodos,
-          maxEvents,
-          now(),
-          ...batch.values,
-        ]);
-        batch.settle(row);
-      } catch (error) {
-        batch.fail(error instanceof Failure ? error : new Failure("store_unavailable", { cause: error }));
-      }
+      await this.#writeBatch(batch);
     }
     this.#writing = undefined;
   }
 
-  /** Reads everything anew. */
-  #load(): Promise<Replica> {
-    this.#loading ??= this.#primary
-      .run((sql) => load(sql, this.#options.maxEvents))
-      .then((replica) => {
-        this.#replica?.feed.end();
-        this.#replica = replica;
-        return replica;
-      })
-      .catch((cause) => {
-        throw new Failure("store_unavailable", { cause });
-      })
-      .finally(() => {
-        this.#loading = undefined;
-      });
-    return this.#loading;
+  async #writeBatch(batch: Batch): Promise<void> {
+    const { maxTodos, maxEvents, now } = this.#options;
+    try {
+      const row = await this.#ask<Tail & Outcomes>(WRITE, [maxTodos, maxEvents, now(), ...batch.values]);
+      // Whether it can or not: what was asked is done, and the next read will find out.
+      this.#replica.follow(row);
+      batch.settle(row);
+    } catch (cause) {
+      const failure = unavailable(cause);
+      batch.fail(failure);
+      if (!(failure.cause instanceof LateError)) return;
+      // Those behind it would wait as long again.
+      for (const { fail } of this.#waiting) fail(failure);
+      this.#waiting = [];
+    }
   }
 }
 
@@ -210,21 +216,23 @@ type Unanswered<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** All to-dos and the changes kept, of one moment. */
-async function load(sql: SQL, maxEvents: number): Promise<Replica> {
-  return sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
-    const [store] = await snapshot.unsafe<{ n: bigint }[]>("SELECT n FROM todo_service.store");
-    if (store === undefined) throw new Error("the database has no row in todo_service.store");
-    const n = Number(store.n);
-    const [row] = await snapshot.unsafe<Tail[]>("SELECT * FROM todo_service.tail($1)", [n - maxEvents]);
-    const epoch = row?.epoch ?? "";
-    const events = row?.tail ? decodeEvents(row.tail, { epoch, n }) : [];
-    const feed = new Feed(maxEvents, n - events.length);
-    for (const event of events) feed.publish(event);
-    return new Replica(await loadTable(snapshot), feed, { epoch, n });
-  });
+function load(primary: Primary, maxEvents: number): Promise<Replica> {
+  return primary.run((sql, progress) =>
+    sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
+      const [store] = await snapshot.unsafe<{ n: bigint }[]>("SELECT n FROM todo_service.store");
+      const n = Number(store?.n);
+      const [tail] = await snapshot.unsafe<Tail[]>("SELECT * FROM todo_service.tail($1)", [n - maxEvents]);
+      if (tail === undefined) throw new Error("the database has no row in todo_service.store");
+      const { epoch } = tail;
+      const events = tail.tail === null ? [] : decodeEvents(tail.tail, { epoch, n });
+      const feed = new Feed(maxEvents, n - events.length);
+      for (const event of events) feed.publish(event);
+      return new Replica(await loadTable(snapshot, progress), feed, { epoch, n });
+    }),
+  );
 }
 
-async function loadTable(sql: SQL): Promise<Table> {
+async function loadTable(sql: SQL, progress: () => void): Promise<Table> {
   const table = new Table();
   let last = 0n;
   for (;;) {
@@ -233,6 +241,7 @@ async function loadTable(sql: SQL): Promise<Table> {
        WHERE id > $1 ORDER BY id LIMIT ${ROWS_AT_ONCE}`,
       [last],
     );
+    progress();
     for (const { id, json } of rows) table.append(id, json);
     last = rows.at(-1)?.id ?? last;
     if (rows.length < ROWS_AT_ONCE) return table;

@@ -1,28 +1,31 @@
 import { SQL } from "bun";
 import { Failure } from "../../failure.ts";
 
-const CONNECT_WITHIN_S = 5;
-const ANSWER_WITHIN_MS = 10_000;
 const CHANNEL = "todo_service";
 
 /** What can be sent with a query. */
 export type Value = string | number | bigint | boolean | Uint8Array | null;
 
-/** SQLSTATEs after which another connection, or another host, may do: read-only, shutting down, broken. */
-const MOVE_ON = /^(?:25006|57P0[1-5]|08...)$/;
+/** What is done with the pool; whatever takes long tells of progress. */
+export type Work<T> = (sql: SQL, progress: () => void) => Promise<T>;
+
+/** SQLSTATEs after which another connection, or another host, may do: read-only, a standby, shutting down, broken. */
+const MOVE_ON = /^(?:25006|55000|57P0[1-5]|08...)$/;
 
 export interface PrimaryOptions {
   /** How many connections at most, besides the one that listens. */
   readonly connections: number;
-  /** Called when another replica may have written, and when that may have gone unnoticed. */
-  readonly onNotify: () => void;
+  /** How many milliseconds an answer may take, and half of them a connection to one host. */
+  readonly answerWithinMs: number;
 }
 
 /** The first of some hosts that can be written to; connected anew, to any of them, when it is lost. */
 export class Primary {
   readonly #urls: readonly string[];
   readonly #options: PrimaryOptions;
+  #onNotify: (() => void) | undefined;
   #pool: Promise<SQL> | undefined;
+  #closed = false;
 
   /** @param url as libpq takes it: `postgres://user:password@host1:5432,host2:5432/database?sslmode=…` */
   constructor(url: string, options: PrimaryOptions) {
@@ -31,103 +34,145 @@ export class Primary {
   }
 
   /** Throws `store_unavailable`; whether the query took effect is then unknown. */
-  async query<Row>(text: string, values: readonly Value[] = []): Promise<readonly Row[]> {
+  query<Row>(text: string, values: readonly Value[] = []): Promise<readonly Row[]> {
+    return this.run((sql) => sql.unsafe<Row[]>(text, [...values]));
+  }
+
+  /** Does something with the pool; throws `store_unavailable`, as `query` does. */
+  async run<T>(work: Work<T>): Promise<T> {
+    const pool = this.#connected();
+    let sql: SQL | undefined;
     try {
-      return await this.run((sql) => sql.unsafe<Row[]>(text, [...values]));
+      return await within(this.#options.answerWithinMs, async (progress) => {
+        sql = await pool;
+        return work(sql, progress);
+      });
     } catch (cause) {
-      throw new Failure("store_unavailable", { cause });
+      if (sql !== undefined && isLost(cause)) this.#leave(pool);
+      throw unavailable(cause);
     }
   }
 
-  /** Does something with the pool; throws what it throws. */
-  async run<T>(work: (sql: SQL) => Promise<T>): Promise<T> {
-    this.#pool ??= this.#connect();
-    const pool = this.#pool;
-    try {
-      const sql = await pool;
-      return await within(ANSWER_WITHIN_MS, work(sql));
-    } catch (error) {
-      if (isLost(error) && this.#pool === pool) {
-        this.#pool = undefined;
-        close(pool);
-      }
-      throw error;
-    }
+  /** Has a function called when another replica may have written, and when that may have gone unnoticed. */
+  listen(onNotify: () => void): void {
+    this.#onNotify = onNotify;
+    this.#pool?.then((sql) => this.#listenOn(sql), onNotify);
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     const pool = this.#pool;
     this.#pool = undefined;
-    if (pool !== undefined) await close(pool);
+    if (pool !== undefined) await close(pool, 0);
+  }
+
+  #connected(): Promise<SQL> {
+    if (this.#pool === undefined) {
+      const pool = this.#connect();
+      pool.catch(() => this.#leave(pool));
+      this.#pool = pool;
+    }
+    return this.#pool;
+  }
+
+  /** Connects anew the next time; what is under way in the pool may still end. */
+  #leave(pool: Promise<SQL>): void {
+    if (this.#pool !== pool) return;
+    this.#pool = undefined;
+    close(pool, this.#options.answerWithinMs);
   }
 
   async #connect(): Promise<SQL> {
     const reasons: string[] = [];
     for (const url of this.#urls) {
-      const sql = new SQL(url, {
-        max: this.#options.connections,
-        connectionTimeout: CONNECT_WITHIN_S,
-        bigint: true,
-        connection: {
-          application_name: "todo-service",
-          synchronous_commit: "on",
-          statement_timeout: ANSWER_WITHIN_MS,
-          search_path: "pg_catalog",
-        },
-      });
+      if (this.#closed) throw new Error("the store is closed");
+      const sql = this.#open(url);
       try {
-        const [row] = await within<readonly { standby: boolean }[]>(
-          ANSWER_WITHIN_MS,
+        const [row] = await within<readonly { standby: boolean }[]>(this.#options.answerWithinMs, () =>
           sql.unsafe("SELECT pg_is_in_recovery() AS standby"),
         );
         if (row?.standby === false) {
-          this.#listen(sql);
+          this.#listenOn(sql);
           return sql;
         }
-        reasons.push(`${hostOf(url)} is a standby`);
+        reasons.push(`${hostOf(url)}: it is a standby`);
       } catch (error) {
         reasons.push(`${hostOf(url)}: ${error instanceof Error ? error.message : error}`);
       }
       await sql.close({ timeout: 0 });
     }
-    throw new LostError(reasons.join("; "));
+    throw new Error(reasons.join("; "));
+  }
+
+  #open(url: string): SQL {
+    const { connections, answerWithinMs } = this.#options;
+    const database = databaseOf(url);
+    return new SQL(url, {
+      max: connections,
+      connectionTimeout: answerWithinMs / 2 / 1000,
+      bigint: true,
+      // Else the variable PGDATABASE would win over the URL.
+      ...(database !== "" && { database }),
+      connection: {
+        application_name: "todo-service",
+        default_transaction_isolation: "read committed",
+        synchronous_commit: "on",
+        statement_timeout: answerWithinMs,
+        idle_in_transaction_session_timeout: answerWithinMs,
+        search_path: "pg_catalog",
+      },
+    });
   }
 
   /** A notification wakes, no more: one that is lost, or a channel that cannot be had, costs some time. */
-  #listen(sql: SQL): void {
-    const { onNotify } = this.#options;
-    sql.listen(CHANNEL, onNotify, onNotify).catch(onNotify);
+  #listenOn(sql: SQL): void {
+    const onNotify = this.#onNotify;
+    if (onNotify !== undefined) sql.listen(CHANNEL, onNotify, onNotify).catch(onNotify);
   }
 }
 
-/** No host can be written to, or none answers in time. */
-class LostError extends Error {
-  override readonly name = "LostError";
+export const unavailable = (cause: unknown): Failure =>
+  cause instanceof Failure ? cause : new Failure("store_unavailable", { cause });
+
+/** There was no answer in time: whatever was asked may still take effect. */
+export class LateError extends Error {
+  override readonly name = "LateError";
+}
+
+/** Rejects with a LateError when work takes longer than some milliseconds, or as long since it told of progress. */
+export async function within<T>(ms: number, work: (progress: () => void) => Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new LateError(`no answer in ${ms / 1000} seconds`)), ms);
+  try {
+    return await Promise.race([work(() => timer.refresh()), late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Our own splitting: neither `URL` nor the driver takes several hosts. */
 function urlsOf(url: string): string[] {
   const [, start = "", hosts = "", rest = ""] = /^(\w+:\/\/(?:[^/]*@)?)([^/?]*)(.*)$/s.exec(url) ?? [];
-  return hosts.split(",").map((host) => `${start}${host}${rest}`);
+  const urls = hosts.split(",").map((host) => `${start}${host}${rest}`);
+  if (urls.every((one) => URL.canParse(one) && !/%(?![0-9a-f]{2})/i.test(one))) return urls;
+  throw new Error(
+    "that is no URL: in a password, write a special character as % and two digits, such as %23",
+  );
 }
 
-const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : "a host that is none");
+const hostOf = (url: string): string => new URL(url).host || "localhost";
+
+const databaseOf = (url: string): string => decodeURIComponent(new URL(url).pathname.slice(1));
 
 function isLost(error: unknown): boolean {
-  if (!(error instanceof SQL.PostgresError)) return true;
+  if (!(error instanceof SQL.PostgresError)) return error instanceof LateError;
   return error.errno === undefined || MOVE_ON.test(error.errno);
 }
 
-async function close(pool: Promise<SQL>): Promise<void> {
+async function close(pool: Promise<SQL>, withinMs: number): Promise<void> {
   try {
-    await (await pool).close({ timeout: 0 });
+    await (await pool).close({ timeout: withinMs / 1000 });
   } catch {
     // It never was, or is no more.
   }
-}
-
-function within<T>(ms: number, work: Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new LostError(`no answer in ${ms / 1000} seconds`)), ms);
-  return Promise.race([work, late.promise]).finally(() => clearTimeout(timer));
 }

@@ -17,19 +17,22 @@ const MIGRATIONS: readonly string[] = [
    );
    -- One row: whoever writes holds it, so that ids and positions are in the order of commits, without gaps.
    CREATE TABLE todo_service.store (
-     epoch text NOT NULL, last_id bigint NOT NULL, n bigint NOT NULL, todos bigint NOT NULL
+     epoch text NOT NULL, last_id bigint NOT NULL, n bigint NOT NULL, todos bigint NOT NULL, receipts bigint NOT NULL
    ) WITH (fillfactor = 10);
    INSERT INTO todo_service.store
-     VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16), 0, 0, 0);
+     VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16), 0, 0, 0, 0);
 
    CREATE FUNCTION todo_service.todo_json(id bigint, title text, done boolean) RETURNS text
    LANGUAGE sql IMMUTABLE AS $$
      SELECT '{"id":' || id || ',"title":' || title || ',"done":' || CASE WHEN done THEN 'true}' ELSE 'false}' END
    $$;
 
-   -- The list's epoch ends with the server's timeline: a standby that was promoted may lack what was seen here.
+   -- A standby that is promoted, or a dump that is restored, may lack what was seen before: one has a timeline of its
+   -- own, the other a table.
    CREATE FUNCTION todo_service.epoch() RETURNS text LANGUAGE sql STABLE AS $$
-     SELECT epoch || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0') FROM todo_service.store
+     SELECT epoch || lpad(to_hex('todo_service.store'::regclass::oid::bigint), 8, '0')
+       || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0')
+     FROM todo_service.store
    $$;
 
    -- Where the store has come to, and the events after a position.
@@ -40,9 +43,10 @@ const MIGRATIONS: readonly string[] = [
      FROM todo_service.store s
    $$;
 
-   -- A batch of writes: lists of lines, NULL where there is none. Gives, a line each: the id of each to-do made, 0
-   -- where there was no room, -1 where the key had made another; the to-dos after the updates, empty where there is
-   -- none; for each deletion, whether there was one. And the tail after a position, with what it wrote.
+   -- A batch of writes: lists of lines, NULL where there is none. Gives, a line each: the id of each to-do made, or -1
+   -- where the key had made another, -2 where there was no room for the key, -3 none for the to-do, -4 no id; the
+   -- to-dos after the updates, empty where there is none; for each deletion, whether there was one. And the tail after
+   -- a position, with what it wrote.
    CREATE FUNCTION todo_service.write(
      after_n bigint, max_todos bigint, max_events bigint, now bigint,
      titles text, key_hashes text, title_hashes text,
@@ -53,25 +57,40 @@ const MIGRATIONS: readonly string[] = [
      s todo_service.store%ROWTYPE;
      lines text[] := '{}';
      fresh text[];
+     amount bigint;
    BEGIN
      SELECT * INTO STRICT s FROM todo_service.store FOR UPDATE;
 
      IF titles IS NOT NULL THEN
+       IF key_hashes ~ '[^\\n]' THEN
+         DELETE FROM todo_service.receipts WHERE made_at <= now - 86400000;
+         GET DIAGNOSTICS amount = ROW_COUNT;
+         IF amount > 0 THEN
+           UPDATE todo_service.store SET receipts = receipts - amount RETURNING * INTO s;
+         END IF;
+       END IF;
        WITH given AS (
          SELECT g.ord, g.title, nullif(g.key_hash, '') AS key_hash, g.title_hash
          FROM unnest(string_to_array(titles, E'\\n'), string_to_array(key_hashes, E'\\n'),
                      string_to_array(title_hashes, E'\\n')) WITH ORDINALITY AS g (title, key_hash, title_hash, ord)
        ), known AS (
          SELECT g.*, r.id AS known_id, r.title_hash AS known_title
-         FROM given g LEFT JOIN todo_service.receipts r ON r.key_hash = g.key_hash AND r.made_at > now - 86400000
+         FROM given g LEFT JOIN todo_service.receipts r ON r.key_hash = g.key_hash
+       ), keyed AS (
+         SELECT *, count(key_hash) FILTER (WHERE known_id IS NULL) OVER (ORDER BY ord) AS nth_key FROM known
        ), counted AS (
-         SELECT *, count(*) FILTER (WHERE known_id IS NULL) OVER (ORDER BY ord) AS k FROM known
+         SELECT *, key_hash IS NULL OR s.receipts + nth_key <= max_todos AS is_kept,
+           count(*) FILTER (WHERE known_id IS NULL AND (key_hash IS NULL OR s.receipts + nth_key <= max_todos))
+             OVER (ORDER BY ord) AS nth
+         FROM keyed
        ), placed AS (
          SELECT *, CASE
            WHEN known_title = title_hash THEN known_id
            WHEN known_id IS NOT NULL THEN -1
-           WHEN s.todos + k > max_todos OR s.last_id > 9223372036854775807 - k THEN 0
-           ELSE s.last_id + k
+           WHEN NOT is_kept THEN -2
+           WHEN s.todos + nth > max_todos THEN -3
+           WHEN s.last_id > 9223372036854775807 - nth THEN -4
+           ELSE s.last_id + nth
          END AS placed_id FROM counted
        ), new AS (
          SELECT * FROM placed WHERE known_id IS NULL AND placed_id > 0
@@ -79,18 +98,14 @@ const MIGRATIONS: readonly string[] = [
          INSERT INTO todo_service.todos SELECT placed_id, title, false FROM new
        ), receipted AS (
          INSERT INTO todo_service.receipts SELECT key_hash, title_hash, placed_id, now FROM new WHERE key_hash IS NOT NULL
-         ON CONFLICT (key_hash) DO UPDATE SET title_hash = excluded.title_hash, id = excluded.id, made_at = excluded.made_at
        )
-       SELECT string_agg(placed_id::text, E'\\n' ORDER BY ord),
-              array_agg('+' || todo_service.todo_json(placed_id, title, false) ORDER BY ord)
-                FILTER (WHERE known_id IS NULL AND placed_id > 0)
-       INTO made, fresh FROM placed;
+       SELECT (SELECT string_agg(placed_id::text, E'\\n' ORDER BY ord) FROM placed),
+              array_agg('+' || todo_service.todo_json(placed_id, title, false) ORDER BY ord), count(key_hash)
+       INTO made, fresh, amount FROM new;
        lines := coalesce(fresh, '{}');
        s.last_id := s.last_id + cardinality(lines);
        s.todos := s.todos + cardinality(lines);
-       IF key_hashes ~ '[^\\n]' THEN
-         DELETE FROM todo_service.receipts WHERE made_at <= now - 86400000;
-       END IF;
+       s.receipts := s.receipts + amount;
      END IF;
 
      IF update_ids IS NOT NULL THEN
@@ -128,7 +143,7 @@ const MIGRATIONS: readonly string[] = [
        IF (s.n + cardinality(lines)) / 1000 > s.n / 1000 THEN
          DELETE FROM todo_service.events WHERE last_n <= s.n + cardinality(lines) - max_events;
        END IF;
-       UPDATE todo_service.store SET last_id = s.last_id, n = s.n + cardinality(lines), todos = s.todos;
+       UPDATE todo_service.store SET last_id = s.last_id, n = s.n + cardinality(lines), todos = s.todos, receipts = s.receipts;
        NOTIFY todo_service;
      END IF;
      SELECT * INTO STRICT epoch, n, tail FROM todo_service.tail(after_n);

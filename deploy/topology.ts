@@ -1,0 +1,105 @@
+/**
+ * The topology of compose.yaml with plain processes on loopback: PostgreSQL, three replicas, nginx in front where it is
+ * installed. `npm run topology` runs it until Ctrl-C; TODO_STORE names a database to use instead of a passing one.
+ */
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, run, runTodo } from "../test/command.ts";
+import { startPostgres } from "../test/postgres.ts";
+
+const REPLICAS = 3;
+/** Where nginx.conf expects them, and what it listens on. */
+const REPLICA_PORTS = ["3001", "3002", "3003"];
+const BALANCER_PORT = "8080";
+const READY_WITHIN_MS = 5000;
+
+export interface Topology extends AsyncDisposable {
+  /** The balancer; `undefined` where there is no nginx. */
+  readonly balancer: string | undefined;
+  readonly replicas: readonly string[];
+}
+
+/** @param store a PostgreSQL URL; without it, one is started, and gone with the rest */
+export async function startTopology(store?: string): Promise<Topology> {
+  await using stack = new AsyncDisposableStack();
+  const url = store ?? (await stack.use(await startPostgres()).newDatabase());
+  const variables = { TODO_STORE: url };
+  const processes = Array.from({ length: REPLICAS }, () =>
+    stack.use(runTodo(["serve", "--port", "0"], variables)),
+  );
+  const replicas = await Promise.all(processes.map((replica) => replica.url));
+  const balancer = Bun.which("nginx") === null ? undefined : await startBalancer(stack, replicas);
+  const rest = stack.move();
+  return { balancer, replicas, [Symbol.asyncDispose]: () => rest.disposeAsync() };
+}
+
+/** nginx with nginx.conf as it stands, but for the ports. */
+async function startBalancer(stack: AsyncDisposableStack, replicas: readonly string[]): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-topology-"));
+  stack.defer(() => rm(folder, { recursive: true }));
+  const port = String(await freePort());
+  let site = await readFile(new URL("nginx.conf", import.meta.url), "utf8");
+  for (const [index, replica] of replicas.entries()) {
+    site = site.replace(`127.0.0.1:${REPLICA_PORTS[index]}`, new URL(replica).host);
+  }
+  site = site.replace(`listen ${BALANCER_PORT}`, `listen 127.0.0.1:${port}`);
+  await writeFile(join(folder, "site.conf"), site);
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+  await writeFile(
+    join(folder, "nginx.conf"),
+    [
+      "daemon off;",
+      // One process, so that it ends whole.
+      "master_process off;",
+      `pid ${folder}/pid;`,
+      ...(process.getuid?.() === 0 ? ["user root;"] : []),
+      "events {}",
+      "http {",
+      "access_log off;",
+      ...temporary.map((name) => `${name}_temp_path ${folder}/${name};`),
+      `include ${folder}/site.conf;`,
+      "}",
+    ].join("\n"),
+  );
+  const nginx = stack.use(run(["nginx", "-c", `${folder}/nginx.conf`, "-e", "stderr"]));
+  const url = `http://127.0.0.1:${port}`;
+  await answering(`${url}/livez`, nginx);
+  return url;
+}
+
+async function answering(url: string, server: Command): Promise<void> {
+  const deadline = performance.now() + READY_WITHIN_MS;
+  while (performance.now() < deadline) {
+    const answer = await fetch(url).catch(() => undefined);
+    if (answer?.ok) return;
+    await Bun.sleep(20);
+  }
+  throw new Error(`no answer at ${url}: ${server.stderr()}`);
+}
+
+async function freePort(): Promise<number> {
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const server = createServer().listen(0, "127.0.0.1", () => {
+    const address = server.address();
+    server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
+  });
+  return promise;
+}
+
+if (import.meta.main) {
+  const topology = await startTopology(process.env.TODO_STORE);
+  process.stdout.write(`replicas: ${topology.replicas.join(" ")}\n`);
+  process.stdout.write(
+    topology.balancer === undefined
+      ? "no balancer: nginx is not installed\n"
+      : `balancer: ${topology.balancer}\n`,
+  );
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, async () => {
+      await topology[Symbol.asyncDispose]();
+      process.exit(0);
+    });
+  }
+}

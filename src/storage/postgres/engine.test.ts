@@ -1,0 +1,466 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { SQL } from "bun";
+import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
+import { startProxy } from "../../../test/postgres-proxy.ts";
+import type { StoredKey } from "../../credential/key.ts";
+import { hashToken } from "../../credential/token.ts";
+import { Failure } from "../../failure.ts";
+import type { ListQuery, Position, Todo, TodoId, TodoStore } from "../../todo.ts";
+import { decode, read, storeContract } from "../contract.ts";
+import type { Store } from "../store.ts";
+import { openPostgres, type PostgresOptions } from "./engine.ts";
+
+const HOUR = 60 * 60 * 1000;
+const MAX_POSTGRES_ID = 2n ** 63n - 1n;
+const EMPTY = `
+  DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.receipts;
+  DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, n = 0, todos = 0, receipts = 0`;
+
+describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
+  let databases: Databases;
+  beforeAll(async () => {
+    // Nothing here is about what a crash leaves.
+    databases = await openDatabases({ fsync: "off" });
+  });
+  afterAll(() => databases[Symbol.asyncDispose]());
+
+  /** Databases whose store is closed: emptied, which takes less than to make one, each does for the next. */
+  const free: string[] = [];
+  storeContract("postgres", async (options) => {
+    const used = free.pop();
+    if (used !== undefined) await ask(used, EMPTY);
+    const url = used ?? (await databases.newDatabase());
+    const store = await openPostgres(url, options);
+    const close = store.close.bind(store);
+    store.close = async () => {
+      await close();
+      free.push(url);
+    };
+    return store;
+  });
+
+  /** Two stores on one new database. */
+  async function openTwo(options?: PostgresOptions) {
+    const url = await databases.newDatabase();
+    const one = await openPostgres(url, options);
+    const other = await openPostgres(url, options);
+    return {
+      url,
+      one,
+      other,
+      [Symbol.asyncDispose]: async () => {
+        await Promise.all([one.close(), other.close()]);
+      },
+    };
+  }
+
+  test("what one store acknowledged is seen by another at once", async () => {
+    await using stores = await openTwo();
+    for (let i = 1; i <= 200; i++) {
+      const [writer, reader] = i % 2 === 0 ? [stores.one, stores.other] : [stores.other, stores.one];
+      const { id } = await writer.insert(`${i}`);
+      expect(id).toBe(BigInt(i));
+      expect(await todoIn(reader, id)).toEqual({ id, title: `${i}`, done: false });
+      await writer.setDone(id, true);
+      expect(await todos(reader, { after: id - 1n })).toEqual([{ id, title: `${i}`, done: true }]);
+      const { n } = await writer.position();
+      expect((await reader.position()).n).toBe(n);
+      if (i % 3 > 0) continue;
+      expect(await writer.delete(id)).toBe(true);
+      expect(await reader.get(id)).toBeUndefined();
+      expect(await reader.setDone(id, true)).toBeUndefined();
+      expect(await reader.delete(id)).toBe(false);
+    }
+  });
+
+  test("what one store acknowledged is seen by another, whatever else is asked meanwhile", async () => {
+    await using stores = await openTwo();
+    const writeAndRead = async (writer: Store, reader: Store): Promise<void> => {
+      for (let i = 0; i < 50; i++) {
+        const { id } = await writer.insert("x");
+        expect((await todoIn(reader, id))?.done).toBe(false);
+        await writer.setDone(id, true);
+        expect((await todoIn(reader, id))?.done).toBe(true);
+        await writer.delete(id);
+        expect(await reader.get(id)).toBeUndefined();
+      }
+    };
+    const pairs = [
+      [stores.one, stores.other],
+      [stores.other, stores.one],
+    ] as const;
+    await Promise.all([1, 2, 3, 4].flatMap(() => pairs.map((pair) => writeAndRead(...pair))));
+    expect(await todos(stores.one)).toEqual([]);
+  });
+
+  test("stores on one database give ids without a gap, tell the same events, and list what they came to", async () => {
+    await using stores = await openTwo();
+    const start = await stores.one.position();
+    const lists: { position: Position; todos: Todo[] }[] = [];
+    const work = async (store: Store): Promise<void> => {
+      for (let i = 0; i < 100; i++) {
+        const { id } = await store.insert(`${i}`);
+        if (i % 2 === 0) await store.setDone(id, true);
+        if (i % 3 === 0) await store.delete(id - 1n);
+        if (i % 5 === 0) lists.push(await read(await store.list({})));
+      }
+    };
+    await Promise.all([stores.one, stores.other, stores.one, stores.other].map(work));
+
+    const { epoch, n } = await stores.one.position();
+    const events = await eventsUpTo(stores.one, start, n);
+    expect(await eventsUpTo(stores.other, start, n)).toEqual(events);
+    expect(events.map((event) => event.n)).toEqual(Array.from({ length: n }, (_, index) => index + 1));
+    const created = events.filter(({ type }) => type === "created").map(({ id }) => id);
+    expect(created).toEqual(Array.from({ length: 400 }, (_, index) => BigInt(index + 1)));
+    lists.push(await read(await stores.one.list({})), await read(await stores.other.list({})));
+    for (const { position, todos } of lists) {
+      expect(position.epoch).toBe(epoch);
+      expect(todos).toEqual(after(events.slice(0, position.n)));
+    }
+  });
+
+  test("a store opened again holds what it held, and goes on from there", async () => {
+    const url = await databases.newDatabase();
+    const first = await openPostgres(url);
+    for (const title of ["a", "b", "c"]) await first.insert(title);
+    await first.setDone(2n, true);
+    await first.delete(3n);
+    const position = await first.position();
+    const held = await todos(first);
+    await first.close();
+
+    const second = await openPostgres(url);
+    expect(await second.position()).toEqual(position);
+    expect(await todos(second)).toEqual(held);
+    expect((await second.insert("d")).id).toBe(4n);
+    const events = await eventsUpTo(second, { ...position, n: 0 }, 6);
+    expect(events.map(({ n, type, id }) => `${n} ${type} ${id}`)).toEqual([
+      "1 created 1",
+      "2 created 2",
+      "3 created 3",
+      "4 updated 2",
+      "5 deleted 3",
+      "6 created 4",
+    ]);
+    await second.close();
+  });
+
+  test("an idempotency key makes one to-do, whichever stores it is sent to, and after a restart", async () => {
+    await using stores = await openTwo();
+    const both = [stores.one, stores.other, stores.one, stores.other];
+    for (let i = 0; i < 50; i++) {
+      const made = await Promise.all(both.map((store) => store.insert("a", `key ${i}`)));
+      expect(made.map(({ id }) => id)).toEqual(both.map(() => BigInt(i + 1)));
+      expect(made.map(({ json }) => decode(json).title)).toEqual(both.map(() => "a"));
+    }
+    expect(await failureOf(() => stores.other.insert("b", "key 0"))).toBe("idempotency_key_reused");
+    const restarted = await openPostgres(stores.url);
+    expect((await restarted.insert("a", "key 0")).id).toBe(1n);
+    expect(await failureOf(() => restarted.insert("b", "key 0"))).toBe("idempotency_key_reused");
+    expect((await restarted.position()).n).toBe(50);
+    await restarted.close();
+  });
+
+  test("an idempotency key is forgotten after 24 hours", async () => {
+    let hours = 0;
+    await using stores = await openTwo({ now: () => hours * HOUR });
+    await stores.one.insert("a", "key");
+    hours = 23.9;
+    expect((await stores.other.insert("a", "key")).id).toBe(1n);
+    hours = 24;
+    expect((await stores.other.insert("b", "key")).id).toBe(2n);
+    expect((await stores.one.insert("b", "key")).id).toBe(2n);
+  });
+
+  test("as many idempotency keys as to-dos are remembered, and none is forgotten early", async () => {
+    let hours = 0;
+    await using stores = await openTwo({ maxTodos: 4, now: () => hours * HOUR });
+    const insert = async (key?: string) => {
+      const { id } = await stores.one.insert("a", key);
+      await stores.one.delete(id);
+      return id;
+    };
+    for (const key of ["a", "b"]) await insert(key);
+    hours = 12;
+    const atOnce = ["c", undefined, "d", "e", undefined, "a", "f"].map((key) => stores.one.insert("a", key));
+    const outcomes = await Promise.all(atOnce.map(idOrDetail));
+    const noRoom = "It remembers its 4 idempotency keys of 24 hours: send none, or try later.";
+    expect(outcomes).toEqual([3n, 4n, 5n, noRoom, 6n, 1n, noRoom]);
+    for (const id of [3n, 4n, 5n, 6n]) await stores.other.delete(id);
+    expect(await insert()).toBe(7n);
+    hours = 24;
+    for (const key of ["g", "h"]) await insert(key);
+    expect(await failureOf(() => stores.other.insert("a", "i"))).toBe("store_full");
+    expect(await failureOf(() => stores.other.insert("b", "c"))).toBe("idempotency_key_reused");
+  });
+
+  test("a full store makes as many of what is asked at once as it has room for", async () => {
+    await using stores = await openTwo({ maxTodos: 3 });
+    const atOnce = ["a", undefined, "b", "c", undefined].map((key) => stores.one.insert("x", key));
+    const outcomes = await Promise.all(atOnce.map(idOrDetail));
+    const noRoom = "It holds its 3 to-dos: delete one first.";
+    expect(outcomes).toEqual([1n, 2n, 3n, noRoom, noRoom]);
+    // A key whose to-do was not made is as good as new.
+    await stores.other.delete(1n);
+    expect((await stores.other.insert("y", "c")).id).toBe(4n);
+    expect((await stores.other.position()).n).toBe(5);
+  });
+
+  test("ids go up to the last that PostgreSQL knows, and positions past 32 bits", async () => {
+    const url = await databases.newDatabase();
+    await (await openPostgres(url)).close();
+    await ask(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
+    const store = await openPostgres(url);
+    const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
+    const noMoreIds = "The last id there is has been given out.";
+    expect(await Promise.all(inserts)).toEqual([MAX_POSTGRES_ID - 1n, MAX_POSTGRES_ID, noMoreIds]);
+    expect(await store.setDone(MAX_POSTGRES_ID, true)).toBeDefined();
+    expect((await todoIn(store, MAX_POSTGRES_ID))?.done).toBe(true);
+    expect((await store.position()).n).toBe(2 ** 40 + 3);
+    await store.close();
+  });
+
+  test("a key that one store revokes is refused by another at once", async () => {
+    await using stores = await openTwo();
+    for (let i = 0; i < 50; i++) {
+      const key: StoredKey = { id: `${i}`, name: "ci", tokenHash: hashToken(`${i}`), createdAt: 0 };
+      expect(await stores.one.keys.insert(key)).toBe(true);
+      expect((await stores.other.keys.find(key.tokenHash))?.id).toBe(key.id);
+      expect(await stores.other.keys.insert({ ...key, id: "another" })).toBe(false);
+      expect(await stores.one.keys.delete(key.id)).toBe(true);
+      expect(await stores.other.keys.find(key.tokenHash)).toBeUndefined();
+    }
+  });
+
+  test("keys of a name that stores insert at once are one key", async () => {
+    await using stores = await openTwo();
+    const inserts = Array.from({ length: 20 }, (_, i) => {
+      const key: StoredKey = { id: `${i}`, name: "ci", tokenHash: hashToken(`${i}`), createdAt: 0 };
+      return (i % 2 === 0 ? stores.one : stores.other).keys.insert(key);
+    });
+    expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
+    expect(await stores.one.keys.list()).toHaveLength(1);
+  });
+
+  test("stores opened at the same moment on an empty database all work", async () => {
+    for (let round = 0; round < 3; round++) {
+      const url = await databases.newDatabase();
+      const stores = await Promise.all(Array.from({ length: 8 }, () => openPostgres(url)));
+      const ids = await Promise.all(stores.map(async (store) => (await store.insert("x")).id));
+      expect(ids.toSorted((a, b) => Number(a - b))).toEqual(stores.map((_, index) => BigInt(index + 1)));
+      expect(
+        new Set(await Promise.all(stores.map(async (store) => (await store.position()).epoch))).size,
+      ).toBe(1);
+      await Promise.all(stores.map((store) => store.close()));
+    }
+  });
+
+  test("a store that was stalled until the changes it missed were gone reads all anew", async () => {
+    const url = await databases.newDatabase();
+    const options = { maxEvents: 100 };
+    await using proxy = await startProxy(url);
+    const stalled = await openPostgres(proxy.url, options);
+    const other = await openPostgres(url, options);
+    const { id } = await other.insert("a");
+    const start = await stalled.position();
+    const subscriber = stalled.events(start, new AbortController().signal)[Symbol.asyncIterator]();
+    proxy.flow("hold", "hold");
+    const next = subscriber.next();
+    await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
+    await other.setDone(id, true);
+    await other.delete(2n);
+    proxy.flow("pass", "pass");
+    expect((await next).done).toBe(true);
+    expect(await stalled.position()).toEqual(await other.position());
+    expect(await todos(stalled)).toEqual(await todos(other));
+    expect((await stalled.insert("c")).id).toBe(2502n);
+    const { n } = await other.position();
+    expect((await eventsUpTo(stalled, { ...start, n: n - 1 }, n)).map(({ id }) => id)).toEqual([2502n]);
+    await Promise.all([stalled.close(), other.close()]);
+  });
+
+  test("a store goes on from a database that was restored, in another epoch", async () => {
+    await using stores = await openTwo();
+    for (const title of ["a", "b", "c"]) await stores.one.insert(title);
+    const before = await stores.other.position();
+    const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
+    const next = subscriber.next();
+    // As pg_restore does, from a dump of an earlier moment.
+    await ask(
+      stores.url,
+      `BEGIN; ALTER TABLE todo_service.store RENAME TO gone;
+       CREATE TABLE todo_service.store (LIKE todo_service.gone INCLUDING ALL);
+       INSERT INTO todo_service.store SELECT epoch, last_id - 1, n - 1, todos - 1, receipts FROM todo_service.gone;
+       DROP TABLE todo_service.gone; DELETE FROM todo_service.todos WHERE id = 3;
+       DELETE FROM todo_service.events WHERE last_n = 3; COMMIT`,
+    );
+    const { epoch, n } = await stores.other.position();
+    expect([epoch === before.epoch, n]).toEqual([false, 2]);
+    expect((await todos(stores.one)).map(({ title }) => title)).toEqual(["a", "b"]);
+    expect((await next).done).toBe(true);
+    expect((await stores.one.insert("d")).id).toBe(3n);
+    expect((await todos(stores.other)).map(({ title }) => title)).toEqual(["a", "b", "d"]);
+  });
+
+  test("a subscriber is told what another store writes, each change once", async () => {
+    await using stores = await openTwo();
+    const seen = eventsUpTo(stores.other, await stores.other.position(), 500);
+    await Promise.all(Array.from({ length: 500 }, () => stores.one.insert("x")));
+    expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
+  });
+
+  test("a closed store answers nothing, and leaves no connection", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url);
+    await store.insert("x");
+    const reading = store.get(1n);
+    await store.close();
+    await Promise.allSettled([reading]);
+    expect(await failureOf(() => store.get(1n))).toBe("store_unavailable");
+    expect(await failureOf(() => store.insert("y"))).toBe("store_unavailable");
+    await Bun.sleep(100);
+    const name = new URL(url).pathname.slice(1);
+    expect(await databases.query(`SELECT pid FROM pg_stat_activity WHERE datname = '${name}'`)).toHaveLength(
+      0,
+    );
+  });
+
+  describe("a database that cannot be used is refused, and why is said:", () => {
+    test("a newer format", async () => {
+      const url = await databases.newDatabase();
+      await (await openPostgres(url)).close();
+      await ask(url, "UPDATE todo_service.format SET version = 99");
+      expect(openPostgres(url)).rejects.toThrow("written by a newer version of this program (format 99");
+    });
+
+    test("another encoding", async () => {
+      const url = await databases.newDatabase("ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+      expect(openPostgres(url)).rejects.toThrow("the database is in SQL_ASCII: make one in UTF8");
+    });
+
+    // Whoever keeps a server elsewhere may let anybody in.
+    const own = test.skipIf(whyNoServer !== undefined);
+    own("a wrong password", async () => {
+      const url = new URL(await databases.newDatabase());
+      url.password = "s3cret";
+      expect(await reasonOf(url)).toBe(
+        `${url.host}: password authentication failed for user "${url.username}"`,
+      );
+    });
+
+    test("no such database", async () => {
+      const url = new URL(await databases.newDatabase());
+      url.pathname = "/absent";
+      expect(await reasonOf(url)).toBe(`${url.host}: database "absent" does not exist`);
+    });
+
+    test("no server there", async () => {
+      const url = new URL(await databases.newDatabase());
+      url.host = "127.0.0.1:1";
+      expect(await reasonOf(url)).toBe("127.0.0.1:1: Failed to connect");
+    });
+
+    test("no server at any of its hosts", async () => {
+      const reason = await reasonOf("postgres://todo:s3cret@127.0.0.1:1,127.0.0.1:2/todos");
+      expect(reason).toBe("127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect");
+    });
+
+    test.each([
+      "postgres://todo:s3cret@127.0.0.1:99999/todos",
+      "postgres://todo:s3cret@127.0.0.1:1,:2/todos",
+      "postgres://todo:s3%cret@127.0.0.1/todos",
+      "postgres://todo:s3/cret@127.0.0.1/todos",
+      "postgres://todo:s3#cret@127.0.0.1/todos",
+      "postgres://todo:s3cret@",
+    ])("%s", async (url) => {
+      expect(await reasonOf(url)).toMatch(/^that is no URL: in a password, write .* such as %23$/);
+    });
+  });
+
+  test("the database that the URL names is used, whatever the variable PGDATABASE holds", async () => {
+    const url = await databases.newDatabase();
+    process.env.PGDATABASE = "absent";
+    try {
+      await (await openPostgres(url)).close();
+    } finally {
+      delete process.env.PGDATABASE;
+    }
+  });
+});
+
+/** What a database answers to its owner. */
+async function ask(url: string, text: string): Promise<void> {
+  const sql = new SQL(url, { max: 1 });
+  await sql.unsafe(text).simple();
+  await sql.close();
+}
+
+const todos = async (store: TodoStore, query: ListQuery = {}): Promise<Todo[]> =>
+  (await read(await store.list(query))).todos;
+
+async function todoIn(store: TodoStore, id: TodoId): Promise<Todo | undefined> {
+  const json = await store.get(id);
+  return json === undefined ? undefined : decode(json);
+}
+
+interface Change {
+  readonly n: number;
+  readonly type: "created" | "updated" | "deleted";
+  readonly id: TodoId;
+  readonly todo: Todo | undefined;
+}
+
+async function eventsUpTo(store: TodoStore, after: Position, last: number): Promise<Change[]> {
+  const controller = new AbortController();
+  const seen: Change[] = [];
+  for await (const event of store.events(after, controller.signal)) {
+    const todo = event.type === "deleted" ? undefined : decode(event.json);
+    seen.push({ n: event.position.n, type: event.type, id: event.id, todo });
+    if (event.position.n === last) controller.abort();
+  }
+  return seen;
+}
+
+/** The to-dos after some changes to none. */
+function after(changes: readonly Change[]): Todo[] {
+  const all = new Map<TodoId, Todo>();
+  for (const { id, todo } of changes) {
+    if (todo === undefined) all.delete(id);
+    else all.set(id, todo);
+  }
+  return [...all.values()];
+}
+
+async function failureOf(call: () => unknown): Promise<string | undefined> {
+  try {
+    await call();
+  } catch (error) {
+    if (error instanceof Failure) return error.code;
+    throw error;
+  }
+  return undefined;
+}
+
+/** The id of what was inserted, or why nothing was. */
+async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<TodoId | string | undefined> {
+  try {
+    return (await inserted).id;
+  } catch (error) {
+    if (error instanceof Failure) return error.detail;
+    throw error;
+  }
+}
+
+/** Why a database cannot be opened: one line, without its password. */
+async function reasonOf(url: string | URL): Promise<string> {
+  try {
+    await (await openPostgres(String(url))).close();
+  } catch (error) {
+    expect(Bun.inspect(error)).not.toContain("cret");
+    const reason = error instanceof Error ? error.message : String(error);
+    expect(reason).not.toContain("\n");
+    return reason;
+  }
+  throw new Error("it can be opened");
+}

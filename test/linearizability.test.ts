@@ -1,0 +1,218 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
+
+/** Operations as `call:answer`, from where one starts in the line to where it ends; `?` for no answer. */
+function history(...lines: readonly string[]): Operation[] {
+  return lines.map((line) => {
+    const [, call = "", answer = ""] = /(\w+):(\w+|\?)/.exec(line) ?? [];
+    const start = line.search(/\S/);
+    return { ...named(call, answer), start, end: line.length };
+  });
+}
+
+function named(call: string, answer: string): Pick<Operation, "call" | "answer"> {
+  const known = CALLS.find((one) => one === call);
+  if (known === undefined) throw new Error(`no call: ${call}`);
+  return { call: known, answer: ANSWERS.find((one) => one === answer) };
+}
+
+const CALLS = ["create", "get", "finish", "reopen", "delete"] as const;
+const ANSWERS = ["absent", "open", "done", "ok"] as const;
+
+describe("isLinearizable accepts", () => {
+  test.each<[what: string, ...lines: string[]]>([
+    ["nothing at all"],
+    [
+      "one after the other",
+      "get:absent",
+      "           create:ok",
+      "                     finish:ok",
+      "                                get:done",
+      "                                        reopen:ok",
+      "                                                  get:open",
+      "                                                           delete:ok",
+      "                                                                     get:absent",
+      "                                                                                finish:absent",
+    ],
+    [
+      "a read at the same time as a write, before it",
+      "create:ok",
+      "          finish:ok---------------",
+      "              get:open",
+      "                       get:done",
+    ],
+    ["reads that began before what they see", "get:open----------", "   create:ok"],
+    [
+      "a write without an answer that took effect",
+      "create:ok",
+      "          finish:?",
+      "                   get:done",
+    ],
+    [
+      "one that took effect late",
+      "create:ok",
+      "          finish:?",
+      "                   get:open",
+      "                            get:done",
+    ],
+    [
+      "one that never did",
+      "create:ok",
+      "          delete:?",
+      "                   get:open",
+      "                            finish:ok",
+    ],
+    ["a create that is sent again", "create:?", "         create:ok", "                   get:open"],
+    [
+      "a create that is sent again after a delete",
+      "create:ok",
+      "          delete:ok",
+      "                    create:ok",
+      "                              get:absent",
+    ],
+    [
+      "many without an answer",
+      "create:ok",
+      ...Array.from({ length: 30 }, (_, i) => `          ${i % 2 ? "finish" : "reopen"}:?`),
+      ...Array.from({ length: 30 }, (_, i) => `${" ".repeat(20 + 10 * i)}get:${i % 2 ? "done" : "open"}`),
+    ],
+  ])("%s", (_what, ...lines) => {
+    expect(isLinearizable(history(...lines))).toBe(true);
+  });
+});
+
+describe("isLinearizable rejects", () => {
+  test.each<[what: string, ...lines: string[]]>([
+    ["a to-do from nowhere", "get:open"],
+    ["a create that is lost", "create:ok", "          get:absent"],
+    ["a write that is lost", "create:ok", "          finish:ok", "                    get:open"],
+    ["a delete that is undone", "create:ok", "          delete:ok", "                    get:open"],
+    [
+      "a stale read behind a fresh one",
+      "create:ok",
+      "          finish:ok-----------------------",
+      "             get:done",
+      "                      get:open",
+    ],
+    ["two deletes of one to-do", "create:ok", "          delete:ok", "          delete:ok"],
+    ["a change to what is gone", "create:ok", "          delete:ok", "                    finish:ok"],
+    ["a change that finds nothing", "create:ok", "          finish:absent"],
+    [
+      "a create that is sent again and makes another",
+      "create:ok",
+      "          delete:ok",
+      "                    create:ok",
+      "                              get:open",
+    ],
+    [
+      "a write without an answer that took effect before it was asked",
+      "create:ok",
+      "          get:done",
+      "                   finish:?",
+    ],
+    [
+      "one that took effect twice",
+      "create:ok",
+      "          finish:?",
+      "                   reopen:ok",
+      "                             get:done",
+      "                                      reopen:ok",
+      "                                                get:done",
+    ],
+    [
+      "one that was undone",
+      "create:ok",
+      "          finish:?",
+      "                   get:done",
+      "                            get:open",
+    ],
+    [
+      "a create without an answer that is undone",
+      "create:?",
+      "         get:open",
+      "                  get:absent",
+    ],
+  ])("%s", (_what, ...lines) => {
+    expect(isLinearizable(history(...lines))).toBe(false);
+  });
+});
+
+/** An operation that takes effect at a moment of its own, if it does. */
+const MOMENT = fc.record({
+  call: fc.constantFrom(...CALLS),
+  start: fc.integer({ min: 0, max: 12 }),
+  before: fc.integer({ min: 0, max: 4 }),
+  behind: fc.integer({ min: 0, max: 4 }),
+  isAnswered: fc.boolean(),
+  takesEffect: fc.boolean(),
+});
+type Moment = typeof MOMENT extends fc.Arbitrary<infer Made> ? Made : never;
+const MOMENTS = fc.uniqueArray(MOMENT, { maxLength: 7, selector: ({ start, before }) => start + before });
+
+/** What the operations would be answered, as they take effect. */
+function happened(moments: readonly Moment[]) {
+  const order = moments.toSorted((a, b) => a.start + a.before - b.start - b.before);
+  const todo = new Todo();
+  return order.map(({ call, start, before, behind, isAnswered, takesEffect }): Operation => {
+    const answer = isAnswered || takesEffect ? todo.take(call) : undefined;
+    return { call, start, end: start + before + behind, answer: isAnswered ? answer : undefined };
+  });
+}
+
+/** A to-do that one client has to itself. */
+class Todo {
+  wasMade = false;
+  done: boolean | undefined;
+
+  take(call: Operation["call"]): Answer {
+    if (call === "create") {
+      if (!this.wasMade) this.done = false;
+      this.wasMade = true;
+      return "ok";
+    }
+    if (this.done === undefined) return "absent";
+    if (call === "get") return this.done ? "done" : "open";
+    this.done = call === "delete" ? undefined : call === "finish";
+    return "ok";
+  }
+}
+
+/** The definition: some order of them, those without an answer left out at will, in which each comes true. */
+function hasOrder(history: readonly Operation[], taken: readonly Operation[] = []): boolean {
+  const todo = new Todo();
+  for (const { call, answer } of taken) {
+    const taking = todo.take(call);
+    if (answer !== undefined && taking !== answer) return false;
+  }
+  const left = history.filter((operation) => !taken.includes(operation));
+  if (left.every(({ answer }) => answer === undefined)) return true;
+  return left
+    .filter(({ start }) => left.every(({ answer, end }) => answer === undefined || start <= end))
+    .some((next) => hasOrder(history, [...taken, next]));
+}
+
+test("isLinearizable accepts whatever happened", () => {
+  fc.assert(
+    fc.property(MOMENTS, (moments) => {
+      expect(isLinearizable(happened(moments))).toBe(true);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("isLinearizable finds an order exactly when there is one", () => {
+  let rejected = 0;
+  fc.assert(
+    fc.property(MOMENTS, fc.nat(6), fc.constantFrom(...ANSWERS), (moments, at, answer) => {
+      const history = happened(moments).map((operation, index) =>
+        index === at && operation.answer !== undefined ? { ...operation, answer } : operation,
+      );
+      const isIt = hasOrder(history);
+      expect(isLinearizable(history)).toBe(isIt);
+      if (!isIt) rejected++;
+    }),
+    { numRuns: 2000 },
+  );
+  expect(rejected).toBeGreaterThan(200);
+});

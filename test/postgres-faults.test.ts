@@ -1,0 +1,286 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { SQL } from "bun";
+import { mintToken } from "../src/credential/token.ts";
+import { Failure } from "../src/failure.ts";
+import { openPostgres } from "../src/storage/postgres/engine.ts";
+import { type Command, runTodo } from "./command.ts";
+import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { startProxy } from "./postgres-proxy.ts";
+
+const RESUMES_WITHIN_MS = 5000;
+const WRITERS = 8;
+setDefaultTimeout(30_000);
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
+const serve = (url: string): Command => runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+
+function send(url: string, method: string, path: string, body?: object, key?: string): Promise<Response> {
+  const headers = {
+    "Content-Type": "application/json",
+    ...(key !== undefined && { "Idempotency-Key": key }),
+  };
+  return fetch(url + path, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) });
+}
+
+const create = (url: string, title: string, key?: string): Promise<Response> =>
+  send(url, "POST", "/api/todos", { title }, key);
+
+async function list(url: string): Promise<readonly Todo[]> {
+  const response = await send(url, "GET", "/api/todos");
+  expect(response.status).toBe(200);
+  return JSON.parse(await response.text());
+}
+
+/** Waits until a service makes a to-do again; gives the milliseconds it took. */
+async function resumed(url: string): Promise<number> {
+  const start = performance.now();
+  while ((await create(url, "resumed")).status !== 201) {
+    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+    await Bun.sleep(10);
+  }
+  return performance.now() - start;
+}
+
+/** Clients that make to-dos, one after the other each, until they are stopped. */
+function startWriters(url: string) {
+  /** What was acknowledged, by id. */
+  const made = new Map<number, string>();
+  let refused = 0;
+  let isStopped = false;
+  const write = async (writer: number): Promise<void> => {
+    for (let i = 0; !isStopped; i++) {
+      const response = await create(url, `${writer}.${i}`);
+      if (response.status === 503) {
+        refused++;
+        await Bun.sleep(5);
+        continue;
+      }
+      expect(response.status).toBe(201);
+      const { id, title }: Todo = JSON.parse(await response.text());
+      expect([made.has(id), title]).toEqual([false, `${writer}.${i}`]);
+      made.set(id, title);
+    }
+  };
+  const writers = Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+  return {
+    made,
+    refused: () => refused,
+    stop: async (): Promise<void> => {
+      isStopped = true;
+      await writers;
+    },
+  };
+}
+
+/** Everything that was acknowledged is there, and ids leave no gap. */
+async function verify(url: string, made: ReadonlyMap<number, string>): Promise<void> {
+  const todos = await list(url);
+  expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+  expect([...made].filter(([id, title]) => todos[id - 1]?.title !== title)).toEqual([]);
+}
+
+async function failureOf(call: Promise<unknown>): Promise<string | undefined> {
+  try {
+    await call;
+  } catch (error) {
+    if (error instanceof Failure) return error.code;
+    throw error;
+  }
+  return undefined;
+}
+
+describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
+  let postgres: Postgres;
+  let database: string;
+  beforeAll(async () => {
+    postgres = await startPostgres();
+  });
+  afterAll(() => postgres[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    // A test that failed may have left it stopped.
+    await postgres.start();
+    database = await postgres.newDatabase();
+  });
+
+  const terminate = (whose: string): Promise<readonly unknown[]> =>
+    postgres.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE datname = '${new URL(database).pathname.slice(1)}' AND ${whose}`);
+
+  test("that is away makes reads and writes 503, and is found again when it is back", async () => {
+    const token = mintToken();
+    await using server = serve(database);
+    const url = await server.url;
+    for (const how of ["in order", "at once"] as const) {
+      // Nothing has been asked since the start, or since it was back.
+      await postgres.stop(how);
+      const asked: [method: string, path: string, body?: object][] = [
+        ["GET", "/api/todos"],
+        ["GET", "/api/todos/1"],
+        ["GET", "/readyz"],
+        ["POST", "/api/todos", { title: "x" }],
+        ["PATCH", "/api/todos/1", { done: true }],
+        ["DELETE", "/api/todos/1"],
+      ];
+      const answers = await Promise.all(asked.map((request) => send(url, ...request)));
+      for (const answer of answers) {
+        expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
+        expect(JSON.parse(await answer.text()).code).toBe("store_unavailable");
+      }
+      const headers = { Authorization: `Bearer ${token}` };
+      expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(503);
+      expect((await send(url, "GET", "/livez")).status).toBe(200);
+
+      await postgres.start();
+      await resumed(url);
+      expect((await send(url, "GET", "/readyz")).status).toBe(200);
+      expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(401);
+    }
+    expect(await list(url)).toEqual([1, 2].map((id) => ({ id, title: "resumed", done: false })));
+  });
+
+  test("that ends all connections under load costs some 503 at most", async () => {
+    await using server = serve(database);
+    const url = await server.url;
+    const writers = startWriters(url);
+    let ended = 0;
+    for (let i = 0; i < 10; i++) {
+      await Bun.sleep(100);
+      ended += (await terminate("true")).length;
+      await resumed(url);
+    }
+    await writers.stop();
+    expect(ended).toBeGreaterThan(10);
+    expect(writers.refused()).toBeLessThan(writers.made.size);
+    await verify(url, writers.made);
+  });
+
+  test("that crashes again and again under load loses nothing that was acknowledged", async () => {
+    await using server = serve(database);
+    const url = await server.url;
+    const writers = startWriters(url);
+    for (let i = 0; i < 3; i++) {
+      await Bun.sleep(200);
+      await postgres.stop("at once");
+      await postgres.start();
+      await resumed(url);
+    }
+    await writers.stop();
+    expect(writers.made.size).toBeGreaterThan(WRITERS);
+    await verify(url, writers.made);
+  });
+
+  test("whose answer to a commit is lost makes a 503, and the same key then gives the one right answer", async () => {
+    await using proxy = await startProxy(database);
+    await using server = serve(proxy.url);
+    const url = await server.url;
+    const stored = new SQL(database, { max: 1 });
+    const position = async (): Promise<string> => (await stored`SELECT n FROM todo_service.store`)[0].n;
+    const loseTheAnswerTo = async (request: () => Promise<Response>): Promise<void> => {
+      const before = await position();
+      // A connection that has never sent such a query asks the server about it first, and then is lost too early.
+      while ((await position()) === before) {
+        proxy.flow("pass", "drop");
+        const answer = request();
+        for (let i = 0; i < 20 && (await position()) === before; i++) await Bun.sleep(5);
+        proxy.cut();
+        proxy.flow("pass", "pass");
+        expect((await answer).status).toBe(503);
+        await send(url, "PATCH", "/api/todos/99", { done: true });
+      }
+    };
+    await loseTheAnswerTo(() => create(url, "a", "key"));
+    for (let i = 0; i < 2; i++) {
+      const again = await create(url, "a", "key");
+      expect([again.status, await again.text()]).toEqual([201, '{"id":1,"title":"a","done":false}']);
+    }
+    expect((await create(url, "b", "key")).status).toBe(422);
+    await loseTheAnswerTo(() => send(url, "PATCH", "/api/todos/1", { done: true }));
+    expect(await list(url)).toEqual([{ id: 1, title: "a", done: true }]);
+    await loseTheAnswerTo(() => send(url, "DELETE", "/api/todos/1"));
+    expect(await list(url)).toEqual([]);
+    await stored.close();
+  });
+
+  test("that swallows everything makes every call fail in time, and is found again when it answers", async () => {
+    const WITHIN_MS = 1000;
+    await using proxy = await startProxy(database);
+    const store = await openPostgres(proxy.url, { answerWithinMs: WITHIN_MS });
+    await store.insert("a");
+    for (const [toServer, toClient] of [
+      ["drop", "drop"],
+      ["pass", "drop"],
+      ["hold", "hold"],
+    ] as const) {
+      proxy.flow(toServer, toClient);
+      const asked: Promise<[code: string | undefined, ms: number]>[] = [];
+      for (let i = 0; i < 25; i++) {
+        const start = performance.now();
+        const calls = [() => store.get(1n), () => store.insert("b"), () => store.position()] as const;
+        const call = calls[i % 3]?.();
+        asked.push(failureOf(Promise.resolve(call)).then((code) => [code, performance.now() - start]));
+        await Bun.sleep(100);
+      }
+      for (const [code, ms] of await Promise.all(asked)) {
+        expect(code).toBe("store_unavailable");
+        expect(ms).toBeLessThan(WITHIN_MS + 300);
+      }
+      proxy.flow("pass", "pass");
+      const start = performance.now();
+      while ((await failureOf(Promise.resolve(store.insert("c")))) !== undefined) {
+        expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+      }
+      expect(await store.get(1n)).toBeDefined();
+    }
+    await store.close();
+  });
+
+  test("whose notifications are lost does not keep a change from a subscriber of another store", async () => {
+    const writer = await openPostgres(database);
+    const reader = await openPostgres(database);
+    const controller = new AbortController();
+    const seen: number[] = [];
+    const reading = (async () => {
+      for await (const { position } of reader.events(await reader.position(), controller.signal)) {
+        seen.push(position.n);
+        if (position.n === 1000) controller.abort();
+      }
+    })();
+    let ended = 0;
+    for (let i = 0; i < 100; i++) {
+      await Promise.all(Array.from({ length: 10 }, () => writer.insert("x")));
+      if (i % 5 === 0) ended += (await terminate("query ILIKE 'listen %'")).length;
+    }
+    await reading;
+    expect(ended).toBeGreaterThan(0);
+    expect(seen).toEqual(Array.from({ length: 1000 }, (_, index) => index + 1));
+    await Promise.all([writer.close(), reader.close()]);
+  });
+
+  test("is the first of several that can be written to, and its standby when it is gone", async () => {
+    await using primary = await startPostgres();
+    await using standby = await primary.standby();
+    const one = new URL(await primary.newDatabase());
+    const hosts = `127.0.0.1:1,127.0.0.1:${standby.port},127.0.0.1:${primary.port}`;
+    const database = one.href.replace(one.host, hosts);
+    await using server = serve(database);
+    await using another = serve(database);
+    const urls = [await server.url, await another.url] as const;
+    const writers = urls.map(startWriters);
+    await Bun.sleep(500);
+    await primary.stop("at once");
+    await standby.promote();
+    for (const url of urls) await resumed(url);
+    await Bun.sleep(200);
+    for (const { stop } of writers) await stop();
+    const made = new Map(writers.flatMap(({ made }) => [...made]));
+    expect(made.size).toBe(writers.reduce((sum, { made }) => sum + made.size, 0));
+    expect(made.size).toBeGreaterThan(WRITERS);
+    for (const url of urls) await verify(url, made);
+    expect(await list(urls[0])).toEqual(await list(urls[1]));
+  });
+});

@@ -1,0 +1,73 @@
+import { connect, createServer, type Socket } from "node:net";
+
+/** What becomes of bytes on their way: held ones go on as soon as others may pass again. */
+type Flow = "pass" | "hold" | "drop";
+
+/** A database behind a network that can fail. */
+export interface Proxy extends AsyncDisposable {
+  /** The database's, through the proxy. */
+  readonly url: string;
+  readonly flow: (toServer: Flow, toClient: Flow) => void;
+  /** Ends all connections; new ones are taken. */
+  readonly cut: () => void;
+}
+
+export async function startProxy(databaseUrl: string): Promise<Proxy> {
+  const url = new URL(databaseUrl);
+  const { hostname, port } = url;
+  const toServer = new Direction();
+  const toClient = new Direction();
+  const sockets = new Set<Socket>();
+  const listener = createServer((client) => {
+    const server = connect(Number(port || "5432"), hostname);
+    for (const socket of [client, server]) {
+      sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        for (const end of [client, server]) {
+          end.destroy();
+          sockets.delete(end);
+        }
+      });
+    }
+    client.on("data", (bytes: Buffer) => toServer.send(server, bytes));
+    server.on("data", (bytes: Buffer) => toClient.send(client, bytes));
+  });
+  const { promise: listening, resolve } = Promise.withResolvers<void>();
+  listener.listen(0, "127.0.0.1", resolve);
+  await listening;
+  const address = listener.address();
+  url.host = `127.0.0.1:${typeof address === "object" ? address?.port : undefined}`;
+  const cut = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: url.href,
+    flow: (server, client) => {
+      toServer.flow = server;
+      toClient.flow = client;
+    },
+    cut,
+    [Symbol.asyncDispose]: async () => {
+      listener.close();
+      cut();
+    },
+  };
+}
+
+class Direction {
+  #flow: Flow = "pass";
+  #held: (() => void)[] = [];
+
+  set flow(flow: Flow) {
+    this.#flow = flow;
+    if (flow !== "pass") return;
+    for (const send of this.#held) send();
+    this.#held = [];
+  }
+
+  send(to: Socket, bytes: Uint8Array): void {
+    if (this.#flow === "pass") to.write(bytes);
+    else if (this.#flow === "hold") this.#held.push(() => to.write(bytes));
+  }
+}

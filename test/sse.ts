@@ -1,0 +1,131 @@
+/** An event as an EventSource dispatches it; only one that has data is dispatched. */
+export interface SseEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly data: string;
+}
+
+/**
+ * Reads an event stream (WHATWG HTML §9.2.6), whatever pieces its bytes come in. Stricter than an EventSource: throws
+ * for bytes that are not UTF-8, for a field that is none, and for an event that lacks its id or its type. Like
+ * Firefox and WebKit, it forgets the id of an event that has no data.
+ */
+export class SseParser {
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true });
+  #text = "";
+  #fields = new Map<string, string>();
+  /** How many comments there were. */
+  comments = 0;
+
+  /** Takes the next bytes; the events that they complete. */
+  take(bytes: Uint8Array): SseEvent[] {
+    this.#text += this.#decoder.decode(bytes, { stream: true });
+    // A carriage return at the very end may be half of a line break.
+    const lines = this.#text.split(/\r\n|\n|\r(?!$)/);
+    this.#text = lines.pop() ?? "";
+    return lines.flatMap((line) => this.#line(line));
+  }
+
+  /** Throws unless the stream ended between two events. */
+  end(): void {
+    if (this.#text !== "" || this.#fields.size > 0) throw new Error("the stream ends inside of an event");
+  }
+
+  #line(line: string): SseEvent[] {
+    if (line === "") return this.#dispatch();
+    const [, name = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
+    if (name === "") {
+      this.comments++;
+      return [];
+    }
+    if (!["id", "event", "data"].includes(name) || value.includes("\0"))
+      throw new Error(`no field: ${JSON.stringify(line)}`);
+    if (this.#fields.has(name)) throw new Error(`${name} is there twice`);
+    this.#fields.set(name, value);
+    return [];
+  }
+
+  #dispatch(): SseEvent[] {
+    const fields = this.#fields;
+    this.#fields = new Map();
+    const [id, type, data] = ["id", "event", "data"].map((name) => fields.get(name));
+    if (data === undefined) return [];
+    if (!id || !type) throw new Error(`an event without id or type: ${data}`);
+    return [{ id, type, data }];
+  }
+}
+
+/** A stream that is followed as an EventSource does. */
+export interface EventStream extends AsyncDisposable {
+  readonly response: Response;
+  /** The id to connect again with: that of the last event taken. */
+  readonly lastId: () => string;
+  readonly comments: () => number;
+  /** The next events, exactly so many; rejects when the stream ends before. */
+  readonly take: (count: number) => Promise<SseEvent[]>;
+  /** Every event to the end of the stream; rejects when it is cut off. */
+  readonly rest: () => Promise<SseEvent[]>;
+  /** Goes away. */
+  readonly close: () => Promise<void>;
+}
+
+export interface FollowOptions {
+  readonly since?: string;
+  readonly lastEventId?: string;
+}
+
+/** Asks for the events of a service at `url`. */
+export async function follow(url: string, { since, lastEventId }: FollowOptions = {}): Promise<EventStream> {
+  const leaving = new AbortController();
+  const query = since === undefined ? "" : `?since=${encodeURIComponent(since)}`;
+  const response = await fetch(`${url}/api/events${query}`, {
+    headers: {
+      Accept: "text/event-stream",
+      ...(lastEventId !== undefined && { "Last-Event-ID": lastEventId }),
+    },
+    signal: leaving.signal,
+  });
+  if (response.status !== 200 || response.body === null) throw new Error(`no stream: ${response.status}`);
+  return stream(response, response.body, leaving);
+}
+
+function stream(response: Response, body: ReadableStream<Uint8Array>, leaving: AbortController): EventStream {
+  const reader = body.getReader();
+  const parser = new SseParser();
+  const waiting: SseEvent[] = [];
+  let lastId = "";
+
+  /** Reads on; false at the end. */
+  const readOn = async (): Promise<boolean> => {
+    const { value, done } = await reader.read();
+    if (value !== undefined) waiting.push(...parser.take(value));
+    if (done) parser.end();
+    return !done;
+  };
+  const taken = (count: number): SseEvent[] => {
+    const events = waiting.splice(0, count);
+    lastId = events.at(-1)?.id ?? lastId;
+    return events;
+  };
+  const close = async (): Promise<void> => {
+    leaving.abort();
+    await reader.cancel().catch(() => {});
+  };
+  return {
+    response,
+    lastId: () => lastId,
+    comments: () => parser.comments,
+    take: async (count) => {
+      while (waiting.length < count) {
+        if (!(await readOn())) throw new Error(`the stream ended after ${waiting.length} of ${count} events`);
+      }
+      return taken(count);
+    },
+    rest: async () => {
+      while (await readOn());
+      return taken(waiting.length);
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
