@@ -57,13 +57,13 @@ function demoCredentials(keys: KeyStore): Credentials {
   };
 }
 
-function firstClient(lookups: readonly LookupClient[]): LookupClient {
-  return async (token) => {
-    for (const lookup of lookups) {
-      const client = await lookup(token);
-      if (client !== undefined) return client;
-    }
-    return undefined;
+/** Asks one after the other; what is known at once is answered at once. */
+function firstClient([lookup, ...others]: readonly LookupClient[]): LookupClient {
+  if (lookup === undefined) return () => undefined;
+  const next = firstClient(others);
+  return (token) => {
+    const found = lookup(token);
+    return found instanceof Promise ? found.then((client) => client ?? next(token)) : (found ?? next(token));
   };
 }
 

@@ -78,20 +78,24 @@ async function rotate(nameOrId: string, flags: Flags): Promise<void> {
 
 async function revoke(nameOrId: string, flags: Flags): Promise<void> {
   await withKeys(flags, false, async (keys) => {
-    const revoked = await named(keys, nameOrId);
+    let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
-    for (const { id, name } of revoked) {
-      await keys.delete(id);
-      process.stdout.write(`revoked ${id} of ${name}\n`);
+    // A rotation at the same time may add a successor; what is all gone cannot be rotated.
+    for (; revoked.length > 0; revoked = (await keys.list()).filter(({ name }) => name === nameOrId)) {
+      for (const { id, name } of revoked) {
+        await keys.delete(id);
+        process.stdout.write(`revoked ${id} of ${name}\n`);
+      }
+      if (revoked[0]?.id === nameOrId) return;
     }
   });
 }
 
-/** The keys of a name, or the one with that id. */
+/** The key with an id, or else those of a name. */
 async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
   const all = await keys.list();
-  const namesakes = all.filter(({ name }) => name === nameOrId);
-  return namesakes.length > 0 ? namesakes : all.filter(({ id }) => id === nameOrId);
+  const byId = all.filter(({ id }) => id === nameOrId);
+  return byId.length > 0 ? byId : all.filter(({ name }) => name === nameOrId);
 }
 
 /**

@@ -79,6 +79,15 @@ describe("checkAmong", () => {
     }
   });
 
+  test("does not remember a user by another's hash", async () => {
+    const { check, hashes } = checking({ alice: "hash:one", bob: "hash:two" });
+    expect(await check("alice", "one")).toBe(true);
+    hashes.clear();
+    hashes.set("zoe", "hash:one");
+    expect(await check("alice", "one")).toBe(false);
+    expect(await check("zoe", "one")).toBe(true);
+  });
+
   test("lets an unknown user cost a verification too, which lets nobody in", async () => {
     const { check, verified } = checking({ alice: "hash:one" });
     expect(await check("nobody", "wrong")).toBe(false);

@@ -53,7 +53,8 @@ export function checkAmong(
     const passwordHash = known ?? dummyAmong(hashes());
     if (passwordHash === undefined || !withinLimits(password, passwordHash)) return false;
     const key = digest(JSON.stringify([user, password, passwordHash])).toString("latin1");
-    if ((remembered.get(key) ?? Number.NEGATIVE_INFINITY) > now()) return true;
+    // An unknown user is checked against somebody else's hash, which may be remembered.
+    if (known !== undefined && (remembered.get(key) ?? Number.NEGATIVE_INFINITY) > now()) return true;
     const matches = await verify(password, passwordHash);
     if (!matches || known === undefined) return false;
     remembered.delete(key);

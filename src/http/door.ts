@@ -4,7 +4,7 @@ import type { Awaitable } from "../todo.ts";
 import type { Log } from "./log.ts";
 import { isPreflight, type OriginPolicy, preflight, share } from "./origin.ts";
 import { problem } from "./reply.ts";
-import type { Handler, Peer, Route, RoutedRequest } from "./route.ts";
+import { type Handler, nowhere, type Peer, type Route, type RoutedRequest } from "./route.ts";
 
 export interface DoorOptions {
   readonly origins: OriginPolicy;
@@ -60,7 +60,8 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     ): Promise<Response> {
       const preflighted = origin !== undefined && isPreflight(request);
       const response = await caught(
-        preflighted ? () => preflight(route.allow) : route.handler,
+        // What lies behind a guard is not told to whoever has not passed it.
+        preflighted ? () => preflight(route.guarded ? nowhere.allow : route.allow) : route.handler,
         request,
         peer,
         id,

@@ -99,6 +99,17 @@ describe.each<
     await store.close();
   });
 
+  test("is forgotten in time though another is of a clock that was ahead", async () => {
+    let now = 1_000_000 + 1000 * HOUR;
+    const store = await open({ now: () => now });
+    await store.insert("a", "ahead");
+    now = 1_000_000;
+    await store.insert("a", "key");
+    now += 24 * HOUR;
+    expect((await store.insert("b", "key")).id).toBe(3n);
+    await store.close();
+  });
+
   test("is refused by name when there is no room for one more", async () => {
     let now = 1_000_000;
     const store = await open({ maxTodos: 2, now: () => now });

@@ -4,6 +4,7 @@ import { openPostgres, type PostgresOptions } from "./postgres/engine.ts";
 import { sqliteArchive } from "./sqlite/archive.ts";
 import { openSqlite } from "./sqlite/engine.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
+import { realFile } from "./sqlite/path.ts";
 import type { OpenKeys, Store } from "./store.ts";
 
 const POSTGRES = /^postgres(?:ql)?:\/\//;
@@ -11,7 +12,7 @@ const POSTGRES = /^postgres(?:ql)?:\/\//;
 /** Opens the store that a URL names, `memory:`, `sqlite:PATH` or `postgres://…`; throws an Error that says why it cannot. */
 export async function openStore(url: string, options: PostgresOptions): Promise<Store> {
   if (url === "memory:") return openMemory(options);
-  const path = /^sqlite:(.+)$/.exec(url)?.[1];
+  const path = fileOf(url);
   if (path !== undefined) return openSqlite(path, options);
   if (POSTGRES.test(url)) return openPostgres(url, options);
   throw unknownKind(url);
@@ -24,7 +25,7 @@ export async function openStore(url: string, options: PostgresOptions): Promise<
  */
 export async function openKeys(url: string, make: boolean): Promise<OpenKeys | undefined> {
   if (url === "memory:") return undefined;
-  const path = /^sqlite:(.+)$/.exec(url)?.[1];
+  const path = fileOf(url);
   if (path !== undefined) return openSqliteKeys(path, make);
   if (POSTGRES.test(url)) return openPostgres(url);
   throw unknownKind(url);
@@ -34,10 +35,17 @@ export async function openKeys(url: string, make: boolean): Promise<OpenKeys | u
 export function openArchive(url: string): Archive {
   if (url === "memory:")
     throw new Refusal("memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH");
-  const path = /^sqlite:(.+)$/.exec(url)?.[1];
+  const path = fileOf(url);
   if (path !== undefined) return sqliteArchive(path);
   if (POSTGRES.test(url)) throw new Refusal("PostgreSQL has its own: use pg_dump and pg_restore");
   throw unknownKind(url);
+}
+
+/** The file that a URL names. */
+function fileOf(url: string): string | undefined {
+  const path = /^sqlite:(.*)$/s.exec(url)?.[1];
+  if (path === "") throw new Refusal("sqlite: names no file: use sqlite:PATH");
+  return path === undefined ? undefined : realFile(path);
 }
 
 /** Says no more of a URL than its scheme, for it may hold a password. */

@@ -46,7 +46,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
       await turn(signal);
       syncToDisk(part);
       // What a crashed server left beside its empty store would be read into this one.
-      for (const suffix of ["-wal", "-shm"]) rmSync(path + suffix, { force: true });
+      for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
       syncToDisk(dirname(path));
       renameSync(part, path);
       syncToDisk(dirname(path));

@@ -1,4 +1,4 @@
-import { Database } from "bun:sqlite";
+import { Database, SQLiteError } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 import { Feed } from "../../event.ts";
 import type { TodoId } from "../../todo.ts";
@@ -51,9 +51,11 @@ export function takeLock(path: string): Database {
     return lock;
   } catch (cause) {
     lock?.close();
-    const reason =
-      lock === undefined ? "cannot be made or opened" : "is in use by another server: stop it first";
-    throw new Error(`${path} ${reason}`, { cause });
+    if (lock === undefined) throw new Error(`${path} cannot be made or opened`, { cause });
+    if (cause instanceof SQLiteError && cause.code === "SQLITE_BUSY") {
+      throw new Error(`${path} is in use by another server: stop it first`, { cause });
+    }
+    throw new Error(`${path} cannot be locked: ${cause instanceof Error ? cause.message : cause}`, { cause });
   }
 }
 
@@ -102,12 +104,31 @@ function loadFeed(database: Database, epoch: string, last: number, maxEvents: nu
 export function connect(path: string): Database {
   const database = new Database(path, { create: true, safeIntegers: true });
   database.run("PRAGMA busy_timeout = 5000");
+  try {
+    requireOurs(database);
+  } catch (error) {
+    database.close();
+    throw error;
+  }
   const mode = database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get()?.journal_mode;
   database.run("PRAGMA synchronous = FULL");
   const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
   if (mode === "wal" && level === 2n) return database;
   database.close();
   throw new Error(`it cannot be made durable: journal mode ${mode}, synchronous ${level}`);
+}
+
+/** Throws for a database of something else, before anything is written to it. */
+function requireOurs(database: Database): void {
+  const version = requireKnownFormat(database);
+  const [{ tables, stores } = { tables: 0n, stores: 0n }] = database
+    .query<{ tables: bigint; stores: bigint }, []>(
+      "SELECT count(*) AS tables, count(*) FILTER (WHERE name = 'store') AS stores FROM sqlite_schema",
+    )
+    .all();
+  if (version === 0 ? tables > 0n : stores === 0n) {
+    throw new Error("it is a database of something else: name another file");
+  }
 }
 
 /** Brings the file up to date; whoever calls this holds the lock. */
@@ -135,15 +156,29 @@ export function requireKnownFormat(database: Database): number {
 export function connectBeside(path: string): Database {
   const database = connect(path);
   try {
-    if (requireKnownFormat(database) < MIGRATIONS.length) {
-      const lock = takeLock(path);
-      migrate(database);
-      lock.close();
-    }
+    if (!isCurrent(database)) migrateAlone(path, database);
     return database;
   } catch (error) {
     database.close();
     throw error;
+  }
+}
+
+const isCurrent = (database: Database): boolean => requireKnownFormat(database) === MIGRATIONS.length;
+
+function migrateAlone(path: string, database: Database): void {
+  let lock: Database;
+  try {
+    lock = takeLock(path);
+  } catch (error) {
+    // A server that has just started has brought it up to date, and keeps the lock.
+    if (isCurrent(database)) return;
+    throw error;
+  }
+  try {
+    migrate(database);
+  } finally {
+    lock.close();
   }
 }
 

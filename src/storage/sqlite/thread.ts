@@ -43,17 +43,24 @@ async function startThread(open: WriterRequest) {
     if (data.type === "done") asked?.resolve(data.value);
     else asked?.reject(new Error(data.reason));
   };
-  worker.onerror = ({ message }) => {
+  const die = (reason: string): void => {
     dead = true;
-    for (const asked of waiting) asked.reject(new Error(message));
+    for (const asked of waiting) asked.reject(new Error(reason));
     waiting = [];
   };
+  worker.onerror = ({ message }) => die(message);
+  worker.addEventListener("close", () => die("the thread that writes has ended"));
   const ask = (request: WriterRequest): Promise<boolean> => {
     const asked = Promise.withResolvers<boolean>();
     waiting.push(asked);
     worker.postMessage(request);
     return asked.promise;
   };
-  await ask(open);
+  try {
+    await ask(open);
+  } catch (error) {
+    worker.terminate();
+    throw error;
+  }
   return { ask, isDead: () => dead, end: () => worker.terminate() };
 }

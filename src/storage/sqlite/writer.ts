@@ -106,6 +106,8 @@ class Writer {
   }
 
   #write({ lastId, startN, lastN, events, changed, receipts }: Commit): void {
+    const { changes } = this.#state.run(lastId, lastN, startN);
+    if (changes !== 1) throw new Error("the file is not where this server left it: start it again");
     const titles = events.split("\n").flatMap((line) => createdTitle(line) ?? []);
     let id = lastId - BigInt(titles.length);
     for (const title of titles) this.#insert.run(++id, title);
@@ -122,8 +124,6 @@ class Writer {
       this.#forgetReceipts.run(madeAt - KEPT_FOR);
       this.#addReceipt.run(keyHash, titleHash, made, madeAt);
     }
-    const { changes } = this.#state.run(lastId, lastN, startN);
-    if (changes !== 1) throw new Error("the file is not where this server left it: start it again");
   }
 }
 

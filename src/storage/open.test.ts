@@ -1,0 +1,83 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openArchive, openKeys, openStore } from "./open.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-open-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+describe("openStore of a file", () => {
+  test("is refused by its other name while it is in use", async () => {
+    const path = newPath();
+    const store = await openStore(`sqlite:${path}`, {});
+    const link = newPath();
+    symlinkSync(path, link);
+    await expect(openStore(`sqlite:${link}`, {})).rejects.toThrow("is in use by another server");
+    await store.close();
+    const again = await openStore(`sqlite:${link}`, {});
+    await expect(openStore(`sqlite:${path}`, {})).rejects.toThrow("is in use by another server");
+    await again.close();
+    expect(existsSync(`${link}-lock`)).toBe(false);
+  });
+
+  test("with a second name of its own is refused", async () => {
+    const path = newPath();
+    await (await openStore(`sqlite:${path}`, {})).close();
+    linkSync(path, newPath());
+    await expect(openStore(`sqlite:${path}`, {})).rejects.toThrow("a hard link");
+  });
+
+  test.each<[what: string, url: () => string, complaint: string]>([
+    ["no name", () => "sqlite:", "names no file"],
+    ["blanks around the name", () => `sqlite:${newPath()} `, "blanks around it"],
+    ["a folder", () => `sqlite:${folder}`, "is not a file"],
+    [
+      "a link to nothing",
+      () => {
+        const link = newPath();
+        symlinkSync(newPath(), link);
+        return `sqlite:${link}`;
+      },
+      "is a link to nothing",
+    ],
+    [
+      "a log without its file",
+      () => {
+        const path = newPath();
+        writeFileSync(`${path}-wal`, "acknowledged");
+        return `sqlite:${path}`;
+      },
+      "is gone but its log is not",
+    ],
+    [
+      "a lock that is none",
+      () => {
+        const path = newPath();
+        writeFileSync(`${path}-lock`, "not a database, ".repeat(100));
+        return `sqlite:${path}`;
+      },
+      "cannot be locked: file is not a database",
+    ],
+  ])("refuses %s", async (_what, url, complaint) => {
+    await expect(openStore(url(), {})).rejects.toThrow(complaint);
+  });
+
+  test("leaves a database of something else as it is, whoever asks", async () => {
+    const path = newPath();
+    const database = new Database(path);
+    database.run("CREATE TABLE notes (text)");
+    database.close();
+    const before = readFileSync(path);
+    const url = `sqlite:${path}`;
+    await expect(openStore(url, {})).rejects.toThrow("a database of something else");
+    await expect(openKeys(url, true)).rejects.toThrow("a database of something else");
+    const { signal } = new AbortController();
+    await expect(openArchive(url).backup(newPath(), signal)).rejects.toThrow("a database of something else");
+    expect(readFileSync(path)).toEqual(before);
+    expect(existsSync(`${path}-wal`)).toBe(false);
+  });
+});
