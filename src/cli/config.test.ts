@@ -296,3 +296,11 @@ test("readConfig ignores what a cluster puts there, and clusterVariables names i
   expect(clusterVariables({ ...CLUSTERS, ...own })).toEqual(Object.keys(CLUSTERS));
   expect(clusterVariables({ TODO_PORT: "3000", TODO_HOST: "tcp://10.0.0.1:80" })).toEqual([]);
 });
+
+test.each([
+  ["npm_config_store", "--store"],
+  ["npm_config_max_todos", "--max-todos"],
+  ["npm_config_access_log", "--access-log"],
+])("readConfig refuses a flag that npm has kept as %s", (variable, flag) => {
+  expect(() => readConfig({}, { [variable]: "x" })).toThrow(`npm has kept ${flag} for itself`);
+});

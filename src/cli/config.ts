@@ -251,7 +251,20 @@ function isClusters(name: string, value: string): boolean {
 /** Variables of the project's own tests. */
 const TESTS = /^TODO_TEST_/;
 
+/** npm keeps flags that stand before a `--` for itself, and says nothing. */
+function refuseFlagsOfNpm(env: Environment): void {
+  const flags = Object.values(SETTINGS).flatMap((setting) => ("flag" in setting ? [setting.flag] : []));
+  for (const flag of flags) {
+    const name = flag.split(" ")[0]?.slice(2) ?? "";
+    if (env[`npm_config_${name.replaceAll("-", "_")}`] === undefined) continue;
+    throw new UsageError(
+      `npm has kept --${name} for itself: put a -- before it, as in npm start -- --${name}`,
+    );
+  }
+}
+
 function refuseUnknownVariables(env: Environment): void {
+  refuseFlagsOfNpm(env);
   const known: readonly string[] = Object.values(SETTINGS).flatMap(({ variables }) => [...variables]);
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("TODO_") || !value || known.includes(name) || TESTS.test(name)) continue;

@@ -188,7 +188,7 @@ class Subscription implements AsyncIterableIterator<Bytes, undefined> {
     for await (const event of this.#store.events(after, this.#ending.signal)) {
       this.#send(encodedOnce(event));
       hasTold = true;
-      if (this.#aheadBytes < AHEAD_BYTES) continue;
+      if (this.#aheadBytes < AHEAD_BYTES || this.#hasEnded) continue;
       await new Promise<void>((resolve) => {
         this.#taken = resolve;
       });

@@ -39,6 +39,9 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     return store;
   });
 
+  /** Of roles and passwords, which a server elsewhere may handle in a way of its own. */
+  const own = test.skipIf(whyNoServer !== undefined);
+
   /** Two stores on one new database. */
   async function openTwo(options?: PostgresOptions) {
     const url = await databases.newDatabase();
@@ -118,6 +121,19 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
       expect(position.epoch).toBe(epoch);
       expect(todos).toEqual(after(events.slice(0, position.n)));
     }
+  });
+
+  test("stores write at once on a database that isolates transactions more by default", async () => {
+    await using stores = await openTwo();
+    const name = new URL(stores.url).pathname.slice(1);
+    await databases.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
+    const [one, other] = [await openPostgres(stores.url), await openPostgres(stores.url)];
+    const insert = async (store: Store) => {
+      for (let i = 0; i < 50; i++) await store.insert("x");
+    };
+    await Promise.all([one, other].map(insert));
+    expect(await todos(one)).toHaveLength(100);
+    await Promise.all([one.close(), other.close()]);
   });
 
   test("a store opened again holds what it held, and goes on from there", async () => {
@@ -235,12 +251,15 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
 
   test("keys of a name that stores insert at once are one key", async () => {
     await using stores = await openTwo();
-    const inserts = Array.from({ length: 20 }, (_, i) => {
-      const key: StoredKey = { id: `${i}`, name: "ci", tokenHash: hashToken(`${i}`), createdAt: 0 };
-      return (i % 2 === 0 ? stores.one : stores.other).keys.insert(key);
-    });
-    expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
-    expect(await stores.one.keys.list()).toHaveLength(1);
+    for (let round = 0; round < 50; round++) {
+      const inserts = Array.from({ length: 20 }, (_, i) => {
+        const id = `${round} ${i}`;
+        const key: StoredKey = { id, name: `${round}`, tokenHash: hashToken(id), createdAt: 0 };
+        return (i % 2 === 0 ? stores.one : stores.other).keys.insert(key);
+      });
+      expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
+    }
+    expect(await stores.one.keys.list()).toHaveLength(50);
   });
 
   test("stores opened at the same moment on an empty database all work", async () => {
@@ -339,8 +358,6 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
       expect(openPostgres(url)).rejects.toThrow("the database is in SQL_ASCII: make one in UTF8");
     });
 
-    // Whoever keeps a server elsewhere may let anybody in.
-    const own = test.skipIf(whyNoServer !== undefined);
     own("a wrong password", async () => {
       const url = new URL(await databases.newDatabase());
       url.password = "s3cret";
@@ -376,6 +393,18 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     ])("%s", async (url) => {
       expect(await reasonOf(url)).toMatch(/^that is no URL: in a password, write .* such as %23$/);
     });
+  });
+
+  own("a role that may make no schema can use one that is there", async () => {
+    const url = new URL(await databases.newDatabase());
+    const role = `of_${url.pathname.slice(1)}`;
+    await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
+    await ask(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
+    url.username = role;
+    const store = await openPostgres(url.href);
+    expect((await store.insert("x")).id).toBe(1n);
+    expect(await todos(store)).toHaveLength(1);
+    await store.close();
   });
 
   test("the database that the URL names is used, whatever the variable PGDATABASE holds", async () => {

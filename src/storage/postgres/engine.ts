@@ -169,7 +169,7 @@ class PostgresStore implements Store {
   /** Sends a query whose first parameter is the replica's position. */
   async #ask<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
     const [row] = await this.#primary.query<Row>(query, [this.#replica.position.n, ...values]);
-    if (row === undefined) throw new Error("the database has no row in todo_service.store");
+    if (row === undefined) throw new Error(NO_STORE);
     return row;
   }
 
@@ -213,21 +213,23 @@ class PostgresStore implements Store {
 
 type Unanswered<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
+const NO_STORE = "the database has no row in todo_service.store";
 const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** All to-dos and the changes kept, of one moment. */
 function load(primary: Primary, maxEvents: number): Promise<Replica> {
   return primary.run((sql, progress) =>
     sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
-      const [store] = await snapshot.unsafe<{ n: bigint }[]>("SELECT n FROM todo_service.store");
-      const n = Number(store?.n);
-      const [tail] = await snapshot.unsafe<Tail[]>("SELECT * FROM todo_service.tail($1)", [n - maxEvents]);
-      if (tail === undefined) throw new Error("the database has no row in todo_service.store");
-      const { epoch } = tail;
-      const events = tail.tail === null ? [] : decodeEvents(tail.tail, { epoch, n });
-      const feed = new Feed(maxEvents, n - events.length);
+      const [tail] = await snapshot.unsafe<Tail[]>(
+        "SELECT t.* FROM todo_service.store s, todo_service.tail(s.n - $1) t",
+        [maxEvents],
+      );
+      if (tail === undefined) throw new Error(NO_STORE);
+      const position = { epoch: tail.epoch, n: Number(tail.n) };
+      const events = tail.tail === null ? [] : decodeEvents(tail.tail, position);
+      const feed = new Feed(maxEvents, position.n - events.length);
       for (const event of events) feed.publish(event);
-      return new Replica(await loadTable(snapshot, progress), feed, { epoch, n });
+      return new Replica(await loadTable(snapshot, progress), feed, position);
     }),
   );
 }

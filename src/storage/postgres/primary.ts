@@ -42,12 +42,17 @@ export class Primary {
   async run<T>(work: Work<T>): Promise<T> {
     const pool = this.#connected();
     let sql: SQL | undefined;
+    let isOver = false;
     try {
       return await within(this.#options.answerWithinMs, async (progress) => {
-        sql = await pool;
+        const connected = await pool;
+        // Whoever asked has been told that it failed.
+        if (isOver) throw new Error("it was connected too late");
+        sql = connected;
         return work(sql, progress);
       });
     } catch (cause) {
+      isOver = true;
       if (sql !== undefined && isLost(cause)) this.#leave(pool);
       throw unavailable(cause);
     }

@@ -22,9 +22,10 @@ const MIGRATIONS: readonly string[] = [
    INSERT INTO todo_service.store
      VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16), 0, 0, 0, 0);
 
+   -- In line it takes a third of the time, but only while all in it is immutable: bigint || text is not.
    CREATE FUNCTION todo_service.todo_json(id bigint, title text, done boolean) RETURNS text
    LANGUAGE sql IMMUTABLE AS $$
-     SELECT '{"id":' || id || ',"title":' || title || ',"done":' || CASE WHEN done THEN 'true}' ELSE 'false}' END
+     SELECT '{"id":' || id::text || ',"title":' || title || ',"done":' || CASE WHEN done THEN 'true}' ELSE 'false}' END
    $$;
 
    -- A standby that is promoted, or a dump that is restored, may lack what was seen before: one has a timeline of its
@@ -196,16 +197,20 @@ const MIGRATION_LOCK = 7_460_236_015;
 export async function migrate(sql: SQL): Promise<void> {
   await sql.begin(async (transaction) => {
     await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
-    const [{ encoding } = {}] = await transaction.unsafe<{ encoding?: string }[]>(
-      "SELECT pg_encoding_to_char(encoding) AS encoding FROM pg_database WHERE datname = current_database()",
+    const [found] = await transaction.unsafe<{ encoding: string; schema: boolean }[]>(
+      `SELECT pg_encoding_to_char(encoding) AS encoding, to_regnamespace('todo_service') IS NOT NULL AS schema
+       FROM pg_database WHERE datname = current_database()`,
     );
-    if (encoding !== "UTF8") throw new Error(`the database is in ${encoding}: make one in UTF8`);
-    await transaction.unsafe("CREATE SCHEMA IF NOT EXISTS todo_service");
+    if (found?.encoding !== "UTF8")
+      throw new Error(`the database is in ${found?.encoding}: make one in UTF8`);
+    // Where it is there, no right is needed to make one.
+    if (!found.schema) await transaction.unsafe("CREATE SCHEMA todo_service");
     await transaction.unsafe("CREATE TABLE IF NOT EXISTS todo_service.format (version bigint NOT NULL)");
     const [format] = await transaction.unsafe<{ version: bigint }[]>(
       "SELECT version FROM todo_service.format",
     );
     const version = Number(format?.version ?? 0);
+    if (version === MIGRATIONS.length) return;
     if (version > MIGRATIONS.length) {
       throw new Error(
         `it was written by a newer version of this program (format ${version}, known up to ${MIGRATIONS.length})`,
