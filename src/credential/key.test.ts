@@ -239,7 +239,13 @@ describe("createKey", () => {
   test("stores the hash of a token that is shown once", async () => {
     const { keys } = openMemory();
     const { key, token } = await made(keys, "ci", DAY);
-    expect(key).toEqual({ id: expect.any(String), name: "ci", createdAt: NOW, expiresAt: NOW + DAY });
+    expect(key).toEqual({
+      id: expect.any(String),
+      name: "ci",
+      createdAt: NOW,
+      expiresAt: NOW + DAY,
+      lifetime: DAY,
+    });
     expect(await keys.find(hashToken(token))).toEqual({ ...key, tokenHash: hashToken(token) });
     expect(Object.keys(key)).not.toContain("tokenHash");
     expect(Bun.inspect(keys, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
@@ -318,6 +324,17 @@ describe("lookupKey", () => {
 });
 
 describe("rotateKey", () => {
+  test("gives the whole lifetime to the successor of a key that was rotated before", async () => {
+    for (const lifetime of [undefined, 90 * DAY]) {
+      const { keys } = openMemory();
+      const { key } = await made(keys, "ci", lifetime);
+      const lost = await rotateKey(keys, key.id, 0, NOW);
+      await keys.delete(lost?.key.id ?? "");
+      const again = await rotateKey(keys, key.id, 0, NOW + 1);
+      expect(again?.key.expiresAt).toBe(lifetime === undefined ? undefined : NOW + 1 + lifetime);
+    }
+  });
+
   test("lets both pass for the overlap", async () => {
     const { keys } = openMemory();
     const old = await made(keys, "ci");

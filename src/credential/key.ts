@@ -33,6 +33,8 @@ export interface Key {
   readonly name: string;
   readonly createdAt: number;
   readonly expiresAt?: number;
+  /** How long it was made to last; a rotation lets it expire sooner. Without it, it was made to last for ever. */
+  readonly lifetime?: number;
   /** To within some minutes. */
   readonly lastUsedAt?: number;
 }
@@ -187,11 +189,9 @@ export async function rotateKey(
 ): Promise<MintedKey | undefined> {
   const all = await keys.list();
   const name = all.find((key) => key.id === id)?.name;
-  // One that was rotated before expires sooner than it was made to: the newest has its whole lifetime.
   const newest = all.findLast((key) => key.name === name);
   if (name === undefined || newest === undefined) return undefined;
-  const lifetime = newest.expiresAt === undefined ? undefined : newest.expiresAt - newest.createdAt;
-  const minted = mintKey(name, lifetime, now);
+  const minted = mintKey(name, newest.lifetime, now);
   return (await keys.replace(id, now + overlap, minted.stored)) ? minted : undefined;
 }
 
@@ -201,7 +201,7 @@ function mintKey(name: string, lifetime: number | undefined, now: number) {
     id: randomBase62(ID_CHARACTERS),
     name,
     createdAt: now,
-    ...(lifetime !== undefined && { expiresAt: now + lifetime }),
+    ...(lifetime !== undefined && { expiresAt: now + lifetime, lifetime }),
   };
   return { key, token, stored: { ...key, tokenHash: hashToken(token) } };
 }

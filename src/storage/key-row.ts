@@ -8,16 +8,18 @@ export interface KeyRow {
   readonly created_at: bigint;
   readonly expires_at: bigint | null;
   readonly last_used_at: bigint | null;
+  readonly lifetime: bigint | null;
 }
 
 export const storedKeyOf = (row: KeyRow): StoredKey => ({ ...keyOf(row), tokenHash: row.token_hash });
 
-export function keyOf({ id, name, created_at, expires_at, last_used_at }: KeyRow): Key {
+export function keyOf({ id, name, created_at, expires_at, last_used_at, lifetime }: KeyRow): Key {
   return {
     id,
     name,
     createdAt: Number(created_at),
     ...(expires_at !== null && { expiresAt: Number(expires_at) }),
+    ...(lifetime !== null && { lifetime: Number(lifetime) }),
     ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
   };
 }

@@ -28,13 +28,16 @@ export class PostgresKeys implements KeyStore {
   }
 
   insert(key: StoredKey): Promise<boolean> {
-    return this.#changes("SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7) AS done", valuesOf(key));
+    return this.#changes(
+      "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done",
+      valuesOf(key),
+    );
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
     const values = [...valuesOf(successor), id, expiresAt];
     return this.#changes(
-      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9) AS done",
+      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done",
       values,
     );
   }
@@ -68,6 +71,15 @@ export class PostgresKeys implements KeyStore {
   }
 }
 
-function valuesOf({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt }: StoredKey): Value[] {
-  return [id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, createdAt - EXPIRED_KEPT_MS];
+function valuesOf({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime }: StoredKey): Value[] {
+  return [
+    id,
+    name,
+    tokenHash,
+    createdAt,
+    expiresAt ?? null,
+    lastUsedAt ?? null,
+    lifetime ?? null,
+    createdAt - EXPIRED_KEPT_MS,
+  ];
 }

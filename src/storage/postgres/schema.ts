@@ -12,7 +12,7 @@ const MIGRATIONS: readonly string[] = [
    CREATE INDEX receipts_by_age ON todo_service.receipts (made_at);
    CREATE TABLE todo_service.keys (
      id text PRIMARY KEY, name text NOT NULL, token_hash bytea NOT NULL UNIQUE,
-     created_at bigint NOT NULL, expires_at bigint, last_used_at bigint,
+     created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint,
      added bigint GENERATED ALWAYS AS IDENTITY
    );
    -- One row: whoever writes holds it, so that ids and positions are in the order of commits, without gaps.
@@ -153,7 +153,7 @@ const MIGRATIONS: readonly string[] = [
 
    -- Adds a key, and drops those that expired before a moment; not, and false, when one of its name is valid still.
    CREATE FUNCTION todo_service.insert_key(
-     id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint,
+     id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint,
      expired_before bigint
    ) RETURNS boolean LANGUAGE plpgsql AS $$
    BEGIN
@@ -164,7 +164,7 @@ const MIGRATIONS: readonly string[] = [
      ) THEN
        RETURN false;
      END IF;
-     INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at);
+     INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime);
      DELETE FROM todo_service.keys k WHERE k.expires_at <= expired_before;
      RETURN true;
    END
@@ -172,7 +172,7 @@ const MIGRATIONS: readonly string[] = [
 
    -- Lets all keys of the name of one expire at a moment, if they do not sooner, and adds a successor; false if it is absent.
    CREATE FUNCTION todo_service.replace_key(
-     id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint,
+     id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint,
      expired_before bigint,
      replaced text, ends_at bigint
    ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -183,7 +183,7 @@ const MIGRATIONS: readonly string[] = [
      IF NOT FOUND THEN
        RETURN false;
      END IF;
-     INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at);
+     INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime);
      DELETE FROM todo_service.keys k WHERE k.expires_at <= expired_before;
      RETURN true;
    END

@@ -23,7 +23,7 @@ const MIGRATIONS: readonly string[] = [
    CREATE INDEX receipts_by_age ON receipts (made_at);
    CREATE TABLE keys (
      id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
-     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER
+     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
    ) STRICT;`,
 ];
 

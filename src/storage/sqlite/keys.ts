@@ -72,10 +72,10 @@ export class SqliteKeys implements KeyStore {
     this.#database.query("UPDATE keys SET last_used_at = ?2 WHERE id = ?1").run(id, usedAt);
   }
 
-  #add({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt }: StoredKey): void {
+  #add({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime }: StoredKey): void {
     this.#database
-      .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)")
-      .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null);
+      .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)")
+      .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null);
     this.#database.query("DELETE FROM keys WHERE expires_at <= ?").run(createdAt - EXPIRED_KEPT_MS);
   }
 
