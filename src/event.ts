@@ -9,6 +9,7 @@ export class Feed {
   #last: number;
   #first: number;
   readonly #waiting = new Set<() => void>();
+  #readers = 0;
   #ended = false;
 
   /** @param last the position after which the first published event comes */
@@ -16,6 +17,11 @@ export class Feed {
     this.#ring = new Array(capacity).fill(undefined);
     this.#last = last;
     this.#first = last + 1;
+  }
+
+  /** Whether anybody reads events now. */
+  get isRead(): boolean {
+    return this.#readers > 0;
   }
 
   /** Takes the next event; positions follow one another without a gap. */
@@ -38,6 +44,7 @@ export class Feed {
     let wake = (): void => {};
     const onAbort = (): void => wake();
     signal.addEventListener("abort", onAbort);
+    this.#readers++;
     try {
       let next = n + 1;
       while (!signal.aborted && !this.#ended && next >= this.#first && next <= this.#last + 1) {
@@ -57,6 +64,7 @@ export class Feed {
     } finally {
       signal.removeEventListener("abort", onAbort);
       this.#waiting.delete(wake);
+      this.#readers--;
     }
   }
 

@@ -1,6 +1,7 @@
 import { type Archive, Refusal } from "./archive.ts";
 import { openMemory } from "./memory.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/engine.ts";
+import { openPostgresKeys } from "./postgres/keys.ts";
 import { sqliteArchive } from "./sqlite/archive.ts";
 import { openSqlite } from "./sqlite/engine.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
@@ -27,7 +28,7 @@ export async function openKeys(url: string, make: boolean): Promise<OpenKeys | u
   if (url === "memory:") return undefined;
   const path = fileOf(url);
   if (path !== undefined) return openSqliteKeys(path, make);
-  if (POSTGRES.test(url)) return openPostgres(url);
+  if (POSTGRES.test(url)) return openPostgresKeys(url);
   throw unknownKind(url);
 }
 

@@ -1,6 +1,5 @@
 import type { SQL } from "bun";
 import { Feed } from "../../event.ts";
-import { Failure } from "../../failure.ts";
 import {
   encodeTodo,
   type ListQuery,
@@ -16,23 +15,31 @@ import { DEFAULTS, noMoreIds, noRoom, type Store, type StoreOptions } from "../s
 import { Table } from "../table.ts";
 import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
-import { LateError, Primary, unavailable, type Value, within } from "./primary.ts";
+import {
+  LateError,
+  openPrimary,
+  PRIMARY_DEFAULTS,
+  type Primary,
+  type PrimaryOptions,
+  unavailable,
+  type Value,
+  within,
+} from "./primary.ts";
 import { Replica, type Tail } from "./replica.ts";
-import { migrate } from "./schema.ts";
 
 /** PostgreSQL's integers are signed. */
 const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
+/** So often a look is taken by itself: nobody may read, and a notification may be lost. */
 const LOOK_EVERY_MS = 1000;
+/** So long after a notification one is taken, for all that come meanwhile. */
+const LOOK_AFTER_MS = 5;
+/** So many events are kept at least: a replica that is further behind has to read everything anew. */
+const LEAST_EVENTS = 100_000;
 const ROWS_AT_ONCE = 10_000;
 
-export interface PostgresOptions extends StoreOptions {
-  /** How many connections to the database at most, besides the one that listens. */
-  readonly connections?: number;
-  /** After how many milliseconds without an answer of the database a call fails. */
-  readonly answerWithinMs?: number;
-}
+export interface PostgresOptions extends StoreOptions, Partial<PrimaryOptions> {}
 
-const POSTGRES_DEFAULTS = { ...DEFAULTS, connections: 4, answerWithinMs: 10_000 };
+const POSTGRES_DEFAULTS = { ...DEFAULTS, ...PRIMARY_DEFAULTS };
 
 /**
  * Opens a database, whose schema `todo_service` is made if it is not there; throws an Error that says why it cannot
@@ -41,14 +48,11 @@ const POSTGRES_DEFAULTS = { ...DEFAULTS, connections: 4, answerWithinMs: 10_000 
  */
 export async function openPostgres(url: string, given: PostgresOptions = {}): Promise<Store> {
   const options = { ...POSTGRES_DEFAULTS, ...given };
-  const primary = new Primary(url, options);
-  try {
-    await primary.run(migrate);
-    return new PostgresStore(primary, await load(primary, options.maxEvents), options);
-  } catch (error) {
-    await primary.close();
-    throw error instanceof Failure ? error.cause : error;
-  }
+  return openPrimary(
+    url,
+    options,
+    async (primary) => new PostgresStore(primary, await load(primary, options.maxEvents), options),
+  );
 }
 
 class PostgresStore implements Store {
@@ -62,18 +66,19 @@ class PostgresStore implements Store {
   #nextLook: Promise<void> | undefined;
   #look: Promise<void> = Promise.resolve();
   readonly #timer: NodeJS.Timeout;
+  /** Runs from a notification to the look that it leads to. */
+  #notified: NodeJS.Timeout | undefined;
 
   constructor(primary: Primary, replica: Replica, options: typeof POSTGRES_DEFAULTS) {
     this.keys = new PostgresKeys(primary);
     this.#primary = primary;
     this.#replica = replica;
     this.#options = options;
-    const look = () => {
-      // Whoever asks next is told of the failure.
-      this.#latest().catch(() => {});
-    };
-    primary.listen(look);
-    this.#timer = setInterval(look, LOOK_EVERY_MS).unref();
+    this.#timer = setInterval(() => {
+      if (this.#replica.feed.isRead) this.#listen();
+      else primary.unlisten();
+      this.#lookAround();
+    }, LOOK_EVERY_MS).unref();
   }
 
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
@@ -124,12 +129,14 @@ class PostgresStore implements Store {
   }
 
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    this.#listen();
     const { position, feed } = await this.#latest();
     if (after.epoch === position.epoch) yield* feed.after(after.n, signal);
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
+    clearTimeout(this.#notified);
     while (this.#writing !== undefined) await this.#writing;
     await this.keys.close();
     this.#replica.feed.end();
@@ -155,6 +162,22 @@ class PostgresStore implements Store {
     const look = this.#lookNow();
     this.#look = look.catch(() => {});
     await look;
+  }
+
+  /** Looks soon after each notification: only those who read events need it. */
+  #listen(): void {
+    this.#primary.listen((n = Number.POSITIVE_INFINITY) => {
+      if (n <= this.#replica.position.n) return;
+      this.#notified ??= setTimeout(() => {
+        this.#notified = undefined;
+        this.#lookAround();
+      }, LOOK_AFTER_MS);
+    });
+  }
+
+  /** Looks for nobody in particular: whoever asks next is told of a failure. */
+  #lookAround(): void {
+    this.#latest().catch(() => {});
   }
 
   /** Goes on to where the database is, or reads everything anew when that cannot be reached from here. */
@@ -196,7 +219,12 @@ class PostgresStore implements Store {
   async #writeBatch(batch: Batch): Promise<void> {
     const { maxTodos, maxEvents, now } = this.#options;
     try {
-      const row = await this.#ask<Tail & Outcomes>(WRITE, [maxTodos, maxEvents, now(), ...batch.values]);
+      const row = await this.#ask<Tail & Outcomes>(WRITE, [
+        maxTodos,
+        Math.max(maxEvents, LEAST_EVENTS),
+        now(),
+        ...batch.values,
+      ]);
       // Whether it can or not: what was asked is done, and the next read will find out.
       this.#replica.follow(row);
       batch.settle(row);

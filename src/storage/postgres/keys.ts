@@ -1,7 +1,20 @@
 import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../key-row.ts";
 import { KeyUses } from "../key-uses.ts";
-import type { Primary, Value } from "./primary.ts";
+import type { OpenKeys } from "../store.ts";
+import { openPrimary, PRIMARY_DEFAULTS, type Primary, type Value } from "./primary.ts";
+
+/** Opens the keys of a database, and nothing else of it; throws an Error that says why it cannot be used. */
+export function openPostgresKeys(url: string): Promise<OpenKeys> {
+  return openPrimary(url, PRIMARY_DEFAULTS, (primary) => {
+    const keys = new PostgresKeys(primary);
+    const close = async (): Promise<void> => {
+      await keys.close();
+      await primary.close();
+    };
+    return { keys, close };
+  });
+}
 
 /** The keys of a database. Each look-up asks it: a key revoked by any replica is refused by all at once. */
 export class PostgresKeys implements KeyStore {

@@ -1,5 +1,7 @@
 import { SQL } from "bun";
 import { Failure } from "../../failure.ts";
+import type { Awaitable } from "../../todo.ts";
+import { migrate } from "./schema.ts";
 
 const CHANNEL = "todo_service";
 
@@ -13,17 +15,39 @@ export type Work<T> = (sql: SQL, progress: () => void) => Promise<T>;
 const MOVE_ON = /^(?:25006|55000|57P0[1-5]|08...)$/;
 
 export interface PrimaryOptions {
-  /** How many connections at most, besides the one that listens. */
+  /** How many connections at most, besides one that listens while somebody reads events. */
   readonly connections: number;
   /** How many milliseconds an answer may take, and half of them a connection to one host. */
   readonly answerWithinMs: number;
+}
+
+export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, answerWithinMs: 10_000 };
+
+/**
+ * Opens something in a database, whose schema `todo_service` is made if it is not there, and brought up to date;
+ * throws an Error that says why the database cannot be used.
+ */
+export async function openPrimary<Opened>(
+  url: string,
+  options: PrimaryOptions,
+  open: (primary: Primary) => Awaitable<Opened>,
+): Promise<Opened> {
+  const primary = new Primary(url, options);
+  try {
+    await primary.run(migrate);
+    return await open(primary);
+  } catch (error) {
+    await primary.close();
+    throw error instanceof Failure ? error.cause : error;
+  }
 }
 
 /** The first of some hosts that can be written to; connected anew, to any of them, when it is lost. */
 export class Primary {
   readonly #urls: readonly string[];
   readonly #options: PrimaryOptions;
-  #onNotify: (() => void) | undefined;
+  #onNotify: ((n?: number) => void) | undefined;
+  #listening: { readonly sql: SQL; readonly subscription: Promise<SQL.ListenSubscription> } | undefined;
   #pool: Promise<SQL> | undefined;
   #closed = false;
 
@@ -58,10 +82,21 @@ export class Primary {
     }
   }
 
-  /** Has a function called when another replica may have written, and when that may have gone unnoticed. */
-  listen(onNotify: () => void): void {
+  /**
+   * Has a function called, if none is, with the position that the writes of a replica have come to, and without one
+   * when that may have gone unnoticed.
+   */
+  listen(onNotify: (n?: number) => void): void {
+    if (this.#onNotify !== undefined) return;
     this.#onNotify = onNotify;
-    this.#pool?.then((sql) => this.#listenOn(sql), onNotify);
+    this.#pool?.then((sql) => this.#listenOn(sql), ignore);
+  }
+
+  /** Calls none any more: the database has less to do then. */
+  unlisten(): void {
+    this.#onNotify = undefined;
+    this.#listening?.subscription.then((subscription) => subscription.unlisten()).catch(ignore);
+    this.#listening = undefined;
   }
 
   async close(): Promise<void> {
@@ -131,10 +166,16 @@ export class Primary {
 
   /** A notification wakes, no more: one that is lost, or a channel that cannot be had, costs some time. */
   #listenOn(sql: SQL): void {
-    const onNotify = this.#onNotify;
-    if (onNotify !== undefined) sql.listen(CHANNEL, onNotify, onNotify).catch(onNotify);
+    if (this.#onNotify === undefined || this.#listening?.sql === sql) return;
+    const mayHaveMissed = (): void => this.#onNotify?.();
+    const subscription = sql.listen(CHANNEL, (n) => this.#onNotify?.(Number(n)), mayHaveMissed);
+    subscription.catch(mayHaveMissed);
+    this.#listening = { sql, subscription };
   }
 }
+
+/** Whoever asks for something next is told of what went wrong. */
+const ignore = (): void => {};
 
 export const unavailable = (cause: unknown): Failure =>
   cause instanceof Failure ? cause : new Failure("store_unavailable", { cause });

@@ -28,20 +28,19 @@ const MIGRATIONS: readonly string[] = [
      SELECT '{"id":' || id::text || ',"title":' || title || ',"done":' || CASE WHEN done THEN 'true}' ELSE 'false}' END
    $$;
 
-   -- A standby that is promoted, or a dump that is restored, may lack what was seen before: one has a timeline of its
-   -- own, the other a table.
-   CREATE FUNCTION todo_service.epoch() RETURNS text LANGUAGE sql STABLE AS $$
-     SELECT epoch || lpad(to_hex('todo_service.store'::regclass::oid::bigint), 8, '0')
-       || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0')
-     FROM todo_service.store
-   $$;
-
-   -- Where the store has come to, and the events after a position.
+   -- Where the store has come to, and the events after a position. A standby that is promoted, or a dump that is
+   -- restored, may lack what was seen before: so the epoch ends with the table, and with the timeline. In PL/pgSQL,
+   -- for that keeps its plans.
    CREATE FUNCTION todo_service.tail(after_n bigint, OUT epoch text, OUT n bigint, OUT tail text)
-   LANGUAGE sql STABLE AS $$
-     SELECT todo_service.epoch(), s.n,
-            (SELECT string_agg(e.events, E'\\n' ORDER BY e.last_n) FROM todo_service.events e WHERE e.last_n > after_n)
-     FROM todo_service.store s
+   LANGUAGE plpgsql STABLE AS $$
+   BEGIN
+     SELECT s.epoch || lpad(to_hex('todo_service.store'::regclass::oid::bigint), 8, '0')
+              || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0'), s.n
+     INTO STRICT epoch, n FROM todo_service.store s;
+     IF n > after_n THEN
+       SELECT string_agg(e.events, E'\\n' ORDER BY e.last_n) INTO tail FROM todo_service.events e WHERE e.last_n > after_n;
+     END IF;
+   END
    $$;
 
    -- A batch of writes: lists of lines, NULL where there is none. Gives, a line each: the id of each to-do made, or -1
@@ -145,7 +144,7 @@ const MIGRATIONS: readonly string[] = [
          DELETE FROM todo_service.events WHERE last_n <= s.n + cardinality(lines) - max_events;
        END IF;
        UPDATE todo_service.store SET last_id = s.last_id, n = s.n + cardinality(lines), todos = s.todos, receipts = s.receipts;
-       NOTIFY todo_service;
+       PERFORM pg_notify('todo_service', (s.n + cardinality(lines))::text);
      END IF;
      SELECT * INTO STRICT epoch, n, tail FROM todo_service.tail(after_n);
    END
