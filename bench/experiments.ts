@@ -1,7 +1,7 @@
 /** What is asked of the product alone: a change among many to-dos, a million of them, and the start. */
 import { readFileSync } from "node:fs";
 import { type Postgres, startPostgres } from "../test/postgres.ts";
-import { type Child, memory, resetPeak, start, track } from "./child.ts";
+import { type Child, cpuByThread, cpuSpent, memory, resetPeak, start, track } from "./child.ts";
 import { readList, slice, store } from "./client.ts";
 import {
   getOne,
@@ -288,34 +288,61 @@ async function replicas(rounds: number, folder: string): Promise<Finding[]> {
     if (first === undefined) throw new Error("there is no replica");
     await store(memory.port, 1);
 
-    const rate = async (child: Child, shot: Shot, share = connections) =>
-      (await slice(child, shot, seconds, share)).perSecond;
-    const throughAll = async () => {
-      const rates = [first, ...others].map((child) => rate(child, post, connections / count));
-      return (await Promise.all(rates)).reduce((sum, one) => sum + one, 0);
+    const replicas = [first, ...others];
+    const rate = async (child: Child, shot: Shot) =>
+      (await slice(child, shot, seconds, connections)).perSecond;
+    /** POSTs a second through some replicas, and where their CPU microseconds go. */
+    const write = async (through: readonly Child[], share: number) => {
+      const before = await cpuOf(replicas, postgres);
+      const slices = await Promise.all(through.map((child) => slice(child, post, seconds, share)));
+      const after = await cpuOf(replicas, postgres);
+      const requests = slices.reduce((sum, { requests }) => sum + requests, 0);
+      return {
+        perSecond: slices.reduce((sum, { perSecond }) => sum + perSecond, 0),
+        replicas: cpuSpent(before.replicas, after.replicas) / requests,
+        database: cpuSpent(before.database, after.database) / requests,
+      };
     };
-    await rate(first, post);
-    const one: number[] = [];
-    const three: number[] = [];
+    await write([first], connections);
+    const one: Awaited<ReturnType<typeof write>>[] = [];
+    const three: typeof one = [];
+    const thrice: typeof one = [];
     const alone: number[] = [];
     const read: number[] = [];
     const readMemory: number[] = [];
     for (let round = 0; round < rounds; round += 1) {
-      one.push(await rate(first, post));
+      one.push(await write([first], connections));
       alone.push(await rate(each, post));
-      three.push(await throughAll());
+      three.push(await write(replicas, connections / count));
+      thrice.push(await write(replicas, connections));
       read.push(await rate(first, getOne));
       readMemory.push(await rate(memory, getOne));
     }
+    const rates = (of: typeof one) => of.map(({ perSecond }) => perSecond);
+    const costs = (name: string, of: typeof one) => [
+      finding(
+        `CPU of the replicas for a POST, µs, ${name}`,
+        of.map(({ replicas }) => replicas),
+      ),
+      finding(
+        `CPU of the database for a POST, µs, ${name}`,
+        of.map(({ database }) => database),
+      ),
+    ];
     const ratios = (of: readonly number[], to: readonly number[]) =>
       of.map((value, round) => value / (to[round] ?? Number.NaN));
     return [
-      finding("POST through one replica / a transaction each", ratios(one, alone)),
-      finding("POST through three replicas / through one", ratios(three, one)),
+      finding("POST through one replica / a transaction each", ratios(rates(one), alone)),
+      finding("POST through three replicas / through one", ratios(rates(three), rates(one))),
+      finding("the same, with as many clients for each of the three", ratios(rates(thrice), rates(one))),
       finding("GET one on PostgreSQL / in memory", ratios(read, readMemory)),
-      finding("POST a second, one replica", one),
+      finding("POST a second, one replica", rates(one)),
+      ...costs("one replica", one),
       finding("POST a second, a transaction each", alone),
-      finding("POST a second, three replicas", three),
+      finding("POST a second, three replicas", rates(three)),
+      ...costs("three replicas", three),
+      finding("POST a second, three replicas, as many clients each", rates(thrice)),
+      ...costs("three replicas, as many clients each", thrice),
       finding("GET one a second, PostgreSQL", read),
       finding("GET one a second, memory", readMemory),
       await eventDelay(first, others, rounds),
@@ -377,6 +404,14 @@ async function eventDelay(writer: Child, [reader]: readonly Child[], rounds: num
   ended.abort();
   await listening;
   return finding("p99 of an event on another replica at 1,000 writes/s, ms", p99);
+}
+
+/** CPU nanoseconds so far, by thread, of the replicas and of the database. */
+async function cpuOf(replicas: readonly Child[], postgres: Postgres) {
+  const backends = await postgres.query<{ pid: number }>("SELECT pid FROM pg_stat_activity");
+  const threadsOf = (processes: readonly { readonly pid: number }[]) =>
+    new Map(processes.flatMap(({ pid }) => [...cpuByThread(pid)]));
+  return { replicas: threadsOf(replicas), database: threadsOf(backends) };
 }
 
 /** The process that all of PostgreSQL's come from; those to come inherit its core. */
