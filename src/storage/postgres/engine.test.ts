@@ -289,6 +289,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
     await other.setDone(id, true);
     await other.delete(2n);
+    await ask(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
     proxy.flow("pass", "pass");
     expect((await next).done).toBe(true);
     expect(await stalled.position()).toEqual(await other.position());
@@ -297,6 +298,44 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     const { n } = await other.position();
     expect((await eventsUpTo(stalled, { ...start, n: n - 1 }, n)).map(({ id }) => id)).toEqual([2502n]);
     await Promise.all([stalled.close(), other.close()]);
+  });
+
+  test("changes are kept for stores that are behind, whatever is kept for readers, and not for ever", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url, { maxEvents: 10 });
+    const insertMany = () => Promise.all(Array.from({ length: 2500 }, () => store.insert("x")));
+    const kept = () => numberOf(url, "SELECT min(last_n) FROM todo_service.events");
+    await insertMany();
+    const first = await kept();
+    expect(first).toBeLessThanOrEqual(1000);
+    await ask(url, "UPDATE todo_service.store SET n = n + 99000");
+    await insertMany();
+    expect(await kept()).toBeGreaterThan(first);
+    await store.close();
+  });
+
+  test("a store listens to the others while somebody reads events there, and not otherwise", async () => {
+    await using stores = await openTwo();
+    const listens = async (times: number) => {
+      const LISTENING =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'";
+      const deadline = performance.now() + 10_000;
+      for (;;) {
+        const found = await numberOf(stores.url, LISTENING);
+        if (found === times || performance.now() > deadline) return found === times;
+        await Bun.sleep(50);
+      }
+    };
+    expect(await listens(0)).toBe(true);
+    const ended = new AbortController();
+    const events = stores.other.events(await stores.other.position(), ended.signal)[Symbol.asyncIterator]();
+    const next = events.next();
+    expect(await listens(1)).toBe(true);
+    await stores.one.insert("x");
+    expect((await next).value?.type).toBe("created");
+    ended.abort();
+    expect((await events.next()).done).toBe(true);
+    expect(await listens(0)).toBe(true);
   });
 
   test("a store goes on from a database that was restored, in another epoch", async () => {
@@ -423,6 +462,14 @@ async function ask(url: string, text: string): Promise<void> {
   const sql = new SQL(url, { max: 1 });
   await sql.unsafe(text).simple();
   await sql.close();
+}
+
+/** The one number that a query gives. */
+async function numberOf(url: string, query: string): Promise<number> {
+  const sql = new SQL(url, { max: 1 });
+  const [[value] = []] = await sql.unsafe<string[][]>(query).values();
+  await sql.close();
+  return Number(value);
 }
 
 const todos = async (store: TodoStore, query: ListQuery = {}): Promise<Todo[]> =>
