@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { Failure } from "../failure.ts";
 import type { Awaitable } from "../todo.ts";
+import { failureLog } from "./failure-log.ts";
 import type { Log } from "./log.ts";
 import { isPreflight, type OriginPolicy, preflight, share } from "./origin.ts";
 import { problem } from "./reply.ts";
 import { type Handler, nowhere, type Peer, type Route, type RoutedRequest } from "./route.ts";
+import { traceOf } from "./trace.ts";
 
 export interface DoorOptions {
   readonly origins: OriginPolicy;
@@ -24,6 +26,7 @@ export interface Door {
 }
 
 export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
+  const logFailure = failureLog(log, now);
   let closing = false;
   return {
     lead,
@@ -41,7 +44,8 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
       const response = await answer(request, peer, id);
       response.headers.set("X-Request-Id", id);
       const ms = Math.round((now() - started) * 1000) / 1000;
-      log.info({ id, method: request.method, route: path, status: response.status, ms }, "request");
+      const { method } = request;
+      log.info({ id, method, route: path, status: response.status, ms, trace: traceOf(request) }, "request");
       return response;
     };
 
@@ -87,22 +91,13 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
       }
     }
 
-    function failed(error: unknown, { method }: Request, id: string | undefined): Response {
+    function failed(error: unknown, request: Request, id: string | undefined): Response {
       const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
       const response = problem(failure);
       if (response.status >= 500) {
-        logFailure({ id, method, route: path, code: failure.code }, failure.cause ?? failure);
+        logFailure({ id, method: request.method, route: path, trace: traceOf(request) }, failure);
       }
       return leaving(response);
-    }
-  }
-
-  /** What a module of the user's throws may even throw while it is read. */
-  function logFailure(fields: object, err: unknown): void {
-    try {
-      log.error({ ...fields, err }, "request failed");
-    } catch {
-      log.error(fields, "request failed, of what cannot be logged");
     }
   }
 

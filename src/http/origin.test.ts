@@ -229,7 +229,7 @@ describe("a preflight", () => {
       "access-control-allow-origin": LISTED,
       "access-control-allow-methods": methods,
       "access-control-allow-headers":
-        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID",
+        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate",
       "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       "access-control-max-age": "600",
     });

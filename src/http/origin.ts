@@ -86,7 +86,7 @@ export function preflight(allow: string): Response {
   return reply(204, {
     "Access-Control-Allow-Methods": allow,
     "Access-Control-Allow-Headers":
-      "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID",
+      "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate",
     "Access-Control-Max-Age": PREFLIGHT_SECONDS,
   });
 }

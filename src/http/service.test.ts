@@ -234,6 +234,26 @@ describe("the access log", () => {
     ]);
   });
 
+  test("names the trace of a request and of a failure, and sends it to nobody", async () => {
+    const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const { log, lines } = capturingLog();
+    const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
+    await using service = startService({ store, log, accessLog: true });
+    for (const [traceparent, trace] of [
+      [`00-${TRACE}-00f067aa0ba902b7-01`, TRACE],
+      [`00-${TRACE}-00f067aa0ba902b7-01-s3cret`, undefined],
+      ["s3cret", undefined],
+    ] as const) {
+      const headers = { traceparent, tracestate: "s3cret=s3cret" };
+      const response = await service.send("GET", "/api/todos", { headers });
+      expect(lines.splice(0)).toMatchObject([
+        { level: "error", fields: { route: "/api/todos", trace } },
+        { level: "info", fields: { route: "/api/todos", status: 500, trace } },
+      ]);
+      expect(`${[...response.headers]}`).not.toMatch(new RegExp(`${TRACE}|s3cret|trace`, "i"));
+    }
+  });
+
   test("takes no id from the caller", async () => {
     await using service = startService({ accessLog: true });
     const headers = { "X-Request-Id": "forged\tline" };
