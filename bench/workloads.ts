@@ -69,6 +69,12 @@ const logging: Server = {
   command: [...product.command, "--access-log"],
 };
 
+const measured: Server = {
+  ...product,
+  name: "todo-service, metrics",
+  command: [...product.command, "--metrics-port", "0"],
+};
+
 /** Off loopback there is no Host and, with none listed, no origin to look at: no request header is read. */
 const offLoopback: Server = {
   ...product,
@@ -167,6 +173,11 @@ export const workloads: readonly Workload[] = [
     contestants: [...against(contestant(bare, getList), getList), contestant(fastifyPlainList, getList)],
   },
   {
+    name: "GET one with metrics",
+    todos: 1,
+    contestants: [contestant(measured, getOne), contestant(product, getOne, "todo-service, without")],
+  },
+  {
     name: "GET one on SQLite",
     todos: 1,
     contestants: [contestant(onNewFile, getOne), contestant(bare, getOne)],
@@ -215,6 +226,11 @@ export const targets: readonly Target[] = [
     says: "1,000,000 to-dos: p99 of others' GET one while a full list is sent ≤ 3 × of before",
     figure: "p99 while listing / before",
     most: 3,
+  },
+  {
+    says: "GET one with metrics ≥ 0.95 of without",
+    figure: "GET one with metrics / todo-service, without",
+    least: 0.95,
   },
   {
     says: "SQLite: POST ≥ 0.80 of memory's, each on disk before its answer",

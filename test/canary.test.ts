@@ -19,7 +19,7 @@ const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
 const basic = (user: string, password: string) => ({ Authorization: `Basic ${btoa(`${user}:${password}`)}` });
 const JSON_BODY = { "Content-Type": "application/json" };
 
-test("no secret is in the log or in a file of the store, whatever is asked", async () => {
+test("no secret is in the log, in the metrics or in a file of the store, whatever is asked", async () => {
   const secrets: Secrets = new Map();
   const titles: Secrets = new Map();
   const secret = (place: string): string => plant(secrets, place);
@@ -39,6 +39,7 @@ test("no secret is in the log or in a file of the store, whatever is asked", asy
     secrets.set("a client's hash", tokenHash).set("a user's hash", bobsHash);
     const args = [
       ...["--port", "0", "--log-level", "debug", "--access-log", "--admin-user", "admin"],
+      ...["--metrics-port", "0"],
       ...["--store-file", await file("store", `sqlite:${path}`)],
       ...["--clients-file", await file("clients", `alice:${tokenHash}\n`)],
       ...["--users-file", await file("users", `bob:${bobsHash}\n`)],
@@ -73,6 +74,7 @@ test("no secret is in the log or in a file of the store, whatever is asked", asy
     await send(401, "GET", "/admin/", basic("admin", secret("wrong password")));
     await send(401, "GET", "/admin/", basic(secret("user"), secret("password of nobody")));
     await send(401, "GET", "/admin/", { Authorization: `Basic ${secret("Basic")}!` });
+    await send(404, "GET", `/metrics/${inPath("path of metrics")}`, { traceparent: secret("traceparent") });
     await send(404, "GET", `/${inPath("path")}`, { Cookie: secret("Cookie"), Referer: secret("Referer") });
     await send(400, "GET", `/api/todos/${inPath("id")}`);
     await send(400, "GET", `/api/todos?after=${inPath("after")}`);
@@ -105,12 +107,15 @@ test("no secret is in the log or in a file of the store, whatever is asked", asy
     const badName = JSON.stringify({ name: `\u0000${secret("bad name")}` });
     await send(422, "POST", "/admin/keys", { ...admin, ...JSON_BODY }, badName);
 
+    const metrics = await (await fetch(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "")).text();
+    expect(metrics).toContain('todo_authentications_total{surface="bearer",outcome="wrong"} 1');
     const served = await contentOf(home);
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     const said = new Map([
       ["stdout", server.stdout()],
       ["stderr", server.stderr()],
+      ["metrics", metrics],
     ]);
     for (const texts of [said, served, await contentOf(home)]) expect(found(secrets, texts)).toEqual([]);
     expect(found(titles, said)).toEqual([]);

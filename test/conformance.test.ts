@@ -16,7 +16,11 @@ const unobserved = rules.flatMap(({ id, notObservable }: Rule) =>
 
 const engines = ["memory:", "sqlite:", ...(whyNoDatabase === undefined ? ["postgres:"] : [])];
 
-test.each(engines)("conformance kit passes the command on %s", async (engine) => {
+/** Each engine, and the one in memory with its metrics too. */
+const ways = [...engines, "memory: --metrics-port=0"];
+
+test.each(ways)("conformance kit passes the command on %s", async (way) => {
+  const [engine = "", ...options] = way.split(" ");
   const folder = await mkdtemp(join(tmpdir(), "todo-conformance-"));
   await using databases = engine === "postgres:" ? await openDatabases() : undefined;
   const file = engine === "sqlite:" ? join(folder, "todos.db") : "";
@@ -24,7 +28,8 @@ test.each(engines)("conformance kit passes the command on %s", async (engine) =>
   try {
     const [token, password, clients] = [mintToken(), randomBase62(24), join(folder, "clients")];
     await Bun.write(clients, `alice:${hashToken(token).toString("hex")}\n`);
-    await using server = runTodo(["serve", "--port", "0", "--clients-file", clients, "--store", store], {
+    const args = ["serve", "--port", "0", "--clients-file", clients, "--store", store, ...options];
+    await using server = runTodo(args, {
       TODO_ADMIN_USER: "admin",
       TODO_ADMIN_PASSWORD: password,
     });

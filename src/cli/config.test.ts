@@ -51,6 +51,8 @@ test("readConfig has a default for all that needs one", () => {
     allowedHosts: [],
     corsOrigins: [],
     logLevel: "info",
+    metricsPort: undefined,
+    metricsHost: "127.0.0.1",
     accessLog: false,
   });
 });

@@ -117,6 +117,17 @@ export const SETTINGS = {
     default: "",
     about: "origins whose pages may use it, with commas between",
   },
+  metricsPort: {
+    flag: "--metrics-port <port>",
+    variables: ["TODO_METRICS_PORT"],
+    about: "port to serve Prometheus metrics on; 0 takes a free one, without it there are none",
+  },
+  metricsHost: {
+    flag: "--metrics-host <host>",
+    variables: ["TODO_METRICS_HOST"],
+    default: "127.0.0.1",
+    about: "address to serve metrics on",
+  },
   logLevel: {
     flag: "--log-level <level>",
     variables: ["TODO_LOG_LEVEL"],
@@ -173,6 +184,8 @@ export function readConfig(flags: Flags, env: Environment) {
     allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
     allowedHosts: readOr("allowedHosts", (text) => list(text).map(hostValue)),
     corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
+    metricsPort: read("metricsPort", wholeNumber(0, 65_535)),
+    metricsHost: readOr("metricsHost", (text) => text),
     logLevel: readOr("logLevel", oneOf(["debug", "info", "warn", "error", "silent"])),
     accessLog: readOr("accessLog", onOrOff),
   };

@@ -1,8 +1,9 @@
 import { lookup } from "node:dns/promises";
 import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
-import { type Listener, listen } from "../http/listen.ts";
+import { type Listener, type ListenOptions, listen } from "../http/listen.ts";
 import { isLoopback } from "../http/loopback.ts";
+import type { Metrics } from "../http/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
@@ -19,7 +20,8 @@ const SAME_SIGNAL_MS = 250;
 export async function serve(config: Config, env: Environment): Promise<void> {
   const { log, flush } = await openLog(config.logLevel);
   for (const name of clusterVariables(env)) log.warn({ name }, "variable ignored: a cluster put it there");
-  const store = await openConfiguredStore(config);
+  const metrics = await openConfiguredMetrics(config);
+  const store = await openConfiguredStore(config, metrics);
   const credentials = await openCredentials(config, store.keys, log);
   const { lookupClient, checkUser } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
@@ -36,18 +38,40 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     keys: store.keys,
     lookupClient,
     ...(checkUser !== undefined && { checkUser }),
+    ...(metrics !== undefined && { observer: metrics.observer }),
   });
-  const listener = listenAt(service, config);
+  const exporter = metrics && (await exportMetrics(metrics, store, config, log));
+  const listener = listenAt(service, config, "--port");
   stopOnSignal(listener, store, log, flush);
-  log.info({ version, url: listener.url, store: config.store.split(":")[0] }, "listening");
+  const metricsUrl = exporter && `${exporter.url}/metrics`;
+  log.info({ version, url: listener.url, store: config.store.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
 
-async function openConfiguredStore(config: Config): Promise<Store> {
+/** Loads what counts only where it is wanted. */
+async function openConfiguredMetrics({ metricsPort }: Config): Promise<Metrics | undefined> {
+  if (metricsPort === undefined) return undefined;
+  const { openMetrics } = await import("../http/metrics.ts");
+  return openMetrics({ version, runtime: `bun ${process.versions.bun}` });
+}
+
+async function exportMetrics(
+  metrics: Metrics,
+  store: Store,
+  { metricsHost: host, metricsPort: port = 0, maxTodos }: Config,
+  log: Logger,
+): Promise<Listener> {
+  metrics.holds(() => store.count, maxTodos);
+  const onLoopback = isLoopback(await addressOf(host));
+  return listenAt(metrics.service({ onLoopback, log }), { host, port }, "--metrics-port");
+}
+
+async function openConfiguredStore(config: Config, metrics: Metrics | undefined): Promise<Store> {
   const { store, maxTodos, maxEvents, storeConnections: connections } = config;
+  const onBatch = metrics && { onBatch: metrics.onBatch };
   try {
-    return await openStore(store, { maxTodos, maxEvents, connections });
+    return await openStore(store, { maxTodos, maxEvents, connections, ...onBatch });
   } catch (error) {
     throw new UsageError(`TODO_STORE: ${error instanceof Error ? error.message : error}`);
   }
@@ -63,14 +87,14 @@ async function addressOf(host: string): Promise<string> {
   }
 }
 
-function listenAt(service: Service, { host, port }: Config): Listener {
+function listenAt(service: Service, { host, port }: ListenOptions, flag: string): Listener {
   try {
     return listen(service, { host, port });
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : undefined;
     if (code === "EADDRINUSE") {
       throw new UsageError(
-        `port ${port} on ${host} is taken: stop what is there, or choose another with --port`,
+        `port ${port} on ${host} is taken: stop what is there, or choose another with ${flag}`,
       );
     }
     if (code === "EACCES")

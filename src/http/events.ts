@@ -52,6 +52,8 @@ export function eventHandlers({ store, log, heartbeatMs }: EventOptions) {
 
   return {
     follow,
+    /** How many streams are open. */
+    count: (): number => open.size,
     /** Ends every stream, and each to come at once: an EventSource then connects again, here or elsewhere. */
     end: (): void => {
       ended = true;

@@ -9,6 +9,7 @@ import { eventHandlers } from "./events.ts";
 import { healthHandlers } from "./health.ts";
 import { keyHandlers } from "./keys.ts";
 import { type Log, SILENT } from "./log.ts";
+import { type Observer, observedBy } from "./observe.ts";
 import { originPolicy } from "./origin.ts";
 import { json, text } from "./reply.ts";
 import { guarded, type Handler, nowhere, open, type Route } from "./route.ts";
@@ -36,6 +37,8 @@ export interface ServiceOptions {
   readonly log?: Log;
   /** Write a line for each request. */
   readonly accessLog?: boolean;
+  /** Told what happens, such as for metrics; without it, nothing is measured. */
+  readonly observer?: Observer;
   /** Milliseconds between two heartbeats of an event stream. */
   readonly heartbeatMs?: number;
   /** Milliseconds of a steady clock. */
@@ -61,22 +64,25 @@ GET  /api/openapi.json   all of it, as OpenAPI
 `;
 
 export function createService(options: ServiceOptions): Service {
-  const { store, keys, log = SILENT, realm = "todo admin" } = options;
+  const { keys, observer, log = SILENT, realm = "todo admin" } = options;
   const { now = () => performance.now(), date = Date.now } = options;
   const { allowBasicOverHttp = false, basicFailures = 100, accessLog = false } = options;
   const { heartbeatMs = 15_000 } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
 
+  const observed = observedBy(observer, now);
+  const store = observed.store(options.store);
   const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
   const door = openDoor({ origins, log, accessLog, now });
   const todos = todoHandlers(store, log);
   const events = eventHandlers({ store, log, heartbeatMs });
   const health = healthHandlers(store, door.isClosing);
   const openapi = JSON.stringify(contract);
-  const bearer = bearerGuard(lookupClient, log);
+  const bearer = observed.guard("bearer", bearerGuard(lookupClient, log));
   const throttle = new Throttle(basicFailures, now);
-  const basic = basicGuard({ checkUser, realm, throttle, allowBasicOverHttp, log });
+  const basic = observed.guard("basic", basicGuard({ checkUser, realm, throttle, allowBasicOverHttp, log }));
+  observer?.subscribers(events.count);
 
   const { requireSameOrigin } = origins;
   const admin = keys && keyHandlers({ keys, requireSameOrigin, log, now: date });
@@ -110,7 +116,9 @@ export function createService(options: ServiceOptions): Service {
     "/admin/*": guarded(basic),
     "/*": nowhere,
   };
-  const routes = Object.entries(table).map(([path, route]) => [path, door.lead(path, route)] as const);
+  const routes = Object.entries(table).map(
+    ([path, route]) => [path, observed.handler(path, door.lead(path, route))] as const,
+  );
   const drain = (): void => {
     door.close();
     events.end();

@@ -3,17 +3,7 @@ import fc from "fast-check";
 import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
 import { hashToken } from "../credential/token.ts";
 import { Failure } from "../failure.ts";
-import type {
-  Awaitable,
-  ListQuery,
-  Position,
-  Todo,
-  TodoEvent,
-  TodoId,
-  TodoJson,
-  TodoList,
-  TodoStore,
-} from "../todo.ts";
+import type { Awaitable, ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../todo.ts";
 import type { Store } from "./store.ts";
 
 /** Opens an empty store that takes a thousand to-dos at most and keeps the last hundred changes. */
@@ -27,7 +17,7 @@ const LIMITS = { maxTodos: 1000, maxEvents: 100 };
 /** The one suite that every storage engine passes. */
 export function storeContract(engine: string, openStore: OpenStore): void {
   describe(`${engine} store`, () => {
-    let store: TodoStore;
+    let store: Store;
     beforeEach(async () => {
       store = await openStore(LIMITS);
     });
@@ -75,6 +65,15 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect(await store.position()).toEqual(before);
       await store.delete(1n);
       expect((await insert("y")).id).toBe(BigInt(LIMITS.maxTodos) + 1n);
+    });
+
+    test("count is how many to-dos the list has", async () => {
+      expect(store.count).toBe(0);
+      await Promise.all(["a", "b", "c"].map((title) => store.insert(title)));
+      await store.setDone(1n, true);
+      await store.delete(2n);
+      await store.delete(2n);
+      expect([store.count, (await list()).length]).toEqual([2, 2]);
     });
 
     test("get, setDone and delete know no absent to-do", async () => {
@@ -454,7 +453,7 @@ class Model {
   }
 }
 
-async function apply(store: TodoStore, call: Call): Promise<unknown> {
+async function apply(store: Store, call: Call): Promise<unknown> {
   if (call.name === "insert") return decode((await store.insert(call.title)).json);
   if (call.name === "list") return (await read(await store.list(call.query))).todos;
   if (call.name === "delete") return store.delete(call.id);
@@ -499,7 +498,7 @@ function asTodo(value: unknown): Todo {
   throw new Error(`not a to-do: ${Bun.inspect(value)}`);
 }
 
-async function take(store: TodoStore, after: Position, count: number) {
+async function take(store: Store, after: Position, count: number) {
   const controller = new AbortController();
   const seen: { n: number; type: TodoEvent["type"]; id: TodoId; todo: Todo | undefined }[] = [];
   for await (const event of store.events(after, controller.signal)) {

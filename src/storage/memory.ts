@@ -45,6 +45,10 @@ class MemoryStore implements Store {
     this.#lastId = lastId;
   }
 
+  get count(): number {
+    return this.#table.count;
+  }
+
   insert(title: string, idempotencyKey?: string): { id: TodoId; json: TodoJson } {
     if (idempotencyKey === undefined) return this.#insert(title);
     const made = this.#receipts.find(idempotencyKey, title);

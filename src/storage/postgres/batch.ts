@@ -64,6 +64,10 @@ export class Batch {
   readonly #about = new Set<TodoId | string>();
   #size = 0;
 
+  get size(): number {
+    return this.#size;
+  }
+
   /** Takes a write in; not, and false, when it is full, or has one about the same to-do or key. */
   take(write: Write): boolean {
     const about = write.type === "insert" ? write.keyHash : write.id;

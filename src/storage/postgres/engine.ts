@@ -81,6 +81,10 @@ class PostgresStore implements Store {
     }, LOOK_EVERY_MS).unref();
   }
 
+  get count(): number {
+    return this.#replica.table.count;
+  }
+
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
     const outcome = await this.#write({
       type: "insert",
@@ -217,7 +221,8 @@ class PostgresStore implements Store {
   }
 
   async #writeBatch(batch: Batch): Promise<void> {
-    const { maxTodos, maxEvents, now } = this.#options;
+    const { maxTodos, maxEvents, now, onBatch } = this.#options;
+    const started = performance.now();
     try {
       const row = await this.#ask<Tail & Outcomes>(WRITE, [
         maxTodos,
@@ -225,6 +230,7 @@ class PostgresStore implements Store {
         now(),
         ...batch.values,
       ]);
+      onBatch(batch.size, performance.now() - started);
       // Whether it can or not: what was asked is done, and the next read will find out.
       this.#replica.follow(row);
       batch.settle(row);

@@ -54,6 +54,7 @@ class SqliteStore implements Store {
   readonly #lock: Database;
   readonly #maxTodos: number;
   readonly #now: () => number;
+  readonly #onBatch: (writes: number, ms: number) => void;
   #lastId: TodoId;
   #n: number;
   #waiting: Waiting[] = [];
@@ -64,7 +65,7 @@ class SqliteStore implements Store {
     writer: WriterThread,
     database: Database,
     lock: Database,
-    { maxTodos, now }: typeof DEFAULTS,
+    { maxTodos, now, onBatch }: typeof DEFAULTS,
   ) {
     this.keys = new ServedKeys(database, writer);
     this.#epoch = state.epoch;
@@ -77,6 +78,11 @@ class SqliteStore implements Store {
     this.#lock = lock;
     this.#maxTodos = maxTodos;
     this.#now = now;
+    this.#onBatch = onBatch;
+  }
+
+  get count(): number {
+    return this.#table.count;
   }
 
   insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
@@ -173,8 +179,12 @@ class SqliteStore implements Store {
     const batch = new Batch(this.position(), this.#lastId, this.#table.count);
     for (const write of writes) write.plan(batch);
     const commit = batch.commit();
+    const started = performance.now();
     try {
-      if (commit !== undefined) await this.#writer.ask({ type: "commit", commit });
+      if (commit !== undefined) {
+        await this.#writer.ask({ type: "commit", commit });
+        this.#onBatch(writes.length, performance.now() - started);
+      }
     } catch (cause) {
       for (const write of writes) write.fail(new Failure("store_unavailable", { cause }));
       return;

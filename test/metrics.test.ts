@@ -1,0 +1,237 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync } from "node:fs";
+import { rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { version } from "../package.json" with { type: "json" };
+import { type Command, run, runTodo } from "./command.ts";
+import { labelsOf, parseExposition, type Samples } from "./exposition.ts";
+import { openDatabases, whyNoDatabase } from "./postgres.ts";
+
+const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "todo-metrics-"));
+afterAll(() => rm(folder, { recursive: true }));
+
+const HAS_PROMTOOL = Bun.which("promtool") !== null;
+if (!HAS_PROMTOOL) process.stderr.write("skipped: what needs promtool (Debian package prometheus)\n");
+
+const serve = (...args: readonly string[]): Command => runTodo(["serve", "--port", "0", ...args]);
+
+/** Where a server's metrics are, from its log. */
+async function metricsUrl(server: Command): Promise<string> {
+  await server.url;
+  return /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
+}
+
+async function scrape(server: Command): Promise<string> {
+  return (await fetch(await metricsUrl(server))).text();
+}
+
+async function store(server: Command, todos: number): Promise<void> {
+  const url = await server.url;
+  const headers = { "Content-Type": "application/json" };
+  const sent = Array.from({ length: todos }, () =>
+    fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' }),
+  );
+  for (const { status } of await Promise.all(sent)) expect(status).toBe(201);
+}
+
+async function promtool(
+  args: readonly string[],
+  input = "",
+): Promise<readonly [code: unknown, said: string]> {
+  const tool = run(["promtool", ...args], {}, input);
+  return [await tool.exited, tool.stdout() + tool.stderr()];
+}
+
+test("metrics are off unless a port is given", async () => {
+  await using server = serve();
+  await server.url;
+  expect(server.stdout()).not.toContain("metrics");
+});
+
+test("metrics are served as Prometheus reads them, and end with the service", async () => {
+  await using server = serve("--metrics-port", "0", "--max-todos", "50");
+  const url = await metricsUrl(server);
+  expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
+  await store(server, 3);
+  const samples = parseExposition(await scrape(server));
+  expect(samples.get(`todo_build_info{version="${version}",runtime="bun ${Bun.version}"}`)).toBe(1);
+  expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([3, 50]);
+  // The connection that was kept, as Prometheus keeps its own, holds up no stop.
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  expect(await fetch(url).catch(() => "gone")).toBe("gone");
+});
+
+test("a metrics port that is taken is said so, and nothing listens", async () => {
+  const other = createServer().listen(0, "127.0.0.1");
+  try {
+    const address = await new Promise<ReturnType<typeof other.address>>((resolve) =>
+      other.once("listening", () => resolve(other.address())),
+    );
+    const port = typeof address === "object" ? String(address?.port) : "";
+    await using server = serve("--metrics-port", port);
+    expect(await server.exited).toBe(2);
+    expect(server.stderr()).toBe(
+      `todo: port ${port} on 127.0.0.1 is taken: stop what is there, or choose another with --metrics-port\n`,
+    );
+    expect(server.stdout()).toBe("");
+  } finally {
+    other.close();
+  }
+});
+
+test("the service's own port is no port for metrics", async () => {
+  await using probe = serve();
+  const { port } = new URL(await probe.url);
+  probe.kill("SIGTERM");
+  await probe.exited;
+  await using server = runTodo(["serve", "--port", port, "--metrics-port", port]);
+  expect(await server.exited).toBe(2);
+  expect(server.stderr()).toContain("is taken");
+});
+
+describe("the batches of", () => {
+  const WRITES = 40;
+
+  function expectBatches(samples: Samples): void {
+    const batches = samples.get("todo_store_batch_writes_count") ?? 0;
+    expect(batches).toBeWithin(1, WRITES + 1);
+    expect(samples.get("todo_store_batch_writes_sum")).toBe(WRITES);
+    expect(samples.get("todo_store_batch_duration_seconds_count")).toBe(batches);
+    expect(samples.get("todo_store_batch_duration_seconds_sum")).toBeGreaterThan(0);
+    const inserts = 'todo_store_operation_duration_seconds_count{operation="insert"}';
+    expect(samples.get(inserts)).toBe(WRITES);
+    expect(samples.get("todo_store_todos")).toBe(WRITES);
+  }
+
+  test("SQLite are counted and timed", async () => {
+    await using server = serve("--metrics-port", "0", "--store", `sqlite:${join(folder, "todos.db")}`);
+    await store(server, WRITES);
+    expectBatches(parseExposition(await scrape(server)));
+  });
+
+  test.skipIf(whyNoDatabase !== undefined)(
+    "PostgreSQL are counted and timed",
+    async () => {
+      await using databases = await openDatabases();
+      await using server = serve("--metrics-port", "0", "--store", await databases.newDatabase());
+      await store(server, WRITES);
+      expectBatches(parseExposition(await scrape(server)));
+    },
+    30_000,
+  );
+});
+
+describe("promtool", () => {
+  test.skipIf(!HAS_PROMTOOL)("finds nothing to complain of in the metrics", async () => {
+    await using server = serve("--metrics-port", "0");
+    await store(server, 3);
+    await fetch(`${await server.url}/api/whoami`);
+    expect(await promtool(["check", "metrics"], await scrape(server))).toEqual([0, ""]);
+  });
+
+  test.skipIf(!HAS_PROMTOOL)("takes what deploy/ has for Prometheus", async () => {
+    const [code, said] = await promtool(["check", "config", join(DEPLOY, "prometheus.yml")]);
+    expect([code, said]).toEqual([0, expect.stringContaining("3 rules found")]);
+  });
+
+  test.skipIf(!HAS_PROMTOOL)("sees each alert of deploy/ fire when it is time, and not before", async () => {
+    const series = (name: string, values: string, labels = "") => ({
+      series: `${name}{job="todo-service",instance="a:1"${labels}}`,
+      values,
+    });
+    const requests = (status: number, values: string) =>
+      series("todo_http_requests_total", values, `,route="/",method="GET",status="${status}"`);
+    const alert = (alertname: string, before: string, after: string, labels: object, annotations: object) => [
+      { eval_time: before, alertname, exp_alerts: [] },
+      {
+        eval_time: after,
+        alertname,
+        exp_alerts: [{ exp_labels: { job: "todo-service", ...labels }, exp_annotations: annotations }],
+      },
+    ];
+    const ofOne = { instance: "a:1" };
+    const path = join(folder, "alerts-test.yml");
+    const rules = {
+      rule_files: [join(DEPLOY, "alerts.yml")],
+      evaluation_interval: "15s",
+      tests: [
+        {
+          interval: "15s",
+          input_series: [
+            series("up", "1x80 0x20"),
+            requests(200, "0+98x100"),
+            requests(503, "0x40 0+2x60"),
+            series("todo_store_todos", "10x20 95x80"),
+            series("todo_store_todos_limit", "100x100"),
+          ],
+          alert_rule_test: [
+            ...alert(
+              "TodoServiceDown",
+              "21m",
+              "21m30s",
+              { ...ofOne, severity: "critical" },
+              {
+                summary: "a:1 has not answered for a minute",
+              },
+            ),
+            ...alert(
+              "TodoServiceFailing",
+              "14m",
+              "24m",
+              { severity: "critical" },
+              {
+                summary: "2% of the requests fail by the service's own fault",
+                description:
+                  "todo_store_failures_total says whether it is the store; the log has each of them.",
+              },
+            ),
+            ...alert(
+              "TodoStoreNearlyFull",
+              "9m",
+              "11m",
+              { ...ofOne, severity: "warning" },
+              {
+                summary: "The store of a:1 is 95% full",
+                description: "At 100 % inserts are answered 507: delete to-dos, or raise TODO_MAX_TODOS.",
+              },
+            ),
+          ],
+        },
+      ],
+    };
+    // YAML takes JSON as it is.
+    await writeFile(path, JSON.stringify(rules));
+    expect(await promtool(["test", "rules", path])).toEqual([0, expect.stringContaining("SUCCESS")]);
+  });
+});
+
+test("the README's excerpt is what a server answers", async () => {
+  const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+  const excerpt = [...readme.matchAll(/^todo_\w+(?:\{.*\})? \d+$/gm)].map(([line]) => line);
+  await using server = serve("--metrics-port", "0");
+  await store(server, 2);
+  for (const path of ["/api/todos/1", "/api/whoami"]) await fetch((await server.url) + path);
+  const samples = parseExposition(await scrape(server));
+  expect(excerpt.length).toBeGreaterThan(4);
+  for (const line of excerpt) {
+    const series = line.replace(/ \S+$/, "");
+    expect([series, samples.has(series)]).toEqual([series, true]);
+  }
+});
+
+test("every metric that deploy/ asks for exists", async () => {
+  await using server = serve("--metrics-port", "0");
+  await fetch(`${await server.url}/livez`);
+  const known = parseExposition(await scrape(server));
+  const names = new Set([...known.keys()].map((series) => series.replace(/\{.*/, "")));
+  const alerts = readFileSync(join(DEPLOY, "alerts.yml"), "utf8");
+  const used = [...alerts.matchAll(/\btodo_[a-z_]+/g)].map(([name]) => name);
+  expect(used.length).toBeGreaterThan(3);
+  for (const name of used) expect([name, names.has(name)]).toEqual([name, true]);
+  for (const series of known.keys()) expect(labelsOf(series)).not.toHaveProperty("instance");
+});
