@@ -169,8 +169,7 @@ export function readConfig(flags: Flags, env: Environment) {
     throw new UsageError("TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one");
   }
   return {
-    host: readOr("host", (text) => text),
-    port: readOr("port", wholeNumber(0, 65_535)),
+    ...readAddress(flags, env),
     store: readStore(flags, env),
     storeConnections: readOr("storeConnections", wholeNumber(1, 1000)),
     maxTodos: readMaxTodos(flags, env),
@@ -199,6 +198,13 @@ export function readStore(flags: Flags, env: Environment): string {
     throw new UsageError("TODO_STORE and TODO_STORE_FILE are both set: keep one");
   }
   return read("storeFile", fileText) ?? readOr("store", (text) => text);
+}
+
+/** Reads where the server listens; throws a UsageError as readConfig does. */
+export function readAddress(flags: Flags, env: Environment): { host: string; port: number } {
+  refuseUnknownVariables(env);
+  const { readOr } = reader(flags, env);
+  return { host: readOr("host", (text) => text), port: readOr("port", wholeNumber(0, 65_535)) };
 }
 
 /** Reads how many to-dos a store holds at most; throws a UsageError as readConfig does. */

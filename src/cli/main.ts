@@ -3,6 +3,7 @@ import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { type Flags, optionFor, readConfig, SETTINGS, UsageError } from "./config.ts";
+import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
 import { serve } from "./serve.ts";
 import { addExportCommand, addImportCommand } from "./transfer.ts";
@@ -25,6 +26,7 @@ serveCommand.addHelpText(
   "\nA flag wins over its variable. TODO_ADMIN_PASSWORD has no flag: arguments are seen by all.",
 );
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
+addHealthCommand(program);
 addKeysCommand(program);
 addUsersCommand(program);
 addBackupCommand(program);

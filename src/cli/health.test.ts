@@ -1,0 +1,41 @@
+import { expect, test } from "bun:test";
+import { runTodo } from "../../test/command.ts";
+import { startService } from "../../test/service.ts";
+import { Failure } from "../failure.ts";
+import { openMemory } from "../storage/memory.ts";
+
+async function health(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
+  await using command = runTodo(["health", ...args], variables);
+  return { code: await command.exited, said: command.stdout() + command.stderr() };
+}
+
+test("health says nothing where a server answers", async () => {
+  await using service = startService();
+  const port = String(service.port);
+  for (const args of [[], ["--ready"], ["--host", "0.0.0.0"], ["--host", "localhost"]])
+    expect(await health(["--port", port, ...args])).toEqual({ code: 0, said: "" });
+  expect(await health([], { TODO_PORT: port })).toEqual({ code: 0, said: "" });
+});
+
+test("health tells a server that is alive from one that is ready", async () => {
+  const away = async () => {
+    throw new Failure("store_unavailable");
+  };
+  await using service = startService({ store: { ...openMemory(), position: away } });
+  const port = String(service.port);
+  expect((await health(["--port", port])).code).toBe(0);
+  const { code, said } = await health(["--port", port, "--ready"]);
+  expect([code, said]).toEqual([1, expect.stringContaining("it answers 503")]);
+});
+
+test("health fails, and says why, where no server is", async () => {
+  const service = startService();
+  await service[Symbol.asyncDispose]();
+  const { code, said } = await health(["--port", String(service.port)]);
+  expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: .+\n$/)]);
+});
+
+test("health refuses a port that names no server", async () => {
+  const { code, said } = await health(["--port", "0"]);
+  expect([code, said]).toEqual([2, expect.stringContaining("port 0")]);
+});
