@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { access, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,6 +18,17 @@ const has = (program: string): boolean => {
 const HAS_NGINX = has("nginx");
 const HAS_CADDY = has("caddy");
 const HAS_SYSTEMD = has("systemd-analyze");
+const HAS_STRACE = has("strace");
+const BUILDS_CONTAINER = process.env.TODO_TEST_CONTAINER !== undefined;
+if (!BUILDS_CONTAINER) {
+  process.stderr.write(
+    "skipped: what the Containerfile's first stage does, which installs packages: set TODO_TEST_CONTAINER=1\n",
+  );
+}
+
+const TODO = [process.execPath, "--no-env-file", "src/cli/main.ts"];
+
+const linesOf = async (path: string): Promise<string[]> => (await readFile(path, "utf8")).split("\n");
 
 async function post(url: string, title: string): Promise<number> {
   const headers = { "Content-Type": "application/json" };
@@ -64,7 +75,7 @@ test.skipIf(!HAS_SYSTEMD).each(["todo-service.service", "todo-service@.service"]
       // What it starts need not be installed here.
       const unit = await readFile(join(DEPLOY, name), "utf8");
       const path = join(folder, name);
-      await writeFile(path, unit.replaceAll("/opt/todo-service/node_modules/.bin/bun", "/bin/true"));
+      await writeFile(path, unit.replaceAll("/usr/local/bin/todo", "/bin/true"));
       const verified = run(["systemd-analyze", "verify", path]);
       expect([await verified.exited, verified.stderr()]).toEqual([0, ""]);
       const security = run(["systemd-analyze", "security", "--offline=true", "--threshold=20", path]);
@@ -73,6 +84,99 @@ test.skipIf(!HAS_SYSTEMD).each(["todo-service.service", "todo-service@.service"]
       await rm(folder, { recursive: true });
     }
   },
+);
+
+test.skipIf(!HAS_SYSTEMD || !HAS_STRACE)(
+  "the units allow every system call that the service makes",
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-calls-"));
+    try {
+      const calls = join(folder, "calls");
+      const store = `sqlite:${join(folder, "todos.db")}`;
+      await using server = run([
+        "strace",
+        "-D",
+        "-f",
+        "-c",
+        "-o",
+        calls,
+        ...TODO,
+        "serve",
+        "--port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--store",
+        store,
+      ]);
+      const url = await server.url;
+      await Promise.all(Array.from({ length: 20 }, (_, index) => post(url, `to-do ${index}`)));
+      await (await fetch(`${url}/api/todos`)).text();
+      server.kill("SIGTERM");
+      expect(await server.exited).toBe(0);
+      const made = (await linesOf(calls)).flatMap((line) => /^ *\d.* (\w+)$/.exec(line)?.[1] ?? []);
+      const known = run(["systemd-analyze", "syscall-filter"]);
+      await known.exited;
+      const members = new Map<string, string[]>();
+      let group: string[] = [];
+      for (const line of known.stdout().split("\n")) {
+        if (line.startsWith("@")) {
+          group = [];
+          members.set(line.trim(), group);
+        } else if (/^ +[@\w]/.test(line)) group.push(line.trim());
+      }
+      const callsOf = (name: string): string[] =>
+        (members.get(name) ?? [name]).flatMap((member) => (member === name ? member : callsOf(member)));
+      // SQLite calls this one as root alone, which the units are not.
+      if (process.getuid?.() === 0) members.set("as root", ["fchown"]);
+      const denied = new Set(callsOf("@privileged"));
+      const allowed = new Set([
+        ...callsOf("@system-service").filter((call) => !denied.has(call)),
+        ...callsOf("as root"),
+        "total",
+      ]);
+      expect(made).toContain("fsync");
+      expect(made.filter((call) => !allowed.has(call))).toEqual([]);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+  60_000,
+);
+
+test.skipIf(!BUILDS_CONTAINER)(
+  "the Containerfile's first stage makes the executable that its second one copies",
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-container-"));
+    try {
+      const [first = "", second = ""] = (await readFile(join(DEPLOY, "Containerfile"), "utf8"))
+        .split(/^FROM .*$/m)
+        .slice(1);
+      for (const [, instruction, rest = ""] of first.matchAll(/^(COPY|RUN) (.*)$/gm)) {
+        const words = rest.split(" ");
+        if (instruction === "RUN") {
+          const step = run(["sh", "-c", `cd "$0" && ${rest}`, folder]);
+          expect([await step.exited, step.stderr()]).toEqual([0, expect.any(String)]);
+        } else {
+          const to = words.pop() ?? "";
+          for (const from of words)
+            await cp(join(DEPLOY, "..", from), join(folder, to.endsWith("/") ? join(to, from) : to), {
+              recursive: true,
+            });
+        }
+      }
+      const copied = [...second.matchAll(/^COPY --from=build (?:--chown=\S+ )?\/app\/(\S+)/gm)].map(
+        ([, from = ""]) => from,
+      );
+      expect(copied).toEqual(["dist/todo", "data"]);
+      for (const from of copied) await access(join(folder, from));
+      const version = run([join(folder, "dist/todo"), "--version"]);
+      expect(await version.exited).toBe(0);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+  300_000,
 );
 
 test("every variable that deploy/ sets is a setting", async () => {
