@@ -69,8 +69,8 @@ function firstClient([lookup, ...others]: readonly LookupClient[]): LookupClient
 
 function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
   if (checks.length < 2) return checks[0];
-  return async (user, password) => {
-    for (const check of checks) if (await check(user, password)) return true;
+  return async (...asked) => {
+    for (const check of checks) if (await check(...asked)) return true;
     return false;
   };
 }

@@ -67,6 +67,54 @@ describe("passwordVerifier", () => {
     expect(begun.at(-1)?.password).toBe("c");
   });
 
+  test("lets networks have their turns, however many of one wait", async () => {
+    const begun = inHand();
+    const verify = passwordVerifier();
+    const results = Array.from({ length: 20 }, () => verify("flood", "hash", "192.0.2.1"));
+    results.push(verify("b", "hash", "192.0.2.2"), verify("c", "hash", "192.0.2.3"));
+    for (let index = 0; index < results.length; index++) {
+      await turn();
+      begun[index]?.end.resolve(true);
+    }
+    await Promise.all(results);
+    const order = begun.map(({ password }) => password);
+    expect(order.slice(0, 6)).toEqual(["flood", "flood", "flood", "b", "c", "flood"]);
+  });
+
+  test("makes room for another network, at the end of the one with most in the queue", async () => {
+    const begun = inHand();
+    const verify = passwordVerifier();
+    const outcome = (password: string, network: string) =>
+      verify(password, "hash", network).then(
+        () => "verified",
+        (error: unknown) => (error instanceof Failure ? error.code : error),
+      );
+    const flood = Array.from({ length: AT_ONCE + WAITING_MOST }, () => outcome("flood", "192.0.2.1"));
+    const owner = outcome("owner", "192.0.2.2");
+    expect(await flood.at(-1)).toBe("credentials_unavailable");
+    for (let index = 0; index < AT_ONCE + WAITING_MOST; index++) {
+      await turn();
+      begun[index]?.end.resolve(true);
+    }
+    expect(await owner).toBe("verified");
+    expect((await Promise.all(flood)).filter((one) => one === "verified").length).toBe(flood.length - 1);
+    expect(begun[AT_ONCE + 1]?.password).toBe("owner");
+  });
+
+  test("refuses the newcomer where as many networks wait as there is room", async () => {
+    inHand();
+    const verify = passwordVerifier();
+    const waiting = Array.from({ length: AT_ONCE + WAITING_MOST }, (_, index) =>
+      verify("a", "hash", `192.0.2.${index}`),
+    );
+    const refused = await Promise.race([
+      verify("b", "hash", "newcomer").catch((error: unknown) => error),
+      ...waiting,
+      Bun.sleep(100),
+    ]);
+    expect(refused).toMatchObject({ code: "credentials_unavailable" });
+  });
+
   test("goes on after a hash that cannot be verified", async () => {
     const begun = inHand();
     const verify = passwordVerifier();

@@ -7,32 +7,66 @@ const WAITING_MOST = 64;
 const BCRYPT_COST = 12;
 
 /**
- * Verifies bcrypt and argon2id hashes off the event loop, two at a time. What does not fit the queue fails
- * with `credentials_unavailable`: a flood of logins must not take the memory or the cores of everyone else.
+ * Verifies bcrypt and argon2id hashes off the event loop, two at a time, the networks that wait in turn. What does
+ * not fit the queue fails with `credentials_unavailable`, the last of the network with most in it first: a flood of
+ * logins must not take the memory or the cores of everyone else, nor their turns.
  */
 export function passwordVerifier(): VerifyPassword {
-  const waiting: (() => void)[] = [];
+  const queue = new FairQueue();
   let running = 0;
 
-  return async (password, passwordHash) => {
-    if (running >= AT_ONCE) {
-      if (waiting.length >= WAITING_MOST) {
-        throw new Failure("credentials_unavailable", { detail: "Too many passwords are being checked." });
-      }
-      const { promise, resolve } = Promise.withResolvers<void>();
-      waiting.push(resolve);
-      await promise;
-    } else {
-      running++;
-    }
+  return async (password, passwordHash, network = "") => {
+    if (running >= AT_ONCE) await queue.turn(network);
+    else running++;
     try {
       return await Bun.password.verify(password, passwordHash);
     } finally {
-      const next = waiting.shift();
-      if (next === undefined) running--;
-      else next();
+      if (!queue.next()) running--;
     }
   };
+}
+
+type Turn = PromiseWithResolvers<void>;
+
+/** Those who wait, by network; the network whose turn is next comes first. */
+class FairQueue {
+  readonly #lanes = new Map<string, Turn[]>();
+  #length = 0;
+
+  /** Resolves when it is its turn; rejects when there is no room. */
+  turn(network: string): Promise<void> {
+    const turn: Turn = Promise.withResolvers();
+    const lane = this.#lanes.get(network) ?? [];
+    lane.push(turn);
+    this.#lanes.set(network, lane);
+    this.#length++;
+    if (this.#length > WAITING_MOST) this.#refuseLastOfLongest();
+    return turn.promise;
+  }
+
+  /** Whether there was somebody to let go on. */
+  next(): boolean {
+    const [first] = this.#lanes;
+    if (first === undefined) return false;
+    const [network, lane] = first;
+    this.#lanes.delete(network);
+    const turn = lane.shift();
+    if (lane.length > 0) this.#lanes.set(network, lane);
+    this.#length--;
+    turn?.resolve();
+    return true;
+  }
+
+  #refuseLastOfLongest(): void {
+    // The last of equals, so that of many networks with one each the newcomer is refused.
+    const [network, lane] = [...this.#lanes].reduce((one, other) =>
+      other[1].length >= one[1].length ? other : one,
+    );
+    const turn = lane.pop();
+    if (lane.length === 0) this.#lanes.delete(network);
+    this.#length--;
+    turn?.reject(new Failure("credentials_unavailable", { detail: "Too many passwords are being checked." }));
+  }
 }
 
 /** A bcrypt hash, with the prefix that Apache's htpasswd writes and every Apache verifies. */

@@ -128,6 +128,18 @@ describe("checkAmong", () => {
     expect(verified.length).toBe(5);
   });
 
+  test("verifies a password once that is sent many times at once, right or wrong", async () => {
+    const { check, verified } = checking({ alice: "hash:one", bob: "hash:two" });
+    const together = (user: string, password: string) =>
+      Promise.all(Array.from({ length: 20 }, () => check(user, password)));
+    expect(await together("alice", "one")).toEqual(new Array(20).fill(true));
+    expect(await together("bob", "one")).toEqual(new Array(20).fill(false));
+    expect(await together("stranger", "one")).toEqual(new Array(20).fill(false));
+    expect(verified.length).toBe(3);
+    expect(await check("bob", "one")).toBe(false);
+    expect(verified.length).toBe(4);
+  });
+
   test("remembers no failure", async () => {
     const { check, hashes, verified } = checking({ alice: "hash:one" });
     for (const _ of [1, 2]) expect(await check("alice", "two")).toBe(false);
@@ -174,7 +186,7 @@ describe("checkAmong", () => {
   ])("takes %s", async (_what, hash) => {
     const check = checkAmong(
       () => parseUsers(`bob:${hash}`),
-      (...args) => Bun.password.verify(...args),
+      (password, passwordHash) => Bun.password.verify(password, passwordHash),
       () => 0,
     );
     expect([await check("bob", "secret"), await check("bob", "Secret")]).toEqual([true, false]);

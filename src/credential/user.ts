@@ -7,11 +7,14 @@ export interface BasicUser {
   readonly name: string;
 }
 
-/** Whether a password is the user's; a throw means that it could not be checked. */
-export type CheckUser = (user: string, password: string) => Awaitable<boolean>;
+/**
+ * Whether a password is the user's; a throw means that it could not be checked.
+ * @param network whence it comes: where checks have to wait, no network's keep those of others waiting
+ */
+export type CheckUser = (user: string, password: string, network?: string) => Awaitable<boolean>;
 
-/** Checks a password against a stored hash. */
-export type VerifyPassword = (password: string, passwordHash: string) => Promise<boolean>;
+/** Checks a password from a network against a stored hash. */
+export type VerifyPassword = (password: string, passwordHash: string, network?: string) => Promise<boolean>;
 
 const REMEMBERED_MS = 60_000;
 const REMEMBERED_MOST = 1_000;
@@ -47,15 +50,17 @@ export function checkAmong(
 ): CheckUser {
   const digest = keyedDigest();
   const remembered = new Map<string, number>();
+  /** A page sends the same password with many requests at once: it is verified once. */
+  const verifying = new Map<string, Promise<boolean>>();
 
-  return async (user, password) => {
+  return async (user, password, network) => {
     const known = hashes().get(user);
     const passwordHash = known ?? dummyAmong(hashes());
     if (passwordHash === undefined || !withinLimits(password, passwordHash)) return false;
     const key = digest(JSON.stringify([user, password, passwordHash])).toString("latin1");
     // An unknown user is checked against somebody else's hash, which may be remembered.
     if (known !== undefined && (remembered.get(key) ?? Number.NEGATIVE_INFINITY) > now()) return true;
-    const matches = await verify(password, passwordHash);
+    const matches = await (verifying.get(key) ?? verifyOnce(key, password, passwordHash, network));
     if (!matches || known === undefined) return false;
     remembered.delete(key);
     remembered.set(key, now() + REMEMBERED_MS);
@@ -63,6 +68,12 @@ export function checkAmong(
     if (remembered.size > REMEMBERED_MOST && oldest !== undefined) remembered.delete(oldest);
     return true;
   };
+
+  function verifyOnce(key: string, ...asked: Parameters<VerifyPassword>): Promise<boolean> {
+    const verified = verify(...asked).finally(() => verifying.delete(key));
+    verifying.set(key, verified);
+    return verified;
+  }
 }
 
 const BCRYPT = /^\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}$/;

@@ -71,9 +71,8 @@ describe("GET /admin/", () => {
       ["bob", ""],
     ]);
     await using service = startService({
-      checkUser: (...call) => {
-        calls.push(call);
-        const [user, password] = call;
+      checkUser: (user, password) => {
+        calls.push([user, password]);
         return toAnswer(users.get(user) === password);
       },
     });
@@ -471,6 +470,18 @@ describe("the throttle of wrong passwords", () => {
     expect(await tryAs(USER, PASSWORD)).toBe(200);
   });
 
+  test("counts a network that somebody has for himself as one address", async () => {
+    const { tryAs } = throttled(3);
+    for (const address of ["2001:db8::1", "2001:db8::2", "2001:db8:0:0:ffff::3"])
+      expect(await tryAs(USER, "wrong", address)).toBe(401);
+    expect(await tryAs(USER, PASSWORD, "2001:db8::4")).toBe(429);
+    expect(await tryAs(USER, PASSWORD, "2001:db8:0:1::1")).toBe(200);
+    for (const address of ["10.0.0.7", "::ffff:10.0.0.7", "::ffff:a00:7"])
+      expect(await tryAs(USER, "wrong", address)).toBe(401);
+    expect(await tryAs(USER, PASSWORD, "10.0.0.7")).toBe(429);
+    expect(await tryAs(USER, PASSWORD, "::ffff:10.0.0.8")).toBe(200);
+  });
+
   test("begins anew after a success", async () => {
     const { tryAs } = throttled(3);
     for (let round = 0; round < 5; round++) {
@@ -551,34 +562,6 @@ describe("the throttle of wrong passwords", () => {
       Array.from({ length: 20 }, () => service.send("GET", "/admin/", AUTHORIZED)),
     );
     expect(responses.map(({ status }) => status)).toEqual(new Array(20).fill(200));
-  });
-
-  test.each<[others: number, status: number]>([
-    [9_999, 429],
-    [10_000, 200],
-  ])("remembers 10,000 users and no more: after %d others, the first gets %d", async (others, status) => {
-    const { tryAs } = throttled(1);
-    expect(await tryAs(USER, "wrong")).toBe(401);
-    for (let user = 0; user < others; user++) await tryAs(`user ${user}`, "wrong");
-    expect(await tryAs(USER, PASSWORD)).toBe(status);
-  });
-
-  test("stays for whoever has reached it, however many other names are tried once", async () => {
-    const { tryAs } = throttled(2);
-    for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER, "wrong")).toBe(401);
-    for (let user = 0; user < 10_100; user++) await tryAs(`user ${user}`, "wrong");
-    expect(await tryAs(USER, PASSWORD)).toBe(429);
-  });
-
-  test("keeps little of a long name", async () => {
-    const { tryAs } = throttled(1);
-    const heap = (): number => {
-      Bun.gc(true);
-      return process.memoryUsage().heapUsed;
-    };
-    const before = heap();
-    for (let user = 0; user < 6_000; user++) await tryAs(`${user} ${"x".repeat(10_000)}`, "wrong");
-    expect((heap() - before) / 2 ** 20).toBeLessThan(10);
   });
 });
 

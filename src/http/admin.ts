@@ -3,6 +3,7 @@ import type { BasicUser, CheckUser } from "../credential/user.ts";
 import { Failure } from "../failure.ts";
 import type { Log } from "./log.ts";
 import { isLoopback } from "./loopback.ts";
+import { networkOf } from "./network.ts";
 import { reply, text } from "./reply.ts";
 import type { Guard, GuardedHandler } from "./route.ts";
 import type { Throttle } from "./throttle.ts";
@@ -44,14 +45,17 @@ export function basicGuard({
     if (presented.state === "absent") throw unauthorized();
     if (presented.state === "presented") {
       const { user, password } = presented.credential;
+      const network = networkOf(address);
       const passed = await throttle
-        .guard(address, user, () => check(user, password))
-        .catch((failure) => {
+        .guard(network, user, () => check(user, password, network))
+        .catch(async (failure) => {
           if (failure instanceof Failure && failure.code === "too_many_failures")
             refused("throttled", address);
+          await throttle.hold();
           throw failure;
         });
       if (passed) return { name: user };
+      await throttle.hold();
     }
     refused(presented.state === "malformed" ? "malformed" : "wrong", address);
     throw unauthorized();
@@ -61,9 +65,9 @@ export function basicGuard({
     log.warn({ surface: "basic", reason, address }, "credential refused");
   }
 
-  async function check(user: string, password: string): Promise<boolean> {
+  async function check(user: string, password: string, network: string): Promise<boolean> {
     try {
-      return (await checkUser(user, password)) === true;
+      return (await checkUser(user, password, network)) === true;
     } catch (cause) {
       throw cause instanceof Failure ? cause : new Failure("credentials_unavailable", { cause });
     }

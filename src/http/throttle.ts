@@ -1,10 +1,14 @@
 import { hash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Failure } from "../failure.ts";
 
 const FORGOTTEN_AFTER_MS = 15 * 60_000;
 const REMEMBERED_MOST = 10_000;
+/** Of one network and user: the queue of slow checks has room for others beside them. */
+const AT_ONCE = 16;
+const HELD_MOST = 1000;
 
-/** The wrong passwords in a row from one address for one user. */
+/** The wrong passwords in a row from one network for one user. */
 interface Tally {
   failures: number;
   /** When the failures are forgotten. */
@@ -15,16 +19,17 @@ interface Tally {
 }
 
 /**
- * Counts wrong passwords in a row per address and user. Past `mostFailures` it refuses further tries from
- * that address for that user until a quarter of an hour has passed since the last one.
+ * Counts wrong passwords in a row per network and user. Past `mostFailures` it refuses further tries from
+ * that network for that user until a quarter of an hour has passed since the last one that was checked.
  */
 export class Throttle {
   readonly #mostFailures: number;
   readonly #now: () => number;
-  /** By a digest of address and user, the longest untouched first. */
+  /** By a digest of network and user, the longest untouched first. */
   readonly #tallies = new Map<string, Tally>();
   /** Those that have reached the limit, apart: tries with other names must not push them out. */
   readonly #refused = new Map<string, Tally>();
+  #held = 0;
 
   /**
    * @param mostFailures 0 turns it off
@@ -36,12 +41,11 @@ export class Throttle {
   }
 
   /** Runs a check of a password, or throws `too_many_failures`. A check that throws does not count. */
-  async guard(address: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
+  async guard(network: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
     if (this.#mostFailures === 0) return check();
     // A digest, because a user name may be as long as a request's head.
-    const key = hash("sha256", JSON.stringify([address, user]));
+    const key = hash("sha256", JSON.stringify([network, user]));
     const tally = await this.#admitted(key);
-    tally.inFlight++;
     try {
       const passed = await check();
       tally.failures = passed ? 0 : tally.failures + 1;
@@ -56,7 +60,18 @@ export class Throttle {
     }
   }
 
-  /** Checks in flight may all fail: as many as could reach the limit run at once, the rest wait for them. */
+  /**
+   * Holds a refusal back, by a millisecond for each one that is held: whoever asks again at once does so a thousand
+   * times a second, over however many connections.
+   */
+  async hold(): Promise<void> {
+    if (this.#mostFailures === 0 || this.#held >= HELD_MOST) return;
+    this.#held++;
+    await sleep(this.#held);
+    this.#held--;
+  }
+
+  /** Checks in flight may all fail: no more run at once than could reach the limit, the rest wait for them. */
   async #admitted(key: string): Promise<Tally> {
     for (;;) {
       const tally = this.#tally(key);
@@ -66,7 +81,12 @@ export class Throttle {
         this.#refused.delete(key);
       }
       if (tally.failures >= this.#mostFailures) throw tooMany(Math.ceil(left / 1000));
-      if (tally.failures + tally.inFlight < this.#mostFailures) return tally;
+      const most = Math.min(AT_ONCE, this.#mostFailures - tally.failures);
+      if (tally.inFlight < most) {
+        // Before anything is awaited: all that wait are woken in the same turn.
+        tally.inFlight++;
+        return tally;
+      }
       await tally.settled.promise;
     }
   }
