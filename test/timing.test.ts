@@ -3,11 +3,10 @@ import { randomInt } from "node:crypto";
 import { lookupAmong } from "../src/credential/client.ts";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { checkFixedPair } from "../src/credential/user.ts";
+import { type Comparison, compareTimes, type Kind } from "./welch.ts";
 
 const TRIALS = 100_000;
 const WARM_UP = 20_000;
-/** The slowest tenth is what the collector and the scheduler took: both kinds lose it at the same time. */
-const KEPT = 0.9;
 /** Welch's t beyond this has a chance of one in ten thousand where there is no difference. */
 const T_SIGNIFICANT = 3.9;
 /** A leak is in the code, and shows each time; what the machine is busy with does not. */
@@ -15,19 +14,10 @@ const REPETITIONS = 3;
 /** What a leak in an ordinary comparison must reach, so that the measure is known to work. */
 const T_PLANTED = 40;
 
-type Kind = "early" | "late";
-
 /** What checks guesses, and the guesses of two kinds that it should take the same time for. */
 interface Subject<Guess> {
   readonly guess: (kind: Kind) => Guess;
   readonly run: (guess: Guess) => unknown;
-}
-
-interface Comparison {
-  /** Welch's t: positive when the late kind takes longer. */
-  readonly t: number;
-  /** How many times as long the late kind takes. */
-  readonly ratio: number;
 }
 
 /** Compares the times that guesses of both kinds take, in random order. */
@@ -43,19 +33,7 @@ function compare<Guess>({ guess, run }: Subject<Guess>): Comparison {
     run(trial.guess);
     times[index] = Bun.nanoseconds() - started;
   }
-  const measured = trials.map(({ kind }, index) => ({ kind, time: times[index] ?? 0 })).slice(WARM_UP);
-  const most = times.slice(WARM_UP).sort()[TRIALS * KEPT] ?? 0;
-  const early = moments(measured.filter(({ kind, time }) => kind === "early" && time <= most));
-  const late = moments(measured.filter(({ kind, time }) => kind === "late" && time <= most));
-  const error = Math.sqrt(late.variance / late.count + early.variance / early.count);
-  return { t: (late.mean - early.mean) / error, ratio: late.mean / early.mean };
-}
-
-function moments(samples: readonly { readonly time: number }[]) {
-  const count = samples.length;
-  const mean = samples.reduce((sum, { time }) => sum + time, 0) / count;
-  const variance = samples.reduce((sum, { time }) => sum + (time - mean) ** 2, 0) / (count - 1);
-  return { count, mean, variance };
+  return compareTimes(trials.map(({ kind }, index) => ({ kind, time: times[index] ?? 0 })).slice(WARM_UP));
 }
 
 /** Whether some repetition shows no difference. */

@@ -1,4 +1,5 @@
 import { Failure } from "../failure.ts";
+import type { VerifyReply, VerifyRequest } from "./password-thread.ts";
 import type { VerifyPassword } from "./user.ts";
 
 const AT_ONCE = 2;
@@ -6,12 +7,15 @@ const WAITING_MOST = 64;
 /** A quarter of a second. */
 const BCRYPT_COST = 12;
 
+/** Verifies one hash; it may take a quarter of a second. */
+export type Verify = (password: string, passwordHash: string) => Promise<boolean>;
+
 /**
  * Verifies bcrypt and argon2id hashes off the event loop, two at a time, the networks that wait in turn. What does
  * not fit the queue fails with `credentials_unavailable`, the last of the network with most in it first: a flood of
  * logins must not take the memory or the cores of everyone else, nor their turns.
  */
-export function passwordVerifier(): VerifyPassword {
+export function passwordVerifier(verify: Verify = inThreads()): VerifyPassword {
   const queue = new FairQueue();
   let running = 0;
 
@@ -19,11 +23,43 @@ export function passwordVerifier(): VerifyPassword {
     if (running >= AT_ONCE) await queue.turn(network);
     else running++;
     try {
-      return await Bun.password.verify(password, passwordHash);
+      return await verify(password, passwordHash);
     } finally {
       if (!queue.next()) running--;
     }
   };
+}
+
+/** Verifies in threads of their own, which are started when they are first needed and again when they have died. */
+function inThreads(): Verify {
+  const idle: Thread[] = [];
+  return async (password, passwordHash) => {
+    const thread = idle.pop() ?? new Thread();
+    const matches = await thread.verify({ password, passwordHash });
+    idle.push(thread);
+    return matches;
+  };
+}
+
+/** Verifies one hash at a time. */
+class Thread {
+  readonly #worker = new Worker(new URL("./password-thread.ts", import.meta.url).href);
+  #asked = Promise.withResolvers<VerifyReply>();
+
+  constructor() {
+    // It alone does not keep the process.
+    this.#worker.unref();
+    this.#worker.onmessage = ({ data }: MessageEvent<VerifyReply>) => this.#asked.resolve(data);
+    this.#worker.onerror = ({ message }) => this.#asked.reject(new Error(message));
+  }
+
+  async verify(request: VerifyRequest): Promise<boolean> {
+    this.#asked = Promise.withResolvers();
+    this.#worker.postMessage(request);
+    const reply = await this.#asked.promise;
+    if (reply.type === "failed") throw new Error(reply.reason);
+    return reply.matches;
+  }
 }
 
 type Turn = PromiseWithResolvers<void>;

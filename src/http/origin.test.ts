@@ -66,6 +66,17 @@ describe("the Host of a request", () => {
     "10.0.0.5",
     "128.0.0.1",
     "2130706433",
+    "0x7f000001",
+    "127.1",
+    "127.0.0.1.",
+    "app.localhost",
+    "user@localhost",
+    "localhost#",
+    "localhost?",
+    "localhost%2eelsewhere.example",
+    "[::1%25lo]",
+    "[0:0:0:0:0:0:0:1]",
+    "[::127.0.0.1]",
     "::1",
     "[::]",
     "[::ffff:127.0.0.1]",
@@ -155,6 +166,16 @@ describe("an Origin", () => {
     [false, true, "http://localhost@elsewhere.example"],
     [false, true, "http://localhost:x"],
     [false, true, "http://localhost:80/"],
+    [false, true, "http://user@localhost"],
+    [false, true, "http://LOCALHOST"],
+    [false, true, "http://localhost."],
+    [false, true, "http://app.localhost"],
+    [false, true, "http://0.0.0.0:3000"],
+    [false, true, "http://[::ffff:127.0.0.1]"],
+    [false, true, "http://2130706433"],
+    [false, true, "http://localhost\thttp://localhost"],
+    [false, true, "chrome-extension://localhost"],
+    [false, true, "blob:http://localhost"],
     [false, true, "ftp://localhost"],
     [false, true, "file://localhost"],
     [false, true, "null"],
@@ -196,6 +217,11 @@ describe("an Origin", () => {
       };
       expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
       expect(response.headers.get("vary")).toBe("Origin");
+      // Neither a frame of a page, nor loaded by one but by CORS.
+      expect([
+        response.headers.get("content-security-policy"),
+        response.headers.get("cross-origin-resource-policy"),
+      ]).toEqual(["frame-ancestors 'none'", "same-origin"]);
       const another = await service.send("GET", path);
       expect(corsOf(another)).toEqual({});
       expect(another.headers.get("vary")).toBe("Origin");
@@ -277,6 +303,11 @@ describe("a write", () => {
     ["cross-site", "null", false],
     ["cross-site", "https://elsewhere.example", false],
     ["cross-site", "http://localhost", false],
+    ["cross-site", "", false],
+    ["cross-site", `${LISTED}, ${LISTED}`, false],
+    ["cross-site", `${LISTED}/`, false],
+    ["cross-site", `${LISTED}:443`, false],
+    ["cross-site", `${LISTED}.elsewhere.example`, false],
   ];
 
   test.each(sites)("whose Sec-Fetch-Site is %s, from %s, is taken: %p", async (site, origin, isTaken) => {

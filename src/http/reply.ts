@@ -33,7 +33,13 @@ const PROBLEMS: Readonly<Record<FailureCode, readonly [status: number, title: st
 
 const RETRY_AFTER_SECONDS = "5";
 
-const SAFE = { "X-Content-Type-Options": "nosniff", Vary: "Origin" };
+/** Nothing here is to be guessed at, framed, or loaded by another site's page but by CORS. */
+const SAFE = {
+  "X-Content-Type-Options": "nosniff",
+  "Content-Security-Policy": "frame-ancestors 'none'",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  Vary: "Origin",
+};
 
 // Headers objects made once: cheaper for Bun than object literals at each response.
 const JSON_OK = { headers: new Headers({ ...SAFE, "Content-Type": "application/json" }) };

@@ -6,7 +6,8 @@ const FORGOTTEN_AFTER_MS = 15 * 60_000;
 const REMEMBERED_MOST = 10_000;
 /** Of one network and user: the queue of slow checks has room for others beside them. */
 const AT_ONCE = 16;
-const HELD_MOST = 1000;
+const HELD_MOST = 500;
+const HELD_MS = 2;
 
 /** The wrong passwords in a row from one network for one user. */
 interface Tally {
@@ -61,13 +62,13 @@ export class Throttle {
   }
 
   /**
-   * Holds a refusal back, by a millisecond for each one that is held: whoever asks again at once does so a thousand
-   * times a second, over however many connections.
+   * Holds a refusal back, by two milliseconds for each one that is held: whoever asks again at once does so five
+   * hundred times a second, over however many connections.
    */
   async hold(): Promise<void> {
     if (this.#mostFailures === 0 || this.#held >= HELD_MOST) return;
     this.#held++;
-    await sleep(this.#held);
+    await sleep(this.#held * HELD_MS);
     this.#held--;
   }
 
