@@ -128,8 +128,8 @@ test.skipIf(!HAS_HYDRA)(
 describe("200 connections that guess", () => {
   const ROUNDS = 2;
   const LOAD_MS = 1500;
-  /** Without a guard it is twenty to a hundred times; on a machine with nothing else to do, less than two. */
-  const SLOWER_MOST = 5;
+  /** Without a guard it was 60 to 190 times, with it one to four on two cores, which the load shares. */
+  const SLOWER_MOST = 8;
 
   /** The 99th percentile of the milliseconds that to-dos take to be read, over eight connections. */
   async function p99(port: number): Promise<number> {

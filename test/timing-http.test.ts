@@ -25,7 +25,8 @@ const LEAKING = `
   import { hash } from "node:crypto";
   const leaks = (guess, secret) => {
     for (let at = 0; at < secret.length; at++) {
-      if (hash("sha256", guess.charAt(at)) !== hash("sha256", secret.charAt(at))) return false;
+      const [one, other] = [guess, secret].map((text) => hash("sha256", text.charAt(at).repeat(2000)));
+      if (one !== other) return false;
     }
     return guess.length === secret.length;
   };
