@@ -93,6 +93,19 @@ describe("the executable", () => {
     expect(server.stdout()).toContain("src/cli/credentials.ts:");
   });
 
+  test("verifies passwords of a users file, in a thread of its own", async () => {
+    const users = join(folder, "logins");
+    await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n"));
+    await using server = todo(["serve", "--port", "0", "--users-file", users]);
+    const url = await server.url;
+    const statuses: number[] = [];
+    for (const password of ["a long password", "another"]) {
+      const headers = { Authorization: `Basic ${btoa(`alice:${password}`)}` };
+      statuses.push((await fetch(`${url}/admin/`, { headers })).status);
+    }
+    expect(statuses).toEqual([200, 401]);
+  });
+
   test("does not read what lies in the folder where it is started", async () => {
     await writeFile(join(folder, ".env"), "TODO_REALM=x\nTODO_NONSENSE=1\n");
     await writeFile(join(folder, "bunfig.toml"), 'preload = ["./nowhere.ts"]\n');

@@ -30,5 +30,9 @@ function answer({ password, passwordHash }: VerifyRequest): VerifyReply {
 /** Linux has a priority for each thread (setpriority(2)); elsewhere it would be the whole process's. */
 function standBack(): void {
   if (process.platform !== "linux") return;
-  setPriority(Number(readlinkSync("/proc/thread-self").split("/").at(-1)), BEHIND_OTHERS);
+  try {
+    setPriority(Number(readlinkSync("/proc/thread-self").split("/").at(-1)), BEHIND_OTHERS);
+  } catch {
+    // No /proc, or a sandbox that forbids it: passwords are verified all the same, beside the others.
+  }
 }
