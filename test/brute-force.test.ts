@@ -7,7 +7,7 @@ import { run, runTodo } from "./command.ts";
 import { basic, flood } from "./flood.ts";
 
 /** More of them take longer: five hundred a second are refused. */
-const GUESSES = Number(process.env["TODO_TEST_GUESSES"] ?? 1000);
+const GUESSES = Number(process.env.TODO_TEST_GUESSES ?? 1000);
 const CONNECTIONS = 16;
 const MOST = 100;
 const USER = "root";

@@ -1,7 +1,7 @@
 import { type Browser, chromium } from "playwright-core";
 
 /** Where Chromium is, unless it is said to be elsewhere. */
-const PROGRAM = process.env["TODO_TEST_CHROMIUM"] ?? Bun.which("chromium") ?? undefined;
+const PROGRAM = process.env.TODO_TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
 
 /** Why no test can have a browser; undefined where one can. */
 export const whyNoBrowser: string | undefined =
