@@ -2,6 +2,13 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
+/** Whether a program is installed; when it is not, says so. */
+export function isInstalled(program: string): boolean {
+  if (Bun.which(program) !== null) return true;
+  process.stderr.write(`skipped: what needs ${program}, which is not installed\n`);
+  return false;
+}
+
 /** A run of the real command as a process of its own. */
 export interface Command extends AsyncDisposable {
   readonly pid: number;

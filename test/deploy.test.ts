@@ -5,20 +5,15 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startTopology } from "../deploy/topology.ts";
 import { SETTINGS } from "../src/cli/config.ts";
-import { run } from "./command.ts";
+import { isInstalled, run } from "./command.ts";
 import { whyNoServer } from "./postgres.ts";
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 
-const has = (program: string): boolean => {
-  if (Bun.which(program) !== null) return true;
-  process.stderr.write(`skipped: what needs ${program}, which is not installed\n`);
-  return false;
-};
-const HAS_NGINX = has("nginx");
-const HAS_CADDY = has("caddy");
-const HAS_SYSTEMD = has("systemd-analyze");
-const HAS_STRACE = has("strace");
+const HAS_NGINX = isInstalled("nginx");
+const HAS_CADDY = isInstalled("caddy");
+const HAS_SYSTEMD = isInstalled("systemd-analyze");
+const HAS_STRACE = isInstalled("strace");
 const BUILDS_CONTAINER = process.env.TODO_TEST_CONTAINER !== undefined;
 if (!BUILDS_CONTAINER) {
   process.stderr.write(

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { appendFile, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { appendFile, chown, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -66,12 +66,17 @@ export async function openDatabases(settings?: Settings): Promise<Databases> {
   return ELSEWHERE === undefined ? startPostgres(settings) : new DatabasesAt(ELSEWHERE);
 }
 
-/** Starts a server with some settings of postgresql.conf. */
-export async function startPostgres(settings: Settings = {}): Promise<Postgres> {
+/** Starts a server with some settings of postgresql.conf, and with some files, by name, in its folder of data. */
+export async function startPostgres(
+  settings: Settings = {},
+  files: Readonly<Record<string, string>> = {},
+): Promise<Postgres> {
   const home = await makeHome();
-  const server = new Server(home, join(home.folder, "data"), home.folder, settings);
+  const data = join(home.folder, "data");
+  const server = new Server(home, data, home.folder, settings);
   try {
-    await initialize(home, join(home.folder, "data"));
+    await initialize(home, data);
+    for (const [name, content] of Object.entries(files)) await write(home, join(data, name), content);
     await server.start();
     return server;
   } catch (error) {
@@ -257,6 +262,12 @@ async function initialize(home: Home, data: string): Promise<void> {
     ...["-D", data, "-U", SUPERUSER, `--pwfile=${join(home.folder, PASSWORD_FILE)}`, "--auth=scram-sha-256"],
     ...["--encoding=UTF8", "--locale=C", "--no-sync"],
   ]);
+}
+
+/** Writes a file that the server alone can read. */
+async function write({ user: { uid, gid } }: Home, path: string, content: string): Promise<void> {
+  await writeFile(path, content, { mode: 0o600 });
+  if (uid !== undefined && gid !== undefined) await chown(path, uid, gid);
 }
 
 async function runAs(
