@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "../../test/command.ts";
+import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
@@ -246,6 +247,51 @@ describe("todo keys beside a live server", () => {
       }
     }
   }, 20_000);
+});
+
+describe.skipIf(whyNoDatabase !== undefined)("todo keys beside replicas on PostgreSQL", () => {
+  test("create, list, rotate and revoke take effect on all of them at once", async () => {
+    await using databases = await openDatabases();
+    const store = ["--store", await databases.newDatabase()];
+    await using one = serve(store);
+    await using two = serve(store);
+    await using three = serve(store);
+    const urls = await Promise.all([one.url, two.url, three.url]);
+    /** What all of them say to tokens; throws when they disagree. */
+    const whoamiOfAll = async (...tokens: readonly string[]): Promise<(string | number)[]> => {
+      const [first = [], ...others] = await Promise.all(urls.map((url) => whoamiAll(url, ...tokens)));
+      for (const other of others) expect(other).toEqual(first);
+      return first;
+    };
+    const first = await tokenOf("create", "ci", ...store);
+    const other = await tokenOf("create", "other", "--expires", "90d", ...store);
+    expect(await whoamiOfAll(first.token, other.token)).toEqual(["ci", "other"]);
+    expect(await refusal("create", "ci", ...store)).toContain("there is a key of this name already");
+    const second = await tokenOf("rotate", "ci", ...store);
+    expect(await whoamiOfAll(first.token, second.token)).toEqual(["ci", "ci"]);
+    const third = await tokenOf("rotate", second.id, "--overlap", "0", ...store);
+    expect(await whoamiOfAll(first.token, second.token, third.token)).toEqual([401, 401, "ci"]);
+
+    const { stdout } = await keys("list", ...store);
+    const listed = stdout.trimEnd().split("\n").slice(1);
+    expect(listed.map((line) => line.split(/ +/).slice(0, 2))).toEqual(
+      [first, other, second, third].map(({ id }) => [id === other.id ? "other" : "ci", id]),
+    );
+    for (const url of urls) expect(await listOverHttp(url)).toHaveLength(4);
+
+    expect((await keys("revoke", "ci", ...store)).code).toBe(0);
+    expect(await whoamiOfAll(third.token, other.token)).toEqual([401, "other"]);
+    expect((await keys("revoke", other.id, ...store)).stdout).toBe(`revoked ${other.id} of other\n`);
+    expect(await whoamiOfAll(other.token)).toEqual([401]);
+    for (const server of [one, two, three]) await stop(server);
+  }, 30_000);
+
+  test("is refused, and why is said, when the database is not there", async () => {
+    const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
+    for (const args of [["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]]) {
+      expect(await refusal(...args, "--store", url)).toBe("TODO_STORE: 127.0.0.1:1: Failed to connect");
+    }
+  });
 });
 
 describe("todo keys", () => {
