@@ -5,7 +5,7 @@ import { Failure } from "../src/failure.ts";
 import { read } from "../src/storage/contract.ts";
 import { openPostgres } from "../src/storage/postgres/engine.ts";
 import { type Command, runTodo } from "./command.ts";
-import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
 
 const RESUMES_WITHIN_MS = 5000;
@@ -211,8 +211,8 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
     const WITHIN_MS = 500;
     await using proxy = await startProxy(database);
     const { host } = new URL(proxy.url);
-    // Each of its hosts takes half of the time to be found silent.
-    const url = proxy.url.replace(host, [host, host, host].join());
+    // Each of its hosts takes a fifth of the time to be found silent.
+    const url = proxy.url.replace(host, Array.from({ length: 6 }, () => host).join());
     const store = await openPostgres(url, { answerWithinMs: WITHIN_MS });
     await store.insert("a");
     for (const [toServer, toClient] of [
@@ -245,15 +245,15 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
 
   test("that is found too late is not sent what was asked", async () => {
     const WITHIN_MS = 500;
-    const proxies = await Promise.all([1, 2, 3, 4].map(() => startProxy(database)));
+    const proxies = await Promise.all(Array.from({ length: 7 }, () => startProxy(database)));
     const url = new URL(database);
     const hosts = proxies.map((proxy) => new URL(proxy.url).host).join();
     const store = await openPostgres(url.href.replace(url.host, hosts), { answerWithinMs: WITHIN_MS });
-    for (const { flow, cut } of proxies.slice(0, 3)) {
+    for (const { flow, cut } of proxies.slice(0, -1)) {
       flow("hold", "hold");
       cut();
     }
-    // Each of three hosts takes half of the time, and only the fourth answers.
+    // Each of six hosts takes a fifth of the time, and only the seventh answers.
     const failures = ["a", "b", "c"].map((title) => failureOf(store.insert(title)));
     expect(await Promise.all(failures)).toEqual(failures.map(() => "store_unavailable"));
     while ((await failureOf(store.insert("d"))) !== undefined) await Bun.sleep(100);
@@ -295,7 +295,7 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
   test("is the first of several that can be written to, and its standby when it is gone", async () => {
     await using primary = await startPostgres();
     await using standby = await primary.standby();
-    const database = urlOf(await primary.newDatabase(), [1, standby.port, primary.port]);
+    const database = urlAt(await primary.newDatabase(), [1, standby.port, primary.port]);
     await using server = serve(database);
     await using another = serve(database);
     const urls = [await server.url, await another.url] as const;
@@ -313,10 +313,21 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
     expect(await list(urls[0])).toEqual(await list(urls[1]));
   });
 
+  // As a machine that is gone does, and a balancer whose server is.
+  test.each(["is silent", "ends every connection"])("is found in time behind a host that %s", async (how) => {
+    await using gone = await startProxy(urlAt(database, [how === "is silent" ? postgres.port : 1]));
+    if (how === "is silent") gone.flow("drop", "drop");
+    const start = performance.now();
+    const store = await openPostgres(urlAt(database, [Number(new URL(gone.url).port), postgres.port]));
+    await store.insert("a");
+    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+    await store.close();
+  });
+
   test("that has become a standby is left for another host", async () => {
     await using primary = await startPostgres();
     await using standby = await primary.standby();
-    const store = await openPostgres(urlOf(await primary.newDatabase(), [primary.port, standby.port]));
+    const store = await openPostgres(urlAt(await primary.newDatabase(), [primary.port, standby.port]));
     await store.insert("a");
     const before = await store.position();
     await standby.promote();
@@ -333,9 +344,3 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
     await store.close();
   });
 });
-
-/** The URL of a database that may be on any of some ports. */
-function urlOf(database: string, ports: readonly number[]): string {
-  const { host } = new URL(database);
-  return database.replace(host, ports.map((port) => `127.0.0.1:${port}`).join());
-}

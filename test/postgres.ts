@@ -45,8 +45,11 @@ export interface Postgres extends Databases {
   stop(how: "in order" | "at once"): Promise<void>;
   /** Starts it again, with what it held, if it is stopped. */
   start(): Promise<void>;
-  /** Makes a standby, without which it acknowledges nothing from then on; it is restarted for that. */
-  standby(): Promise<Postgres>;
+  /**
+   * Makes a standby, without which it acknowledges nothing from then on; it is restarted for that.
+   * @param port that of a server which is stopped for good; a free one without it
+   */
+  standby(port?: number): Promise<Postgres>;
   /** Makes a standby the primary. */
   promote(): Promise<void>;
   /** Makes a primary, which is restarted for that, a standby of nobody. */
@@ -83,6 +86,12 @@ export async function startPostgres(
     await server[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** The URL of a database that may be on any of some ports of loopback. */
+export function urlAt(database: string, ports: readonly number[]): string {
+  const { host } = new URL(database);
+  return database.replace(host, ports.map((port) => `127.0.0.1:${port}`).join());
 }
 
 type Settings = Readonly<Record<string, string>>;
@@ -130,15 +139,19 @@ class DatabasesAt implements Databases {
 }
 
 class Server implements Postgres {
-  #port = 0;
+  #port: number;
   readonly #home: Home;
   readonly #data: string;
   readonly #folder: string;
   readonly #settings: Settings;
   #running: { readonly process: Process; readonly databases: DatabasesAt } | undefined;
 
-  /** @param folder what to remove in the end */
-  constructor(home: Home, data: string, folder: string, settings: Settings) {
+  /**
+   * @param folder what to remove in the end
+   * @param port 0 takes a free one
+   */
+  constructor(home: Home, data: string, folder: string, settings: Settings, port = 0) {
+    this.#port = port;
     this.#home = home;
     this.#data = data;
     this.#folder = folder;
@@ -156,6 +169,8 @@ class Server implements Postgres {
       listen_addresses: "127.0.0.1",
       port: String(this.#port),
       unix_socket_directories: "",
+      // A standby looks for its primary so often.
+      wal_retrieve_retry_interval: "100ms",
       ...this.#settings,
     };
     const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
@@ -172,7 +187,7 @@ class Server implements Postgres {
     await running?.process.end(how === "in order" ? "INT" : "QUIT");
   }
 
-  async standby(): Promise<Postgres> {
+  async standby(port?: number): Promise<Postgres> {
     const data = `${this.#data}-standby`;
     await this.stop("in order");
     await runAs(this.#home, "cp", ["-R", this.#data, data]);
@@ -182,7 +197,7 @@ class Server implements Postgres {
       `primary_conninfo = 'host=127.0.0.1 port=${this.#port} user=${SUPERUSER} password=${this.#home.password}'\n`,
     );
     await this.start();
-    const standby = new Server(this.#home, data, data, this.#settings);
+    const standby = new Server(this.#home, data, data, this.#settings, port);
     await standby.start();
     await this.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
     await this.query("SELECT pg_reload_conf()");

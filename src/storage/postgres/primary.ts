@@ -17,7 +17,7 @@ const MOVE_ON = /^(?:25006|55000|57P0[1-5]|08...)$/;
 export interface PrimaryOptions {
   /** How many connections at most, besides one that listens while somebody reads events. */
   readonly connections: number;
-  /** How many milliseconds an answer may take, and half of them a connection to one host. */
+  /** How many milliseconds an answer may take; a connection to one host a fifth of them, for the next may answer. */
   readonly answerWithinMs: number;
 }
 
@@ -149,7 +149,7 @@ export class Primary {
     const database = databaseOf(url);
     return new SQL(url, {
       max: connections,
-      connectionTimeout: answerWithinMs / 2 / 1000,
+      connectionTimeout: answerWithinMs / 5 / 1000,
       bigint: true,
       // Else the variable PGDATABASE would win over the URL.
       ...(database !== "" && { database }),
