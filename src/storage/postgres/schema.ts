@@ -83,15 +83,19 @@ const MIGRATIONS: readonly string[] = [
            count(*) FILTER (WHERE known_id IS NULL AND (key_hash IS NULL OR s.receipts + nth_key <= max_todos))
              OVER (ORDER BY ord) AS nth
          FROM keyed
+       ), limited AS (
+         SELECT *, count(key_hash) FILTER (WHERE known_id IS NULL AND is_kept AND s.todos + nth <= max_todos)
+           OVER (ORDER BY ord) AS keys_made
+         FROM counted
        ), placed AS (
          SELECT *, CASE
            WHEN known_title = title_hash THEN known_id
            WHEN known_id IS NOT NULL THEN -1
-           WHEN NOT is_kept THEN -2
-           WHEN s.todos + nth > max_todos THEN -3
+           WHEN NOT is_kept AND s.receipts + keys_made >= max_todos THEN -2
+           WHEN NOT is_kept OR s.todos + nth > max_todos THEN -3
            WHEN s.last_id > 9223372036854775807 - nth THEN -4
            ELSE s.last_id + nth
-         END AS placed_id FROM counted
+         END AS placed_id FROM limited
        ), new AS (
          SELECT * FROM placed WHERE known_id IS NULL AND placed_id > 0
        ), stored AS (
