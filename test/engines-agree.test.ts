@@ -1,4 +1,4 @@
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,8 +6,10 @@ import fc from "fast-check";
 import { Failure } from "../src/failure.ts";
 import { decode, read } from "../src/storage/contract.ts";
 import { openMemory } from "../src/storage/memory.ts";
+import { openPostgres } from "../src/storage/postgres/engine.ts";
 import { openSqlite } from "../src/storage/sqlite/engine.ts";
 import type { ListQuery, TodoId, TodoStore } from "../src/todo.ts";
+import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 
 const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 300);
 const HOUR = 60 * 60 * 1000;
@@ -84,54 +86,101 @@ let files = 0;
 let hours = 0;
 const options = { ...LIMITS, now: () => hours * HOUR };
 
-/** An engine of each kind, to which the same happens. */
-async function openPair() {
-  const path = join(folder, `${++files}.db`);
-  const memory = openMemory(options);
-  let sqlite = await openSqlite(path, options);
-  return {
-    /** What a call comes to in each. */
-    both: async <T>(call: (store: TodoStore) => Promise<T>) =>
-      [await call(memory), await call(sqlite)] as const,
-    reopen: async (): Promise<void> => {
-      await sqlite.close();
-      sqlite = await openSqlite(path, options);
-    },
-    close: async (): Promise<void> => sqlite.close(),
-  };
+let databases: Databases | undefined;
+beforeAll(async () => {
+  if (whyNoDatabase === undefined) databases = await openDatabases({ fsync: "off" });
+});
+afterAll(() => databases?.[Symbol.asyncDispose]());
+
+/** A store that can be opened again. */
+interface Engine {
+  readonly name: string;
+  store: TodoStore;
+  readonly open: () => Promise<TodoStore>;
+  /** What may be asked of it at once, for it to come to what it comes to one after the other. */
+  readonly runs: (writes: readonly Write[]) => Write[][];
 }
 
+/** One of each kind, to which the same happens. */
+async function openEngines(): Promise<Engine[]> {
+  const path = join(folder, `${++files}.db`);
+  const url = await databases?.newDatabase();
+  const [memory, atOnce] = [openMemory(options), (writes: readonly Write[]) => [[...writes]]];
+  const engines: Omit<Engine, "store">[] = [
+    { name: "memory", open: async () => memory, runs: atOnce },
+    { name: "SQLite", open: () => openSqlite(path, options), runs: atOnce },
+  ];
+  if (url !== undefined)
+    engines.push({ name: "PostgreSQL", open: () => openPostgres(url, options), runs: inItsOrder });
+  return Promise.all(engines.map(async (engine) => ({ ...engine, store: await engine.open() })));
+}
+
+const close = (engines: readonly Engine[]) => Promise.all(engines.map(({ store }) => store.close()));
+
+async function reopen(engines: readonly Engine[]): Promise<void> {
+  for (const engine of engines) {
+    // What is in memory is gone when it is closed.
+    if (engine.name === "memory") continue;
+    await engine.store.close();
+    engine.store = await engine.open();
+  }
+}
+
+/** PostgreSQL takes what is asked at once in any order, which is this one: runs of inserts, of updates, of deletions. */
+function inItsOrder(writes: readonly Write[]): Write[][] {
+  const runs: Write[][] = [];
+  const order = ["insert", "setDone", "delete"];
+  for (const write of writes) {
+    const run = runs.at(-1);
+    const last = run?.at(-1);
+    const isAboutOne = run?.some((other) => about(other) !== undefined && about(other) === about(write));
+    if (last === undefined || isAboutOne || order.indexOf(write.name) < order.indexOf(last.name)) {
+      runs.push([write]);
+    } else run?.push(write);
+  }
+  return runs;
+}
+
+/** The to-do or the idempotency key that a write is about. */
+const about = (write: Write): TodoId | string | undefined => (write.name === "insert" ? write.key : write.id);
+
+const NAMES = ["memory", "SQLite", ...(whyNoDatabase === undefined ? ["PostgreSQL"] : [])];
+
 test(
-  `memory and SQLite agree in ${SEQUENCES} sequences of calls`,
+  `${NAMES.join(", ")} agree in ${SEQUENCES} sequences of calls`,
   async () => {
     // Opened anew only after a disagreement: that takes longer than a sequence.
-    let pair = await openPair();
+    let engines = await openEngines();
+    expect(engines.map(({ name }) => name)).toEqual(NAMES);
+    /** What a call comes to in all of them; throws when they disagree. */
+    const agreed = async <T>(call: (engine: Engine) => Promise<T>): Promise<T | undefined> => {
+      const [first, ...others] = await Promise.all(engines.map(call));
+      for (const [index, other] of others.entries())
+        expect([NAMES[index + 1], other]).toEqual([NAMES[index + 1], first]);
+      return first;
+    };
     const property = fc.asyncProperty(fc.array(STEP, { maxLength: 40, size: "max" }), async (steps) => {
       try {
         hours += 25;
-        const [base] = await pair.both(empty);
+        const base = (await agreed(({ store }) => empty(store))) ?? 0n;
         for (const step of steps) {
           if (step.name === "wait") hours += step.hours;
-          else if (step.name === "reopen") await pair.reopen();
-          else agree(await pair.both((store) => take(store, step, base)));
-          agree(await pair.both(async (store) => (await store.position()).n));
+          else if (step.name === "reopen") await reopen(engines);
+          else await agreed((engine) => take(engine, step, base));
+          await agreed(async ({ store }) => (await store.position()).n);
         }
-        agree(await pair.both(async (store) => (await read(await store.list({}))).todos));
+        await agreed(async ({ store }) => (await read(await store.list({}))).todos);
       } catch (error) {
-        await pair.close();
-        pair = await openPair();
+        await close(engines);
+        engines = await openEngines();
         throw error;
       }
     });
     await fc.assert(property, { numRuns: SEQUENCES });
-    await pair.close();
+    await close(engines);
   },
-  30_000 + SEQUENCES * 100,
+  30_000 + SEQUENCES * 200,
 );
-
-function agree([memory, sqlite]: readonly [unknown, unknown]): void {
-  expect(sqlite).toEqual(memory);
-}
 
 /** Deletes all there is; gives the last id so far. */
 async function empty(store: TodoStore): Promise<TodoId> {
@@ -143,10 +192,18 @@ async function empty(store: TodoStore): Promise<TodoId> {
 }
 
 /** What comes of a step other than those that are not a store's. */
-async function take(store: TodoStore, step: Exclude<Step, { name: "wait" | "reopen" }>, base: TodoId) {
+async function take(
+  { store, runs }: Engine,
+  step: Exclude<Step, { name: "wait" | "reopen" }>,
+  base: TodoId,
+): Promise<unknown> {
   switch (step.name) {
-    case "write":
-      return Promise.all(step.atOnce.map((write) => outcome(store, write, base)));
+    case "write": {
+      const outcomes: unknown[] = [];
+      for (const run of runs(step.atOnce))
+        outcomes.push(...(await Promise.all(run.map((write) => outcome(store, write, base)))));
+      return outcomes;
+    }
     case "get": {
       const json = await store.get(idFrom(base, step.id));
       return json === undefined ? undefined : decode(json);
