@@ -72,32 +72,54 @@ export interface EventStream extends AsyncDisposable {
 export interface FollowOptions {
   readonly since?: string;
   readonly lastEventId?: string;
+  /** After how long without a byte whoever waits for one is told that none came; shorter than a test may take. */
+  readonly patienceMs?: number;
 }
 
+const PATIENCE_MS = 4500;
+
 /** Asks for the events of a service at `url`. */
-export async function follow(url: string, { since, lastEventId }: FollowOptions = {}): Promise<EventStream> {
+export async function follow(url: string, options: FollowOptions = {}): Promise<EventStream> {
+  const { since, lastEventId, patienceMs = PATIENCE_MS } = options;
   const leaving = new AbortController();
   const query = since === undefined ? "" : `?since=${encodeURIComponent(since)}`;
-  const response = await fetch(`${url}/api/events${query}`, {
+  const asked = fetch(`${url}/api/events${query}`, {
     headers: {
       Accept: "text/event-stream",
       ...(lastEventId !== undefined && { "Last-Event-ID": lastEventId }),
     },
     signal: leaving.signal,
   });
+  const response = await soon(asked, patienceMs, () => "the head of a stream of events");
   if (response.status !== 200 || response.body === null) throw new Error(`no stream: ${response.status}`);
-  return stream(response, response.body, leaving);
+  return stream(response, response.body, leaving, patienceMs);
 }
 
-function stream(response: Response, body: ReadableStream<Uint8Array>, leaving: AbortController): EventStream {
+/** What is to come within some time; rejects, and says what it was, when it does not. */
+async function soon<T>(coming: Promise<T>, ms: number, what: () => string): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error(`waited ${ms} ms for ${what()}`)), ms);
+  try {
+    return await Promise.race([coming, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function stream(
+  response: Response,
+  body: ReadableStream<Uint8Array>,
+  leaving: AbortController,
+  patienceMs: number,
+): EventStream {
   const reader = body.getReader();
   const parser = new SseParser();
   const waiting: SseEvent[] = [];
   let lastId = "";
 
   /** Reads on; false at the end. */
-  const readOn = async (): Promise<boolean> => {
-    const { value, done } = await reader.read();
+  const readOn = async (what: string): Promise<boolean> => {
+    const { value, done } = await soon(reader.read(), patienceMs, () => `${what}; came: ${waiting.length}`);
     if (value !== undefined) waiting.push(...parser.take(value));
     if (done) parser.end();
     return !done;
@@ -117,12 +139,13 @@ function stream(response: Response, body: ReadableStream<Uint8Array>, leaving: A
     comments: () => parser.comments,
     take: async (count) => {
       while (waiting.length < count) {
-        if (!(await readOn())) throw new Error(`the stream ended after ${waiting.length} of ${count} events`);
+        if (!(await readOn(`${count} events`)))
+          throw new Error(`the stream ended after ${waiting.length} of ${count} events`);
       }
       return taken(count);
     },
     rest: async () => {
-      while (await readOn());
+      while (await readOn("the end of a stream"));
       return taken(waiting.length);
     },
     close,
