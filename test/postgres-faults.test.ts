@@ -7,9 +7,11 @@ import { openPostgres } from "../src/storage/postgres/engine.ts";
 import { type Command, runTodo } from "./command.ts";
 import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
+import { follow } from "./sse.ts";
 
 const RESUMES_WITHIN_MS = 5000;
 const WRITERS = 8;
+const EVENTS = 1000;
 setDefaultTimeout(30_000);
 
 interface Todo {
@@ -263,33 +265,76 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
     for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
   });
 
-  test("whose notifications are lost does not keep a change from a subscriber of another store", async () => {
-    const writer = await openPostgres(database);
-    const reader = await openPostgres(database);
-    const start = await reader.position();
-    const controller = new AbortController();
-    const seen: number[] = [];
-    const reading = (async () => {
-      for await (const { position } of reader.events(start, controller.signal)) {
-        seen.push(position.n);
-        if (position.n === 1000) controller.abort();
-      }
-    })();
-    let ended = 0;
+  test.each<[how: string, lose: () => Promise<(isWritten: () => boolean) => Promise<void>>]>([
+    [
+      "are cut off",
+      async () => async (isWritten) => {
+        let ended = 0;
+        while (!isWritten()) ended += (await terminate("query ILIKE 'listen %'")).length;
+        expect(ended).toBeGreaterThan(2);
+      },
+    ],
+    [
+      "never come",
+      async () => {
+        const sql = new SQL(database, { max: 1 });
+        const [row] = await sql.unsafe<{ write: string }[]>(
+          "SELECT pg_get_functiondef('todo_service.write'::regproc) AS write",
+        );
+        const silent = row?.write.replace("PERFORM pg_notify(", "PERFORM concat(") ?? "";
+        expect(silent).not.toContain("pg_notify");
+        await sql.unsafe(silent).simple();
+        await sql.close();
+        return async () => {};
+      },
+    ],
+  ])("whose notifications %s keeps no change from the subscribers of another replica", async (_how, lose) => {
+    await using server = serve(database);
+    await using another = serve(database);
+    const [url, otherUrl] = await Promise.all([server.url, another.url]);
+    const losing = await lose();
+    await using first = await follow(otherUrl);
+    const [start] = await first.take(1);
+    await using second = await follow(otherUrl, { since: start?.id ?? "" });
+    const told = Promise.all([first, second].map((events) => events.take(EVENTS)));
     let isWritten = false;
-    const ending = (async () => {
-      while (!isWritten) ended += (await terminate("query ILIKE 'listen %'")).length;
-    })();
-    for (let i = 0; i < 100; i++) {
-      await Promise.all(Array.from({ length: 10 }, () => writer.insert("x")));
+    const lost = losing(() => isWritten);
+    for (let i = 0; i < EVENTS / 10; i++) {
+      await Promise.all(Array.from({ length: 10 }, (_, j) => create(url, `${i}.${j}`)));
       await Bun.sleep(5);
     }
     isWritten = true;
-    await ending;
-    await reading;
-    expect(ended).toBeGreaterThan(2);
-    expect(seen).toEqual(Array.from({ length: 1000 }, (_, index) => index + 1));
-    await Promise.all([writer.close(), reader.close()]);
+    await lost;
+    for (const events of await told) {
+      expect(events.map(({ type, data }) => [type, JSON.parse(data).id])).toEqual(
+        Array.from({ length: EVENTS }, (_, index) => ["created", index + 1]),
+      );
+      expect(events.map(({ id }) => Number(id.replace(/^.*-/, "")))).toEqual(
+        Array.from({ length: EVENTS }, (_, index) => index + 1),
+      );
+    }
+  });
+
+  test("whose standby is gone has nothing acknowledged, however much is asked and answered at once", async () => {
+    const store = await openPostgres(database, { answerWithinMs: 1000 });
+    await store.insert("a");
+    await postgres.query("ALTER SYSTEM SET synchronous_standby_names = 'gone'");
+    try {
+      await postgres.query("SELECT pg_reload_conf()");
+      await Bun.sleep(100);
+      // The answer to these is longer than what PostgreSQL holds back until it has committed.
+      const asked = Array.from({ length: 500 }, () => failureOf(store.insert("x".repeat(120))));
+      expect(new Set(await Promise.all(asked))).toEqual(new Set(["store_unavailable"]));
+    } finally {
+      await postgres.query("ALTER SYSTEM RESET synchronous_standby_names");
+      await postgres.query("SELECT pg_reload_conf()");
+    }
+    const start = performance.now();
+    while ((await failureOf(store.insert("b"))) !== undefined) {
+      expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+      await Bun.sleep(10);
+    }
+    await store.close();
   });
 
   test("is the first of several that can be written to, and its standby when it is gone", async () => {
