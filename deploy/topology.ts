@@ -37,14 +37,22 @@ export async function startTopology(store?: string): Promise<Topology> {
 
 /** nginx with nginx.conf as it stands, but for the ports. */
 async function startBalancer(stack: AsyncDisposableStack, replicas: readonly string[]): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), "todo-topology-"));
-  stack.defer(() => rm(folder, { recursive: true }));
-  const port = String(await freePort());
   let site = await readFile(new URL("nginx.conf", import.meta.url), "utf8");
   for (const [index, replica] of replicas.entries()) {
     site = site.replace(`127.0.0.1:${REPLICA_PORTS[index]}`, new URL(replica).host);
   }
-  site = site.replace(`listen ${BALANCER_PORT}`, `listen 127.0.0.1:${port}`);
+  return startNginx(stack, (port) => site.replace(`listen ${BALANCER_PORT}`, `listen 127.0.0.1:${port}`));
+}
+
+/** nginx with a server of a configuration, at a port of loopback; gives its URL. */
+export async function startNginx(
+  stack: AsyncDisposableStack,
+  siteAt: (port: string) => string,
+): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-topology-"));
+  stack.defer(() => rm(folder, { recursive: true }));
+  const port = String(await freePort());
+  const site = siteAt(port);
   await writeFile(join(folder, "site.conf"), site);
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   await writeFile(

@@ -3,10 +3,12 @@ import { access, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startTopology } from "../deploy/topology.ts";
+import { startNginx, startTopology } from "../deploy/topology.ts";
 import { SETTINGS } from "../src/cli/config.ts";
 import { isInstalled, run } from "./command.ts";
 import { whyNoServer } from "./postgres.ts";
+import { startService } from "./service.ts";
+import { follow } from "./sse.ts";
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 
@@ -53,6 +55,39 @@ test.skipIf(whyNoServer !== undefined || !HAS_NGINX)(
   },
   30_000,
 );
+
+/** Each change reaches each reader behind a proxy before the next one is made. */
+async function expectAtOnce(url: string): Promise<void> {
+  const readers = [await follow(url), await follow(url)];
+  const [[start] = []] = await Promise.all(readers.map((reader) => reader.take(1)));
+  readers.push(await follow(url, { since: start?.id ?? "" }));
+  for (let turn = 0; turn < 20; turn++) {
+    const id = await post(url, `${turn}`);
+    for (const events of await Promise.all(readers.map((reader) => reader.take(1)))) {
+      expect(events.map(({ type, data }) => [type, JSON.parse(data).id])).toEqual([["created", id]]);
+    }
+  }
+  await Promise.all(readers.map((reader) => reader.close()));
+}
+
+test.skipIf(whyNoServer !== undefined || !HAS_NGINX)(
+  "events come at once through nginx as it is in deploy/",
+  async () => {
+    await using topology = await startTopology();
+    await expectAtOnce(topology.balancer ?? "");
+  },
+  30_000,
+);
+
+test.skipIf(!HAS_NGINX)("events come at once through an nginx that only says proxy_pass", async () => {
+  await using stack = new AsyncDisposableStack();
+  const service = stack.use(startService());
+  const url = await startNginx(
+    stack,
+    (port) => `server { listen 127.0.0.1:${port}; location / { proxy_pass ${service.url}; } }`,
+  );
+  await expectAtOnce(url);
+});
 
 test.skipIf(!HAS_CADDY)("the Caddyfile is one", async () => {
   const caddy = run(["caddy", "validate", "--adapter", "caddyfile", "--config", join(DEPLOY, "Caddyfile")]);
