@@ -1,9 +1,12 @@
 import { expect, test } from "bun:test";
 import { connect } from "node:net";
+import { hashToken } from "../src/credential/token.ts";
+import { openMemory } from "../src/storage/memory.ts";
 import { parseNewTodo } from "../src/todo.ts";
 import { capturingLog } from "./log.ts";
 import { chunked, request } from "./message.ts";
 import { startService } from "./service.ts";
+import { watch } from "./store.ts";
 
 const REQUESTS = 10_000;
 const AT_ONCE = 32;
@@ -35,6 +38,10 @@ const BASIC = `Authorization: Basic ${btoa("admin:password")}`;
 const JSON_TYPE = "Content-Type: application/json";
 const NEW_TODO = '{"title":"buy \\u00fcber-milk \xf0\x9f\x98\x80"}';
 const PATCH = '{"done":true}';
+const NEW_KEY = '{"name":"ci","expires":"90d"}';
+const ROTATION = '{"overlap":"0"}';
+/** Of a key that is there from the start. */
+const KEY_ID = "f0221e47";
 
 /** Requests as they should be, for every route. */
 const READS: readonly string[] = [
@@ -46,11 +53,15 @@ const READS: readonly string[] = [
   request("HEAD /api/todos?limit=2&after=1&done=false", ['If-None-Match: "x-1", W/"y-2"']),
   request("OPTIONS /api/todos", ["Origin: http://localhost:5173", "Access-Control-Request-Method: POST"]),
   request("GET /api/todos/1"),
+  request("GET /api/events"),
+  request("GET /api/events?since=0123456789abcdef-1", ["Last-Event-ID: 0123456789abcdef-2"]),
+  request("HEAD /api/events"),
   request("GET /api/whoami", [BEARER]),
   request("GET /api/whoami/x", [BEARER, "Origin: http://localhost"]),
   request("GET /admin/", [BASIC]),
   request("GET /admin", [BASIC]),
   request("GET /admin/%2e%2e/x", [BASIC]),
+  request("GET /admin/keys", [BASIC]),
   request("GET /nowhere"),
 ];
 const WRITES: readonly string[] = [
@@ -59,6 +70,14 @@ const WRITES: readonly string[] = [
   request("PATCH /api/todos/1", [JSON_TYPE, `Content-Length: ${PATCH.length}`], PATCH),
   request("PATCH /api/todos/0002", [JSON_TYPE, "Transfer-Encoding: chunked"], chunked(PATCH, 7)),
   request("DELETE /api/todos/18446744073709551615", ["Sec-Fetch-Site: same-origin"]),
+  request("POST /admin/keys", [BASIC, JSON_TYPE, `Content-Length: ${NEW_KEY.length}`], NEW_KEY),
+  request(
+    `POST /admin/keys/${KEY_ID}/rotate`,
+    [BASIC, JSON_TYPE, `Content-Length: ${ROTATION.length}`],
+    ROTATION,
+  ),
+  request(`POST /admin/keys/${KEY_ID}/rotate`, [BASIC, "Content-Length: 0"]),
+  request("DELETE /admin/keys/00000000", [BASIC, "Sec-Fetch-Site: same-origin"]),
 ];
 
 const METHODS = [
@@ -118,6 +137,7 @@ const HEADERS = [
   "If-None-Match: *",
   "X-Forwarded-For: 10.0.0.5",
   "Origin: null",
+  "Last-Event-ID: \xe9-1",
   "Sec-Fetch-Site: cross-site",
   ": no name",
   "No colon",
@@ -131,6 +151,8 @@ const TARGETS = [
   "&",
   "limit=0&",
   "?limit=5",
+  "?since=x-1",
+  "/rotate",
   "%31",
   "%2F",
   "%zz",
@@ -150,6 +172,9 @@ const BODIES = [
   '{"title":1}',
   '{"done":0}',
   '{"done":false}',
+  '{"name":"x","expires":"1s"}',
+  '{"name":"","expires":"0"}',
+  '{"overlap":"1w"}',
   "[]",
   "null",
   "",
@@ -280,8 +305,11 @@ function mutant(seed: number): Mutant {
   return { bytes, isWhole };
 }
 
+/** A stream of events that has begun: it has no end. */
+const ENDLESS = /^content-type: text\/event-stream\r\n(?:[^\r\n]+\r\n)*\r\n./im;
+
 /**
- * Sends a request and reads to the end. Where the server may wait for more, and all is quiet, this side ends
+ * Sends a request and reads to the end, or until events come. Where the server may wait for more, and all is quiet, this side ends
  * first. The server hangs when it then does not close, or does not answer a whole request.
  */
 function exchange(port: number, { bytes, isWhole }: Mutant): Promise<{ text: string; isHung: boolean }> {
@@ -302,6 +330,7 @@ function exchange(port: number, { bytes, isWhole }: Mutant): Promise<{ text: str
     });
     socket.on("data", (chunk) => {
       text += chunk;
+      if (ENDLESS.test(text)) finish(false);
     });
     socket.on("error", () => finish(false));
     socket.on("end", () => finish(false));
@@ -313,7 +342,12 @@ test(
   `${REQUESTS} mutated requests bring no 5xx, no hang and no damage`,
   async () => {
     const { log, lines } = capturingLog();
+    const memory = openMemory();
+    await memory.keys.insert({ id: KEY_ID, name: "deploy", tokenHash: hashToken("deploy"), createdAt: 0 });
+    const watched = watch(memory);
     await using service = startService({
+      store: watched.store,
+      keys: memory.keys,
       lookupClient: (token) => (token === "token" ? { name: "client" } : undefined),
       checkUser: (user, password) => user === "admin" && password === "password",
       onLoopback: true,
@@ -345,9 +379,27 @@ test(
     await Promise.all(Array.from({ length: AT_ONCE }, work));
 
     // A fuzzer whose requests all fail alike tests nothing.
-    for (const status of ["200", "201", "400", "401", "404", "405", "413", "415", "422", "none"]) {
+    for (const status of [
+      "200",
+      "201",
+      "204",
+      "400",
+      "401",
+      "404",
+      "405",
+      "409",
+      "413",
+      "415",
+      "422",
+      "none",
+    ]) {
       expect([status, (statuses.get(status) ?? 0) > 0]).toEqual([status, true]);
     }
+    expect(watched.opened()).toBeGreaterThan(REQUESTS / 100);
+    const deadline = performance.now() + HUNG_MS;
+    while (watched.open() > 0 && performance.now() < deadline) await Bun.sleep(10);
+    expect(watched.open()).toBe(0);
+    expect((await memory.keys.list()).length).toBeGreaterThan(REQUESTS / 100);
     const created = await service.sendJson("POST", "/api/todos", { title: "after all" });
     expect(created.status).toBe(201);
     const location = created.headers.get("location") ?? "";

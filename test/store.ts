@@ -1,9 +1,8 @@
 import { openMemory } from "../src/storage/memory.ts";
-import type { TodoStore } from "../src/todo.ts";
+import type { TodoEvent, TodoStore } from "../src/todo.ts";
 
-/** A memory store with some of its answers replaced. */
-export function storeWith(answers: Partial<TodoStore>): TodoStore {
-  const store = openMemory();
+/** A store, one in memory unless another is given, with some of its answers replaced. */
+export function storeWith(answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore {
   return {
     insert: (title) => store.insert(title),
     get: (id) => store.get(id),
@@ -14,5 +13,31 @@ export function storeWith(answers: Partial<TodoStore>): TodoStore {
     events: (after, signal) => store.events(after, signal),
     close: () => store.close(),
     ...answers,
+  };
+}
+
+/** A store that counts those who read its events, now and ever, and how often it was asked for its position. */
+export function watch(watched: TodoStore) {
+  let open = 0;
+  let opened = 0;
+  let positionsAsked = 0;
+  async function* events(...from: Parameters<TodoStore["events"]>): AsyncGenerator<TodoEvent> {
+    open++;
+    opened++;
+    try {
+      yield* watched.events(...from);
+    } finally {
+      open--;
+    }
+  }
+  const position = () => {
+    positionsAsked++;
+    return watched.position();
+  };
+  return {
+    store: storeWith({ position, events }, watched),
+    open: () => open,
+    opened: () => opened,
+    positionsAsked: () => positionsAsked,
   };
 }

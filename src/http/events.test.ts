@@ -15,7 +15,7 @@ import { verdict } from "../../test/problem.ts";
 import { sendRaw } from "../../test/raw.ts";
 import { startService } from "../../test/service.ts";
 import { type EventStream, type FollowOptions, follow, type SseEvent, SseParser } from "../../test/sse.ts";
-import { storeWith } from "../../test/store.ts";
+import { storeWith, watch } from "../../test/store.ts";
 import { Feed } from "../event.ts";
 import { Failure } from "../failure.ts";
 import { openMemory } from "../storage/memory.ts";
@@ -548,31 +548,6 @@ async function* failAfterOne(): AsyncGenerator<TodoEvent> {
 function failsAtSecond(): Partial<TodoStore> {
   let asked = 0;
   return { position: async () => (++asked === 1 ? { epoch: "f", n: 1 } : fail()) };
-}
-
-/** A store, as one that counts those who read its events, and those who ask how far it has come. */
-function watch(watched: Store) {
-  let open = 0;
-  let positionsAsked = 0;
-  async function* events(...from: Parameters<TodoStore["events"]>): AsyncGenerator<TodoEvent> {
-    open++;
-    try {
-      yield* watched.events(...from);
-    } finally {
-      open--;
-    }
-  }
-  const position = () => {
-    positionsAsked++;
-    return watched.position();
-  };
-  const store = storeWith({
-    insert: (title) => watched.insert(title),
-    close: () => watched.close(),
-    position,
-    events,
-  });
-  return { store, open: () => open, positionsAsked: () => positionsAsked };
 }
 
 /** A memory store that is watched. */
