@@ -89,8 +89,8 @@ const options = { ...LIMITS, now: () => hours * HOUR };
 let databases: Databases | undefined;
 beforeAll(async () => {
   if (whyNoDatabase === undefined) databases = await openDatabases({ fsync: "off" });
-});
-afterAll(() => databases?.[Symbol.asyncDispose]());
+}, 30_000);
+afterAll(() => databases?.[Symbol.asyncDispose](), 30_000);
 
 /** A store that can be opened again. */
 interface Engine {

@@ -1,3 +1,4 @@
+import { heapStats } from "bun:jsc";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -11,6 +12,7 @@ import { capturingLog } from "../../test/log.ts";
 import { request, unchunked } from "../../test/message.ts";
 import { mismatch } from "../../test/openapi.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "../../test/postgres.ts";
+import { emptyStores } from "../../test/postgres-store.ts";
 import { verdict } from "../../test/problem.ts";
 import { sendRaw } from "../../test/raw.ts";
 import { startService } from "../../test/service.ts";
@@ -19,7 +21,6 @@ import { storeWith, watch } from "../../test/store.ts";
 import { Feed } from "../event.ts";
 import { Failure } from "../failure.ts";
 import { openMemory } from "../storage/memory.ts";
-import { openPostgres } from "../storage/postgres/engine.ts";
 import { openSqlite } from "../storage/sqlite/engine.ts";
 import type { Store, StoreOptions } from "../storage/store.ts";
 import { formatPosition, type TodoEvent, type TodoStore } from "../todo.ts";
@@ -35,22 +36,19 @@ const newPath = (): string => join(folder, `${++files}.db`);
 
 type OpenStore = (options?: StoreOptions) => Promise<Store>;
 
-let databases: Databases | undefined;
+let databases: Databases;
 beforeAll(async () => {
   if (whyNoDatabase === undefined) databases = await openDatabases({ fsync: "off" });
-});
-afterAll(() => databases?.[Symbol.asyncDispose]());
-async function newDatabase(): Promise<string> {
-  if (databases === undefined) throw new Error(whyNoDatabase);
-  return databases.newDatabase();
-}
+}, 30_000);
+afterAll(async () => {
+  if (whyNoDatabase === undefined) await databases[Symbol.asyncDispose]();
+}, 30_000);
 
 const ENGINES: [engine: string, openStore: OpenStore][] = [
   ["memory", async (options) => openMemory(options)],
   ["sqlite", (options) => openSqlite(newPath(), options)],
 ];
-if (whyNoDatabase === undefined)
-  ENGINES.push(["postgres", async (options) => openPostgres(await newDatabase(), options)]);
+if (whyNoDatabase === undefined) ENGINES.push(["postgres", emptyStores(() => databases)]);
 
 /** A service on a store that it closes at the end. */
 function serve<S extends TodoStore>(store: S, options: Partial<ServiceOptions> = {}) {
@@ -470,6 +468,28 @@ describe("a stream of events", () => {
     await sleep(10);
     expect(watched.positionsAsked()).toBe(1);
   });
+
+  test("leaves nothing behind when its reader goes away", async () => {
+    const watched = await watchedStore();
+    await using service = serve(watched.store);
+    const comeAndGo = async (times: number): Promise<void> => {
+      for (let time = 0; time < times; time += 50) {
+        const readers = Array.from({ length: 50 }, () => startReading(service.port, watched.start));
+        for (const socket of await Promise.all(readers)) socket.destroy();
+        await until(() => watched.open() === 0, "streams are given up");
+      }
+      // What is over is let go a little later.
+      await sleep(50);
+    };
+    const objects = (): number => {
+      Bun.gc(true);
+      return heapStats().objectCount;
+    };
+    await comeAndGo(200);
+    const before = objects();
+    await comeAndGo(500);
+    expect(objects() - before).toBeLessThan(500);
+  }, 10_000);
 
   test("is given up at once for HEAD", async () => {
     const watched = await watchedStore();

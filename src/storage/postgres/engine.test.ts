@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
 import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
+import { emptyStores, tell } from "../../../test/postgres-store.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { Failure } from "../../failure.ts";
@@ -12,32 +13,19 @@ import { openPostgres, type PostgresOptions } from "./engine.ts";
 
 const HOUR = 60 * 60 * 1000;
 const MAX_POSTGRES_ID = 2n ** 63n - 1n;
-const EMPTY = `
-  DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.receipts;
-  DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, n = 0, todos = 0, receipts = 0`;
 
 describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
   let databases: Databases;
   beforeAll(async () => {
     // Nothing here is about what a crash leaves.
     databases = await openDatabases({ fsync: "off" });
-  });
-  afterAll(() => databases[Symbol.asyncDispose]());
+  }, 30_000);
+  afterAll(() => databases[Symbol.asyncDispose](), 30_000);
 
-  /** Databases whose store is closed: emptied, which takes less than to make one, each does for the next. */
-  const free: string[] = [];
-  storeContract("postgres", async (options) => {
-    const used = free.pop();
-    if (used !== undefined) await ask(used, EMPTY);
-    const url = used ?? (await databases.newDatabase());
-    const store = await openPostgres(url, options);
-    const close = store.close.bind(store);
-    store.close = async () => {
-      await close();
-      free.push(url);
-    };
-    return store;
-  });
+  storeContract(
+    "postgres",
+    emptyStores(() => databases),
+  );
 
   /** Of roles and passwords, which a server elsewhere may handle in a way of its own. */
   const own = test.skipIf(whyNoServer !== undefined);
@@ -226,7 +214,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
   test("ids go up to the last that PostgreSQL knows, and positions past 32 bits", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
-    await ask(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
+    await tell(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
     const store = await openPostgres(url);
     const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
     const noMoreIds = "The last id there is has been given out.";
@@ -289,7 +277,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
     await other.setDone(id, true);
     await other.delete(2n);
-    await ask(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
+    await tell(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
     proxy.flow("pass", "pass");
     expect((await next).done).toBe(true);
     expect(await stalled.position()).toEqual(await other.position());
@@ -308,7 +296,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     await insertMany();
     const first = await kept();
     expect(first).toBeLessThanOrEqual(1000);
-    await ask(url, "UPDATE todo_service.store SET n = n + 99000");
+    await tell(url, "UPDATE todo_service.store SET n = n + 99000");
     await insertMany();
     expect(await kept()).toBeGreaterThan(first);
     await store.close();
@@ -345,7 +333,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
     const next = subscriber.next();
     // As pg_restore does, from a dump of an earlier moment.
-    await ask(
+    await tell(
       stores.url,
       `BEGIN; ALTER TABLE todo_service.store RENAME TO gone;
        CREATE TABLE todo_service.store (LIKE todo_service.gone INCLUDING ALL);
@@ -388,7 +376,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     test("a newer format", async () => {
       const url = await databases.newDatabase();
       await (await openPostgres(url)).close();
-      await ask(url, "UPDATE todo_service.format SET version = 99");
+      await tell(url, "UPDATE todo_service.format SET version = 99");
       expect(openPostgres(url)).rejects.toThrow("written by a newer version of this program (format 99");
     });
 
@@ -438,7 +426,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     const url = new URL(await databases.newDatabase());
     const role = `of_${url.pathname.slice(1)}`;
     await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
-    await ask(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
+    await tell(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
     url.username = role;
     const store = await openPostgres(url.href);
     expect((await store.insert("x")).id).toBe(1n);
@@ -456,13 +444,6 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     }
   });
 });
-
-/** What a database answers to its owner. */
-async function ask(url: string, text: string): Promise<void> {
-  const sql = new SQL(url, { max: 1 });
-  await sql.unsafe(text).simple();
-  await sql.close();
-}
 
 /** The one number that a query gives. */
 async function numberOf(url: string, query: string): Promise<number> {
