@@ -70,6 +70,20 @@ test("Feed lets go of a reader that falls behind, and of no other", async () => 
   for (const n of [3, 4, 5]) expect((await quick.next()).value?.position.n).toBe(n);
 });
 
+test("Feed knows whether anybody reads", async () => {
+  const feed = new Feed(10, 0);
+  const [one, other] = [new AbortController(), new AbortController()];
+  expect(feed.isRead).toBe(false);
+  const readers = [read(feed, 0, one.signal), read(feed, 0, other.signal)];
+  expect(feed.isRead).toBe(true);
+  one.abort();
+  await readers[0];
+  expect(feed.isRead).toBe(true);
+  other.abort();
+  await readers[1];
+  expect(feed.isRead).toBe(false);
+});
+
 test("Feed ends every reader when it ends, whatever they are at", async () => {
   const feed = new Feed(10, 0);
   const { signal } = new AbortController();

@@ -357,7 +357,7 @@ describe.each(ENGINES)("GET /api/events on %s", (_engine, openStore) => {
       ["resync", 12_000],
       ["deleted", 12_001],
     ]);
-  });
+  }, 15_000);
 });
 
 describe("a store that is opened again", () => {
@@ -613,7 +613,7 @@ describe("a reader that does not read", () => {
       // In MiB; each of them leaves 25 unread, 1,250 together. What a collector holds back varies.
       expect(held() - before).toBeLessThan(300);
       expect(watched.open()).toBe(STALLED + 1);
-      for (const told of await Promise.all(stalled.map(readOn))) {
+      for (const told of await Promise.all(stalled.map((socket) => readOn(socket)))) {
         expectAll(told, behind + 1, behind + told.length);
         expect(behind + told.length).toBeLessThan(last);
       }
@@ -622,6 +622,16 @@ describe("a reader that does not read", () => {
     },
     60_000,
   );
+
+  test("is sent no heartbeats that it does not take", async () => {
+    await using service = serve(openMemory({ maxEvents: 500 }), { heartbeatMs: 5 });
+    const stalled = await startReading(service.port, await here(service.store));
+    for (let n = 0; n < 20_000; n++) await service.store.insert(LONGEST_TITLE);
+    await sleep(1000);
+    const parser = new SseParser();
+    await readOn(stalled, parser);
+    expect(parser.comments).toBeLessThan(50);
+  }, 15_000);
 
   test("holds up no stop for long, and the others see the end of their streams", async () => {
     await using service = stoppable();
@@ -733,12 +743,11 @@ async function startReading(port: number, since: string): Promise<Socket> {
 }
 
 /** Reads on to the end; throws when the stream is cut off, or nothing comes for long. */
-async function readOn(socket: Socket): Promise<SseEvent[]> {
+async function readOn(socket: Socket, parser = new SseParser()): Promise<SseEvent[]> {
   socket.setTimeout(PATIENCE_MS, () =>
     socket.destroy(new Error(`waited ${PATIENCE_MS} ms for the end of a stream`)),
   );
   const chunks: Buffer[] = await Array.fromAsync(socket);
-  const parser = new SseParser();
   const events = parser.take(Buffer.from(unchunked(Buffer.concat(chunks).toString("latin1")), "latin1"));
   parser.end();
   return events;
