@@ -98,7 +98,7 @@ test("Feed ends every reader when it ends, whatever they are at", async () => {
   expect(await read(feed, 3, signal)).toEqual([]);
 });
 
-test("Feed gathers nothing over 200,000 events of one stream", async () => {
+test("Feed gathers nothing over 20,000 events of one stream", async () => {
   const feed = new Feed(100, 0);
   const controller = new AbortController();
   const events = feed.after(0, controller.signal);
@@ -111,7 +111,7 @@ test("Feed gathers nothing over 200,000 events of one stream", async () => {
   };
   await follow(1, 1000);
   const before = objects();
-  await follow(1001, 201_000);
+  await follow(1001, 21_000);
   expect(objects() - before).toBeLessThan(1000);
   expect(getEventListeners(controller.signal, "abort")).toHaveLength(1);
 });
