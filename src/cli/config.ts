@@ -3,6 +3,7 @@ import { isAbsolute, resolve } from "node:path";
 import { Option } from "commander";
 import { distance } from "fastest-levenshtein";
 import { checkedRealm } from "../http/admin.ts";
+import { checkedBlock } from "../http/remote.ts";
 
 /** What is wrong with how the command was called, in one line that says what to do; it ends with exit code 2. */
 export class UsageError extends Error {
@@ -105,6 +106,23 @@ export const SETTINGS = {
     default: "off",
     about: "take passwords in clear from other machines, and through proxies",
   },
+  tlsCert: {
+    flag: "--tls-cert <file>",
+    variables: ["TODO_TLS_CERT"],
+    about: "PEM file with the certificate, and those that lead to an authority: serves HTTPS",
+  },
+  tlsKey: {
+    flag: "--tls-key <file>",
+    variables: ["TODO_TLS_KEY"],
+    about: "PEM file with the certificate's private key",
+  },
+  trustedProxy: {
+    flag: "--trusted-proxy <addresses>",
+    variables: ["TODO_TRUSTED_PROXY"],
+    default: "",
+    about:
+      "addresses or blocks (10.0.0.0/8) of proxies to be believed who their client is, with commas between",
+  },
   allowedHosts: {
     flag: "--allowed-hosts <names>",
     variables: ["TODO_ALLOWED_HOSTS"],
@@ -181,6 +199,11 @@ export function readConfig(flags: Flags, env: Environment) {
     realm: readOr("realm", checkedRealm),
     basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
     allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
+    tls: tlsFiles(
+      read("tlsCert", (text) => text),
+      read("tlsKey", (text) => text),
+    ),
+    trustedProxies: readOr("trustedProxy", (text) => list(text).map(checkedBlock)),
     allowedHosts: readOr("allowedHosts", (text) => list(text).map(hostValue)),
     corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
     metricsPort: read("metricsPort", wholeNumber(0, 65_535)),
@@ -305,6 +328,14 @@ function fixedPair(user: string | undefined, password: string | undefined) {
     );
   }
   return { user, password };
+}
+
+function tlsFiles(cert: string | undefined, key: string | undefined) {
+  if (cert === undefined && key === undefined) return undefined;
+  if (cert === undefined)
+    throw new UsageError("there is a TLS key but no certificate: set TODO_TLS_CERT too");
+  if (key === undefined) throw new UsageError("there is a TLS certificate but no key: set TODO_TLS_KEY too");
+  return { cert, key };
 }
 
 /** The text of a file that holds one secret, without its last line break. */

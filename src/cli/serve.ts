@@ -1,13 +1,14 @@
 import { lookup } from "node:dns/promises";
 import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
-import { type Listener, type ListenOptions, listen } from "../http/listen.ts";
+import { type Listener, type ListenOptions, listen, listenTls } from "../http/listen.ts";
 import { isLoopback } from "../http/loopback.ts";
 import type { Metrics } from "../http/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
+import { readCertificate, watchCertificate } from "./certificate.ts";
 import { type Config, clusterVariables, type Environment, UsageError } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { openLog, type ProcessLog } from "./log.ts";
@@ -31,6 +32,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     allowBasicOverHttp: config.allowBasicOverHttp,
     basicFailures: config.basicFailures,
     onLoopback,
+    trustedProxies: config.trustedProxies,
     allowedHosts: config.allowedHosts,
     corsOrigins: config.corsOrigins,
     accessLog: config.accessLog,
@@ -41,7 +43,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     ...(metrics !== undefined && { observer: metrics.observer }),
   });
   const exporter = metrics && (await exportMetrics(metrics, store, config, log));
-  const listener = listenAt(service, config, "--port");
+  const listener = serveAt(service, config, log);
   stopOnSignal(listener, store, log, flush);
   const metricsUrl = exporter && `${exporter.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.split(":")[0], metricsUrl }, "listening");
@@ -64,7 +66,8 @@ async function exportMetrics(
 ): Promise<Listener> {
   metrics.holds(() => store.count, maxTodos);
   const onLoopback = isLoopback(await addressOf(host));
-  return listenAt(metrics.service({ onLoopback, log }), { host, port }, "--metrics-port");
+  const service = metrics.service({ onLoopback, log });
+  return listening(() => listen(service, { host, port }), { host, port }, "--metrics-port");
 }
 
 async function openConfiguredStore(config: Config, metrics: Metrics | undefined): Promise<Store> {
@@ -87,9 +90,18 @@ async function addressOf(host: string): Promise<string> {
   }
 }
 
-function listenAt(service: Service, { host, port }: ListenOptions, flag: string): Listener {
+function serveAt(service: Service, { host, port, tls }: Config, log: Logger): Listener {
+  if (tls === undefined) return listening(() => listen(service, { host, port }), { host, port }, "--port");
+  const certificate = readCertificate(tls);
+  const listener = listening(() => listenTls(service, certificate, { host, port }), { host, port }, "--port");
+  watchCertificate(tls, certificate, listener, log);
+  return listener;
+}
+
+/** What listens at an address; a UsageError says in plain words why it cannot. */
+function listening<T extends Listener>(start: () => T, { host, port }: ListenOptions, flag: string): T {
   try {
-    return listen(service, { host, port });
+    return start();
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : undefined;
     if (code === "EADDRINUSE") {
@@ -143,7 +155,7 @@ function warnOfSurfaces(
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami answers 401 to all");
   if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ answers 401 to all");
   if (config.allowBasicOverHttp) log.warn({}, "passwords are taken in clear (TODO_ALLOW_BASIC_OVER_HTTP)");
-  else if (!onLoopback)
+  else if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0)
     log.warn({}, "/admin/ answers only to this machine itself, for passwords would travel in clear");
 }
 

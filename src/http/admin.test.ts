@@ -33,7 +33,11 @@ async function ask(
   const handler = routes[path];
   if (handler === undefined) throw new Error(`there is no route ${path}`);
   const asked = Object.assign(new Request(`http://localhost${path}`, { headers }), { params: {} });
-  return handler(asked, { requestIP: () => (address === undefined ? null : { address }), timeout: () => {} });
+  return handler(asked, {
+    protocol: "http",
+    requestIP: () => (address === undefined ? null : { address }),
+    timeout: () => {},
+  });
 }
 
 describe("GET /admin/", () => {

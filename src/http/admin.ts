@@ -2,8 +2,8 @@ import { parseBasic } from "../credential/authorization.ts";
 import type { BasicUser, CheckUser } from "../credential/user.ts";
 import { Failure } from "../failure.ts";
 import type { Log } from "./log.ts";
-import { isLoopback } from "./loopback.ts";
 import { networkOf } from "./network.ts";
+import type { RemoteOf } from "./remote.ts";
 import { reply, text } from "./reply.ts";
 import type { Guard, GuardedHandler } from "./route.ts";
 import type { Throttle } from "./throttle.ts";
@@ -18,7 +18,8 @@ export interface BasicOptions {
   readonly checkUser: CheckUser;
   readonly realm: string;
   readonly throttle: Throttle;
-  /** Take passwords in clear from anywhere; else only from this machine, and not through a proxy. */
+  readonly remoteOf: RemoteOf;
+  /** Take passwords in clear from anywhere; else only over TLS, or from this machine itself. */
   readonly allowBasicOverHttp: boolean;
   readonly log: Log;
 }
@@ -28,6 +29,7 @@ export function basicGuard({
   checkUser,
   realm,
   throttle,
+  remoteOf,
   allowBasicOverHttp,
   log,
 }: BasicOptions): Guard<BasicUser> {
@@ -36,9 +38,9 @@ export function basicGuard({
     new Failure("unauthorized", { headers: { "WWW-Authenticate": challenge } });
 
   return async (request, peer) => {
-    const address = peer.requestIP(request)?.address ?? "";
+    const { address, confidential } = remoteOf(request, peer);
     const presented = parseBasic(request.headers.get("authorization"));
-    if (!allowBasicOverHttp && !staysOnThisMachine(request, address)) {
+    if (!allowBasicOverHttp && !confidential) {
       if (presented.state !== "absent") refused("in clear", address);
       throw inClear();
     }
@@ -80,17 +82,10 @@ export function checkedRealm(realm: string): string {
   return realm;
 }
 
-const FORWARDED = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
-
-/** From loopback, and not sent on by a proxy there, whose own client may be anywhere. */
-function staysOnThisMachine(request: Request, address: string): boolean {
-  return isLoopback(address) && ![...request.headers.keys()].some((name) => FORWARDED.test(name));
-}
-
 /** No challenge: a browser must not ask for a password that would travel in clear. */
 function inClear(): Failure {
   return new Failure("https_required", {
     detail:
-      "Reach this over HTTPS, or from the server's own machine; TODO_ALLOW_BASIC_OVER_HTTP=on lifts this.",
+      "Reach this over HTTPS, or from the server's own machine. A proxy that ends TLS must be listed in TODO_TRUSTED_PROXY and say so; TODO_ALLOW_BASIC_OVER_HTTP=on lifts this.",
   });
 }

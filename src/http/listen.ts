@@ -1,4 +1,7 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { withHeader } from "./route.ts";
 import type { Service } from "./service.ts";
+import type { Certificate } from "./tls.ts";
 
 export interface ListenOptions {
   /** A name or an address. */
@@ -16,8 +19,21 @@ export interface Listener {
   readonly abort: () => Promise<void>;
 }
 
+/** A service that is being served over TLS. */
+export interface TlsListener extends Listener {
+  /**
+   * From now on new connections get this certificate; throws what the system says when it cannot be. Those that
+   * have the one before end as they fall idle. Resolves when no connection can get that any more.
+   */
+  readonly renew: (certificate: Certificate) => Promise<void>;
+}
+
 /** Past this, Bun refuses a body by itself with an empty 413, before any route sees it. */
 const MAX_REQUEST_BYTES = 1024 * 1024;
+/** Browsers keep to HTTPS for a year (RFC 6797 §6.1). */
+const HSTS = "max-age=31536000";
+/** Longer than a connection may be idle: by then each one that is in use has been told to close. */
+const RETIRE_MS = 15_000;
 
 /** Serves over HTTP/1.1; throws what the system says when the address cannot be taken. */
 export function listen(service: Service, { host, port }: ListenOptions): Listener {
@@ -37,5 +53,55 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
       await server.stop();
     },
     abort: () => server.stop(true),
+  };
+}
+
+/** Serves over HTTP/2 and HTTP/1.1 with TLS; throws what the system says when the address cannot be taken. */
+export function listenTls(service: Service, certificate: Certificate, options: ListenOptions): TlsListener {
+  const routes = withHeader(service.routes, "Strict-Transport-Security", HSTS);
+  const lastRoutes = withHeader(routes, "Connection", "close");
+  // Two certificates are two servers on one port, and such do not notice a third: this asks first.
+  const exclusive = listen(service, options);
+  const port = Number(new URL(exclusive.url).port);
+  exclusive.abort();
+  const serve = ({ cert, key }: Certificate) =>
+    Bun.serve({
+      hostname: options.host,
+      port,
+      routes,
+      maxRequestBodySize: MAX_REQUEST_BYTES,
+      development: false,
+      reusePort: true,
+      http2: true,
+      tls: { cert, key },
+    });
+
+  let current = serve(certificate);
+  const retiring = new Set<typeof current>();
+  const all = () => [current, ...retiring];
+  let stopped = false;
+
+  return {
+    url: new URL(current.url).origin,
+    renew: async (next) => {
+      if (stopped) return;
+      const before = current;
+      current = serve(next);
+      retiring.add(before);
+      // Stopped at once, it would close connections on which a request is on its way.
+      before.reload({ routes: lastRoutes });
+      await sleep(RETIRE_MS, undefined, { ref: false });
+      // Takes as long as the last answer that is being sent.
+      before.stop().then(() => retiring.delete(before));
+    },
+    stop: async () => {
+      stopped = true;
+      service.drain();
+      await Promise.all(all().map((server) => server.stop()));
+    },
+    abort: async () => {
+      stopped = true;
+      await Promise.all(all().map((server) => server.stop(true)));
+    },
   };
 }

@@ -57,11 +57,11 @@ export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOp
         detail: "List the page's origin in TODO_CORS_ORIGINS to let it write.",
       });
     },
-    requireSameOrigin: ({ headers }) => {
+    requireSameOrigin: ({ headers, url }) => {
       const origin = headers.get("origin");
       if (origin !== null && origins.has(origin)) return;
       const site = headers.get("sec-fetch-site");
-      const isOwnPage = origin === null || isOwn(origin, headers.get("host"));
+      const isOwnPage = origin === null || isOwn(origin, headers.get("host"), url);
       if (isOwnPage && (site === null || site === "same-origin" || site === "none")) return;
       throw new Failure("cross_site_write", {
         detail:
@@ -71,9 +71,13 @@ export function originPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOp
   };
 }
 
-/** Whether an origin is of this host. Of any scheme: behind a proxy that ends TLS it is not the one spoken here. */
-function isOwn(origin: string, host: string | null): boolean {
-  return host !== null && /^https?:\/\/(.+)$/.exec(origin)?.[1] === host.toLowerCase();
+/**
+ * Whether an origin is of this host. Over TLS of ours it is https alone; else of any scheme, for behind a proxy that
+ * ends TLS it is not the one spoken here.
+ */
+function isOwn(origin: string, host: string | null, url: string): boolean {
+  const own = url.startsWith("https:") ? /^https:\/\/(.+)$/ : /^https?:\/\/(.+)$/;
+  return host !== null && own.exec(origin)?.[1] === host.toLowerCase();
 }
 
 /** Whether a request is a CORS preflight (Fetch §3.2.2). */

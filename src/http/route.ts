@@ -7,6 +7,8 @@ export type RoutedRequest = Request & { readonly params: Readonly<Record<string,
 
 /** The listener, as far as a handler needs it; `Bun.serve`'s server is one. */
 export interface Peer {
+  /** `https` where TLS ends here. */
+  readonly protocol: "http" | "https" | null;
   requestIP(request: Request): { readonly address: string } | null;
   /** For how many seconds the request's connection may be quiet. */
   timeout(request: Request, seconds: number): void;
@@ -73,4 +75,25 @@ function dispatcher<Rest extends readonly unknown[]>(methods: Methods<Rest>) {
     return answer(request, ...rest);
   };
   return { allow, handler };
+}
+
+/** The same routes, with a header on each of their responses. */
+export function withHeader(
+  routes: Readonly<Record<string, Handler>>,
+  name: string,
+  value: string,
+): Record<string, Handler> {
+  const set = (response: Response): Response => {
+    response.headers.set(name, value);
+    return response;
+  };
+  return Object.fromEntries(
+    Object.entries(routes).map(([path, handler]) => [
+      path,
+      (request: RoutedRequest, peer: Peer) => {
+        const response = handler(request, peer);
+        return response instanceof Promise ? response.then(set) : set(response);
+      },
+    ]),
+  );
 }

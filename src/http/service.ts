@@ -11,6 +11,7 @@ import { keyHandlers } from "./keys.ts";
 import { type Log, SILENT } from "./log.ts";
 import { type Observer, observedBy } from "./observe.ts";
 import { originPolicy } from "./origin.ts";
+import { remoteReader } from "./remote.ts";
 import { json, text } from "./reply.ts";
 import { guarded, type Handler, nowhere, open, type Route } from "./route.ts";
 import { Throttle } from "./throttle.ts";
@@ -28,6 +29,8 @@ export interface ServiceOptions {
   readonly realm?: string;
   /** Take passwords over plain HTTP from other machines too. */
   readonly allowBasicOverHttp?: boolean;
+  /** Addresses and CIDR blocks of proxies whose word on who their client is, and how it came, is taken. */
+  readonly trustedProxies?: readonly string[];
   /** Wrong passwords in a row, per address and user, before a 429; 0 for no limit. */
   readonly basicFailures?: number;
   /** Whether it is reached over loopback only: then it answers for loopback's names and origins alone. */
@@ -69,6 +72,7 @@ export function createService(options: ServiceOptions): Service {
   const { allowBasicOverHttp = false, basicFailures = 100, accessLog = false } = options;
   const { heartbeatMs = 15_000 } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
+  const { trustedProxies = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
 
   const observed = observedBy(observer, now);
@@ -79,9 +83,13 @@ export function createService(options: ServiceOptions): Service {
   const events = eventHandlers({ store, log, heartbeatMs });
   const health = healthHandlers(store, door.isClosing);
   const openapi = JSON.stringify(contract);
-  const bearer = observed.guard("bearer", bearerGuard(lookupClient, log));
+  const remoteOf = remoteReader(trustedProxies);
+  const bearer = observed.guard("bearer", bearerGuard(lookupClient, remoteOf, log));
   const throttle = new Throttle(basicFailures, now);
-  const basic = observed.guard("basic", basicGuard({ checkUser, realm, throttle, allowBasicOverHttp, log }));
+  const basic = observed.guard(
+    "basic",
+    basicGuard({ checkUser, realm, throttle, remoteOf, allowBasicOverHttp, log }),
+  );
   observer?.subscribers(events.count);
 
   const { requireSameOrigin } = origins;
