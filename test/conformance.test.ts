@@ -4,6 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { makeCertificate } from "./certificate.ts";
 import { runTodo } from "./command.ts";
 import { expectToConform, unobserved } from "./kit.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
@@ -22,6 +23,25 @@ test.each(ways)("conformance kit passes the command on %s", async (way) => {
   const store = (await databases?.newDatabase()) ?? engine + file;
   try {
     await expectToConform((args, variables) => runTodo([...args, ...options], variables), store);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test.each([
+  ["HTTP/1.1", []],
+  ["HTTP/2", ["--experimental-http2-fetch"]],
+])("conformance kit passes the command over TLS by %s", async (_version, flags) => {
+  const folder = await mkdtemp(join(tmpdir(), "todo-conformance-"));
+  try {
+    const { cert, key } = makeCertificate();
+    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+    await expectToConform(
+      (args, variables) => runTodo([...args, "--tls-cert", certFile, "--tls-key", keyFile], variables),
+      "memory:",
+      { flags, variables: { NODE_EXTRA_CA_CERTS: certFile } },
+    );
   } finally {
     await rm(folder, { recursive: true });
   }

@@ -11,10 +11,17 @@ export const unobserved = rules.flatMap(({ id, notObservable }: Rule) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );
 
+/** What the kit's own runtime gets. */
+export interface KitRuntime {
+  readonly flags: readonly string[];
+  readonly variables: Readonly<Record<string, string>>;
+}
+
 /** Has the conformance kit judge a server, started by `todo` with arguments and variables, on a fresh store. */
 export async function expectToConform(
   todo: (args: readonly string[], variables: Readonly<Record<string, string>>) => Command,
   store: string,
+  { flags, variables }: KitRuntime = { flags: [], variables: {} },
 ): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "todo-kit-"));
   try {
@@ -25,10 +32,12 @@ export async function expectToConform(
       TODO_ADMIN_PASSWORD: password,
     });
     const url = await server.url;
-    await using kit = run(
-      [process.execPath, "--no-env-file", "conformance/run.ts", url, "--fresh", "--client-name", "alice"],
-      { CONFORMANCE_TOKEN: token, CONFORMANCE_USER: `admin:${password}` },
-    );
+    const kitArgs = ["conformance/run.ts", url, "--fresh", "--client-name", "alice"];
+    await using kit = run([process.execPath, "--no-env-file", ...flags, ...kitArgs], {
+      CONFORMANCE_TOKEN: token,
+      CONFORMANCE_USER: `admin:${password}`,
+      ...variables,
+    });
     const code = await kit.exited;
     expect(
       kit

@@ -19,11 +19,16 @@ export interface Listener {
   readonly abort: () => Promise<void>;
 }
 
+export interface TlsListenOptions extends ListenOptions {
+  /** For so many milliseconds after a renewal some new connections get the certificate from before. */
+  readonly retireMs?: number;
+}
+
 /** A service that is being served over TLS. */
 export interface TlsListener extends Listener {
   /**
-   * From now on new connections get this certificate; throws what the system says when it cannot be. Those that
-   * have the one before end as they fall idle. Resolves when no connection can get that any more.
+   * Gives new connections this certificate; throws what the system says when it cannot be. Connections that have
+   * the one before end between two requests. Resolves when no new one can get that any more.
    */
   readonly renew: (certificate: Certificate) => Promise<void>;
 }
@@ -32,7 +37,7 @@ export interface TlsListener extends Listener {
 const MAX_REQUEST_BYTES = 1024 * 1024;
 /** Browsers keep to HTTPS for a year (RFC 6797 §6.1). */
 const HSTS = "max-age=31536000";
-/** Longer than a connection may be idle: by then each one that is in use has been told to close. */
+/** Longer than a connection may be idle: within it, each that is in use is told to close. */
 const RETIRE_MS = 15_000;
 
 /** Serves over HTTP/1.1; throws what the system says when the address cannot be taken. */
@@ -57,16 +62,20 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
 }
 
 /** Serves over HTTP/2 and HTTP/1.1 with TLS; throws what the system says when the address cannot be taken. */
-export function listenTls(service: Service, certificate: Certificate, options: ListenOptions): TlsListener {
+export function listenTls(
+  service: Service,
+  certificate: Certificate,
+  { host, port: asked, retireMs = RETIRE_MS }: TlsListenOptions,
+): TlsListener {
   const routes = withHeader(service.routes, "Strict-Transport-Security", HSTS);
   const lastRoutes = withHeader(routes, "Connection", "close");
   // Two certificates are two servers on one port, and such do not notice a third: this asks first.
-  const exclusive = listen(service, options);
+  const exclusive = listen(service, { host, port: asked });
   const port = Number(new URL(exclusive.url).port);
   exclusive.abort();
   const serve = ({ cert, key }: Certificate) =>
     Bun.serve({
-      hostname: options.host,
+      hostname: host,
       port,
       routes,
       maxRequestBodySize: MAX_REQUEST_BYTES,
@@ -90,7 +99,7 @@ export function listenTls(service: Service, certificate: Certificate, options: L
       retiring.add(before);
       // Stopped at once, it would close connections on which a request is on its way.
       before.reload({ routes: lastRoutes });
-      await sleep(RETIRE_MS, undefined, { ref: false });
+      await sleep(retireMs, undefined, { ref: false });
       // Takes as long as the last answer that is being sent.
       before.stop().then(() => retiring.delete(before));
     },

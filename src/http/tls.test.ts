@@ -1,0 +1,71 @@
+import { expect, test } from "bun:test";
+import { createPrivateKey, generateKeyPairSync } from "node:crypto";
+import { makeCertificate } from "../../test/certificate.ts";
+import { parseCertificate, whyInvalidAt } from "./tls.ts";
+
+const { cert, key } = makeCertificate({ notBefore: Date.UTC(2026, 0, 1), notAfter: Date.UTC(2026, 3, 1) });
+const other = makeCertificate();
+const BROKEN = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+const complaint = (...pair: [string, string]): string => {
+  try {
+    parseCertificate(...pair);
+  } catch (error) {
+    return String(error);
+  }
+  return "it was taken";
+};
+
+test("parseCertificate gives what it was given, and from when to when it is valid", () => {
+  expect(parseCertificate(cert, key)).toEqual({
+    cert,
+    key,
+    notBefore: new Date("2026-01-01T00:00:00Z"),
+    notAfter: new Date("2026-04-01T00:00:00Z"),
+  });
+});
+
+test("parseCertificate takes a chain, and text around it", () => {
+  const chain = `subject=localhost\n${cert}\nissuer\n${other.cert}`;
+  expect(parseCertificate(chain, key).cert).toBe(chain);
+});
+
+test("parseCertificate takes a key in the older form too", () => {
+  const older = String(createPrivateKey(key).export({ type: "sec1", format: "pem" }));
+  expect(older).toContain("EC PRIVATE KEY");
+  expect(parseCertificate(cert, older).key).toBe(older);
+});
+
+test.each([
+  ["a key of another certificate", cert, other.key, "the key is not the certificate's"],
+  ["an empty certificate", "", key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["a key for a certificate", key, key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["half a certificate", cert.slice(0, 200), key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["a broken certificate", BROKEN, key, "the certificate cannot be read"],
+  ["a broken chain", cert + BROKEN, key, "the certificate cannot be read"],
+  ["an empty key", cert, "", "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
+  ["a certificate for a key", cert, cert, "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
+  ["half a key", cert, key.slice(0, 80), "the key cannot be read"],
+  [
+    "a key with a passphrase",
+    cert,
+    String(
+      generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey.export({
+        type: "pkcs8",
+        format: "pem",
+        cipher: "aes-256-cbc",
+        passphrase: "secret",
+      }),
+    ),
+    "the key needs a passphrase: store it without one",
+  ],
+])("parseCertificate refuses %s", (_what, certText, keyText, expected) => {
+  expect(complaint(certText, keyText)).toBe(`Error: ${expected}`);
+});
+
+test("whyInvalidAt says what clients will say", () => {
+  const certificate = parseCertificate(cert, key);
+  expect(whyInvalidAt(certificate, Date.UTC(2025, 11, 31))).toBe("it is not valid yet");
+  expect(whyInvalidAt(certificate, Date.UTC(2026, 1, 1))).toBe(undefined);
+  expect(whyInvalidAt(certificate, Date.UTC(2026, 3, 2))).toBe("it has expired");
+});

@@ -1,0 +1,60 @@
+import { createPublicKey, generateKeyPairSync, randomBytes, sign } from "node:crypto";
+
+const DAY = 24 * 3_600_000;
+
+export interface CertificateOptions {
+  /** Milliseconds since 1970; by default an hour ago. */
+  readonly notBefore?: number;
+  /** Milliseconds since 1970; by default in 90 days. */
+  readonly notAfter?: number;
+}
+
+/** A self-signed certificate for localhost and its addresses, and its key, both PEM (RFC 5280). */
+export function makeCertificate(options: CertificateOptions = {}): { cert: string; key: string } {
+  const { notBefore = Date.now() - DAY / 24, notAfter = Date.now() + 90 * DAY } = options;
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const publicKey = createPublicKey(privateKey).export({ type: "spki", format: "der" });
+  const ecdsaWithSha256 = der(0x30, oid("2a8648ce3d040302"));
+  const name = der(0x30, der(0x31, der(0x30, oid("550403"), der(0x0c, Buffer.from("localhost")))));
+  const alternatives = der(
+    0x30,
+    der(0x82, Buffer.from("localhost")),
+    der(0x87, Buffer.from([127, 0, 0, 1])),
+    der(0x87, Buffer.from("00000000000000000000000000000001", "hex")),
+  );
+  const authority = der(0x30, der(0x01, Buffer.from([0xff])));
+  const body = der(
+    0x30,
+    der(0xa0, der(0x02, Buffer.from([2]))),
+    der(0x02, Buffer.concat([Buffer.from([1]), randomBytes(8)])),
+    ecdsaWithSha256,
+    name,
+    der(0x30, time(notBefore), time(notAfter)),
+    name,
+    publicKey,
+    der(0xa3, der(0x30, extension("551d11", alternatives), extension("551d13", authority))),
+  );
+  const signature = Buffer.concat([Buffer.from([0]), sign("sha256", body, privateKey)]);
+  const cert = der(0x30, body, ecdsaWithSha256, der(0x03, signature)).toString("base64");
+  return {
+    cert: `-----BEGIN CERTIFICATE-----\n${cert.replace(/.{64}/g, "$&\n")}\n-----END CERTIFICATE-----\n`,
+    key: String(privateKey.export({ type: "pkcs8", format: "pem" })),
+  };
+}
+
+/** A DER value: tag, length, content (X.690 §8.1). */
+function der(tag: number, ...contents: readonly Uint8Array[]): Buffer {
+  const content = Buffer.concat(contents);
+  const { length } = content;
+  const head =
+    length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
+  return Buffer.concat([Buffer.from([tag, ...head]), content]);
+}
+
+const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, "hex"));
+
+const extension = (id: string, value: Uint8Array): Buffer => der(0x30, oid(id), der(0x04, value));
+
+/** A UTCTime: YYMMDDHHMMSSZ. */
+const time = (ms: number): Buffer =>
+  der(0x17, Buffer.from(`${new Date(ms).toISOString().slice(2, 19).replace(/\D/g, "")}Z`));
