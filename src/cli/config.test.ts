@@ -48,6 +48,8 @@ test("readConfig has a default for all that needs one", () => {
     realm: "todo admin",
     basicFailures: 100,
     allowBasicOverHttp: false,
+    tls: undefined,
+    trustedProxies: [],
     allowedHosts: [],
     corsOrigins: [],
     logLevel: "info",
@@ -112,6 +114,13 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     {},
     { allowedHosts: ["a.example", "b.example:80"] },
   ],
+  [
+    "proxies",
+    { trustedProxy: "10.0.0.0/8, ::1" },
+    { TODO_TRUSTED_PROXY: "192.0.2.1" },
+    { trustedProxies: ["10.0.0.0/8", "::1"] },
+  ],
+  ["a certificate", { tlsCert: "c" }, { TODO_TLS_KEY: "k" }, { tls: { cert: "c", key: "k" } }],
   [
     "origins",
     { corsOrigins: "https://a.example, http://b.example:8080" },
@@ -196,6 +205,18 @@ test.each<[flags: Flags, env: Environment, message: string]>([
       `TODO_CORS_ORIGINS "http://b.example,${origin}": "${origin}" is not an origin`,
     ],
   ),
+  [
+    {},
+    { TODO_TRUSTED_PROXY: "::1,proxy" },
+    'TODO_TRUSTED_PROXY "::1,proxy": "proxy" is neither an IP address nor a block of them, such as 10.0.0.0/8',
+  ],
+  [
+    { trustedProxy: "10.0.0.0/33" },
+    {},
+    '--trusted-proxy "10.0.0.0/33": "10.0.0.0/33" has more bits than such an address',
+  ],
+  [{ tlsCert: "c" }, {}, "there is a TLS certificate but no key: set TODO_TLS_KEY too"],
+  [{}, { TODO_TLS_KEY: "k" }, "there is a TLS key but no certificate: set TODO_TLS_CERT too"],
   [
     { adminUser: "a" },
     {},

@@ -1,0 +1,153 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect } from "node:tls";
+import { makeCertificate } from "../../test/certificate.ts";
+import { type Command, runTodo } from "../../test/command.ts";
+
+const DAY = 24 * 3_600_000;
+const folder = mkdtempSync(join(tmpdir(), "todo-certificate-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+
+/** The path of a new file. */
+function newFile(text: string): string {
+  const path = join(folder, `${++files}.pem`);
+  writeFileSync(path, text);
+  return path;
+}
+
+const { cert: CERT, key: KEY } = makeCertificate();
+const [certFile, keyFile] = [newFile(CERT), newFile(KEY)];
+
+const serve = (cert: string, key: string): Command =>
+  runTodo(["serve", "--port", "0", "--tls-cert", cert, "--tls-key", key], {
+    TODO_ADMIN_USER: "admin",
+    TODO_ADMIN_PASSWORD: "s3cret",
+  });
+
+/** The lines of a log that say something of a certificate. */
+const linesOf = ({ stdout }: Command): Readonly<Record<string, unknown>>[] =>
+  stdout()
+    .split("\n")
+    .filter((line) => line.includes("certificate"))
+    .map((line) => JSON.parse(line));
+
+async function untilSaid(server: Command, count: number) {
+  const deadline = performance.now() + 8000;
+  while (linesOf(server).length < count && performance.now() < deadline) await Bun.sleep(20);
+  return linesOf(server);
+}
+
+/** The certificate that a new connection is shown, as PEM. */
+function shownAt(url: string): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1", rejectUnauthorized: false });
+  socket.on("error", reject);
+  socket.on("secureConnect", () => {
+    resolve(socket.getPeerCertificate().raw.toString("base64"));
+    socket.destroy();
+  });
+  return promise;
+}
+
+const rawOf = (pem: string): string => pem.replace(/-----.*?-----|\n/g, "");
+
+describe("todo serve with a certificate", () => {
+  test("serves HTTPS, and takes passwords there", async () => {
+    await using server = serve(certFile, keyFile);
+    const url = await server.url;
+    expect(url).toStartWith("https://127.0.0.1:");
+    const headers = { Authorization: `Basic ${Buffer.from("admin:s3cret").toString("base64")}` };
+    const response = await fetch(`${url}/admin/`, { headers, tls: { ca: CERT } });
+    expect([response.status, await response.text()]).toEqual([200, "Hello, admin!"]);
+    expect(linesOf(server)).toEqual([]);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+  });
+
+  test.each([
+    ["expired", { notAfter: Date.now() - DAY, notBefore: Date.now() - 2 * DAY }, "it has expired"],
+    ["not valid yet", { notBefore: Date.now() + DAY }, "it is not valid yet"],
+  ])("that is %s warns of it, and serves", async (_what, times, reason) => {
+    const { cert, key } = makeCertificate(times);
+    await using server = serve(newFile(cert), newFile(key));
+    const url = await server.url;
+    const [line] = await untilSaid(server, 1);
+    expect(line).toMatchObject({ level: 40, reason, msg: "clients will refuse the certificate" });
+    expect(await shownAt(url)).toBe(rawOf(cert));
+  });
+
+  test("shows a new one once both files have changed, and logs until when it is valid", async () => {
+    const [cert, key] = [newFile(CERT), newFile(KEY)];
+    await using server = serve(cert, key);
+    const url = await server.url;
+    const notAfter = Date.UTC(2041, 0, 1);
+    const next = makeCertificate({ notAfter });
+    // As tools write them: a new file that takes the old one's place.
+    renameSync(newFile(next.cert), cert);
+    expect(await untilSaid(server, 1)).toMatchObject([
+      {
+        level: 40,
+        reason: expect.stringContaining("the key is not the certificate's"),
+        msg: "certificate not renewed: the one from before stays in force",
+      },
+    ]);
+    expect(await shownAt(url)).toBe(rawOf(CERT));
+    writeFileSync(key, next.key);
+    const [, renewed] = await untilSaid(server, 2);
+    expect(renewed).toMatchObject({
+      level: 30,
+      notAfter: "2041-01-01T00:00:00.000Z",
+      msg: "certificate renewed",
+    });
+    // For some seconds a part of the connections is still shown the one before.
+    const shown = new Set<string>();
+    for (let tries = 0; tries < 200 && !shown.has(rawOf(next.cert)); tries++) shown.add(await shownAt(url));
+    expect(shown).toContain(rawOf(next.cert));
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+  }, 20_000);
+
+  test("keeps it while its files are gone or empty", async () => {
+    const [cert, key] = [newFile(CERT), newFile(KEY)];
+    await using server = serve(cert, key);
+    const url = await server.url;
+    rmSync(cert);
+    const gone = "certificate not renewed: the one from before stays in force";
+    expect(await untilSaid(server, 1)).toMatchObject([{ msg: gone }]);
+    expect(await shownAt(url)).toBe(rawOf(CERT));
+  }, 20_000);
+});
+
+describe("todo serve refuses, in one line,", () => {
+  test.each<[what: string, cert: string, key: string, complaint: string]>([
+    [
+      "a key of another certificate",
+      certFile,
+      newFile(makeCertificate().key),
+      "the key is not the certificate's",
+    ],
+    ["a certificate that is none", keyFile, keyFile, "the certificate is not PEM"],
+    ["a key that is none", certFile, certFile, "the key is not PEM"],
+    ["a certificate file that is not there", join(folder, "none"), keyFile, "there is no such file"],
+    ["a key file that is a folder", certFile, folder, "that is a folder, not a file"],
+  ])("%s", async (_what, cert, key, complaint) => {
+    await using server = serve(cert, key);
+    expect([await server.exited, server.stdout()]).toEqual([2, ""]);
+    expect(server.stderr()).toMatch(/^todo: TODO_TLS_(?:CERT|KEY) ".*\n$/);
+    expect(server.stderr()).toContain(complaint);
+  });
+
+  test("a port that another one serves over TLS", async () => {
+    await using first = serve(certFile, keyFile);
+    const { port } = new URL(await first.url);
+    await using second = runTodo(["serve", "--port", port, "--tls-cert", certFile, "--tls-key", keyFile], {
+      TODO_ADMIN_USER: "admin",
+      TODO_ADMIN_PASSWORD: "s3cret",
+    });
+    expect(await second.exited).toBe(2);
+    expect(second.stderr()).toContain(`port ${port} on 127.0.0.1 is taken`);
+  });
+});
