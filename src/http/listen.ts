@@ -1,3 +1,4 @@
+import { constants } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { withHeader } from "./route.ts";
 import type { Service } from "./service.ts";
@@ -37,6 +38,15 @@ export interface TlsListener extends Listener {
 const MAX_REQUEST_BYTES = 1024 * 1024;
 /** Browsers keep to HTTPS for a year (RFC 6797 §6.1). */
 const HSTS = "max-age=31536000";
+/** For TLS 1.2: forward secrecy and authenticated encryption alone (RFC 9325 §4.2); 1.3 has no others. */
+const CIPHERS = [
+  "ECDHE-ECDSA-AES128-GCM-SHA256",
+  "ECDHE-RSA-AES128-GCM-SHA256",
+  "ECDHE-ECDSA-AES256-GCM-SHA384",
+  "ECDHE-RSA-AES256-GCM-SHA384",
+  "ECDHE-ECDSA-CHACHA20-POLY1305",
+  "ECDHE-RSA-CHACHA20-POLY1305",
+].join(":");
 /** Longer than a connection may be idle: within it, each that is in use is told to close. */
 const RETIRE_MS = 15_000;
 
@@ -82,7 +92,7 @@ export function listenTls(
       development: false,
       reusePort: true,
       http2: true,
-      tls: { cert, key },
+      tls: { cert, key, ciphers: CIPHERS, secureOptions: constants.SSL_OP_CIPHER_SERVER_PREFERENCE },
     });
 
   let current = serve(certificate);

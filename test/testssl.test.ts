@@ -1,0 +1,46 @@
+import { expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeCertificate } from "./certificate.ts";
+import { run, runTodo } from "./command.ts";
+
+/** testssl.sh goes by either name. */
+const TESTSSL = Bun.which("testssl") ?? Bun.which("testssl.sh");
+if (TESTSSL === null) process.stderr.write("skipped: what needs testssl.sh, which is not installed\n");
+
+/** All that it looks at, in a minute; else versions, cipher order and headers. */
+const WHOLE = process.env.TODO_TEST_TESTSSL === "all";
+/** What lies in the certificate, which is the operator's, and in the names of this machine. */
+const NOT_OURS = ["cert_chain_of_trust", "cert_revocation", "DNS_CAArecord"];
+
+test.skipIf(TESTSSL === null)(
+  "testssl.sh finds nothing but the certificate of the test",
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-testssl-"));
+    try {
+      const { cert, key } = makeCertificate();
+      const [certFile, keyFile, report] = ["cert.pem", "key.pem", "report.json"].map((name) =>
+        join(folder, name),
+      );
+      await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+      await using server = runTodo(["serve", "--port", "0", "--tls-cert", certFile, "--tls-key", keyFile]);
+      const { port } = new URL(await server.url);
+      const scope = WHOLE ? [] : ["--protocols", "--server-preference", "--headers"];
+      const options = ["--quiet", "--color", "0", "--warnings", "off", "--jsonfile", report];
+      await using testssl = run([TESTSSL ?? "", ...options, ...scope, `https://localhost:${port}`]);
+      await testssl.exited;
+      const findings: readonly { id: string; severity: string; finding: string }[] =
+        await Bun.file(report).json();
+      const ids = findings.map(({ id }) => id);
+      expect(ids).toEqual(expect.arrayContaining(["TLS1_2", "TLS1_3", "cipher_order", "HSTS_time"]));
+      const bad = findings.filter(
+        ({ id, severity }) => !["OK", "INFO"].includes(severity) && !NOT_OURS.includes(id),
+      );
+      expect(bad).toEqual([]);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+  300_000,
+);
