@@ -20,9 +20,8 @@ test.skipIf(TESTSSL === null)(
     const folder = await mkdtemp(join(tmpdir(), "todo-testssl-"));
     try {
       const { cert, key } = makeCertificate();
-      const [certFile, keyFile, report] = ["cert.pem", "key.pem", "report.json"].map((name) =>
-        join(folder, name),
-      );
+      const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+      const report = join(folder, "report.json");
       await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
       await using server = runTodo(["serve", "--port", "0", "--tls-cert", certFile, "--tls-key", keyFile]);
       const { port } = new URL(await server.url);
