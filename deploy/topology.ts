@@ -35,24 +35,37 @@ export async function startTopology(store?: string): Promise<Topology> {
   return { balancer, replicas, [Symbol.asyncDispose]: () => rest.disposeAsync() };
 }
 
-/** nginx with nginx.conf as it stands, but for the ports. */
-async function startBalancer(stack: AsyncDisposableStack, replicas: readonly string[]): Promise<string> {
+/** nginx with nginx.conf as it stands, but for the ports; with a certificate, it ends TLS. */
+export async function startBalancer(
+  stack: AsyncDisposableStack,
+  replicas: readonly string[],
+  certificate?: { readonly cert: string; readonly key: string },
+): Promise<string> {
   let site = await readFile(new URL("nginx.conf", import.meta.url), "utf8");
   for (const [index, replica] of replicas.entries()) {
     site = site.replace(`127.0.0.1:${REPLICA_PORTS[index]}`, new URL(replica).host);
   }
-  return startNginx(stack, (port) => site.replace(`listen ${BALANCER_PORT}`, `listen 127.0.0.1:${port}`));
+  return startNginx(stack, certificate === undefined ? "http" : "https", async (port, folder) => {
+    let listen = `listen 127.0.0.1:${port}`;
+    if (certificate !== undefined) {
+      const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+      await Promise.all([writeFile(cert, certificate.cert), writeFile(key, certificate.key)]);
+      listen += ` ssl; ssl_certificate ${cert}; ssl_certificate_key ${key}`;
+    }
+    return site.replace(`listen ${BALANCER_PORT}`, listen);
+  });
 }
 
 /** nginx with a server of a configuration, at a port of loopback; gives its URL. */
 export async function startNginx(
   stack: AsyncDisposableStack,
-  siteAt: (port: string) => string,
+  scheme: "http" | "https",
+  siteAt: (port: string, folder: string) => string | Promise<string>,
 ): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "todo-topology-"));
   stack.defer(() => rm(folder, { recursive: true }));
   const port = String(await freePort());
-  const site = siteAt(port);
+  const site = await siteAt(port, folder);
   await writeFile(join(folder, "site.conf"), site);
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   await writeFile(
@@ -72,7 +85,7 @@ export async function startNginx(
     ].join("\n"),
   );
   const nginx = stack.use(run(["nginx", "-c", `${folder}/nginx.conf`, "-e", "stderr"]));
-  const url = `http://127.0.0.1:${port}`;
+  const url = `${scheme}://127.0.0.1:${port}`;
   await answering(`${url}/livez`, nginx);
   return url;
 }
@@ -80,7 +93,8 @@ export async function startNginx(
 async function answering(url: string, server: Command): Promise<void> {
   const deadline = performance.now() + READY_WITHIN_MS;
   while (performance.now() < deadline) {
-    const answer = await fetch(url).catch(() => undefined);
+    // Its certificate may be of its own making.
+    const answer = await fetch(url, { tls: { rejectUnauthorized: false } }).catch(() => undefined);
     if (answer?.ok) return;
     await Bun.sleep(20);
   }

@@ -3,9 +3,10 @@ import { access, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startNginx, startTopology } from "../deploy/topology.ts";
+import { startBalancer, startNginx, startTopology } from "../deploy/topology.ts";
 import { SETTINGS } from "../src/cli/config.ts";
-import { isInstalled, run } from "./command.ts";
+import { makeCertificate } from "./certificate.ts";
+import { isInstalled, run, runTodo } from "./command.ts";
 import { whyNoServer } from "./postgres.ts";
 import { startService } from "./service.ts";
 import { follow } from "./sse.ts";
@@ -84,9 +85,39 @@ test.skipIf(!HAS_NGINX)("events come at once through an nginx that only says pro
   const service = stack.use(startService());
   const url = await startNginx(
     stack,
+    "http",
     (port) => `server { listen 127.0.0.1:${port}; location / { proxy_pass ${service.url}; } }`,
   );
   await expectAtOnce(url);
+});
+
+test.skipIf(!HAS_NGINX)("passwords pass nginx over TLS, whatever a client says of itself", async () => {
+  await using stack = new AsyncDisposableStack();
+  const certificate = makeCertificate();
+  const pair = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
+  const start = async (variables: Readonly<Record<string, string>>) => {
+    const server = stack.use(runTodo(["serve", "--port", "0"], { ...pair, ...variables }));
+    return Array<string>(3).fill(await server.url);
+  };
+  const trusting = await start({ TODO_TRUSTED_PROXY: "127.0.0.1" });
+  const [secure, plain, stranger] = await Promise.all([
+    startBalancer(stack, trusting, certificate),
+    startBalancer(stack, trusting),
+    startBalancer(stack, await start({}), certificate),
+  ]);
+  const inventions = [
+    "X-Forwarded-Proto: https",
+    "Forwarded: for=127.0.0.1;proto=https",
+    "X-Forwarded-Proto: http",
+  ];
+  for (const said of ["X: ", ...inventions]) {
+    const [name = "", value = ""] = said.split(": ");
+    const ask = async (url: string): Promise<number> => {
+      const headers = { Authorization: `Basic ${btoa("admin:s3cret")}`, [name]: value };
+      return (await fetch(`${url}/admin/`, { headers, tls: { ca: certificate.cert } })).status;
+    };
+    expect([said, await ask(secure), await ask(plain), await ask(stranger)]).toEqual([said, 200, 403, 403]);
+  }
 });
 
 test.skipIf(!HAS_CADDY)("the Caddyfile is one", async () => {

@@ -199,10 +199,6 @@ export function readConfig(flags: Flags, env: Environment) {
     realm: readOr("realm", checkedRealm),
     basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
     allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
-    tls: tlsFiles(
-      read("tlsCert", (text) => text),
-      read("tlsKey", (text) => text),
-    ),
     trustedProxies: readOr("trustedProxy", (text) => list(text).map(checkedBlock)),
     allowedHosts: readOr("allowedHosts", (text) => list(text).map(hostValue)),
     corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
@@ -223,11 +219,17 @@ export function readStore(flags: Flags, env: Environment): string {
   return read("storeFile", fileText) ?? readOr("store", (text) => text);
 }
 
-/** Reads where the server listens; throws a UsageError as readConfig does. */
-export function readAddress(flags: Flags, env: Environment): { host: string; port: number } {
+/** Reads where the server listens, and whether over TLS; throws a UsageError as readConfig does. */
+export function readAddress(flags: Flags, env: Environment) {
   refuseUnknownVariables(env);
-  const { readOr } = reader(flags, env);
-  return { host: readOr("host", (text) => text), port: readOr("port", wholeNumber(0, 65_535)) };
+  const { read, readOr } = reader(flags, env);
+  const cert = read("tlsCert", (text) => text);
+  const key = read("tlsKey", (text) => text);
+  return {
+    host: readOr("host", (text) => text),
+    port: readOr("port", wholeNumber(0, 65_535)),
+    tls: tlsFiles(cert, key),
+  };
 }
 
 /** Reads how many to-dos a store holds at most; throws a UsageError as readConfig does. */

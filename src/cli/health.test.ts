@@ -1,4 +1,8 @@
 import { expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
 import { startService } from "../../test/service.ts";
 import { Failure } from "../failure.ts";
@@ -26,6 +30,22 @@ test("health tells a server that is alive from one that is ready", async () => {
   expect((await health(["--port", port])).code).toBe(0);
   const { code, said } = await health(["--port", port, "--ready"]);
   expect([code, said]).toEqual([1, expect.stringContaining("it answers 503")]);
+});
+
+test("health asks over TLS where the server has a certificate", async () => {
+  const { cert, key } = makeCertificate();
+  const folder = await mkdtemp(join(tmpdir(), "todo-health-"));
+  try {
+    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+    const variables = { TODO_TLS_CERT: certFile, TODO_TLS_KEY: keyFile };
+    await using server = runTodo(["serve", "--port", "0"], variables);
+    const { port } = new URL(await server.url);
+    expect(await health(["--port", port], variables)).toEqual({ code: 0, said: "" });
+    expect((await health(["--port", port])).code).toBe(1);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });
 
 test("health fails, and says why, where no server is", async () => {
