@@ -28,6 +28,7 @@ export type FailureCode =
   | "internal_error"
   | "store_unavailable"
   | "credentials_unavailable"
+  | "overloaded"
   | "stopping"
   | "store_full";
 

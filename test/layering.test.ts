@@ -22,7 +22,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
 
 /** The files of src/ that may depend on Bun; the others run anywhere. */
 const USE_BUN =
-  /^src\/(?:http\/listen|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:-thread)?|cli\/.*)\.ts$/;
+  /^src\/(?:http\/(?:listen|accept-queue)|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:-thread)?|cli\/.*)\.ts$/;
 const USE_DATABASES = /^src\/storage\//;
 const DATABASE = /^(?:bun:sqlite|node:sqlite|.*(?:sqlite3?|postgres|mysql2?|redis|mongodb)|pg)$/;
 /** `Bun.SQL`, `Bun.sql`, or one of them from the module. */

@@ -26,6 +26,7 @@ const statusOf: Record<string, number> = {
   internal_error: 500,
   store_unavailable: 503,
   credentials_unavailable: 503,
+  overloaded: 503,
   stopping: 503,
   store_full: 507,
 };

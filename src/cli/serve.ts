@@ -36,6 +36,8 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     allowedHosts: config.allowedHosts,
     corsOrigins: config.corsOrigins,
     accessLog: config.accessLog,
+    maxRequests: config.maxRequests,
+    maxSubscribers: config.maxSubscribers,
     log,
     keys: store.keys,
     lookupClient,
@@ -44,7 +46,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   });
   const exporter = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, log);
-  stopOnSignal(listener, store, log, flush);
+  stopOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   const metricsUrl = exporter && `${exporter.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
@@ -119,7 +121,13 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
 }
 
 /** The first SIGTERM or SIGINT answers what was accepted, then ends; the next one ends at once. */
-function stopOnSignal(listener: Listener, store: TodoStore, log: Logger, flush: ProcessLog["flush"]): void {
+function stopOnSignal(
+  listener: Listener,
+  delayMs: number,
+  store: TodoStore,
+  log: Logger,
+  flush: ProcessLog["flush"],
+): void {
   let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
   const exit = async (code: number): Promise<never> => {
     await flush();
@@ -134,10 +142,11 @@ function stopOnSignal(listener: Listener, store: TodoStore, log: Logger, flush: 
     first = { signal, at: performance.now() };
     log.info({ signal }, "stopping");
     setTimeout(() => {
-      log.error({ seconds: STOP_WITHIN_MS / 1000 }, "requests did not end in time: stopping all the same");
+      log.error({ seconds: STOP_WITHIN_MS / 1000 }, "the store did not close in time: stopping all the same");
       exit(1);
-    }, STOP_WITHIN_MS).unref();
-    await listener.stop();
+    }, delayMs + STOP_WITHIN_MS).unref();
+    const cutOff = await listener.stop(delayMs);
+    if (cutOff > 0) log.warn({ requests: cutOff }, "requests did not end in time: cut off");
     await store.close();
     log.info({}, "stopped");
     await exit(0);

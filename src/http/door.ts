@@ -4,6 +4,7 @@ import type { Awaitable } from "../todo.ts";
 import { failureLog } from "./failure-log.ts";
 import type { Log } from "./log.ts";
 import { isPreflight, type OriginPolicy, preflight, share } from "./origin.ts";
+import { Places, seldom } from "./places.ts";
 import { problem } from "./reply.ts";
 import { type Handler, nowhere, type Peer, type Route, type RoutedRequest } from "./route.ts";
 import { traceOf } from "./trace.ts";
@@ -13,6 +14,8 @@ export interface DoorOptions {
   readonly log: Log;
   /** Write a line for each request. */
   readonly accessLog: boolean;
+  /** How many requests may wait for their answer: of each path, so many that read, and as many that write. */
+  readonly maxRequests: number;
   /** Milliseconds of a steady clock. */
   readonly now: () => number;
 }
@@ -22,10 +25,9 @@ export interface Door {
   readonly lead: (path: string, route: Route) => Handler;
   /** From now on each response closes its connection. */
   readonly close: () => void;
-  readonly isClosing: () => boolean;
 }
 
-export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
+export function openDoor({ origins, log, accessLog, maxRequests, now }: DoorOptions): Door {
   const logFailure = failureLog(log, now);
   let closing = false;
   return {
@@ -33,10 +35,12 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     close: () => {
       closing = true;
     },
-    isClosing: () => closing,
   };
 
   function lead(path: string, route: Route): Handler {
+    const refused = seldom((times) => log.warn({ route: path, times }, "overloaded"), now);
+    const reads = new Places(maxRequests, refused);
+    const writes = new Places(maxRequests, refused);
     if (!accessLog) return (request, peer) => answer(request, peer, undefined);
     return async (request, peer) => {
       const started = now();
@@ -83,9 +87,22 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     ): Awaitable<Response> {
       try {
         origins.requireHost(request);
+        const places = isRead(request) ? reads : writes;
+        places.require();
         const response = handler(request, peer);
+        // What is answered at once takes no place.
         if (!(response instanceof Promise)) return leaving(response);
-        return response.then(leaving, (error) => failed(error, request, id));
+        places.take();
+        return response.then(
+          (answered) => {
+            places.free();
+            return leaving(answered);
+          },
+          (error) => {
+            places.free();
+            return failed(error, request, id);
+          },
+        );
       } catch (error) {
         return failed(error, request, id);
       }
@@ -94,7 +111,7 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     function failed(error: unknown, request: Request, id: string | undefined): Response {
       const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
       const response = problem(failure);
-      if (response.status >= 500) {
+      if (response.status >= 500 && failure.code !== "overloaded") {
         logFailure({ id, method: request.method, route: path, trace: traceOf(request) }, failure);
       }
       return leaving(response);
@@ -107,3 +124,6 @@ export function openDoor({ origins, log, accessLog, now }: DoorOptions): Door {
     return response;
   }
 }
+
+const isRead = ({ method }: Request): boolean =>
+  method === "GET" || method === "HEAD" || method === "OPTIONS";

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Failure } from "../failure.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../todo.ts";
 import type { Log } from "./log.ts";
+import { Places, seldom } from "./places.ts";
 import { reply } from "./reply.ts";
 import type { Handler } from "./route.ts";
 import { streamed } from "./stream.ts";
@@ -24,28 +25,43 @@ const HEADERS = {
 export interface EventOptions {
   readonly store: TodoStore;
   readonly log: Log;
+  /** How many streams may be open. */
+  readonly maxSubscribers: number;
   /** Milliseconds between two heartbeats. */
   readonly heartbeatMs: number;
+  /** Milliseconds of a steady clock. */
+  readonly now: () => number;
 }
 
 /** The handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), and the end of all its streams. */
-export function eventHandlers({ store, log, heartbeatMs }: EventOptions) {
+export function eventHandlers({ store, log, maxSubscribers, heartbeatMs, now }: EventOptions) {
   /** What ends each open stream. */
   const open = new Set<() => void>();
   let ended = false;
+  const refused = seldom(
+    (times) => log.warn({ readers: open.size, times }, "too many readers of events"),
+    now,
+  );
+  const places = new Places(maxSubscribers, refused);
   const onError = (error: unknown): void => log.error({ err: error }, "events cut off");
 
   const follow: Handler = async (request, peer) => {
     const start = startOf(request);
-    const now = await store.position();
+    const position = await store.position();
+    places.require();
     const leave = (): void => {
       peer.timeout(request, LEAVING_SECONDS);
       subscription.end();
     };
-    const subscription = new Subscription({ store, heartbeatMs, onError, onEnd: () => open.delete(leave) });
+    const onEnd = (): void => {
+      open.delete(leave);
+      places.free();
+    };
+    const subscription = new Subscription({ store, heartbeatMs, onError, onEnd });
     open.add(leave);
+    places.take();
     peer.timeout(request, QUIET_SECONDS);
-    subscription.run(start, now);
+    subscription.run(start, position);
     if (ended) leave();
     return reply(200, HEADERS, streamed(subscription, onError));
   };

@@ -1,5 +1,7 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { shutAcceptQueue } from "./accept-queue.ts";
+import { type Closable, close } from "./closing.ts";
 import { withHeader } from "./route.ts";
 import type { Service } from "./service.ts";
 import type { Certificate } from "./tls.ts";
@@ -14,8 +16,12 @@ export interface ListenOptions {
 /** A service that is being served. */
 export interface Listener {
   readonly url: string;
-  /** Takes no more connections, answers what was accepted, then resolves. */
-  readonly stop: () => Promise<void>;
+  /**
+   * Takes no more connections, answers what was accepted, then resolves with how many requests it cut off because they
+   * took too long. Before that it is not ready for so many milliseconds, but goes on serving: time for a balancer to
+   * notice.
+   */
+  readonly stop: (delayMs?: number) => Promise<number>;
   /** Closes everything at once. */
   readonly abort: () => Promise<void>;
 }
@@ -50,6 +56,12 @@ const CIPHERS = [
 /** Longer than a connection may be idle: within it, each that is in use is told to close. */
 const RETIRE_MS = 15_000;
 
+/**
+ * Within this time, and the runtime's two more, a request's head and body must have come whole, however they drip, and
+ * the next request on a kept-alive connection must have begun.
+ */
+const IDLE_SECONDS = 10;
+
 /** Serves over HTTP/1.1; throws what the system says when the address cannot be taken. */
 export function listen(service: Service, { host, port }: ListenOptions): Listener {
   const server = Bun.serve({
@@ -57,16 +69,14 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
     port,
     routes: service.routes,
     maxRequestBodySize: MAX_REQUEST_BYTES,
+    idleTimeout: IDLE_SECONDS,
     development: false,
     // Bun sets SO_REUSEPORT by itself outside of development: a second server would share the port.
     reusePort: false,
   });
   return {
     url: new URL(server.url).origin,
-    stop: async () => {
-      service.drain();
-      await server.stop();
-    },
+    stop: (delayMs = 0) => stopAll(service, () => [server], delayMs),
     abort: () => server.stop(true),
   };
 }
@@ -89,6 +99,7 @@ export function listenTls(
       port,
       routes,
       maxRequestBodySize: MAX_REQUEST_BYTES,
+      idleTimeout: IDLE_SECONDS,
       development: false,
       reusePort: true,
       http2: true,
@@ -113,10 +124,9 @@ export function listenTls(
       // Takes as long as the last answer that is being sent.
       before.stop().then(() => retiring.delete(before));
     },
-    stop: async () => {
+    stop: (delayMs = 0) => {
       stopped = true;
-      service.drain();
-      await Promise.all(all().map((server) => server.stop()));
+      return stopAll(service, all, delayMs);
     },
     abort: async () => {
       stopped = true;
@@ -124,3 +134,16 @@ export function listenTls(
     },
   };
 }
+
+/** Ends a service with the servers that it has by then, which share a port. */
+async function stopAll(service: Service, servers: () => readonly Server[], delayMs: number): Promise<number> {
+  service.retire();
+  if (delayMs > 0) await sleep(delayMs);
+  service.drain();
+  const [{ port } = { port: undefined }] = servers();
+  if (port !== undefined) shutAcceptQueue(port);
+  const cutOff = await Promise.all(servers().map(close));
+  return cutOff.reduce((sum, requests) => sum + requests, 0);
+}
+
+type Server = Closable & { readonly port: number | undefined };

@@ -212,11 +212,17 @@ export interface MetricsServiceOptions {
 
 function metricsService(registry: Registry, { onLoopback, log }: MetricsServiceOptions): Service {
   const origins = originPolicy({ onLoopback, allowedHosts: [], corsOrigins: [] });
-  const door = openDoor({ origins, log, accessLog: false, now: () => performance.now() });
+  const door = openDoor({
+    origins,
+    log,
+    accessLog: false,
+    maxRequests: MAX_SCRAPES,
+    now: () => performance.now(),
+  });
   const headers = { "Content-Type": registry.contentType };
   const scrape = open({ GET: async () => reply(200, headers, await registry.metrics()) });
   const routes = { "/metrics": door.lead("/metrics", scrape), "/*": door.lead("/*", nowhere) };
-  return { routes, drain: door.close };
+  return { routes, retire: () => {}, drain: door.close };
 }
 
 interface RequestLabels {

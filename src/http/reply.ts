@@ -27,6 +27,7 @@ const PROBLEMS: Readonly<Record<FailureCode, readonly [status: number, title: st
   internal_error: [500, "Something went wrong here"],
   store_unavailable: [503, "The store cannot answer now"],
   credentials_unavailable: [503, "Credentials cannot be checked now"],
+  overloaded: [503, "The server has too much to do"],
   stopping: [503, "The server is stopping"],
   store_full: [507, "The store is full"],
 };

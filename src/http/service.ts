@@ -42,6 +42,10 @@ export interface ServiceOptions {
   readonly accessLog?: boolean;
   /** Told what happens, such as for metrics; without it, nothing is measured. */
   readonly observer?: Observer;
+  /** How many requests may wait for their answer: of each path, so many that read, and as many that write. */
+  readonly maxRequests?: number;
+  /** How many streams of events may be open. */
+  readonly maxSubscribers?: number;
   /** Milliseconds between two heartbeats of an event stream. */
   readonly heartbeatMs?: number;
   /** Milliseconds of a steady clock. */
@@ -53,6 +57,8 @@ export interface ServiceOptions {
 /** The to-do service, to be served by `listen(service, …)`. */
 export interface Service {
   readonly routes: Readonly<Record<string, Handler>>;
+  /** From now on it is not ready. */
+  readonly retire: () => void;
   /** From now on it is not ready, each response closes its connection, and event streams end. */
   readonly drain: () => void;
 }
@@ -70,7 +76,7 @@ export function createService(options: ServiceOptions): Service {
   const { keys, observer, log = SILENT, realm = "todo admin" } = options;
   const { now = () => performance.now(), date = Date.now } = options;
   const { allowBasicOverHttp = false, basicFailures = 100, accessLog = false } = options;
-  const { heartbeatMs = 15_000 } = options;
+  const { maxRequests = 5000, maxSubscribers = 1000, heartbeatMs = 15_000 } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { trustedProxies = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
@@ -78,10 +84,11 @@ export function createService(options: ServiceOptions): Service {
   const observed = observedBy(observer, now);
   const store = observed.store(options.store);
   const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
-  const door = openDoor({ origins, log, accessLog, now });
+  const door = openDoor({ origins, log, accessLog, maxRequests, now });
   const todos = todoHandlers(store, log);
-  const events = eventHandlers({ store, log, heartbeatMs });
-  const health = healthHandlers(store, door.isClosing);
+  const events = eventHandlers({ store, log, maxSubscribers, heartbeatMs, now });
+  let isRetired = false;
+  const health = healthHandlers(store, () => isRetired);
   const openapi = JSON.stringify(contract);
   const remoteOf = remoteReader(trustedProxies);
   const bearer = observed.guard("bearer", bearerGuard(lookupClient, remoteOf, log));
@@ -127,9 +134,13 @@ export function createService(options: ServiceOptions): Service {
   const routes = Object.entries(table).map(
     ([path, route]) => [path, observed.handler(path, door.lead(path, route))] as const,
   );
+  const retire = (): void => {
+    isRetired = true;
+  };
   const drain = (): void => {
+    retire();
     door.close();
     events.end();
   };
-  return { routes: Object.fromEntries(routes), drain };
+  return { routes: Object.fromEntries(routes), retire, drain };
 }
