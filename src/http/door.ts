@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Failure } from "../failure.ts";
 import type { Awaitable } from "../todo.ts";
 import { failureLog } from "./failure-log.ts";
@@ -8,6 +9,9 @@ import { Places, seldom } from "./places.ts";
 import { problem } from "./reply.ts";
 import { type Handler, nowhere, type Peer, type Route, type RoutedRequest } from "./route.ts";
 import { traceOf } from "./trace.ts";
+
+/** Who asks again at once, and many do, is made to wait: a storm of refusals would leave no time for answers. */
+const REFUSED_AFTER_MS = 1000;
 
 export interface DoorOptions {
   readonly origins: OriginPolicy;
@@ -38,9 +42,9 @@ export function openDoor({ origins, log, accessLog, maxRequests, now }: DoorOpti
   };
 
   function lead(path: string, route: Route): Handler {
-    const refused = seldom((times) => log.warn({ route: path, times }, "overloaded"), now);
-    const reads = new Places(maxRequests, refused);
-    const writes = new Places(maxRequests, refused);
+    const onRefusal = seldom((times) => log.warn({ route: path, times }, "overloaded"), now);
+    const reads = new Places(maxRequests, onRefusal);
+    const writes = new Places(maxRequests, onRefusal);
     if (!accessLog) return (request, peer) => answer(request, peer, undefined);
     return async (request, peer) => {
       const started = now();
@@ -88,7 +92,7 @@ export function openDoor({ origins, log, accessLog, maxRequests, now }: DoorOpti
       try {
         origins.requireHost(request);
         const places = isRead(request) ? reads : writes;
-        places.require();
+        if (places.areTaken) return refused(places.refusal(), request, id);
         const response = handler(request, peer);
         // What is answered at once takes no place.
         if (!(response instanceof Promise)) return leaving(response);
@@ -106,6 +110,11 @@ export function openDoor({ origins, log, accessLog, maxRequests, now }: DoorOpti
       } catch (error) {
         return failed(error, request, id);
       }
+    }
+
+    async function refused(failure: Failure, request: Request, id: string | undefined): Promise<Response> {
+      await sleep(REFUSED_AFTER_MS);
+      return failed(failure, request, id);
     }
 
     function failed(error: unknown, request: Request, id: string | undefined): Response {

@@ -48,7 +48,7 @@ export function eventHandlers({ store, log, maxSubscribers, heartbeatMs, now }: 
   const follow: Handler = async (request, peer) => {
     const start = startOf(request);
     const position = await store.position();
-    places.require();
+    if (places.areTaken) throw places.refusal();
     const leave = (): void => {
       peer.timeout(request, LEAVING_SECONDS);
       subscription.end();

@@ -1,6 +1,6 @@
 import { Failure } from "../failure.ts";
 
-/** So much may be under way at a time, and no more: what comes beyond fails with `overloaded`. */
+/** So much may be under way at a time, and no more. */
 export class Places {
   readonly #most: number;
   readonly #onRefusal: () => void;
@@ -12,11 +12,14 @@ export class Places {
     this.#onRefusal = onRefusal;
   }
 
-  /** Throws `overloaded` when all are taken. */
-  require(): void {
-    if (this.#taken < this.#most) return;
+  get areTaken(): boolean {
+    return this.#taken >= this.#most;
+  }
+
+  /** What to say to whom comes beyond. */
+  refusal(): Failure {
     this.#onRefusal();
-    throw OVERLOADED;
+    return OVERLOADED;
   }
 
   take(): void {

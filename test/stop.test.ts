@@ -1,0 +1,230 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Command, runTodo } from "./command.ts";
+import { request, statusOf } from "./message.ts";
+
+/** How many times a server is stopped under load. */
+const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
+const JSON_TYPE = "Content-Type: application/json";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-stop-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const messages = (server: Command): string[] =>
+  server
+    .stdout()
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line).msg);
+
+const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
+
+/** Sends bytes on a connection of its own. */
+async function opened(port: number, bytes: string): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => {});
+  await once(socket, "connect");
+  socket.write(bytes);
+  return socket;
+}
+
+const rest = async (socket: Socket): Promise<string> =>
+  Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
+
+describe("a server that is told to stop", () => {
+  test("ends with 0 at once, whatever has not said what it wants", async () => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const port = await portOf(server);
+    const whole = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (const bytes of ["", "GET /li", "GET /livez HTTP/1.1\r\nHost: loc", whole, `${whole}GET /`])
+      await opened(port, bytes);
+    await sleep(100);
+    const started = performance.now();
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(performance.now() - started).toBeLessThan(3000);
+    expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
+  });
+
+  test("answers what still comes, and says on each connection that it was the last", async () => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const port = await portOf(server);
+    const body = '{"title":"x"}';
+    const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
+    const upload = await opened(port, head);
+    const kept = await opened(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await once(kept, "data");
+    server.kill("SIGTERM");
+    await sleep(50);
+    kept.write("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    expect(await rest(kept)).toMatch(
+      /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n[\s\S]*"code":"stopping"/i,
+    );
+    await sleep(1000);
+    upload.write(body);
+    expect(await rest(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
+    expect(await server.exited).toBe(0);
+  });
+
+  test("cuts off what does not come or go within some seconds, says so, and ends with 0", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${join(folder, "cut.db")}`]);
+    const port = await portOf(server);
+    // More than sockets hold.
+    const headers = { "Content-Type": "application/json" };
+    const body = JSON.stringify({ title: "\u{1f600}".repeat(120) });
+    const url = `http://127.0.0.1:${port}/api/todos`;
+    const posts = Array.from({ length: 20_000 }, () => fetch(url, { method: "POST", headers, body }));
+    for (const { status } of await Promise.all(posts)) expect(status).toBe(201);
+    const upload = await opened(port, request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{"));
+    const reader = connect(port, "127.0.0.1");
+    reader.write(request("GET /api/todos"));
+    await once(reader, "data");
+    reader.pause();
+    const started = performance.now();
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(performance.now() - started).toBeWithin(7000, 10_000);
+    expect(server.stdout()).toContain('"requests":2,"msg":"requests did not end in time: cut off"');
+    upload.destroy();
+    reader.destroy();
+  }, 20_000);
+
+  test("goes on serving for its stop delay, not ready", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "1"]);
+    const url = await server.url;
+    const started = performance.now();
+    server.kill("SIGTERM");
+    await sleep(100);
+    const statuses = async () => [
+      (await fetch(`${url}/readyz`)).status,
+      (await fetch(`${url}/api/todos`)).status,
+    ];
+    expect(await statuses()).toEqual([503, 200]);
+    await sleep(500);
+    expect(await statuses()).toEqual([503, 200]);
+    expect(await server.exited).toBe(0);
+    expect(performance.now() - started).toBeWithin(1000, 5000);
+  });
+
+  test(
+    `under load resets no request and loses no write, ${ROUNDS} times`,
+    async () => {
+      const path = join(folder, "load.db");
+      const acknowledged = new Set<string>();
+      for (let round = 0; round < ROUNDS; round++) {
+        await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+        const port = await portOf(server);
+        const clients = Array.from({ length: 48 }, (_, index) => load(port, index, acknowledged));
+        await sleep(300 + 100 * Math.random());
+        const before = acknowledged.size;
+        server.kill("SIGTERM");
+        const started = performance.now();
+        expect(await server.exited).toBe(0);
+        expect(performance.now() - started).toBeLessThan(10_000);
+        // Whoever comes now is refused.
+        expect(await Promise.all(clients)).toEqual(clients.map(() => "refused"));
+        // What this test is about came on after the signal too.
+        expect(before).toBeGreaterThan(0);
+        expect(acknowledged.size).toBeGreaterThan(before);
+      }
+      await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+      const stored = new Set<string>();
+      for (const { id } of JSON.parse(await (await fetch(`${await server.url}/api/todos`)).text()))
+        stored.add(String(id));
+      expect([...acknowledged].filter((id) => !stored.has(id))).toEqual([]);
+    },
+    30_000 + 5000 * ROUNDS,
+  );
+});
+
+/** How a client comes: on one connection without a pause, or with some, or on a new one each time. */
+const PAUSES_MS: readonly number[] = [0, 20, 500];
+
+/**
+ * Sends a request after the other, half of the clients to read and half to write, until none can be sent; gives why.
+ * A request that was sent and not answered whole is "reset".
+ */
+async function load(port: number, index: number, acknowledged: Set<string>): Promise<"refused" | "reset"> {
+  const body = '{"title":"x"}';
+  const isPost = index % 2 === 0;
+  const ways = [...PAUSES_MS, undefined];
+  const pauseMs = ways[(index >> 1) % ways.length];
+  const bytes = isPost
+    ? `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n${body}`
+    : "GET /api/todos?limit=1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  while (true) {
+    const connection = await Connection.open(port);
+    if (connection === undefined) return "refused";
+    while (!connection.isClosed) {
+      const answer = await connection.exchange(bytes);
+      if (answer === undefined) return "reset";
+      const id = /"id":(\d+)/.exec(answer)?.[1];
+      if (isPost && statusOf(answer) === 201 && id !== undefined) acknowledged.add(id);
+      if (pauseMs === undefined || /^connection: close\r$/im.test(answer)) break;
+      if (pauseMs > 0) await sleep(pauseMs * Math.random());
+    }
+    connection.close();
+  }
+}
+
+/** A connection over which one request follows the other. */
+class Connection {
+  readonly #socket: Socket;
+  #text = "";
+  #onChange = (): void => {};
+  isClosed = false;
+
+  /** Gives undefined where there is nobody to connect to. */
+  static async open(port: number): Promise<Connection | undefined> {
+    const socket = connect(port, "127.0.0.1");
+    const error = await new Promise<Error | undefined>((resolve) => {
+      socket.once("connect", () => resolve(undefined));
+      socket.once("error", resolve);
+    });
+    if (error === undefined) return new Connection(socket);
+    if ("code" in error && error.code === "ECONNREFUSED") return undefined;
+    throw error;
+  }
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    const close = (): void => {
+      this.isClosed = true;
+      this.#onChange();
+    };
+    for (const event of ["error", "end", "close"]) socket.on(event, close);
+    socket.setEncoding("latin1");
+    socket.on("data", (text) => {
+      this.#text += text;
+      this.#onChange();
+    });
+  }
+
+  /** Sends a request; gives its whole answer, or undefined where the connection is closed before. */
+  async exchange(bytes: string): Promise<string | undefined> {
+    this.#text = "";
+    this.#socket.write(bytes);
+    while (!this.#isWhole()) {
+      if (this.isClosed) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#onChange = resolve;
+      });
+    }
+    return this.#text;
+  }
+
+  #isWhole(): boolean {
+    const end = this.#text.indexOf("\r\n\r\n");
+    const length = Number(/^content-length: (\d+)\r$/im.exec(this.#text)?.[1] ?? 0);
+    return end >= 0 && this.#text.length >= end + 4 + length;
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+}
