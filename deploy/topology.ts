@@ -35,11 +35,21 @@ export async function startTopology(store?: string): Promise<Topology> {
   return { balancer, replicas, [Symbol.asyncDispose]: () => rest.disposeAsync() };
 }
 
-/** nginx with nginx.conf as it stands, but for the ports; with a certificate, it ends TLS. */
+export interface BalancerOptions {
+  /** With it, nginx ends TLS. */
+  readonly certificate?: { readonly cert: string; readonly key: string };
+  /** What a test changes. */
+  readonly changed?: (site: string) => string;
+}
+
+/**
+ * nginx with nginx.conf as it stands, but for the ports.
+ * @param replicas three URLs
+ */
 export async function startBalancer(
   stack: AsyncDisposableStack,
   replicas: readonly string[],
-  certificate?: { readonly cert: string; readonly key: string },
+  { certificate, changed = (site) => site }: BalancerOptions = {},
 ): Promise<string> {
   let site = await readFile(new URL("nginx.conf", import.meta.url), "utf8");
   for (const [index, replica] of replicas.entries()) {
@@ -52,7 +62,7 @@ export async function startBalancer(
       await Promise.all([writeFile(cert, certificate.cert), writeFile(key, certificate.key)]);
       listen += ` ssl; ssl_certificate ${cert}; ssl_certificate_key ${key}`;
     }
-    return site.replace(`listen ${BALANCER_PORT}`, listen);
+    return changed(site.replace(`listen ${BALANCER_PORT}`, listen));
   });
 }
 

@@ -101,9 +101,9 @@ test.skipIf(!HAS_NGINX)("passwords pass nginx over TLS, whatever a client says o
   };
   const trusting = await start({ TODO_TRUSTED_PROXY: "127.0.0.1" });
   const [secure, plain, stranger] = await Promise.all([
-    startBalancer(stack, trusting, certificate),
+    startBalancer(stack, trusting, { certificate }),
     startBalancer(stack, trusting),
-    startBalancer(stack, await start({}), certificate),
+    startBalancer(stack, await start({}), { certificate }),
   ]);
   const inventions = [
     "X-Forwarded-Proto: https",

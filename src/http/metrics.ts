@@ -204,6 +204,9 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
   };
 }
 
+/** More scrapers at a time are refused. */
+const MAX_SCRAPES = 100;
+
 export interface MetricsServiceOptions {
   /** Whether it is reached over loopback only: then it answers for loopback's names alone. */
   readonly onLoopback: boolean;
