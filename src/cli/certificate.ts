@@ -1,10 +1,9 @@
-import { watchFile } from "node:fs";
 import type { TlsListener } from "../http/listen.ts";
 import type { Log } from "../http/log.ts";
 import { type Certificate, parseCertificate, whyInvalidAt } from "../http/tls.ts";
 import { readText, UsageError } from "./config.ts";
 
-const WATCH_INTERVAL_MS = 1000;
+const LOOK_INTERVAL_MS = 1000;
 
 /** The paths of a certificate and of its key. */
 export interface CertificateFiles {
@@ -42,24 +41,26 @@ export function watchCertificate(
   log: Log,
 ): void {
   let current = first;
+  let reason: string | undefined;
   warnUnlessValid(first, log);
-  const onChange = async (): Promise<void> => {
+  const look = (): void => {
     try {
       const next = readCertificate(files);
+      reason = undefined;
       if (next.cert === current.cert && next.key === current.key) return;
-      const renewed = renew(next);
+      renew(next);
       current = next;
       log.info({ file: files.cert, notAfter: next.notAfter }, "certificate renewed");
       warnUnlessValid(next, log);
-      await renewed;
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const said = reason;
+      reason = error instanceof Error ? error.message : String(error);
+      if (reason === said) return;
       log.warn({ reason }, "certificate not renewed: the one from before stays in force");
     }
   };
-  for (const file of [files.cert, files.key]) {
-    watchFile(file, { interval: WATCH_INTERVAL_MS, persistent: false }, onChange);
-  }
+  // Read and not watched: a watch may begin after a change, and compares times that need not differ.
+  setInterval(look, LOOK_INTERVAL_MS).unref();
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

@@ -34,7 +34,7 @@ export interface TlsListenOptions extends ListenOptions {
 /** A service that is being served over TLS. */
 export interface TlsListener extends Listener {
   /**
-   * Gives new connections this certificate; throws what the system says when it cannot be. Connections that have
+   * Gives new connections this certificate; throws at once what the system says when it cannot be. Connections that have
    * the one before end between two requests. Resolves when no new one can get that any more.
    */
   readonly renew: (certificate: Certificate) => Promise<void>;
@@ -111,18 +111,22 @@ export function listenTls(
   const all = () => [current, ...retiring];
   let stopped = false;
 
+  async function retire(server: typeof current): Promise<void> {
+    retiring.add(server);
+    // Stopped at once, it would close connections on which a request is on its way.
+    server.reload({ routes: lastRoutes });
+    await sleep(retireMs, undefined, { ref: false });
+    // Takes as long as the last answer that is being sent.
+    server.stop().then(() => retiring.delete(server));
+  }
+
   return {
     url: new URL(current.url).origin,
-    renew: async (next) => {
-      if (stopped) return;
+    renew: (next) => {
+      if (stopped) return Promise.resolve();
       const before = current;
       current = serve(next);
-      retiring.add(before);
-      // Stopped at once, it would close connections on which a request is on its way.
-      before.reload({ routes: lastRoutes });
-      await sleep(retireMs, undefined, { ref: false });
-      // Takes as long as the last answer that is being sent.
-      before.stop().then(() => retiring.delete(before));
+      return retire(before);
     },
     stop: (delayMs = 0) => {
       stopped = true;
