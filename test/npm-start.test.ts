@@ -166,7 +166,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
-test.concurrent("npm start ends 10 seconds after the signal, whatever hangs", async () => {
+test.concurrent("npm start ends within 10 seconds of the signal, whatever hangs, and says what it cut off", async () => {
   await using server = await npmStart();
   const hanging = converse(server.port, HEAD);
   await Bun.sleep(100);
@@ -177,10 +177,10 @@ test.concurrent("npm start ends 10 seconds after the signal, whatever hangs", as
     hanging.socket.write(" ");
   }
   const { code, ms } = await server.ended();
-  expect(code).toBe(1);
-  expect(ms).toBeGreaterThan(9500);
+  expect(code).toBe(0);
+  expect(ms).toBeGreaterThan(7500);
   expect(ms).toBeLessThan(10_000 + SOON_MS);
-  expect(server.log().at(-1)).toMatchObject({ level: 50, seconds: 10 });
+  expect(server.log()).toContainEqual(expect.objectContaining({ level: 40, requests: 1 }));
 });
 
 test.concurrent.skipIf(!hasScript)("Ctrl-C in a terminal answers what npm start has accepted", async () => {
