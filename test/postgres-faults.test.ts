@@ -4,6 +4,7 @@ import { mintToken } from "../src/credential/token.ts";
 import { Failure } from "../src/failure.ts";
 import { read } from "../src/storage/contract.ts";
 import { openPostgres } from "../src/storage/postgres/engine.ts";
+import { Primary } from "../src/storage/postgres/primary.ts";
 import { type Command, runTodo } from "./command.ts";
 import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
@@ -246,23 +247,23 @@ describe.skipIf(whyNoServer !== undefined)("a PostgreSQL server", () => {
   });
 
   test("that is found too late is not sent what was asked", async () => {
-    const WITHIN_MS = 500;
-    const proxies = await Promise.all(Array.from({ length: 7 }, () => startProxy(database)));
-    const url = new URL(database);
-    const hosts = proxies.map((proxy) => new URL(proxy.url).host).join();
-    const store = await openPostgres(url.href.replace(url.host, hosts), { answerWithinMs: WITHIN_MS });
-    for (const { flow, cut } of proxies.slice(0, -1)) {
-      flow("hold", "hold");
-      cut();
-    }
+    const stored = new SQL(database, { max: 1 });
+    await stored.unsafe("CREATE TABLE asked (n bigint)");
     // Each of six hosts takes a fifth of the time, and only the seventh answers.
-    const failures = ["a", "b", "c"].map((title) => failureOf(store.insert(title)));
-    expect(await Promise.all(failures)).toEqual(failures.map(() => "store_unavailable"));
-    while ((await failureOf(store.insert("d"))) !== undefined) await Bun.sleep(100);
-    await Bun.sleep(WITHIN_MS);
-    expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["d"]);
-    await store.close();
-    for (const proxy of proxies) await proxy[Symbol.asyncDispose]();
+    const silent = await Promise.all(Array.from({ length: 6 }, () => startProxy(database)));
+    for (const { flow } of silent) flow("drop", "drop");
+    const ports = [...silent.map(({ url }) => Number(new URL(url).port)), postgres.port];
+    const primary = new Primary(urlAt(database, ports), { connections: 4, answerWithinMs: 500 });
+    const ask = (n: number) => failureOf(primary.query("INSERT INTO public.asked VALUES ($1)", [n]));
+    expect(await ask(0)).toBe("store_unavailable");
+    let n = 1;
+    for (; (await ask(n)) !== undefined; n++) expect(n).toBeLessThan(20);
+    const asked = (await stored.unsafe<{ n: string }[]>("SELECT n FROM asked")).map((row) => Number(row.n));
+    expect(asked).toContain(n);
+    expect(asked).not.toContain(0);
+    await primary.close();
+    await stored.close();
+    for (const proxy of silent) await proxy[Symbol.asyncDispose]();
   });
 
   test.each<[how: string, lose: () => Promise<(isWritten: () => boolean) => Promise<void>>]>([
