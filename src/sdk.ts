@@ -131,7 +131,7 @@ const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 10_000;
 /** The service sends a comment every 15 seconds where there is nothing to tell. */
 const QUIET_MS = 40_000;
-/** A stream that lasted for so long was a good one: its end is no reason to wait long. */
+/** A stream that lasted for so long, or told something, was a good one: its end is no reason to wait long. */
 const STEADY_MS = 5_000;
 const LARGEST_PAGE = 1000;
 
@@ -197,10 +197,10 @@ export class TodoApi {
    */
   async create(
     title: string,
-    { idempotencyKey = randomKey(), ...options }: CallOptions & { readonly idempotencyKey?: string } = {},
+    { idempotencyKey = randomKey(), signal }: CallOptions & { readonly idempotencyKey?: string } = {},
   ): Promise<Todo> {
     const quoted = `"${idempotencyKey.replace(/["\\]/g, "\\$&")}"`;
-    return this.#ask("POST", "/api/todos", options, readTodo, { title }, { "Idempotency-Key": quoted });
+    return this.#ask("POST", "/api/todos", { signal }, readTodo, { title }, { "Idempotency-Key": quoted });
   }
 
   /** Marks a to-do as done or not. */
@@ -251,6 +251,7 @@ export class TodoApi {
             const event = readAnswer(exchange.response, () => eventOf(message));
             if (event === undefined || isTold(event, position)) continue;
             position = event.position;
+            tries = 0;
             if (event.type === "connected") isDown = false;
             yield event;
           }
@@ -264,8 +265,8 @@ export class TodoApi {
       }
       if (!isDown) yield { type: "disconnected", ...(error !== undefined && { error }) };
       isDown = true;
-      tries = Date.now() - startedAt > STEADY_MS ? 0 : tries + 1;
-      await pause(pauseBefore(tries, error), signal);
+      if (Date.now() - startedAt > STEADY_MS) tries = 0;
+      await pause(pauseBefore(tries++, error), signal);
     }
   }
 

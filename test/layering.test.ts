@@ -20,6 +20,9 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   web: ["web", "src"],
 };
 
+/** The typed client, which others run without the rest: for the command line and the page, and alone. */
+const SDK = "src/sdk.ts";
+
 /** The files of src/ that may depend on Bun; the others run anywhere. */
 const USE_BUN =
   /^src\/(?:http\/(?:listen|accept-queue)|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:-thread)?|cli\/.*)\.ts$/;
@@ -41,10 +44,13 @@ function ofFile(path: string, source: string): string[] {
   const arrows = ARROWS[room];
   if (arrows === undefined) return [`${path}: ${room} is no room`];
   const found = importsOf(path, source);
+  if (path === SDK && found.length > 0) return [`${path}: may not import anything`];
   const wrong = found.flatMap((target) => {
     if (target.startsWith("node:") && !DATABASE.test(target)) return [];
     if (!target.startsWith("./")) return ofPackage(path, target);
     if (isTest(path) && room !== "conformance") return [];
+    if (target === `./${SDK}` && room !== "src/cli" && room !== "web")
+      return [`${path}: may not import ${SDK}`];
     const targetRoom = roomOf(target.slice(2));
     return arrows.includes(targetRoom) && !isTest(target.slice(2))
       ? []
@@ -151,6 +157,13 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
   ["Bun's SQL", "src/cli/a.ts", "new Bun.SQL(url);", "may not use a database"],
   ["a package for development", "src/http/a.ts", 'import "ajv/dist/2020.js";', "ajv is only for development"],
   ["a package of nobody", "src/http/a.ts", 'import "@scope/it/deep.js";', "@scope/it is no dependency"],
+  ["the client in http", "src/http/a.ts", 'import "../sdk.ts";', "may not import src/sdk.ts"],
+  [
+    "anything in the client",
+    "src/sdk.ts",
+    'import type { Todo } from "./todo.ts";',
+    "may not import anything",
+  ],
   ["utils", "src/utils/a.ts", "", "src/utils is no room"],
   ["services", "src/services/a.ts", "", "src/services is no room"],
 ])("layering refuses %s", (_what, path, source, complaint) => {
@@ -170,7 +183,7 @@ test.each<[what: string, path: string, source: string]>([
   [
     "what is right",
     "src/cli/a.ts",
-    'import "node:fs";\nimport "pino";\nimport "../storage/b.ts";\nBun.serve({});',
+    'import "node:fs";\nimport "pino";\nimport "../storage/b.ts";\nimport "../sdk.ts";\nBun.serve({});',
   ],
   ["Bun in a comment", "src/http/a.ts", "/** As `Bun.serve` takes it. */\n// import Bun"],
   [

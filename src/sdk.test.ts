@@ -1,0 +1,356 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Browser } from "playwright-core";
+import contract from "../openapi.json" with { type: "json" };
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { run } from "../test/command.ts";
+import { FAULTS } from "../test/faults.ts";
+import { startFaultyProxy } from "../test/faulty-proxy.ts";
+import { BEFORE_FIRST_ID, type Storm } from "../test/sdk-suite.ts";
+import { startService } from "../test/service.ts";
+import * as sdk from "./sdk.ts";
+import { openMemory } from "./storage/memory.ts";
+
+setDefaultTimeout(60_000);
+
+const MOST_BYTES = 5 * 1024;
+const TOKEN = "t0ken";
+const WRITERS = 20;
+const EACH = 3;
+/** Longer than a request can be held up. */
+const SETTLED_MS = 2500;
+
+const folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
+afterAll(() => rm(folder, { recursive: true }));
+
+const CLIENT = fileURLToPath(new URL("../dist/client.js", import.meta.url));
+const SUITE = join(folder, "sdk-suite.js");
+
+beforeAll(async () => {
+  await using build = run(["npm", "run", "-s", "build:client"]);
+  if ((await build.exited) !== 0) throw new Error(build.stdout() + build.stderr());
+  const suite = fileURLToPath(new URL("../test/sdk-suite.ts", import.meta.url));
+  await Bun.build({ entrypoints: [suite], outdir: folder, target: "browser", format: "esm" });
+});
+
+type Suite = "runChecks" | "storm";
+/** Calls a function of the suite, with the client, where that shall run; gives what it says. */
+type Runtime = (call: Suite, ...args: readonly unknown[]) => Promise<string>;
+
+/** As a program imports the package. */
+const asProgram =
+  (...command: readonly string[]): Runtime =>
+  async (call, ...args) => {
+    const script = `
+      import * as sdk from "todo-service/client";
+      import { ${call} } from ${JSON.stringify(SUITE)};
+      console.log(JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)})));`;
+    await using child = run([...command, script]);
+    expect([await child.exited, child.stderr()]).toEqual([0, ""]);
+    return child.stdout();
+  };
+
+const inBun = asProgram(process.execPath, "--no-env-file", "-e");
+const inNode = asProgram("node", "--input-type=module", "-e");
+
+let browser: Browser | undefined;
+afterAll(() => browser?.close());
+
+const inChromium: Runtime = async (call, ...args) => {
+  browser ??= await launchBrowser();
+  await using site = startSite();
+  const page = await browser.newPage();
+  await page.goto(site.url);
+  return await page.evaluate(`(async () => {
+    const sdk = await import("/client.js");
+    const { ${call} } = await import("/suite.js");
+    return JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)}));
+  })()`);
+};
+
+/** A page of another origin than the service. */
+function startSite() {
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    routes: {
+      "/": () => new Response("<!doctype html>", { headers: { "Content-Type": "text/html" } }),
+      "/client.js": () => new Response(Bun.file(CLIENT)),
+      "/suite.js": () => new Response(Bun.file(SUITE)),
+    },
+  });
+  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
+}
+
+if (whyNoBrowser !== undefined) process.stderr.write(`skipped: the client in a browser: ${whyNoBrowser}\n`);
+
+const start = () =>
+  startService({
+    store: openMemory({ lastId: BEFORE_FIRST_ID }),
+    lookupClient: (token) => (token === TOKEN ? { name: "alice" } : undefined),
+    onLoopback: true,
+  });
+
+describe.each<[name: string, runtime: Runtime, isThere: boolean]>([
+  ["Bun", inBun, true],
+  ["Node", inNode, true],
+  ["Chromium", inChromium, whyNoBrowser === undefined],
+])("the client in %s", (_name, runtime, isThere) => {
+  test.skipIf(!isThere)("does what it says", async () => {
+    await using service = start();
+    await using proxies = new AsyncDisposableStack();
+    const urls = FAULTS.map(async (fault) => {
+      const struck = new Map<string, number>();
+      const proxy = await startFaultyProxy(service.port, (line) => {
+        const kind = line.replace(/\?.*/, "");
+        const count = struck.get(kind) ?? 0;
+        struck.set(kind, count + 1);
+        // Chromium asks again by itself where nothing at all came back.
+        return count % 2 === 0 || kind.endsWith("/whoami") ? fault : "pass";
+      });
+      proxies.use(proxy);
+      return [fault, proxy.url] as const;
+    });
+    const places = {
+      direct: service.url,
+      through: Object.fromEntries(await Promise.all(urls)),
+      token: TOKEN,
+    };
+    const outcomes: Record<string, string> = JSON.parse(await runtime("runChecks", places));
+    expect(Object.keys(outcomes).length).toBeGreaterThan(10);
+    expect(outcomes).toEqual(Object.fromEntries(Object.keys(outcomes).map((name) => [name, "holds"])));
+  });
+
+  test.skipIf(!isThere)("loses and doubles nothing, whatever the network does", async () => {
+    const seed = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
+    const random = randomFrom(seed);
+    await using service = start();
+    await using proxy = await startFaultyProxy(service.port, () =>
+      random() < 0.4 ? (FAULTS[Math.floor(random() * FAULTS.length)] ?? "pass") : "pass",
+    );
+    const cutting = setInterval(proxy.cut, 700);
+    const weather: Storm = JSON.parse(
+      await runtime("storm", proxy.url, WRITERS, EACH).finally(() => clearInterval(cutting)),
+    );
+    await Bun.sleep(SETTLED_MS);
+    const struck = proxy.struck();
+    process.stderr.write(`seed ${seed}: ${JSON.stringify(struck)}, ${weather.connections} connections\n`);
+
+    expect(weather.failures).toEqual([]);
+    expect(Object.keys(struck).toSorted()).toEqual([...FAULTS].toSorted());
+    const { todos } = await new sdk.TodoApi({ baseUrl: service.url }).list();
+    const there = todos.map(({ id, title, done }) => `${id} ${title} ${done}`);
+    expect(there.toSorted()).toEqual(weather.kept.toSorted());
+    expect(there).toHaveLength(WRITERS * EACH * (2 / 3) + 1);
+    expect(weather.followed.toSorted()).toEqual(there.toSorted());
+    const counts = weather.positions.map((position) => Number(/\d+$/.exec(position)?.[0]));
+    expect(counts).toEqual(counts.map((_, index) => index + 1));
+    expect(weather.connections).toBeGreaterThan(1);
+  });
+});
+
+/** Marsaglia's xorshift, 32 bits. */
+function randomFrom(seed: number): () => number {
+  let state = seed | 1;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) / 2 ** 32;
+  };
+}
+
+/** A client of a service that answers as it is told, one answer after the other, and the last from then on. */
+function answered(answers: readonly (() => Response)[], retries = 4) {
+  const sent: { readonly url: string; readonly init: RequestInit; readonly at: number }[] = [];
+  const api = new sdk.TodoApi({
+    baseUrl: "https://todo.example/base/",
+    token: TOKEN,
+    retries,
+    fetch: async (url, init) => {
+      sent.push({ url, init, at: performance.now() });
+      const answer = answers[Math.min(sent.length, answers.length) - 1];
+      if (answer === undefined) throw new Error("no answer");
+      return answer();
+    },
+  });
+  return { api, sent };
+}
+
+const TODO = '{"id":1,"title":"a","done":false}';
+const problem = (status: number, code: string, headers: Readonly<Record<string, string>> = {}) =>
+  Response.json({ title: "No", status, code }, { status, headers });
+const outcomeOf = (call: Promise<unknown>): Promise<unknown> => call.catch((error) => error.code);
+
+describe("the client", () => {
+  test.each<[what: string, answer: () => Response, outcome: string, tries: number]>([
+    ["503", () => problem(503, "store_unavailable"), "store_unavailable", 2],
+    ["429", () => problem(429, "too_many_failures"), "too_many_failures", 2],
+    ["a proxy's 502", () => new Response("<h1>Bad Gateway", { status: 502 }), "unexpected_answer", 2],
+    ["a key in flight", () => problem(409, "idempotency_key_in_flight"), "idempotency_key_in_flight", 2],
+    ["half of an answer", () => new Response(TODO.slice(0, 20)), "unexpected_answer", 2],
+    ["another's answer", () => Response.json({ id: "1" }), "unexpected_answer", 2],
+    ["null", () => Response.json(null), "unexpected_answer", 2],
+    ["another 409", () => problem(409, "key_exists"), "key_exists", 1],
+    ["422", () => problem(422, "validation_failed"), "validation_failed", 1],
+    ["404", () => problem(404, "route_not_found"), "route_not_found", 1],
+    ["a code of a newer service", () => problem(418, "teapot"), "teapot", 1],
+    ["500", () => problem(500, "internal_error"), "internal_error", 1],
+    ["507", () => problem(507, "store_full"), "store_full", 1],
+    ["a long Retry-After", () => problem(503, "stopping", { "Retry-After": "60" }), "stopping", 1],
+  ])("told %s, tries again only where that may help", async (_what, answer, outcome, tries) => {
+    const { api, sent } = answered([answer], 1);
+    expect(await outcomeOf(api.create("a"))).toBe(outcome);
+    expect(sent).toHaveLength(tries);
+    expect(new Set(sent.map(({ init }) => new Headers(init.headers).get("idempotency-key"))).size).toBe(1);
+  });
+
+  test.each<[what: string, value: () => string, least: number, most: number]>([
+    ["seconds", () => "1", 950, 1500],
+    ["a date", () => new Date(Date.now() + 2000).toUTCString(), 900, 2500],
+    ["nothing that is known", () => "soon", 50, 500],
+    ["what is past", () => new Date(0).toUTCString(), 50, 500],
+  ])("waits as long as a Retry-After says in %s", async (_what, value, least, most) => {
+    const busy = () => problem(503, "stopping", { "Retry-After": value() });
+    const { api, sent } = answered([busy, () => new Response(TODO)]);
+    await api.get(1n);
+    const [first, second] = sent.map(({ at }) => at);
+    const waited = (second ?? 0) - (first ?? 0);
+    expect(waited).toBeGreaterThan(least);
+    expect(waited).toBeLessThan(most);
+  });
+
+  test("takes a 404 as the answer to a deletion only where an earlier try may have done it", async () => {
+    const gone = () => problem(404, "todo_not_found");
+    const lost = () => problem(503, "store_unavailable");
+    expect(await outcomeOf(answered([gone]).api.delete(1n))).toBe("todo_not_found");
+    expect(await outcomeOf(answered([lost, gone]).api.delete(1n))).toBeUndefined();
+    expect(await outcomeOf(answered([lost, gone]).api.setDone(1n, true))).toBe("todo_not_found");
+    const elsewhere = () => problem(404, "route_not_found");
+    expect(await outcomeOf(answered([lost, elsewhere]).api.delete(1n))).toBe("route_not_found");
+  });
+
+  test("asks below its base, with its token", async () => {
+    const list = () =>
+      new Response(`[${TODO}]`, {
+        headers: { ETag: 'W/"e-1"', Link: '</api/todos?limit=1&after=1>; rel="next"' },
+      });
+    const { api, sent } = answered([list]);
+    expect(await api.list({ done: false, limit: 1 })).toEqual({
+      todos: [{ id: 1n, title: "a", done: false }],
+      position: "e-1",
+      next: 1n,
+    });
+    expect(sent[0]?.url).toBe("https://todo.example/base/api/todos?done=false&limit=1");
+    expect(new Headers(sent[0]?.init.headers).get("authorization")).toBe(`Bearer ${TOKEN}`);
+  });
+
+  /** All that a stream tells, whatever pieces it comes in, to the end of it. */
+  async function told(text: string, size: number): Promise<sdk.TodoEvent[]> {
+    const bytes = new TextEncoder().encode(text);
+    let at = 0;
+    const stream = () =>
+      new ReadableStream<Uint8Array<ArrayBuffer>>({
+        pull(controller) {
+          if (at >= bytes.length) controller.close();
+          else controller.enqueue(bytes.slice(at, at + size));
+          at += size;
+        },
+      });
+    const { api } = answered([
+      () => new Response(stream(), { headers: { "Content-Type": "text/event-stream" } }),
+    ]);
+    const events: sdk.TodoEvent[] = [];
+    for await (const event of api.events()) {
+      if (event.type === "disconnected") break;
+      events.push(event);
+    }
+    return events;
+  }
+
+  test.each([1, 2, 7, 1000])("reads events in pieces of %i bytes", async (size) => {
+    const lines = [
+      ...[": comment", ""],
+      ...["id: e-1", "event: position", "data: {}", ""],
+      ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
+      ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
+      ...["id: e-3", "event: of a newer service", "data: {}", ""],
+      ...["id:e-4", "event:deleted", 'data:{"id":18446744073709551615}', ""],
+      ...["id: f-2", "event: resync", "data: {}", ""],
+      ...["id: f-3", "event: deleted", 'data: {"id":1'],
+    ];
+    for (const end of ["\n", "\r\n", "\r"]) {
+      expect(await told(lines.join(end), size)).toEqual([
+        { type: "connected", position: "e-1" },
+        { type: "created", position: "e-2", todo: { id: 2n ** 64n - 1n, title: "ä😀", done: false } },
+        { type: "deleted", position: "e-4", id: 2n ** 64n - 1n },
+        { type: "resync", position: "f-2" },
+      ]);
+    }
+  });
+
+  test("follows no events where the service refuses", async () => {
+    const { api, sent } = answered([() => problem(400, "invalid_query")]);
+    expect(await outcomeOf(Array.fromAsync(api.events({ since: "e-1" })))).toBe("invalid_query");
+    expect(sent).toHaveLength(1);
+  });
+
+  test("is small", async () => {
+    const { outputs } = await Bun.build({
+      entrypoints: [fileURLToPath(new URL("sdk.ts", import.meta.url))],
+      minify: true,
+    });
+    const bytes = Buffer.from((await outputs[0]?.arrayBuffer()) ?? new ArrayBuffer());
+    const size = Bun.gzipSync(bytes).length;
+    expect(size).toBeGreaterThan(1000);
+    expect(size).toBeLessThanOrEqual(MOST_BYTES);
+  });
+
+  test("has the types of the contract", () => {
+    const { Todo, Problem, FieldError } = contract.components.schemas;
+    // The types see to it that nothing is missing or too much here.
+    const codes: Readonly<Record<sdk.ProblemCode, true>> = {
+      invalid_id: true,
+      invalid_query: true,
+      invalid_json: true,
+      invalid_idempotency_key: true,
+      unauthorized: true,
+      https_required: true,
+      cross_site_write: true,
+      route_not_found: true,
+      todo_not_found: true,
+      key_not_found: true,
+      method_not_allowed: true,
+      key_exists: true,
+      idempotency_key_in_flight: true,
+      body_too_large: true,
+      unsupported_media_type: true,
+      misdirected_host: true,
+      validation_failed: true,
+      idempotency_key_reused: true,
+      too_many_failures: true,
+      internal_error: true,
+      store_unavailable: true,
+      credentials_unavailable: true,
+      stopping: true,
+      store_full: true,
+    };
+    const todo: Readonly<Record<keyof sdk.Todo, string>> = {
+      id: "integer",
+      title: "string",
+      done: "boolean",
+    };
+    const field: Readonly<Record<keyof sdk.FieldError, string>> = { field: "string", message: "string" };
+    expect(Object.keys(codes)).toEqual(Problem.properties.code.enum);
+    expect(typesOf(Todo.properties)).toEqual(todo);
+    expect(typesOf(FieldError.properties)).toEqual(field);
+    expect(Todo.required).toEqual(Object.keys(todo));
+    expect(Object.keys(Problem.properties)).toEqual(["title", "status", "code", "detail", "errors"]);
+  });
+});
+
+const typesOf = (properties: Readonly<Record<string, { readonly type: string }>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(properties).map(([name, { type }]) => [name, type]));
