@@ -178,7 +178,20 @@ export const SETTINGS = {
   },
 } as const satisfies Record<string, Setting>;
 
-type SettingName = keyof typeof SETTINGS;
+/** The settings of the commands that ask a running service. */
+export const CLIENT_SETTINGS = {
+  url: {
+    flag: "--url <url>",
+    variables: ["TODO_URL"],
+    default: "http://127.0.0.1:3000",
+    about: "where the service is",
+  },
+  token: { variables: ["TODO_TOKEN"], about: "a client's bearer token" },
+} as const satisfies Record<string, Setting>;
+
+const ALL_SETTINGS = { ...SETTINGS, ...CLIENT_SETTINGS };
+
+type SettingName = keyof typeof ALL_SETTINGS;
 
 /** The flag of a setting, as commander takes it. */
 export function optionFor(setting: Setting & { readonly flag: string }): Option {
@@ -265,6 +278,13 @@ export function readUsersFile(flags: Flags, env: Environment): string | undefine
   return reader(flags, env).read("usersFile", (text) => text);
 }
 
+/** Reads where the service is, and the token for it; throws a UsageError as readConfig does. */
+export function readService(flags: Flags, env: Environment) {
+  const { read, readOr } = reader(flags, env);
+  refuseUnknownVariables(env);
+  return { url: readOr("url", serviceUrl), token: read("token", bearerToken) };
+}
+
 /** The variables that look like settings but were put there by a cluster for a service of its own. */
 export function clusterVariables(env: Environment): string[] {
   return Object.keys(env).filter((name) => name.startsWith("TODO_") && isClusters(name, env[name] ?? ""));
@@ -273,7 +293,7 @@ export function clusterVariables(env: Environment): string[] {
 function reader(flags: Flags, env: Environment) {
   /** What was given for a setting, and where; an empty variable is none. */
   function given(name: SettingName): { text: string; source: string } | undefined {
-    const setting: Setting = SETTINGS[name];
+    const setting: Setting = ALL_SETTINGS[name];
     const flag = flags[name];
     if (flag !== undefined) return { text: String(flag), source: setting.flag?.split(" ")[0] ?? name };
     const source = setting.variables.find(
@@ -288,20 +308,20 @@ function reader(flags: Flags, env: Environment) {
     try {
       return parse(found.text);
     } catch (error) {
-      const shown = name === "adminPassword" ? "" : ` ${JSON.stringify(found.text)}`;
+      const shown = name === "adminPassword" || name === "token" ? "" : ` ${JSON.stringify(found.text)}`;
       throw new UsageError(`${found.source}${shown}: ${error instanceof Error ? error.message : error}`);
     }
   }
 
   function readOr<T>(name: Exclude<SettingName, WithoutDefault>, parse: (text: string) => T): T {
-    return read(name, parse) ?? parse(SETTINGS[name].default);
+    return read(name, parse) ?? parse(ALL_SETTINGS[name].default);
   }
 
   return { given, read, readOr };
 }
 
 type WithoutDefault = {
-  [Name in SettingName]: (typeof SETTINGS)[Name] extends { default: string } ? never : Name;
+  [Name in SettingName]: (typeof ALL_SETTINGS)[Name] extends { default: string } ? never : Name;
 }[SettingName];
 
 const CLUSTER_SERVICE = /_SERVICE_(?:HOST|PORT(?:_.+)?)$/;
@@ -318,7 +338,7 @@ const TESTS = /^TODO_TEST_/;
 
 /** npm keeps flags that stand before a `--` for itself, and says nothing. */
 function refuseFlagsOfNpm(env: Environment): void {
-  const flags = Object.values(SETTINGS).flatMap((setting) => ("flag" in setting ? [setting.flag] : []));
+  const flags = Object.values(ALL_SETTINGS).flatMap((setting) => ("flag" in setting ? [setting.flag] : []));
   for (const flag of flags) {
     const name = flag.split(" ")[0]?.slice(2) ?? "";
     if (env[`npm_config_${name.replaceAll("-", "_")}`] === undefined) continue;
@@ -330,7 +350,7 @@ function refuseFlagsOfNpm(env: Environment): void {
 
 function refuseUnknownVariables(env: Environment): void {
   refuseFlagsOfNpm(env);
-  const known: readonly string[] = Object.values(SETTINGS).flatMap(({ variables }) => [...variables]);
+  const known: readonly string[] = Object.values(ALL_SETTINGS).flatMap(({ variables }) => [...variables]);
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("TODO_") || !value || known.includes(name) || TESTS.test(name)) continue;
     if (isClusters(name, value)) continue;
@@ -417,6 +437,18 @@ function list(text: string): string[] {
     .split(",")
     .map((item) => item.trim())
     .filter((item) => item !== "");
+}
+
+function serviceUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username + url.password + url.search !== "")
+    throw new Error("is not the URL of a service, such as https://todo.example.com");
+  return url.href.replace(/\/$/, "");
+}
+
+function bearerToken(text: string): string {
+  if (/^[!-+\--~]+$/.test(text)) return text;
+  throw new Error("must be visible ASCII characters without blanks or commas");
 }
 
 /** A Host as clients send it: a name or an address, with the port where it is not the scheme's own. */

@@ -2,10 +2,12 @@
 import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
+import { addCompletionCommand } from "./completion.ts";
 import { type Flags, optionFor, readConfig, SETTINGS, UsageError } from "./config.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
 import { serve } from "./serve.ts";
+import { addTodoCommands } from "./todos.ts";
 import { addExportCommand, addImportCommand } from "./transfer.ts";
 import { addUsersCommand } from "./users.ts";
 
@@ -26,6 +28,7 @@ serveCommand.addHelpText(
   "\nA flag wins over its variable. TODO_ADMIN_PASSWORD has no flag: arguments are seen by all.",
 );
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
+addTodoCommands(program);
 addHealthCommand(program);
 addKeysCommand(program);
 addUsersCommand(program);
@@ -33,6 +36,7 @@ addBackupCommand(program);
 addRestoreCommand(program);
 addExportCommand(program);
 addImportCommand(program);
+addCompletionCommand(program);
 
 try {
   await program.parseAsync();

@@ -1,0 +1,48 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { cut, harmless, harmlessJson } from "./terminal.ts";
+
+describe("text that others wrote", () => {
+  test.each<[what: string, text: string, shown: string]>([
+    ["an escape sequence", "\x1b]0;owned\x07", "<U+001B>]0;owned<U+0007>"],
+    ["one in a single character", "\x9b31m", "<U+009B>31m"],
+    ["line breaks", "a\r\nb\u2028c\u0085", "a<U+000D><U+000A>b<U+2028>c<U+0085>"],
+    ["another direction", "\u202eevil\u2066", "<U+202E>evil<U+2066>"],
+    ["what is not seen", "a\u200bb\ufeffc\u{e0041}", "a<U+200B>b<U+FEFF>c<U+E0041>"],
+    ["what joins an emoji or letters", "👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم"],
+    ["what is plain", "Zoë 日本 😀 <U+001B>", "Zoë 日本 😀 <U+001B>"],
+  ])("is shown harmlessly: %s", (_what, text, shown) => {
+    expect(harmless(text)).toBe(shown);
+  });
+
+  test("is the same value as JSON, without what a terminal takes for commands", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (text) => {
+        const json = harmlessJson(JSON.stringify(text));
+        expect(JSON.parse(json)).toBe(text);
+        expect(harmless(json)).toBe(json);
+      }),
+    );
+    expect(harmlessJson('"\u009b\u{e0041}"')).toBe('"\\u009b\\udb40\\udc41"');
+  });
+
+  test.each<[text: string, columns: number, shown: string]>([
+    ["buy milk", 8, "buy milk"],
+    ["buy milk", 7, "buy mi…"],
+    ["日本語", 6, "日本語"],
+    ["日本語", 5, "日本…"],
+    ["日本語", 4, "日…"],
+    ["👨‍👩‍👧👨‍👩‍👧", 3, "👨‍👩‍👧…"],
+    ["e\u0301e\u0301e\u0301", 2, "e\u0301…"],
+  ])("%s in %i columns is %s", (text, columns, shown) => {
+    expect(cut(text, columns)).toBe(shown);
+  });
+
+  test("is never wider than it may be", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "grapheme" }), fc.integer({ min: 1, max: 20 }), (text, columns) => {
+        expect(Bun.stringWidth(cut(harmless(text), columns))).toBeLessThanOrEqual(columns);
+      }),
+    );
+  });
+});

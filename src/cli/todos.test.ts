@@ -1,0 +1,288 @@
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { type Command, run, runTodo } from "../../test/command.ts";
+import { startFaultyProxy } from "../../test/faulty-proxy.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
+import { openMemory } from "../storage/memory.ts";
+
+setDefaultTimeout(20_000);
+if (whyNoTerminal !== undefined) process.stderr.write(`skipped: to-dos in a terminal: ${whyNoTerminal}\n`);
+
+const TOKEN = "t0ken";
+const start = (): TestService =>
+  startService({
+    store: openMemory({ lastId: 2n ** 63n - 1n }),
+    lookupClient: (token) => (token === TOKEN ? { name: "alice\x1b[31m" } : undefined),
+  });
+const [FIRST, SECOND, THIRD] = ["9223372036854775808", "9223372036854775809", "9223372036854775810"];
+const EVIL = "\x1b]0;owned\x07 \u202egpj.exe \x9b31m";
+
+interface Said {
+  readonly code: number | undefined;
+  readonly out: string;
+  readonly error: string;
+}
+
+async function ended(command: Command): Promise<Said> {
+  await using running = command;
+  return { code: await running.exited, out: running.stdout(), error: running.stderr() };
+}
+
+/** What a run of `todo` in a pipe comes to. */
+const todo = ({ url }: { readonly url: string }, args: readonly string[], input?: string): Promise<Said> =>
+  ended(runTodo(args, { TODO_URL: url }, input));
+
+const titles = async (service: TestService): Promise<string[]> => {
+  const response = await service.send("GET", "/api/todos");
+  return JSON.parse(await response.text()).map(({ title }: { readonly title: string }) => title);
+};
+
+describe("in a pipe, todo", () => {
+  test("writes each to-do it adds, marks, deletes and lists as a line of JSON, ids exact", async () => {
+    await using service = start();
+    const lines = async (...args: readonly string[]): Promise<string[]> => {
+      const { code, out, error } = await todo(service, args);
+      expect([code, error]).toEqual([0, ""]);
+      return out.split("\n").slice(0, -1);
+    };
+    expect(await lines("add", "buy", "milk")).toEqual([`{"id":${FIRST},"title":"buy milk","done":false}`]);
+    expect(await lines("add", EVIL)).toEqual([
+      `{"id":${SECOND},"title":"\\u001b]0;owned\\u0007 \\u202egpj.exe \\u009b31m","done":false}`,
+    ]);
+    expect(await lines("done", FIRST, SECOND)).toHaveLength(2);
+    expect(await lines("undo", SECOND)).toHaveLength(1);
+    expect(await lines("list", "--done")).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);
+    expect(await lines("list", "--open")).toHaveLength(1);
+    expect(await lines("rm", FIRST)).toEqual([`{"id":${FIRST}}`]);
+    expect(await lines("list")).toHaveLength(1);
+    expect(await titles(service)).toEqual([EVIL]);
+  });
+
+  test("adds each line that is not blank, in order, and none twice in a batch", async () => {
+    await using service = start();
+    expect((await todo(service, ["add", "-", "--batch", "a"], "one\ntwo\r\n\none\n")).code).toBe(0);
+    expect((await todo(service, ["add", "-", "--batch", "a"], "zero\none\ntwo\none\none")).code).toBe(0);
+    expect(await titles(service)).toEqual(["one", "two", "one", "zero", "one"]);
+    for (const _ of [1, 2]) expect((await todo(service, ["add", "-"], "again\n")).code).toBe(0);
+    expect((await titles(service)).slice(5)).toEqual(["again", "again"]);
+  });
+
+  test("adds no line when one of them is refused", async () => {
+    await using service = start();
+    const { code, error } = await todo(service, ["add", "-"], `fine\n\n${"x".repeat(121)}\n`);
+    expect([code, error]).toEqual([2, "todo: line 3 must be at most 120 characters: nothing is added\n"]);
+    expect(await titles(service)).toEqual([]);
+  });
+
+  test("adds every line once through a network that fails", async () => {
+    await using service = start();
+    const faults = ["lose", "pass", "cut", "refuse", "pass", "twice"] as const;
+    let count = 0;
+    await using proxy = await startFaultyProxy(service.port, () => faults[count++ % faults.length] ?? "pass");
+    const lines = Array.from({ length: 12 }, (_, n) => `line ${n}`);
+    expect((await todo(proxy, ["add", "-"], lines.join("\n"))).code).toBe(0);
+    expect(await titles(service)).toEqual(lines);
+  });
+
+  test("says how to go on when adding lines breaks off", async () => {
+    await using service = start();
+    let count = 0;
+    await using proxy = await startFaultyProxy(service.port, () => (count++ < 2 ? "pass" : "throttle"));
+    await using broken = runTodo(["add", "-"], { TODO_URL: proxy.url }, "a\nb\nc\nd\n");
+    while (broken.stdout().split("\n").length < 3) await Bun.sleep(10);
+    broken.kill("SIGINT");
+    expect(await broken.exited).toBe(130);
+    const [, batch = ""] = /2 of 4 are added; .*: todo add - --batch (\w+)$/m.exec(broken.stderr()) ?? [];
+    expect((await todo(service, ["add", "-", "--batch", batch], "a\nb\nc\nd\n")).code).toBe(0);
+    expect(await titles(service)).toEqual(["a", "b", "c", "d"]);
+  });
+
+  test("says whose token it has, as JSON", async () => {
+    await using service = start();
+    const said = await ended(runTodo(["whoami"], { TODO_URL: service.url, TODO_TOKEN: TOKEN }));
+    expect(said).toEqual({ code: 0, out: '{"name":"alice\\u001b[31m"}\n', error: "" });
+  });
+
+  test("watches changes until Ctrl-C, which is no failure", async () => {
+    await using service = start();
+    await using watching = runTodo(["watch"], { TODO_URL: service.url });
+    // Until it follows, nothing shows that it does.
+    let id = "";
+    while (watching.stdout() === "") {
+      const response = await service.sendJson("POST", "/api/todos", { title: "a" });
+      id = /\d+/.exec(await response.text())?.[0] ?? "";
+      await Bun.sleep(200);
+    }
+    await service.send("DELETE", `/api/todos/${id}`);
+    while (!watching.stdout().includes("deleted")) await Bun.sleep(10);
+    watching.kill("SIGINT");
+    expect([await watching.exited, watching.stderr()]).toEqual([0, ""]);
+    const [first, ...rest] = watching.stdout().trimEnd().split("\n");
+    expect(first).toMatch(
+      /^\{"type":"created","position":"\w+-\d+","todo":\{"id":\d{19},"title":"a","done":false\}\}$/,
+    );
+    expect(rest.at(-1)).toMatch(new RegExp(`^\\{"type":"deleted","position":"\\w+-\\d+","id":${id}\\}$`));
+  });
+
+  test("ends without a word when its reader has had enough", async () => {
+    await using service = start();
+    for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title: "x".repeat(100) });
+    const line = `"${process.execPath}" --no-env-file src/cli/main.ts list | head -n 1`;
+    const { code, out, error } = await ended(
+      run(["bash", "-o", "pipefail", "-c", line], { TODO_URL: service.url }),
+    );
+    expect([code, out, error]).toEqual([0, expect.stringMatching(/^\{"id":.*\}\n$/), ""]);
+  });
+
+  test.each<
+    [
+      what: string,
+      args: readonly string[],
+      variables: Readonly<Record<string, string>>,
+      code: number,
+      says: string,
+    ]
+  >([
+    [
+      "no server",
+      ["list"],
+      { TODO_URL: "" },
+      1,
+      "start it with npm start, or say where it is by --url or TODO_URL",
+    ],
+    [
+      "no server elsewhere",
+      ["list", "--url", "http://127.0.0.1:1"],
+      {},
+      1,
+      "does it run, and is that where it is",
+    ],
+    ["an absent to-do", ["done", "1", "2"], {}, 3, "there is no to-do 1, 2: todo list shows all"],
+    ["no token", ["whoami"], {}, 4, "set TODO_TOKEN"],
+    ["a wrong token", ["whoami"], { TODO_TOKEN: "other" }, 4, "no client has this token"],
+    ["a token that is none", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
+    ["a bad id", ["rm", "1", "x"], {}, 2, '"x" is no id'],
+    ["an empty title", ["add", " "], {}, 1, "the title must not be empty"],
+    ["two filters", ["list", "--open", "--done"], {}, 2, "keep one"],
+    ["a batch of words", ["add", "a", "--batch", "b"], {}, 2, "todo add -"],
+    [
+      "a URL that is none",
+      ["list"],
+      { TODO_URL: "localhost:3000" },
+      2,
+      'TODO_URL "localhost:3000": is not the URL',
+    ],
+    ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "is not the URL of a service"],
+    ["a variable that is none", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
+    ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
+  ])("says what to do about %s", async (what, args, variables, code, says) => {
+    await using service = start();
+    // Where npm start would serve, something else may.
+    if (what === "no server" && (await fetch("http://127.0.0.1:3000").catch(() => undefined)) !== undefined)
+      return;
+    const said = await ended(runTodo(args, { TODO_URL: service.url, ...variables }));
+    expect([said.code, said.out]).toEqual([code, ""]);
+    expect(said.error).toStartWith("todo: ");
+    expect(said.error).toContain(says);
+    expect(said.error).not.toContain("hunter");
+  });
+
+  test("tells a service of another kind", async () => {
+    const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("<h1>Hello") });
+    const { code, error } = await todo({ url: other.url.href }, ["list"]);
+    await other.stop(true);
+    expect([code, error]).toEqual([1, expect.stringContaining("is no to-do service (200)")]);
+  });
+});
+
+describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
+  const TODO = '"$BUN" --no-env-file src/cli/main.ts';
+
+  async function shown(service: TestService, line: string, variables: Readonly<Record<string, string>> = {}) {
+    await using terminal = openTerminal(line.replaceAll("todo", TODO), {
+      TODO_URL: service.url,
+      ...variables,
+    });
+    expect(await terminal.exited).toBe(0);
+    return terminal.shown();
+  }
+
+  test("shows a table that is cut to the width, and takes no commands from titles", async () => {
+    await using service = start();
+    for (const title of ["buy milk", "日本語".repeat(20), EVIL])
+      await service.sendJson("POST", "/api/todos", { title });
+    await service.sendJson("PATCH", `/api/todos/${FIRST}`, { done: true });
+    expect(await shown(service, "todo list")).toBe(
+      [
+        `\x1b[2m${FIRST}  [x]  buy milk\x1b[22m\n`,
+        `${SECOND}  [ ]  日本語日本語日本語日本語日本語日…\n`,
+        `${THIRD}  [ ]  <U+001B>]0;owned<U+0007> <U+202E>…\n`,
+      ].join(""),
+    );
+  });
+
+  test.each<[variables: Readonly<Record<string, string>>, isColoured: boolean]>([
+    [{}, true],
+    [{ NO_COLOR: "1" }, false],
+    [{ NO_COLOR: "" }, true],
+    [{ TERM: "dumb" }, false],
+    [{ TERM: "dumb", FORCE_COLOR: "1" }, true],
+    [{ FORCE_COLOR: "0" }, false],
+  ])("with %j has colours: %p", async (variables, isColoured) => {
+    await using service = start();
+    await service.sendJson("POST", "/api/todos", { title: "a" });
+    const text = await shown(service, `todo done ${FIRST}`, variables);
+    expect(text).toBe(isColoured ? `\x1b[2m${FIRST}  [x]  a\x1b[22m\n` : `${FIRST}  [x]  a\n`);
+  });
+
+  test("writes JSON when asked to, and no commands of a title", async () => {
+    await using service = start();
+    await service.sendJson("POST", "/api/todos", { title: EVIL });
+    const text = await shown(service, "todo list --json");
+    expect(text).toBe(
+      `{"id":${FIRST},"title":"\\u001b]0;owned\\u0007 \\u202egpj.exe \\u009b31m","done":false}\n`,
+    );
+  });
+
+  test("shows nothing there, and what was added", async () => {
+    await using service = start();
+    const text = await shown(service, "todo list; todo add buy milk");
+    expect(text).toBe(`nothing there: todo add buy milk\nadded ${FIRST}  [ ]  buy milk\n`);
+  });
+
+  test("draws a bar while it adds lines, and removes it", async () => {
+    await using service = start();
+    const text = await shown(service, "seq 50 | todo add -");
+    expect(text).toContain("100%");
+    expect(text).toEndWith("added 50 to-dos\n");
+    expect(await titles(service)).toHaveLength(50);
+  });
+
+  test("shows the list and each change until Ctrl-C, also across a lost connection", async () => {
+    await using service = start();
+    await using proxy = await startFaultyProxy(service.port, () => "pass");
+    await service.sendJson("POST", "/api/todos", { title: EVIL });
+    await using terminal = openTerminal(`exec ${TODO} watch`, { TODO_URL: proxy.url });
+    await terminal.shows(`${FIRST}  [ ]  <U+001B>`);
+    await service.sendJson("POST", "/api/todos", { title: "live" });
+    await terminal.shows(`${SECOND}  [ ]  live`);
+    proxy.cut();
+    await terminal.shows("is gone; waiting for it to come back");
+    await service.send("DELETE", `/api/todos/${FIRST}`);
+    await terminal.shows(`deleted ${FIRST} <U+001B>`);
+    terminal.type("\x03");
+    expect(await terminal.exited).toBe(0);
+    for (const character of ["\x07", "\u202e", "\x9b"]) expect(terminal.shown()).not.toContain(character);
+  });
+
+  test("leaves at Ctrl-C while it waits for lines", async () => {
+    await using service = start();
+    await using terminal = openTerminal(`exec ${TODO} add -`, { TODO_URL: service.url });
+    terminal.type("half\n");
+    await terminal.shows("half");
+    await Bun.sleep(500);
+    terminal.type("\x03");
+    expect(await terminal.exited).toBe(130);
+    expect(await titles(service)).toEqual([]);
+  });
+});
