@@ -112,3 +112,12 @@ test("the README's code runs as it stands", async () => {
     await rm(folder, { recursive: true });
   }
 });
+
+test("the README's client runs as it stands", async () => {
+  const example = blocks.find(({ text }) => text.includes("new TodoApi("))?.text ?? "";
+  await using server = runTodo(["serve", "--port", "0"]);
+  const code = example.replace("http://127.0.0.1:3000", await server.url);
+  await using script = run([process.execPath, "--no-env-file", "-e", code]);
+  expect([await script.exited, script.stderr()]).toEqual([0, ""]);
+  expect(script.stdout()).toMatch(/"connected"[^]*"updated"/);
+});
