@@ -89,7 +89,8 @@ describe("a server that is told to stop", () => {
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     expect(performance.now() - started).toBeWithin(7000, 10_000);
-    expect(server.stdout()).toContain('"requests":2,"msg":"requests did not end in time: cut off"');
+    // The upload may have come to the end of its own time just before.
+    expect(server.stdout()).toMatch(/"requests":[12],"msg":"requests did not end in time: cut off"/);
     upload.destroy();
     reader.destroy();
   }, 20_000);
