@@ -14,7 +14,8 @@ import type { BasicUser } from "../credential/user.ts";
 import { Failure } from "../failure.ts";
 import { readJson } from "./body.ts";
 import type { Log } from "./log.ts";
-import { created, json, noContent } from "./reply.ts";
+import { keysPage, prefersHtml } from "./pages.ts";
+import { created, noContent, reply } from "./reply.ts";
 import type { GuardedHandler, RoutedRequest } from "./route.ts";
 
 export interface KeyOptions {
@@ -29,7 +30,11 @@ export interface KeyOptions {
 /** The handlers of `/admin/keys` and what is below it. Each write is logged with who asked for it, and its outcome. */
 export function keyHandlers({ keys, requireSameOrigin, log, now }: KeyOptions) {
   return {
-    list: async () => json(JSON.stringify((await keys.list()).map(asJson))),
+    list: async (request) => {
+      if (prefersHtml(request)) return keysPage(request);
+      const headers = { "Content-Type": "application/json", Vary: "Origin, Accept" };
+      return reply(200, headers, JSON.stringify((await keys.list()).map(asJson)));
+    },
 
     create: audited("create", async (request, user) => {
       const { name, lifetime } = parseNewKey(await readJson(request));

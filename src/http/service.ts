@@ -11,8 +11,9 @@ import { keyHandlers } from "./keys.ts";
 import { type Log, SILENT } from "./log.ts";
 import { type Observer, observedBy } from "./observe.ts";
 import { originPolicy } from "./origin.ts";
+import { asset, docsPage, prefersHtml, todosPage } from "./pages.ts";
 import { remoteReader } from "./remote.ts";
-import { json, text } from "./reply.ts";
+import { json, reply } from "./reply.ts";
 import { guarded, type Handler, nowhere, open, type Route } from "./route.ts";
 import { Throttle } from "./throttle.ts";
 import { todoHandlers } from "./todos.ts";
@@ -69,8 +70,13 @@ GET  /api/todos          the to-dos; POST one: {"title": "buy milk"}
 GET  /api/events         each change to them, as it happens
 GET  /api/whoami         your name, for a bearer token
 GET  /admin/             a greeting, for a user and a password
-GET  /api/openapi.json   all of it, as OpenAPI
+GET  /api/openapi.json   all of it, as OpenAPI; for people at /docs
+
+In a browser, this is the list itself.
 `;
+
+const about = (): Response =>
+  reply(200, { "Content-Type": "text/plain; charset=utf-8", Vary: "Origin, Accept" }, ABOUT);
 
 export function createService(options: ServiceOptions): Service {
   const { keys, observer, log = SILENT, realm = "todo admin" } = options;
@@ -110,7 +116,9 @@ export function createService(options: ServiceOptions): Service {
     };
 
   const table: Readonly<Record<string, Route>> = {
-    "/": open({ GET: () => text(ABOUT) }),
+    "/": open({ GET: (request) => (prefersHtml(request) ? todosPage(request) : about()) }),
+    "/docs": open({ GET: docsPage }),
+    "/assets/:name": open({ GET: asset }),
     "/livez": open({ GET: health.live }),
     "/readyz": open({ GET: health.ready }),
     "/api/openapi.json": open({ GET: () => json(openapi) }),

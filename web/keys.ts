@@ -1,0 +1,250 @@
+import { make, showFieldError, the } from "./element.ts";
+import { announce, warn } from "./say.ts";
+
+interface Key {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  readonly lastUsedAt?: string;
+}
+
+interface MintedKey extends Key {
+  readonly token: string;
+}
+
+/** What the service says of a request that it refuses (RFC 9457). */
+interface Problem {
+  readonly title: string;
+  readonly detail?: string;
+  readonly errors?: readonly { readonly field: string; readonly message: string }[];
+}
+
+class Refused extends Error {
+  readonly problem: Problem;
+
+  constructor(problem: Problem) {
+    super(problem.detail ?? problem.title);
+    this.problem = problem;
+  }
+}
+
+const form = the("#new-key", HTMLFormElement);
+const nameInput = the("#name", HTMLInputElement);
+const expiresInput = the("#expires", HTMLInputElement);
+const createButton = the("#new-key button", HTMLButtonElement);
+const tokenCard = the("#token", HTMLElement);
+const tokenHeading = the("#token-heading", HTMLElement);
+const tokenText = the("#token-text", HTMLElement);
+const body = the("#keys", HTMLTableSectionElement);
+const keysHeading = the("#keys-heading", HTMLElement);
+const placeholder = the("#placeholder", HTMLElement);
+const dialog = the("#confirm", HTMLDialogElement);
+const confirmForm = the("#confirm form", HTMLFormElement);
+const overlapInput = the("#overlap", HTMLInputElement);
+
+/** Asks the service; the browser sends along the password that it asked for. Throws Refused when that is the answer. */
+async function ask(method: string, path: string, body?: object): Promise<Response> {
+  const headers = { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) };
+  const response = await fetch(path, { method, headers, ...(body && { body: JSON.stringify(body) }) }).catch(
+    () => {
+      throw new Refused({ title: "The service cannot be reached." });
+    },
+  );
+  if (response.ok) return response;
+  throw new Refused(
+    await response.json().catch(() => ({ title: `The service answered ${response.status}.` })),
+  );
+}
+
+async function load(): Promise<void> {
+  try {
+    const keys: readonly Key[] = await (await ask("GET", "/admin/keys")).json();
+    body.replaceChildren(...keys.map(rowOf).reverse());
+    placeholder.textContent = keys.length === 0 ? "There are no keys yet." : "";
+  } catch (error) {
+    placeholder.textContent = `The keys cannot be shown: ${reasonOf(error)}`;
+  }
+}
+
+function rowOf(key: Key): HTMLTableRowElement {
+  const isEnded = key.expiresAt !== undefined && Date.parse(key.expiresAt) <= Date.now();
+  const actions = make("td", { className: "actions" });
+  if (isEnded) actions.append(action("Remove", key, () => remove(key)));
+  else
+    actions.append(
+      action("Rotate", key, () => rotate(key)),
+      action("Revoke", key, () => revoke(key)),
+    );
+  return make(
+    "tr",
+    { className: isEnded ? "ended" : "" },
+    make("th", { scope: "row", dir: "auto" }, key.name),
+    cell("Id", make("code", {}, key.id)),
+    cell("Created", timeOf(key.createdAt)),
+    cell("Expires", key.expiresAt === undefined ? "never" : timeOf(key.expiresAt)),
+    cell("Last used", key.lastUsedAt === undefined ? "not yet" : timeOf(key.lastUsedAt)),
+    actions,
+  );
+}
+
+function cell(label: string, content: string | Node): HTMLTableCellElement {
+  const element = make("td", {}, make("span", {}, content));
+  element.dataset.label = label;
+  return element;
+}
+
+function action(label: string, key: Key, onclick: () => void): HTMLButtonElement {
+  return make(
+    "button",
+    { type: "button", className: "quiet", ariaLabel: `${label} ${key.name}`, onclick },
+    label,
+  );
+}
+
+const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+function timeOf(text: string): HTMLTimeElement {
+  return make("time", { dateTime: text, title: text }, TIME.format(new Date(text)));
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (createButton.ariaDisabled === "true") return;
+  createButton.ariaDisabled = "true";
+  try {
+    const expires = expiresInput.value.trim();
+    const asked = { name: nameInput.value, ...(expires !== "" && { expires }) };
+    const minted: MintedKey = await (await ask("POST", "/admin/keys", asked)).json();
+    form.reset();
+    showErrors([nameInput, expiresInput], []);
+    showToken(minted);
+    await load();
+  } catch (error) {
+    showRefusal(error, [nameInput, expiresInput]);
+  } finally {
+    createButton.ariaDisabled = null;
+  }
+});
+
+function rotate(key: Key): void {
+  overlapInput.value = "24h";
+  showErrors([overlapInput], []);
+  const text = `“${key.name}” gets a new token. The one it has now passes for a while more, so that its client can change over.`;
+  const act = async (): Promise<void> => {
+    const overlap = overlapInput.value.trim();
+    const answer = await ask(
+      "POST",
+      `/admin/keys/${key.id}/rotate`,
+      overlap === "" ? undefined : { overlap },
+    );
+    showToken(await answer.json());
+  };
+  confirm({ title: "Rotate the key?", text, label: "Rotate", withOverlap: true, act });
+}
+
+function revoke({ id, name }: Key): void {
+  const text = `“${name}” stops passing at once. There is no way back.`;
+  const act = async (): Promise<void> => {
+    await ask("DELETE", `/admin/keys/${id}`);
+    announce(`Revoked: ${name}`);
+  };
+  confirm({ title: "Revoke the key?", text, label: "Revoke", act });
+}
+
+/** One that has ended passes no more anyway. */
+async function remove({ id, name }: Key): Promise<void> {
+  try {
+    await ask("DELETE", `/admin/keys/${id}`);
+    announce(`Removed: ${name}`);
+    await load();
+    keysHeading.focus();
+  } catch (error) {
+    warn(reasonOf(error));
+  }
+}
+
+interface Question {
+  readonly title: string;
+  readonly text: string;
+  /** Of the button that does it. */
+  readonly label: string;
+  /** Whether to ask for how long older keys go on, too. */
+  readonly withOverlap?: boolean;
+  readonly act: () => Promise<void>;
+}
+
+/** Asks whether to do something, and does it; what is refused is said in the dialog's field, or beside the page. */
+function confirm({ title, text, label, withOverlap, act }: Question): void {
+  the("#confirm-heading", HTMLElement).textContent = title;
+  the("#confirm-text", HTMLElement).textContent = text;
+  the("#confirm-yes", HTMLElement).textContent = label;
+  the("#overlap-field", HTMLElement).hidden = withOverlap !== true;
+  confirmForm.onsubmit = async (event) => {
+    if (!(event.submitter instanceof HTMLButtonElement) || event.submitter.value !== "yes") return;
+    event.preventDefault();
+    try {
+      await act();
+      dialog.close();
+      await load();
+      if (tokenCard.hidden) keysHeading.focus();
+      else tokenHeading.focus();
+    } catch (error) {
+      if (!showRefusal(error, [overlapInput])) dialog.close();
+    }
+  };
+  dialog.showModal();
+}
+
+function showToken({ name, token }: MintedKey): void {
+  tokenHeading.textContent = `The token of ${name}`;
+  tokenText.textContent = token;
+  tokenCard.hidden = false;
+  tokenHeading.focus();
+}
+
+the("#copy", HTMLButtonElement).addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(tokenText.textContent ?? "");
+    announce("Copied.");
+    the("#copy", HTMLButtonElement).textContent = "Copied";
+  } catch {
+    // Over plain HTTP there is no clipboard: then the text is at least chosen.
+    getSelection()?.selectAllChildren(tokenText);
+    announce("The token is selected: copy it with the keyboard.");
+  }
+});
+
+the("#forget", HTMLButtonElement).addEventListener("click", () => {
+  tokenText.textContent = "";
+  tokenCard.hidden = true;
+  the("#copy", HTMLButtonElement).textContent = "Copy";
+  keysHeading.focus();
+});
+
+/** Says a refusal beside the fields that it is about, or else above the page; gives whether it was about one. */
+function showRefusal(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
+  const errors = error instanceof Refused ? (error.problem.errors ?? []) : [];
+  if (errors.length > 0) showErrors(inputs, errors);
+  else warn(reasonOf(error));
+  return errors.length > 0;
+}
+
+function showErrors(inputs: readonly HTMLInputElement[], errors: NonNullable<Problem["errors"]>): void {
+  const broken = inputs.filter((input) => {
+    const messages = errors.filter(({ field }) => field === input.id).map(({ message }) => message);
+    showFieldError(input, messages.length === 0 ? "" : `It ${messages.join(" and ")}.`);
+    return messages.length > 0;
+  });
+  broken[0]?.focus();
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Refused)) throw error;
+  return error.message;
+}
+
+for (const input of [nameInput, expiresInput, overlapInput])
+  input.addEventListener("input", () => showFieldError(input));
+
+load();
