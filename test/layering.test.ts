@@ -14,7 +14,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   src: ["src"],
   "src/credential": ["src", "src/credential"],
   "src/storage": ["src", "src/credential", "src/storage"],
-  "src/http": ["src", "src/credential", "src/http", "."],
+  "src/http": ["src", "src/credential", "src/http", "web/dist", "."],
   "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "."],
   conformance: ["conformance"],
   web: ["web", "src"],
@@ -22,10 +22,12 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
 
 /** The typed client, which others run without the rest: for the command line and the page, and alone. */
 const SDK = "src/sdk.ts";
+/** Of src/, the pages know only what every client of the service may. */
+const OF_WEB = /^(?:web\/|src\/sdk\.ts$)/;
 
-/** The files of src/ that may depend on Bun; the others run anywhere. */
+/** The files that may depend on Bun; the others run anywhere. */
 const USE_BUN =
-  /^src\/(?:http\/(?:listen|accept-queue)|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:-thread)?|cli\/.*)\.ts$/;
+  /^(?:src\/(?:http\/(?:listen|accept-queue)|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:-thread)?|cli\/.*)|web\/build)\.ts$/;
 const USE_DATABASES = /^src\/storage\//;
 const DATABASE = /^(?:bun:sqlite|node:sqlite|.*(?:sqlite3?|postgres|mysql2?|redis|mongodb)|pg)$/;
 /** `Bun.SQL`, `Bun.sql`, or one of them from the module. */
@@ -52,9 +54,8 @@ function ofFile(path: string, source: string): string[] {
     if (target === `./${SDK}` && room !== "src/cli" && room !== "web")
       return [`${path}: may not import ${SDK}`];
     const targetRoom = roomOf(target.slice(2));
-    return arrows.includes(targetRoom) && !isTest(target.slice(2))
-      ? []
-      : [`${path}: may not import ${target.slice(2)}`];
+    const allowed = arrows.includes(targetRoom) && (room !== "web" || OF_WEB.test(target.slice(2)));
+    return allowed && !isTest(target.slice(2)) ? [] : [`${path}: may not import ${target.slice(2)}`];
   });
   if (room === "conformance" || isTest(path)) return wrong;
   // Without comments, which may well name it.
@@ -75,11 +76,11 @@ function ofPackage(path: string, target: string): string[] {
   return [`${path}: ${name} is ${name in devDependencies ? "only for development" : "no dependency"}`];
 }
 
-/** Folder below src/, src/ itself, or the folder at the top. */
+/** Folder below src/ or web/, one of those itself, or the folder at the top. */
 function roomOf(path: string): string {
   const [top = "", next = "", ...rest] = path.split("/");
   if (next === "") return ".";
-  return top === "src" && rest.length > 0 ? `src/${next}` : top;
+  return (top === "src" || top === "web") && rest.length > 0 ? `${top}/${next}` : top;
 }
 
 const IMPORT = /^(?:import|export)\b[^;"']*?\bfrom\s*"([^"]+)"|^import\s*"([^"]+)"|\bimport\(\s*"([^"]+)"/gm;
@@ -146,6 +147,8 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     'import "../src/todo.ts";',
     "may not import src/todo.ts",
   ],
+  ["more than the client in a page", "web/a.ts", 'import "../src/todo.ts";', "may not import src/todo.ts"],
+  ["a page's source", "src/http/a.ts", 'import "../../web/todos.ts";', "may not import web/todos.ts"],
   ["a test", "src/http/a.ts", 'import "./b.test.ts";', "may not import src/http/b.test.ts"],
   ["a test's helper", "src/http/a.ts", 'import "../../test/log.ts";', "may not import test/log.ts"],
   ["the contract", "src/storage/a.ts", 'import "./contract.ts";', "may not import src/storage/contract.ts"],

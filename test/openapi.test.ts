@@ -98,6 +98,24 @@ describe("openapi.json", () => {
     }
   });
 
+  test("shows every operation at work", () => {
+    const bare = [...objectsOf(document)].filter(
+      ([pointer, { schema, example, examples }]) =>
+        /\/content\/[^/]+$/.test(pointer) &&
+        isTree(schema) &&
+        example === undefined &&
+        examples === undefined,
+    );
+    expect(bare.map(([pointer]) => pointer)).toEqual([]);
+  });
+
+  test("has a paragraph for every problem code", () => {
+    const paragraphs = [...document.info.description.matchAll(/^\*\*`(\w+)`\*\* \((\d{3})\): .{20,}$/gm)];
+    expect(Object.fromEntries(paragraphs.map(([, code, status]) => [code, Number(status)]))).toEqual(
+      statusOf,
+    );
+  });
+
   test("answers with every problem code, and with no other", () => {
     expect(document.components.schemas.Problem.properties.code.enum).toEqual(Object.keys(statusOf));
     const answered = new Set(problems.flatMap(({ codes }) => codes.map(([code]) => code)));

@@ -155,16 +155,16 @@ function* bodyFaults(
     if (type !== null) yield `there is no body, but Content-Type is ${type}`;
     return;
   }
-  const media = Object.entries(content).find(([name]) => type !== null && sameType(name, type))?.[1];
-  if (media === undefined) {
+  const found = Object.entries(content).find(([name]) => type !== null && sameType(name, type));
+  if (found === undefined) {
     yield `Content-Type is ${type} where ${types.join(" or ")} is documented`;
     return;
   }
   if (bodiless) {
     return;
   }
-  const json = types.some((name) => name.endsWith("json"));
-  const fault = json ? jsonMismatch(media.schema, text) : mismatch(media.schema, text);
+  const [name, media] = found;
+  const fault = name.endsWith("json") ? jsonMismatch(media.schema, text) : mismatch(media.schema, text);
   if (fault !== undefined) yield `the body is not as documented: ${fault}`;
 }
 

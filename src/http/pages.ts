@@ -23,7 +23,7 @@ const STRICT = [
   "trusted-types 'none'",
 ].join("; ");
 
-/** What the renderer of /docs needs beyond: styles that it writes into the page, and icons of its style sheet. */
+/** The renderer of /docs has icons in its style sheet, and makes markup of its own; what it shows is this server's document. */
 const FOR_DOCS = [
   "default-src 'none'",
   "script-src 'self'",
