@@ -1,0 +1,140 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Browser, BrowserContextOptions } from "playwright-core";
+import { createKey, lookupKey } from "../src/credential/key.ts";
+import { checkFixedPair } from "../src/credential/user.ts";
+import { openMemory } from "../src/storage/memory.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { barriers, openWindow } from "../test/page.ts";
+import { startService } from "../test/service.ts";
+
+setDefaultTimeout(30_000);
+if (whyNoBrowser !== undefined) process.stderr.write(`skipped: the page of the keys, for ${whyNoBrowser}\n`);
+
+const DAY = 24 * 60 * 60 * 1000;
+const ADMIN = { httpCredentials: { username: "admin", password: "secret" } };
+
+function start() {
+  const store = openMemory();
+  const { keys } = store;
+  const service = startService({
+    store,
+    keys,
+    checkUser: checkFixedPair("admin", "secret"),
+    lookupClient: lookupKey(keys, Date.now),
+    onLoopback: true,
+  });
+  const whoami = async (token: string): Promise<string> =>
+    (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
+  return { ...service, keys, whoami };
+}
+
+describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  }, 40_000);
+  afterAll(() => browser?.close());
+
+  const open = (url: string, options: BrowserContextOptions = {}) =>
+    openWindow(browser, `${url}/admin/keys`, { ...ADMIN, ...options });
+
+  test("makes a key, and shows its token this once", async () => {
+    await using service = start();
+    await using window = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = window;
+    await page.getByText("There are no keys yet.").waitFor();
+    await page.getByLabel("Name of the client").fill("ci <b>");
+    await page.getByLabel("Lasts for").fill("90d");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("heading", { name: "The token of ci <b>" }).waitFor();
+    const token = (await page.locator("#token-text").textContent()) ?? "";
+    expect(token).toMatch(/^todo_\w{49}$/);
+    expect(await service.whoami(token)).toBe("ci <b>");
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied.").waitFor();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
+    const row = page.getByRole("row", { name: "ci <b>" });
+    const [key] = await service.keys.list();
+    expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
+    expect(await row.locator("time").count()).toBe(2);
+    await page.getByRole("button", { name: "I have it, hide it" }).click();
+    expect(await page.content()).not.toContain(token);
+    await page.reload();
+    await row.waitFor();
+    expect(await page.content()).not.toContain(token);
+    expect(window.faults).toEqual([]);
+    expect([...window.hosts]).toEqual([new URL(service.url).host]);
+  });
+
+  test("shows the service's own messages beside the fields", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByLabel("Lasts for").fill("soon");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByText("It must not be empty.").waitFor();
+    await page.getByText("It must be a duration such as 90d").waitFor();
+    await page.getByLabel("Name of the client").fill("ci");
+    await page.getByLabel("Lasts for").fill("");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("alert").getByText("Rotate or revoke the key of this name").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("rotates and revokes, when it is confirmed", async () => {
+    await using service = start();
+    const old = await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await page.keyboard.press("Escape");
+    expect(await service.whoami(old?.token ?? "")).toBe("ci");
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await dialog.getByLabel("Older keys go on for").fill("a while");
+    await dialog.getByRole("button", { name: "Rotate" }).click();
+    await dialog.getByText("It must be a duration").waitFor();
+    await dialog.getByLabel("Older keys go on for").fill("0");
+    await dialog.getByRole("button", { name: "Rotate" }).click();
+    await page.getByRole("heading", { name: "The token of ci" }).waitFor();
+    const token = (await page.locator("#token-text").textContent()) ?? "";
+    expect(await service.whoami(token)).toBe("ci");
+    expect(await service.whoami(old?.token ?? "")).toContain('"unauthorized"');
+    await page.getByRole("button", { name: "Revoke ci" }).click();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    expect(await service.whoami(token)).toBe("ci");
+    await page.getByRole("button", { name: "Revoke ci" }).click();
+    await dialog.getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("button", { name: "Revoke ci" }).waitFor({ state: "detached" });
+    expect(await service.whoami(token)).toContain('"unauthorized"');
+    // The one that ended with its rotation is listed still.
+    await page.getByRole("button", { name: "Remove ci" }).click();
+    await page.getByText("There are no keys yet.").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each([
+    ["light", 1000],
+    ["dark", 1000],
+    ["light", 320],
+    ["dark", 320],
+  ] as const)("has no barriers and fits, in %s at %d", async (colorScheme, width) => {
+    await using service = start();
+    await createKey(service.keys, "a client with quite a long name, and mo".repeat(2), 90 * DAY, Date.now());
+    await createKey(service.keys, "W".repeat(100), DAY, Date.now() - 3 * DAY);
+    await using window = await open(service.url, { colorScheme, viewport: { width, height: 700 } });
+    const { page } = window;
+    await page.getByRole("button", { name: "Remove" }).waitFor();
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByText("It must not be empty.").waitFor();
+    await page.getByLabel("Name of the client").fill("ci");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("heading", { name: "The token of ci" }).waitFor();
+    expect(await barriers(page)).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    expect(await barriers(page)).toEqual([]);
+    expect(window.faults).toEqual([]);
+  });
+});
