@@ -72,6 +72,21 @@ describe("the executable", () => {
     expect(await said(todo(["users", "list", "--users-file", users]))).toContain("alice");
   });
 
+  test("shows its pages, with all that they name", async () => {
+    await using server = todo(["serve", "--port", "0"]);
+    const url = await server.url;
+    const parts = new Set<string>();
+    for (const page of ["/", "/docs"]) {
+      const html = await (await fetch(url + page, { headers: { Accept: "text/html" } })).text();
+      for (const [, path = ""] of html.matchAll(/(?:href|src)="(\/assets\/[^"]+)"/g)) parts.add(path);
+    }
+    expect(parts.size).toBe(7);
+    for (const path of parts) {
+      const part = await fetch(url + path);
+      expect([path, part.status, (await part.text()).length > 100]).toEqual([path, 200, true]);
+    }
+  });
+
   test("loads a module of the user's, and names its lines where that throws", async () => {
     const module = join(folder, "auth.ts");
     await writeFile(

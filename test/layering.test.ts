@@ -14,7 +14,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   src: ["src"],
   "src/credential": ["src", "src/credential"],
   "src/storage": ["src", "src/credential", "src/storage"],
-  "src/http": ["src", "src/credential", "src/http", "web/dist", "."],
+  "src/http": ["src", "src/credential", "src/http", "web/built", "."],
   "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "."],
   conformance: ["conformance"],
   web: ["web", "src"],

@@ -10,7 +10,7 @@ export async function copyProgram(
   file: string,
   changes: readonly (readonly [from: string, to: string])[],
 ): Promise<string> {
-  for (const name of ["src", "package.json", "openapi.json"])
+  for (const name of ["src", "web/built", "package.json", "openapi.json"])
     await cp(join(ROOT, name), join(folder, name), { recursive: true });
   await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
   let source = await Bun.file(join(folder, file)).text();

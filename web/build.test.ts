@@ -3,13 +3,13 @@ import { readdir, readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "./build.ts";
 
-const DIST = fileURLToPath(new URL("dist/", import.meta.url));
+const BUILT = fileURLToPath(new URL("built/", import.meta.url));
 
-test("web/dist is what npm run build:web makes of web/", async () => {
+test("web/built is what npm run build:web makes of web/", async () => {
   const built = await build();
-  expect((await readdir(DIST)).toSorted()).toEqual([...built.keys()].toSorted());
+  expect((await readdir(BUILT)).toSorted()).toEqual([...built.keys()].toSorted());
   for (const [name, bytes] of built) {
-    const isSame = (await readFile(DIST + name)).equals(bytes);
+    const isSame = (await readFile(BUILT + name)).equals(bytes);
     expect([name, isSame ? "fresh" : "stale: npm run build:web"]).toEqual([name, "fresh"]);
   }
 });

@@ -1,5 +1,5 @@
 /**
- * Builds web/dist/ from web/: the pages, and what they name, minified and under names that change with their
+ * Builds web/built/ from web/: the pages, and what they name, minified and under names that change with their
  * content. What comes out is in git, so that nothing needs to be built to start; web/build.test.ts holds it fresh.
  */
 import { createHash } from "node:crypto";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants } from "node:zlib";
 
 const WEB = fileURLToPath(new URL(".", import.meta.url));
-const DIST = `${WEB}dist/`;
+const BUILT = `${WEB}built/`;
 const SWAGGER_UI = fileURLToPath(new URL("../node_modules/swagger-ui-dist/", import.meta.url));
 
 /** What the pages are made of: the name by which their HTML asks for it, its type, and where it comes from. */
@@ -29,7 +29,7 @@ const RENDERER = [
 
 const PAGES = ["todos", "keys", "docs"] as const;
 
-/** The files of web/dist/ as they should be, by name. */
+/** The files of web/built/ as they should be, by name. */
 export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const files = new Map<string, Uint8Array>();
   const assets: Record<string, { type: string; text?: string; file?: string }> = {};
@@ -90,6 +90,6 @@ function compressed(bytes: Uint8Array): Uint8Array {
 }
 
 if (import.meta.main) {
-  await mkdir(DIST, { recursive: true });
-  for (const [name, bytes] of await build()) await writeFile(DIST + name, bytes);
+  await mkdir(BUILT, { recursive: true });
+  for (const [name, bytes] of await build()) await writeFile(BUILT + name, bytes);
 }
