@@ -25,6 +25,8 @@ export class State {
   #todos: Todo[] = [];
   readonly #requests = new Map<TodoId, Request>();
   #position: string | undefined;
+  /** The greatest that an event or a list has told of. */
+  #lastId: TodoId = 0n;
 
   constructor(api: TodoApi, onChange: () => void) {
     this.#api = api;
@@ -52,6 +54,7 @@ export class State {
   #take(todos: readonly Todo[], position: string): void {
     this.#todos = [...todos];
     this.#position = position;
+    this.#lastId = todos.at(-1)?.id ?? 0n;
     for (const request of this.#requests.values()) request.isOutdated = true;
     this.#onChange();
   }
@@ -62,6 +65,7 @@ export class State {
     const id = event.type === "deleted" ? event.id : event.todo.id;
     const request = this.#requests.get(id);
     if (request !== undefined) request.isOutdated = true;
+    if (id > this.#lastId) this.#lastId = id;
     if (event.type === "deleted") this.#remove(id);
     // One that is not here was deleted by this page: that event is to come.
     else if (event.type === "created" || this.#find(id) !== undefined) this.#put(event.todo);
@@ -71,7 +75,8 @@ export class State {
   /** Makes a to-do; it is shown when the service has it. */
   async create(title: string): Promise<Todo> {
     const todo = await this.#api.create(title);
-    if (this.#find(todo.id) === undefined) this.#put(todo);
+    // An event that was faster than the answer knows more: it may have been deleted since.
+    if (todo.id > this.#lastId) this.#put(todo);
     this.#onChange();
     return todo;
   }

@@ -157,6 +157,32 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     expect(lists).toBe(0);
   });
 
+  test("lets its stream go while nobody sees it, and catches up", async () => {
+    const store = await filled(["one"]);
+    await using service = start(store);
+    await using window = await open("about:blank");
+    const { page } = window;
+    await page.clock.install();
+    await page.goto(service.url);
+    await shows(page, ["one"]);
+    const see = (hidden: boolean) =>
+      page.evaluate((isHidden) => {
+        Object.defineProperty(document, "hidden", { configurable: true, value: isHidden });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, hidden);
+    const ended = page.waitForEvent("requestfailed", (request) => request.url().includes("/api/events"));
+    await see(true);
+    await page.clock.fastForward(31_000);
+    await ended;
+    await store.insert("two");
+    await Bun.sleep(300);
+    expect(await page.title()).toBe("1 open · To-dos");
+    await see(false);
+    await shows(page, ["one", "two"]);
+    expect(await page.title()).toBe("2 open · To-dos");
+    expect(window.faults).toEqual([]);
+  });
+
   test("shows the service's own messages beside the field, and keeps what was written", async () => {
     await using service = start(await filled([], { maxTodos: 1 }));
     await using window = await open(service.url);
