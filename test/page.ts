@@ -19,6 +19,8 @@ export async function openWindow(
   options: BrowserContextOptions = {},
 ): Promise<Window> {
   const context = await browser.newContext({ viewport: { width: 1000, height: 800 }, ...options });
+  // Sooner than the test that waits.
+  context.setDefaultTimeout(20_000);
   const page = await context.newPage();
   const faults: string[] = [];
   const hosts = new Set<string>();

@@ -1,7 +1,10 @@
-import { expect, test } from "bun:test";
+import { expect, setDefaultTimeout, test } from "bun:test";
 import { readdir, readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "./build.ts";
+
+// The renderer is compressed as small as it can be.
+setDefaultTimeout(60_000);
 
 const BUILT = fileURLToPath(new URL("built/", import.meta.url));
 

@@ -7,7 +7,7 @@ import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { barriers, openWindow } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 
-setDefaultTimeout(30_000);
+setDefaultTimeout(60_000);
 if (whyNoBrowser !== undefined) process.stderr.write(`skipped: the reference, for ${whyNoBrowser}\n`);
 
 /**

@@ -35,8 +35,6 @@ export const ui = SwaggerUIBundle({
   displayRequestDuration: true,
   tryItOutEnabled: true,
   syntaxHighlight: { theme: "obsidian" },
-  // It would ask a server of its maker's whether the document is valid.
-  validatorUrl: null,
 });
 
 /** The renderer fills examples in, and a first request would then ask for page 2 of nothing: say them instead. */

@@ -7,12 +7,16 @@ export type Show = "all" | "open" | "done";
 
 interface Request {
   wish: Wish;
-  /** Whether the service has said something newer about the to-do than the answer may. */
+  /** Whether something was heard of the to-do since the request was sent: that may be newer than the answer. */
   isOutdated: boolean;
+  /** What waits for news of it. */
+  onNews: () => void;
 }
 
 /** So many come first, to be seen at once; the rest comes in one piece. */
 const FIRST = 500;
+/** The event of a change comes so much later than its answer at most, or not at all. */
+const EVENT_WITHIN_MS = 1000;
 
 /**
  * What the page knows of the to-dos: what the service said, and above it what has been asked for and not answered
@@ -64,7 +68,10 @@ export class State {
     this.#position = event.position;
     const id = event.type === "deleted" ? event.id : event.todo.id;
     const request = this.#requests.get(id);
-    if (request !== undefined) request.isOutdated = true;
+    if (request !== undefined) {
+      request.isOutdated = true;
+      request.onNews();
+    }
     if (id > this.#lastId) this.#lastId = id;
     if (event.type === "deleted") this.#remove(id);
     // One that is not here was deleted by this page: that event is to come.
@@ -92,7 +99,7 @@ export class State {
       this.#onChange();
       return;
     }
-    const request: Request = { wish, isOutdated: false };
+    const request: Request = { wish, isOutdated: false, onNews: () => {} };
     this.#requests.set(id, request);
     this.#onChange();
     try {
@@ -114,6 +121,7 @@ export class State {
       else {
         const todo = await this.#api.setDone(id, wish === "done");
         if (!request.isOutdated) this.#put(todo);
+        else await this.#hearOf(todo, request);
         return;
       }
     } catch (error) {
@@ -122,6 +130,20 @@ export class State {
       if (!isGone || wish !== "deleted") throw error;
     }
     this.#remove(id);
+  }
+
+  /**
+   * Waits, when what was heard since a request contradicts its answer, for the event that belongs to the answer: what
+   * was heard may be older. If it does not come, what was heard is newer.
+   */
+  async #hearOf({ id, done }: Todo, request: Request): Promise<void> {
+    const end = Date.now() + EVENT_WITHIN_MS;
+    while (this.#find(id)?.done === !done && Date.now() < end) {
+      await new Promise<void>((resolve) => {
+        request.onNews = resolve;
+        setTimeout(resolve, end - Date.now());
+      });
+    }
   }
 
   /** The to-dos to be shown, wishes included, and how many there are of each kind. */

@@ -7,7 +7,7 @@ import type { TodoStore } from "../src/todo.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { barriers, openWindow } from "../test/page.ts";
 
-setDefaultTimeout(30_000);
+setDefaultTimeout(60_000);
 if (whyNoBrowser !== undefined)
   process.stderr.write(`skipped: the page of the to-dos, for ${whyNoBrowser}\n`);
 
@@ -210,6 +210,25 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("leaves alone what is written while a to-do is on its way", async () => {
+    await using service = start(openMemory());
+    await using window = await open(service.url);
+    const { page } = window;
+    const wait = Promise.withResolvers<void>();
+    await page.route("**/api/todos", async (route) => {
+      if (route.request().method() === "POST") await wait.promise;
+      await route.continue();
+    });
+    const field = page.getByLabel("New to-do");
+    await field.fill("one");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Enter");
+    await field.fill("two");
+    wait.resolve();
+    await shows(page, ["one"]);
+    expect(await field.inputValue()).toBe("two");
+  });
+
   test("takes back what the service refuses, and says so", async () => {
     await using service = start(await filled(["one", "two"]));
     await using window = await open(service.url);
@@ -284,11 +303,12 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     expect(await page.locator("[aria-current=page]").textContent()).toBe("Open 2");
     await page.getByRole("link", { name: "All 3" }).click();
     await shows(page, ["one", "(two)", "three"]);
-    await page.goBack();
+    await page.evaluate(() => history.back());
     await shows(page, ["one", "three"]);
-    await page.goBack();
+    await page.evaluate(() => history.back());
     await shows(page, ["(two)"]);
-    await page.goForward();
+    await page.evaluate(() => history.forward());
+    await shows(page, ["one", "three"]);
     await page.getByRole("checkbox", { name: "one" }).check();
     await shows(page, ["three"]);
     await page.reload();
@@ -305,6 +325,10 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
       expect(await page.title()).toBe("7 open · To-dos");
       expect(await page.locator(".todo img, .todo script").count()).toBe(0);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+      const cut = await page
+        .locator(".todo .title")
+        .evaluateAll((all) => all.filter((title) => title.scrollWidth > title.clientWidth).length);
+      expect(cut).toBe(0);
       // What one title does to the direction of text ends with it.
       const buttons = await page
         .locator(".todo button")
