@@ -119,5 +119,5 @@ test("the README's client runs as it stands", async () => {
   const code = example.replace("http://127.0.0.1:3000", await server.url);
   await using script = run([process.execPath, "--no-env-file", "-e", code]);
   expect([await script.exited, script.stderr()]).toEqual([0, ""]);
-  expect(script.stdout()).toMatch(/"connected"[^]*"updated"/);
+  expect(script.stdout()).toMatch(/"connected"[\s\S]*"updated"/);
 });
