@@ -335,6 +335,7 @@ describe("the client", () => {
       internal_error: true,
       store_unavailable: true,
       credentials_unavailable: true,
+      overloaded: true,
       stopping: true,
       store_full: true,
     };

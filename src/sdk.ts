@@ -65,6 +65,7 @@ export type ProblemCode =
   | "internal_error"
   | "store_unavailable"
   | "credentials_unavailable"
+  | "overloaded"
   | "stopping"
   | "store_full";
 

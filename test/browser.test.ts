@@ -139,7 +139,7 @@ describe.skipIf(whyNoBrowser !== undefined)("in a real browser", () => {
       const page = await open(`http://root:${PASSWORD}@${host}:${service.port}/admin/`);
       expect(await page.innerText("body")).toBe("Hello, root!");
       await page.goto(`http://${host}:${service.port}/admin/keys`);
-      expect(await page.innerText("body")).toContain('"ci"');
+      await page.getByText("ci", { exact: true }).waitFor();
       return page;
     }
 
