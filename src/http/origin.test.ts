@@ -216,7 +216,7 @@ describe("an Origin", () => {
         "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       };
       expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
-      expect(response.headers.get("vary")).toBe("Origin");
+      expect(response.headers.get("vary")).toMatch(/^Origin\b/);
       // Neither a frame of a page, nor loaded by one but by CORS.
       expect([
         response.headers.get("content-security-policy"),
@@ -224,7 +224,7 @@ describe("an Origin", () => {
       ]).toEqual(["frame-ancestors 'none'", "same-origin"]);
       const another = await service.send("GET", path);
       expect(corsOf(another)).toEqual({});
-      expect(another.headers.get("vary")).toBe("Origin");
+      expect(another.headers.get("vary")).toMatch(/^Origin\b/);
     }
   });
 });
@@ -259,7 +259,7 @@ describe("a preflight", () => {
       "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       "access-control-max-age": "600",
     });
-    expect(response.headers.get("vary")).toBe("Origin");
+    expect(response.headers.get("vary")).toMatch(/^Origin\b/);
   });
 
   test.each(paths)("of another origin to %s is no preflight", async (path, _methods, otherwise) => {
