@@ -128,9 +128,8 @@ describe.each<[name: string, runtime: Runtime, isThere: boolean]>([
     const seed = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
     const random = randomFrom(seed);
     await using service = start();
-    await using proxy = await startFaultyProxy(service.port, () =>
-      random() < 0.4 ? (FAULTS[Math.floor(random() * FAULTS.length)] ?? "pass") : "pass",
-    );
+    const faults = dealer(FAULTS, random);
+    await using proxy = await startFaultyProxy(service.port, () => (random() < 0.4 ? faults() : "pass"));
     const cutting = setInterval(proxy.cut, 700);
     const weather: Storm = JSON.parse(
       await runtime("storm", proxy.url, WRITERS, EACH).finally(() => clearInterval(cutting)),
@@ -151,6 +150,17 @@ describe.each<[name: string, runtime: Runtime, isThere: boolean]>([
     expect(weather.connections).toBeGreaterThan(1);
   });
 });
+
+/** Gives what there is in random order, all of it before anything comes again. */
+function dealer<T>(all: readonly T[], random: () => number): () => T {
+  let left: T[] = [];
+  return () => {
+    if (left.length === 0) left = [...all];
+    const [dealt] = left.splice(Math.floor(random() * left.length), 1);
+    if (dealt === undefined) throw new Error("there is nothing to deal");
+    return dealt;
+  };
+}
 
 /** Marsaglia's xorshift, 32 bits. */
 function randomFrom(seed: number): () => number {
