@@ -19,7 +19,7 @@ const follow = (): void => {
 dark.addEventListener("change", follow);
 follow();
 
-const response = await fetch("/api/openapi.json");
+const response = await fetch(`${location.origin}/api/openapi.json`);
 const contract: Contract = await response.json();
 for (const operation of Object.values(contract.paths).flatMap((path) => Object.values(path))) {
   if (operation.parameters !== undefined) operation.parameters = operation.parameters.map(withoutFilling);

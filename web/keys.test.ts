@@ -66,6 +66,15 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
   });
 
+  test("works at an address that has the password in it", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    const address = `${service.url.replace("//", "//admin:secret@")}/admin/keys`;
+    await using window = await openWindow(browser, address);
+    await window.page.getByRole("rowheader", { name: "ci" }).waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
   test("shows the service's own messages beside the fields", async () => {
     await using service = start();
     await createKey(service.keys, "ci", undefined, Date.now());

@@ -43,14 +43,19 @@ const dialog = the("#confirm", HTMLDialogElement);
 const confirmForm = the("#confirm form", HTMLFormElement);
 const overlapInput = the("#overlap", HTMLInputElement);
 
-/** Asks the service; the browser sends along the password that it asked for. Throws Refused when that is the answer. */
+/**
+ * Asks the service; the browser sends along the password that it asked for. Throws Refused when that is the answer.
+ * By its origin: the page's own address may have the password in it, and nothing is fetched relative to such a one.
+ */
 async function ask(method: string, path: string, body?: object): Promise<Response> {
   const headers = { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) };
-  const response = await fetch(path, { method, headers, ...(body && { body: JSON.stringify(body) }) }).catch(
-    () => {
-      throw new Refused({ title: "The service cannot be reached." });
-    },
-  );
+  const response = await fetch(location.origin + path, {
+    method,
+    headers,
+    ...(body && { body: JSON.stringify(body) }),
+  }).catch(() => {
+    throw new Refused({ title: "The service cannot be reached." });
+  });
   if (response.ok) return response;
   throw new Refused(
     await response.json().catch(() => ({ title: `The service answered ${response.status}.` })),
