@@ -1,4 +1,3 @@
-import { watchFile } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type LookupClient, lookupAmong, parseClients } from "../credential/client.ts";
@@ -9,7 +8,7 @@ import { type CheckUser, checkAmong, checkFixedPair, parseUsers } from "../crede
 import type { Log } from "../http/log.ts";
 import { type Config, readText, UsageError } from "./config.ts";
 
-const WATCH_INTERVAL_MS = 1000;
+const LOOK_INTERVAL_MS = 1000;
 
 export interface Credentials {
   readonly lookupClient: LookupClient;
@@ -101,27 +100,36 @@ function watched<T>(
   parse: (text: string) => FileContent<T>,
   log: Log,
 ): () => T {
+  let read: string;
   let current: T;
+  let trouble: string | undefined;
   try {
-    const { value, entries } = parse(readText(path));
+    read = readText(path);
+    const { value, entries } = parse(read);
     if (entries === 0) throw new Error("it has no entry: add one, or leave the setting out");
     current = value;
   } catch (error) {
     throw new UsageError(`${variable} "${path}": ${error instanceof Error ? error.message : error}`);
   }
-  watchFile(path, { interval: WATCH_INTERVAL_MS, persistent: false }, () => {
+  const look = (): void => {
     try {
       const text = readText(path);
+      trouble = undefined;
       // An editor may be between emptying the file and writing it.
-      if (text === "") return;
+      if (text === read || text === "") return;
+      read = text;
       const { value, entries } = parse(text);
       current = value;
       log.info({ file: path, entries }, "credentials read again");
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      log.error({ file: path, reason }, "credentials not read: those from before stay in force");
+      const said = trouble;
+      trouble = error instanceof Error ? error.message : String(error);
+      if (trouble === said) return;
+      log.error({ file: path, reason: trouble }, "credentials not read: those from before stay in force");
     }
-  });
+  };
+  // Read and not watched: a watch may begin after a change, and compares times that need not differ.
+  setInterval(look, LOOK_INTERVAL_MS).unref();
   return () => current;
 }
 
