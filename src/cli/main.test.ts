@@ -406,6 +406,20 @@ describe("todo serve", () => {
   }, 20_000);
 });
 
+test("a credentials file that changes just after the start is read again", async () => {
+  const line = (token: string): string => `carol:${hashToken(token).toString("hex")}\n`;
+  const clients = file("soon-clients", line("one"));
+  await using server = serve(["--clients-file", clients]);
+  const url = await server.url;
+  // As long, and perhaps at the same time as far as a file system tells.
+  writeFileSync(clients, line("two"));
+  await logged(server, "credentials read again", 1);
+  expect([await whoami(url, "one"), await whoami(url, "two")]).toEqual([
+    [401, ""],
+    [200, "carol"],
+  ]);
+});
+
 describe("todo serve with a module", () => {
   const source = (kind: string): string => `
     interface Client { readonly name: string }
