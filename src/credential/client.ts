@@ -14,7 +14,7 @@ export type LookupClient = (token: string) => Awaitable<Client | undefined>;
 /** A client and the SHA-256 of its token. */
 export interface StoredClient {
   readonly client: Client;
-  readonly tokenHash: Buffer;
+  readonly tokenHash: Uint8Array;
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a name goes into a text response and into logs
@@ -23,7 +23,7 @@ const CONTROL = /[\x00-\x1f\x7f]/;
 /** Looks a token up by its hash, then compares the digests in constant time. */
 export function lookupAmong(stored: Iterable<StoredClient>): (token: string) => Client | undefined {
   const byHash = new Map<string, StoredClient>();
-  for (const entry of stored) byHash.set(entry.tokenHash.toString("latin1"), entry);
+  for (const entry of stored) byHash.set(Buffer.from(entry.tokenHash).toString("latin1"), entry);
   return (token) => {
     const tokenHash = hashToken(token);
     const entry = byHash.get(tokenHash.toString("latin1"));
