@@ -110,6 +110,8 @@ describe("a server that is told to stop", () => {
     expect(await statuses()).toEqual([503, 200]);
     expect(await server.exited).toBe(0);
     expect(performance.now() - started).toBeWithin(1000, 5000);
+    // That it is not ready was asked for: no fault, of which a balancer's every look would write a line.
+    expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
   });
 
   test(

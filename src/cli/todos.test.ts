@@ -1,8 +1,15 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, run, runTodo } from "../../test/command.ts";
 import { startFaultyProxy } from "../../test/faulty-proxy.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
+import { listenTls } from "../http/listen.ts";
+import { createService } from "../http/service.ts";
+import { parseCertificate } from "../http/tls.ts";
 import { openMemory } from "../storage/memory.ts";
 
 setDefaultTimeout(20_000);
@@ -36,6 +43,26 @@ const titles = async (service: TestService): Promise<string[]> => {
   const response = await service.send("GET", "/api/todos");
   return JSON.parse(await response.text()).map(({ title }: { readonly title: string }) => title);
 };
+
+describe("over HTTPS, todo", () => {
+  test("says that a certificate is not trusted, and takes one that it is told to trust", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-trust-"));
+    const { cert, key } = makeCertificate();
+    const service = createService({ store: openMemory() });
+    const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
+    try {
+      const { code, error } = await todo(listener, ["list"]);
+      expect([code, error]).toEqual([1, expect.stringContaining("NODE_EXTRA_CA_CERTS")]);
+      await Bun.write(join(folder, "ca.pem"), cert);
+      const variables = { TODO_URL: listener.url, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") };
+      const trusting = await ended(runTodo(["add", "buy milk"], variables));
+      expect([trusting.code, trusting.error]).toEqual([0, ""]);
+    } finally {
+      await listener.abort();
+      await rm(folder, { recursive: true });
+    }
+  });
+});
 
 describe("in a pipe, todo", () => {
   test("writes each to-do it adds, marks, deletes and lists as a line of JSON, ids exact", async () => {

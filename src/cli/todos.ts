@@ -269,11 +269,18 @@ function complain(message: string): void {
     process.stderr.write(`${paint("red", "todo:")} ${harmless(line)}\n`);
 }
 
+/** Whether a connection failed for the certificate at its other end. */
+const isDistrusted = (cause: unknown): boolean =>
+  cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
+
 /** What is wrong, and what to do about it. */
 function adviceOn(error: unknown, url: string): string {
   if (!(error instanceof TodoApiError)) return error instanceof Error ? error.message : String(error);
   switch (error.code) {
     case "network_error":
+      if (isDistrusted(error.cause)) {
+        return `the certificate of ${url} is not trusted here: name the file of its authority in NODE_EXTRA_CA_CERTS`;
+      }
       return url === CLIENT_SETTINGS.url.default
         ? `nothing answers at ${url}: start it with npm start, or say where it is by --url or TODO_URL`
         : `nothing answers at ${url}: does it run, and is that where it is (--url, TODO_URL)?`;

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Failure } from "../failure.ts";
+import { Failure, type FailureCode } from "../failure.ts";
 import type { Awaitable } from "../todo.ts";
 import { failureLog } from "./failure-log.ts";
 import type { Log } from "./log.ts";
@@ -120,7 +120,7 @@ export function openDoor({ origins, log, accessLog, maxRequests, now }: DoorOpti
     function failed(error: unknown, request: Request, id: string | undefined): Response {
       const failure = error instanceof Failure ? error : new Failure("internal_error", { cause: error });
       const response = problem(failure);
-      if (response.status >= 500 && failure.code !== "overloaded") {
+      if (response.status >= 500 && !OF_ITS_OWN_ACCORD.has(failure.code)) {
         logFailure({ id, method: request.method, route: path, trace: traceOf(request) }, failure);
       }
       return leaving(response);
@@ -133,6 +133,9 @@ export function openDoor({ origins, log, accessLog, maxRequests, now }: DoorOpti
     return response;
   }
 }
+
+/** What the service does on purpose is no fault to be logged, however often it is asked. */
+const OF_ITS_OWN_ACCORD: ReadonlySet<FailureCode> = new Set(["overloaded", "stopping"]);
 
 const isRead = ({ method }: Request): boolean =>
   method === "GET" || method === "HEAD" || method === "OPTIONS";
