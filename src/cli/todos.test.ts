@@ -185,7 +185,7 @@ describe("in a pipe, todo", () => {
       "does it run, and is that where it is",
     ],
     ["an absent to-do", ["done", "1", "2"], {}, 3, "there is no to-do 1, 2: todo list shows all"],
-    ["no token", ["whoami"], {}, 4, "set TODO_TOKEN"],
+    ["no token", ["whoami"], {}, 4, "TODO_TOKEN is not set"],
     ["a wrong token", ["whoami"], { TODO_TOKEN: "other" }, 4, "no client has this token"],
     ["a token that is none", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
     ["a bad id", ["rm", "1", "x"], {}, 2, '"x" is no id'],

@@ -78,7 +78,7 @@ async function ask(flags: Flags, work: (asking: Asking) => Promise<void>): Promi
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const isInterrupted = leaving.signal.aborted;
-    if (error instanceof BrokenOff || !isInterrupted) complain(adviceOn(error, service.url));
+    if (error instanceof BrokenOff || !isInterrupted) complain(adviceOn(error, service));
     // What is read may never end.
     if (isInterrupted) process.exit(INTERRUPTED_EXIT_CODE);
     process.exitCode = exitCodeOf(error);
@@ -127,7 +127,7 @@ async function addLines({ flags, service, signal, say, isJson }: Asking): Promis
       }
     });
   } catch (error) {
-    const why = signal.aborted ? "broken off" : adviceOn(error, service.url);
+    const why = signal.aborted ? "broken off" : adviceOn(error, service);
     const next = `${added} of ${titles.length} are added; for the rest, give the same lines to: todo add - --batch ${name}`;
     throw new BrokenOff(`${why}\n${next}`, { cause: error });
   }
@@ -274,7 +274,7 @@ const isDistrusted = (cause: unknown): boolean =>
   cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
 
 /** What is wrong, and what to do about it. */
-function adviceOn(error: unknown, url: string): string {
+function adviceOn(error: unknown, { url, token }: Asking["service"]): string {
   if (!(error instanceof TodoApiError)) return error instanceof Error ? error.message : String(error);
   switch (error.code) {
     case "network_error":
@@ -289,7 +289,7 @@ function adviceOn(error: unknown, url: string): string {
     case "unexpected_answer":
       return `what answers at ${url} is no to-do service (${error.status}): say where it is by --url or TODO_URL`;
     case "unauthorized":
-      return "no client has this token: set TODO_TOKEN to one; todo keys create NAME makes one";
+      return `${token === undefined ? "TODO_TOKEN is not set" : "no client has this token"}: set TODO_TOKEN to one; todo keys create NAME makes one`;
     case "misdirected_host":
       return `${url} does not answer for this host: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
     default:
