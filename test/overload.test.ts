@@ -16,11 +16,12 @@ const has = (program: string): boolean => {
   return false;
 };
 
+const SLOW_READERS: readonly string[] = ["-X", "-w", "10", "-y", "20", "-n", "5"];
 const MODES: Readonly<Record<string, readonly string[]>> = {
   "slow heads": ["-H", "-i", "2"],
   "slow bodies": ["-B", "-i", "2", "-f", "application/json"],
   ranges: ["-R"],
-  "slow readers": ["-X", "-w", "10", "-y", "20", "-n", "5"],
+  "slow readers": SLOW_READERS,
 };
 const attacks: readonly (readonly [what: string, modes: readonly (readonly string[])[], each: number])[] =
   SLOW_CONNECTIONS > 0
@@ -37,7 +38,8 @@ test.skipIf(!has("slowhttptest")).each(attacks)(
     const before = await descriptors(server);
 
     await twice(async () => {
-      const baseline = await tail(url, 5);
+      // Whoever reads a list costs the others something, stalled or not: they are compared with as many who read on.
+      const baseline = await tail(url, 5, modes.includes(SLOW_READERS) ? rateOf(each) : 0);
       await using stack = new AsyncDisposableStack();
       const attackers = modes.map((mode) => stack.use(attack(url, mode, each)));
       await sleep(2000);
@@ -59,10 +61,11 @@ test.skipIf(!has("slowhttptest")).each(attacks)(
   120_000,
 );
 
+/** Connections a second, for as many as come within eight. */
+const rateOf = (connections: number): number => Math.ceil(connections / 8);
+
 function attack(url: string, mode: readonly string[], connections: number): Command {
-  const bounds = ["-c", connections, "-r", Math.ceil(connections / 8), "-l", 20, "-p", 3, "-v", 0].map(
-    String,
-  );
+  const bounds = ["-c", connections, "-r", rateOf(connections), "-l", 20, "-p", 3, "-v", 0].map(String);
   return run(["slowhttptest", ...mode, ...bounds, "-u", `${url}/api/todos`]);
 }
 
@@ -90,10 +93,18 @@ async function post(url: string, title: string): Promise<number> {
 /**
  * The 99th percentile, in milliseconds, of requests by a few clients that read and write with pauses: the median of
  * that of each second, for others use this machine too.
+ * @param lists how many others read the whole list in each second
  */
-async function tail(url: string, seconds: number): Promise<number> {
+async function tail(url: string, seconds: number, lists = 0): Promise<number> {
   const tails: number[] = [];
-  for (let second = 0; second < seconds; second++) tails.push(await tailOf(url, 1000));
+  for (let second = 0; second < seconds; second++) {
+    const read = async (_: unknown, index: number): Promise<void> => {
+      await sleep((1000 * index) / lists);
+      await (await fetch(`${url}/api/todos`)).arrayBuffer();
+    };
+    const [ofSecond] = await Promise.all([tailOf(url, 1000), ...Array.from({ length: lists }, read)]);
+    tails.push(ofSecond);
+  }
   return tails.toSorted((a, b) => a - b)[Math.floor(seconds / 2)] ?? Number.NaN;
 }
 
