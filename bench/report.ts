@@ -55,7 +55,7 @@ export function targetsTable(targets: readonly Target[], figures: Figures): stri
 }
 
 export function header({ rounds, seconds }: Pace): string {
-  const machine = `${cpus()[0]?.model.trim()}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
+  const machine = `${cpus()[0]?.model.trim()}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release().split("-")[0]}`;
   return `# Benchmark results
 
 Written by \`npm run bench\`; what the columns mean is in [README.md](README.md).
