@@ -103,19 +103,31 @@ function loadFeed(database: Database, epoch: string, last: number, maxEvents: nu
 /** Opens the file as every connection here does; reads back what durability rests on. */
 export function connect(path: string): Database {
   const database = new Database(path, { create: true, safeIntegers: true });
-  database.run("PRAGMA busy_timeout = 5000");
   try {
-    requireOurs(database);
+    database.run("PRAGMA busy_timeout = 5000");
+    // At one moment: another process may be making it.
+    database.transaction(requireOurs)(database);
+    const mode = setWal(database);
+    database.run("PRAGMA synchronous = FULL");
+    const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
+    if (mode === "wal" && level === 2n) return database;
+    throw new Error(`it cannot be made durable: journal mode ${mode}, synchronous ${level}`);
   } catch (error) {
     database.close();
     throw error;
   }
-  const mode = database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get()?.journal_mode;
-  database.run("PRAGMA synchronous = FULL");
-  const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
-  if (mode === "wal" && level === 2n) return database;
-  database.close();
-  throw new Error(`it cannot be made durable: journal mode ${mode}, synchronous ${level}`);
+}
+
+/** The journal mode after it; this pragma does not wait by itself while another process makes the file. */
+function setWal(database: Database): string | undefined {
+  for (let left = 500; ; left--) {
+    try {
+      return database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get()?.journal_mode;
+    } catch (error) {
+      if (left === 0 || !(error instanceof SQLiteError && error.code === "SQLITE_BUSY")) throw error;
+      Bun.sleepSync(10);
+    }
+  }
 }
 
 /** Throws for a database of something else, before anything is written to it. */
