@@ -128,6 +128,7 @@ if (import.meta.main) {
       ? "no balancer: nginx is not installed\n"
       : `balancer: ${topology.balancer}\n`,
   );
+  process.stdout.write("Ctrl-C ends all of it\n");
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, async () => {
       await topology[Symbol.asyncDispose]();

@@ -244,7 +244,7 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   [
     { store: "memory:" },
     { TODO_STORE_FILE: file("url", "memory:") },
-    "TODO_STORE and TODO_STORE_FILE are both set: keep one",
+    "--store and TODO_STORE_FILE are both set: keep one",
   ],
 ])("readConfig refuses %j with %j", (flags, env, message) => {
   expect(complaint(flags, env)).toStartWith(message);

@@ -208,15 +208,13 @@ export type Config = ReturnType<typeof readConfig>;
 
 /** Reads and checks all settings; throws a UsageError for the first bad one. */
 export function readConfig(flags: Flags, env: Environment) {
-  const { read, readOr } = reader(flags, env);
+  const { read, readOr, refuseBoth } = reader(flags, env);
   refuseUnknownVariables(env);
+  refuseBoth("adminPassword", "adminPasswordFile");
 
   const passwordFile = read("adminPasswordFile", fileText);
   const password = read("adminPassword", (text) => text);
   const user = read("adminUser", userName);
-  if (password !== undefined && passwordFile !== undefined) {
-    throw new UsageError("TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one");
-  }
   return {
     ...readAddress(flags, env),
     store: readStore(flags, env),
@@ -245,11 +243,9 @@ export function readConfig(flags: Flags, env: Environment) {
 
 /** Reads the URL of the store; throws a UsageError as readConfig does. */
 export function readStore(flags: Flags, env: Environment): string {
-  const { given, read, readOr } = reader(flags, env);
+  const { read, readOr, refuseBoth } = reader(flags, env);
   refuseUnknownVariables(env);
-  if (given("storeFile") !== undefined && given("store") !== undefined) {
-    throw new UsageError("TODO_STORE and TODO_STORE_FILE are both set: keep one");
-  }
+  refuseBoth("store", "storeFile");
   return read("storeFile", fileText) ?? readOr("store", (text) => text);
 }
 
@@ -317,7 +313,13 @@ function reader(flags: Flags, env: Environment) {
     return read(name, parse) ?? parse(ALL_SETTINGS[name].default);
   }
 
-  return { given, read, readOr };
+  function refuseBoth(one: SettingName, other: SettingName): void {
+    const [found, second] = [given(one), given(other)];
+    if (found === undefined || second === undefined) return;
+    throw new UsageError(`${found.source} and ${second.source} are both set: keep one`);
+  }
+
+  return { read, readOr, refuseBoth };
 }
 
 type WithoutDefault = {

@@ -42,6 +42,7 @@ async function troubleAt(url: string): Promise<string | undefined> {
     });
     return response.ok ? undefined : `it answers ${response.status}: ${await response.text()}`;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    if (!(error instanceof Error)) return String(error);
+    return "code" in error && error.code === "ECONNREFUSED" ? "nothing listens there" : error.message;
   }
 }

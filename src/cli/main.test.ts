@@ -129,6 +129,11 @@ describe("todo refuses, in one line and before it listens,", () => {
       'no store of the kind "redis:": use memory:, sqlite:PATH or postgres://…',
     ],
     [
+      "a store without its kind",
+      ["serve", "--port", "0", "--store", "todos.db"],
+      '"todos.db" names no kind of store: did you mean sqlite:todos.db?',
+    ],
+    [
       "a host that is none",
       ["serve", "--port", "0", "--host", "no.invalid"],
       "the host no.invalid does not resolve",

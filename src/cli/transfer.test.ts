@@ -405,6 +405,12 @@ test.skipIf(!mounted)("a full disk takes nothing of an import, an export or a ba
   expect(await exported(on4MiB)).toBe(header(10, 10) + upTo(10));
 });
 
+test("one to-do is called one", async () => {
+  expect((await ran(["import", many(1), ...on(newPath())])).stdout).toBe(
+    "imported 1 to-do, the last id is 1\n",
+  );
+});
+
 describe.skipIf(!hasScript)("on a terminal", () => {
   /** All that a terminal is sent. */
   async function shown(args: readonly string[]): Promise<string> {

@@ -91,5 +91,5 @@ async function* piecesOf(file: string): AsyncGenerator<Uint8Array> {
 }
 
 function say(output: NodeJS.WriteStream, what: string, { todos, lastId }: Moved): void {
-  output.write(`${what} ${todos} to-dos, the last id is ${lastId}\n`);
+  output.write(`${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}\n`);
 }

@@ -50,7 +50,8 @@ function fileOf(url: string): string | undefined {
 }
 
 /** Says no more of a URL than its scheme, for it may hold a password. */
-const unknownKind = (url: string): Error =>
-  new Error(
-    `there is no store of the kind "${url.split(":")[0]}:": use memory:, sqlite:PATH or postgres://…`,
-  );
+function unknownKind(url: string): Error {
+  const [scheme, ...rest] = url.split(":");
+  if (rest.length === 0) return new Error(`"${url}" names no kind of store: did you mean sqlite:${url}?`);
+  return new Error(`there is no store of the kind "${scheme}:": use memory:, sqlite:PATH or postgres://…`);
+}
