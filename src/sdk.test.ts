@@ -287,6 +287,8 @@ describe("the client", () => {
       ...["id: e-1", "event: position", "data: {}", ""],
       ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
       ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
+      // Line breaks to some, to this format none.
+      ...["id: e-3", "event: updated", 'data: {"id":2,"title":"a\u2028b\u2029: \u0085","done":true}', ""],
       ...["id: e-3", "event: of a newer service", "data: {}", ""],
       ...["id:e-4", "event:deleted", 'data:{"id":18446744073709551615}', ""],
       ...["id: f-2", "event: resync", "data: {}", ""],
@@ -296,6 +298,7 @@ describe("the client", () => {
       expect(await told(lines.join(end), size)).toEqual([
         { type: "connected", position: "e-1" },
         { type: "created", position: "e-2", todo: { id: 2n ** 64n - 1n, title: "ä😀", done: false } },
+        { type: "updated", position: "e-3", todo: { id: 2n, title: "a\u2028b\u2029: \u0085", done: true } },
         { type: "deleted", position: "e-4", id: 2n ** 64n - 1n },
         { type: "resync", position: "f-2" },
       ]);
@@ -306,6 +309,51 @@ describe("the client", () => {
     const { api, sent } = answered([() => problem(400, "invalid_query")]);
     expect(await outcomeOf(Array.fromAsync(api.events({ since: "e-1" })))).toBe("invalid_query");
     expect(sent).toHaveLength(1);
+  });
+
+  const page = () => new Response("<h1>Sign in", { headers: { "Content-Type": "text/html" } });
+
+  test.each<[what: string, call: (api: sdk.TodoApi) => Promise<unknown>]>([
+    ["list", (api) => api.list()],
+    ["get", (api) => api.get(1n)],
+    ["create", (api) => api.create("a")],
+    ["setDone", (api) => api.setDone(1n, true)],
+    ["delete", (api) => api.delete(1n)],
+    ["whoami", (api) => api.whoami()],
+  ])("takes a proxy's page for no answer to %s", async (_what, call) => {
+    expect(await outcomeOf(call(answered([page], 0).api))).toBe("unexpected_answer");
+  });
+
+  test.each<[what: string, answer: () => Response]>([
+    ["a page", page],
+    ["an empty answer", () => new Response(null, { status: 204 })],
+  ])("takes %s for no stream of events", async (_what, answer) => {
+    const { api } = answered([answer]);
+    const first = await api.events({ since: "e-1" }).next();
+    expect(first.value).toMatchObject({ type: "disconnected", error: { code: "unexpected_answer" } });
+  });
+
+  test("waits for ever where it is told to", async () => {
+    const fetch = async () => {
+      await Bun.sleep(50);
+      return new Response(TODO);
+    };
+    for (const timeoutMs of [Number.POSITIVE_INFINITY, 2 ** 31])
+      expect(await new sdk.TodoApi({ timeoutMs, fetch }).get(1n)).toMatchObject({ id: 1n });
+    const { api, sent } = answered([() => problem(503, "stopping", { "Retry-After": "2592000" })]);
+    const leaving = AbortSignal.timeout(100);
+    for await (const { type } of api.events({ since: "e-1", signal: leaving }))
+      expect(type).toBe("disconnected");
+    expect(sent).toHaveLength(1);
+  });
+
+  test("says at once what cannot be sent", async () => {
+    expect(() => new sdk.TodoApi({ baseUrl: "nonsense" })).toThrow('baseUrl: "nonsense" is no URL');
+    for (const token of ["a\nb", "\u2603"])
+      await expect(new sdk.TodoApi({ token }).list()).rejects.toThrow(TypeError);
+    const { api, sent } = answered([() => new Response(TODO)]);
+    await expect(api.create("a", { idempotencyKey: "\u2603" })).rejects.toThrow(TypeError);
+    expect(sent).toEqual([]);
   });
 
   test("is small", async () => {

@@ -83,7 +83,10 @@ interface TodoApiErrorOptions {
   readonly cause?: unknown;
 }
 
-/** Every way in which a call fails, but for an abort, which rejects with the signal's reason. */
+/**
+ * Every way in which a call fails, but for an abort, which rejects with the signal's reason, and for what cannot be sent
+ * at all, such as a token with a line break: a TypeError.
+ */
 export class TodoApiError extends Error {
   override readonly name = "TodoApiError";
   /**
@@ -152,6 +155,7 @@ export class TodoApi {
   readonly #retries: number;
 
   constructor({ baseUrl = hereUrl(), token, fetch, timeoutMs = 10_000, retries = 4 }: TodoApiOptions = {}) {
+    if (!URL.canParse(baseUrl, location?.href)) throw new TypeError(`baseUrl: "${baseUrl}" is no URL`);
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
     this.#headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
     // A browser's own refuses to be called as another object's method.
@@ -214,12 +218,17 @@ export class TodoApi {
    * then it was there, or it is in any case gone now, for an id is never given twice.
    */
   async delete(id: TodoId, options: CallOptions = {}): Promise<void> {
-    return this.#ask("DELETE", `/api/todos/${id}`, options, () => {});
+    return this.#ask("DELETE", `/api/todos/${id}`, options, ({ ok, status }) => {
+      if (ok && status !== 204) throw new SyntaxError("no deletion");
+    });
   }
 
   /** The name of the client whose token this is. */
   async whoami(options: CallOptions = {}): Promise<string> {
-    return this.#ask("GET", "/api/whoami", options, (_response, text) => text);
+    return this.#ask("GET", "/api/whoami", options, (response, text) => {
+      if (!isOfType(response, "text/plain")) throw new SyntaxError("no name");
+      return text;
+    });
   }
 
   /**
@@ -244,6 +253,9 @@ export class TodoApi {
         const exchange = await this.#open("GET", `/api/events${search}`, signal, undefined, headers);
         try {
           await refuse(exchange);
+          readAnswer(exchange.response, () => {
+            if (!isStream(exchange.response)) throw new SyntaxError("no stream");
+          });
           if (position !== undefined) {
             isDown = false;
             yield { type: "connected", position };
@@ -323,10 +335,10 @@ export class TodoApi {
     signal?.addEventListener("abort", end);
     let isLate = false;
     const within = async <T>(ms: number, work: Promise<T>): Promise<T> => {
-      const timer = setTimeout(() => {
+      const timer = after(ms, () => {
         isLate = true;
         end();
-      }, ms);
+      });
       try {
         return await work;
       } catch (cause) {
@@ -343,10 +355,12 @@ export class TodoApi {
       end();
     };
     try {
-      const init: RequestInit = { method, headers: { ...this.#headers, ...headers }, signal: ending.signal };
+      // What no header can hold is no fault of the network: this throws a TypeError.
+      const all = new Headers({ ...this.#headers, ...headers });
+      const init: RequestInit = { method, headers: all, signal: ending.signal };
       if (body !== undefined) {
         init.body = JSON.stringify(body);
-        init.headers = { ...init.headers, "Content-Type": "application/json" };
+        all.set("Content-Type", "application/json");
       }
       const response = await within(this.#timeoutMs, this.#fetch(this.#baseUrl + path, init));
       const reader = response.body?.getReader();
@@ -376,14 +390,16 @@ interface Exchange {
   readonly close: () => void;
 }
 
-/** Where a page is from, or where `npm start` serves. */
-function hereUrl(): string {
-  const { location } = globalThis as { location?: { origin?: string } };
-  return location?.origin?.startsWith("http") ? location.origin : "http://127.0.0.1:3000";
-}
+const { location } = globalThis as { location?: { origin?: string; href?: string } };
 
-const isStream = ({ ok, headers }: Response): boolean =>
-  ok && headers.get("content-type")?.startsWith("text/event-stream") === true;
+/** Where a page is from, or where `npm start` serves. */
+const hereUrl = (): string =>
+  location?.origin?.startsWith("http") ? location.origin : "http://127.0.0.1:3000";
+
+const isOfType = ({ headers }: Response, type: string): boolean =>
+  headers.get("content-type")?.startsWith(type) === true;
+
+const isStream = (response: Response): boolean => response.ok && isOfType(response, "text/event-stream");
 
 async function textOf({ read }: Exchange): Promise<string> {
   let text = "";
@@ -461,6 +477,11 @@ function pauseBefore(tries: number, error?: TodoApiError): number {
   return Math.max((error?.retryAfter ?? 0) * 1000, most * (0.5 + Math.random() / 2));
 }
 
+/** A timer cannot be set to more, some 25 days: it would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+const after = (ms: number, then: () => void) => setTimeout(then, Math.min(ms, LONGEST_TIMER_MS));
+
 /** Resolves after so long, or at an abort. */
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
@@ -469,7 +490,7 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
       signal?.removeEventListener("abort", end);
       resolve();
     };
-    const timer = setTimeout(end, ms);
+    const timer = after(ms, end);
     signal?.addEventListener("abort", end);
     if (signal?.aborted) end();
   });
@@ -524,7 +545,7 @@ async function* messages({ read }: Exchange): AsyncGenerator<Message, void, unde
     const lines = (rest + piece).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? "";
     for (const line of lines) {
-      const [, name = "", value = ""] = /^([^:]*):? ?(.*)/.exec(line) ?? [];
+      const [, name = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
       if (line !== "") fields[name] = value;
       else {
         const { id, event = "message", data } = fields;

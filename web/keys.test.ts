@@ -52,6 +52,7 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     expect(await service.whoami(token)).toBe("ci <b>");
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("Copied.").waitFor();
+    expect(await page.locator("#copy").textContent()).toBe("Copied");
     expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
     const row = page.getByRole("row", { name: "ci <b>" });
     const [key] = await service.keys.list();
@@ -59,6 +60,10 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     expect(await row.locator("time").count()).toBe(2);
     await page.getByRole("button", { name: "I have it, hide it" }).click();
     expect(await page.content()).not.toContain(token);
+    await page.getByLabel("Name of the client").fill("another");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("heading", { name: "The token of another" }).waitFor();
+    expect(await page.locator("#copy").textContent()).toBe("Copy");
     await page.reload();
     await row.waitFor();
     expect(await page.content()).not.toContain(token);
@@ -119,6 +124,37 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     expect(await service.whoami(token)).toContain('"unauthorized"');
     // The one that ended with its rotation is listed still.
     await page.getByRole("button", { name: "Remove ci" }).click();
+    await page.getByText("There are no keys yet.").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("rotates once by a double click, and by Enter", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await dialog.getByRole("button", { name: "Rotate" }).dblclick();
+    await page.getByRole("heading", { name: "The token of ci" }).waitFor();
+    expect(await service.keys.list()).toHaveLength(2);
+    await page.getByRole("button", { name: "Rotate ci" }).first().click();
+    await dialog.getByLabel("Older keys go on for").fill("1h");
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await service.keys.list()).toHaveLength(3);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows what there is after another window has revoked a key", async () => {
+    await using service = start();
+    const made = await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Revoke ci" }).click();
+    await service.keys.delete(made?.key.id ?? "");
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("alert").getByText("There is no key with this id").waitFor();
     await page.getByText("There are no keys yet.").waitFor();
     expect(window.faults).toEqual([]);
   });

@@ -36,10 +36,12 @@ const createButton = the("#new-key button", HTMLButtonElement);
 const tokenCard = the("#token", HTMLElement);
 const tokenHeading = the("#token-heading", HTMLElement);
 const tokenText = the("#token-text", HTMLElement);
+const copyButton = the("#copy", HTMLButtonElement);
 const body = the("#keys", HTMLTableSectionElement);
 const keysHeading = the("#keys-heading", HTMLElement);
 const placeholder = the("#placeholder", HTMLElement);
 const dialog = the("#confirm", HTMLDialogElement);
+const confirmButton = the("#confirm-yes", HTMLButtonElement);
 const confirmForm = the("#confirm form", HTMLFormElement);
 const overlapInput = the("#overlap", HTMLInputElement);
 
@@ -113,10 +115,7 @@ function timeOf(text: string): HTMLTimeElement {
   return make("time", { dateTime: text, title: text }, TIME.format(new Date(text)));
 }
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  if (createButton.ariaDisabled === "true") return;
-  createButton.ariaDisabled = "true";
+form.onsubmit = once(createButton, async () => {
   try {
     const expires = expiresInput.value.trim();
     const asked = { name: nameInput.value, ...(expires !== "" && { expires }) };
@@ -127,8 +126,6 @@ form.addEventListener("submit", async (event) => {
     await load();
   } catch (error) {
     showRefusal(error, [nameInput, expiresInput]);
-  } finally {
-    createButton.ariaDisabled = null;
   }
 });
 
@@ -166,6 +163,7 @@ async function remove({ id, name }: Key): Promise<void> {
     keysHeading.focus();
   } catch (error) {
     warn(reasonOf(error));
+    await load();
   }
 }
 
@@ -183,11 +181,9 @@ interface Question {
 function confirm({ title, text, label, withOverlap, act }: Question): void {
   the("#confirm-heading", HTMLElement).textContent = title;
   the("#confirm-text", HTMLElement).textContent = text;
-  the("#confirm-yes", HTMLElement).textContent = label;
+  confirmButton.textContent = label;
   the("#overlap-field", HTMLElement).hidden = withOverlap !== true;
-  confirmForm.onsubmit = async (event) => {
-    if (!(event.submitter instanceof HTMLButtonElement) || event.submitter.value !== "yes") return;
-    event.preventDefault();
+  confirmForm.onsubmit = once(confirmButton, async () => {
     try {
       await act();
       dialog.close();
@@ -195,24 +191,42 @@ function confirm({ title, text, label, withOverlap, act }: Question): void {
       if (tokenCard.hidden) keysHeading.focus();
       else tokenHeading.focus();
     } catch (error) {
-      if (!showRefusal(error, [overlapInput])) dialog.close();
+      if (showRefusal(error, [overlapInput])) return;
+      dialog.close();
+      // Another window may have revoked it.
+      await load();
     }
-  };
+  });
   dialog.showModal();
+}
+
+the("#confirm-no", HTMLButtonElement).addEventListener("click", () => dialog.close());
+
+/** What a form does when it is sent; nothing while it is still at it. */
+function once(button: HTMLButtonElement, act: () => Promise<void>): (event: SubmitEvent) => Promise<void> {
+  return async (event) => {
+    event.preventDefault();
+    if (button.ariaDisabled === "true") return;
+    button.ariaDisabled = "true";
+    await act().finally(() => {
+      button.ariaDisabled = null;
+    });
+  };
 }
 
 function showToken({ name, token }: MintedKey): void {
   tokenHeading.textContent = `The token of ${name}`;
   tokenText.textContent = token;
+  copyButton.textContent = "Copy";
   tokenCard.hidden = false;
   tokenHeading.focus();
 }
 
-the("#copy", HTMLButtonElement).addEventListener("click", async () => {
+copyButton.addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(tokenText.textContent ?? "");
     announce("Copied.");
-    the("#copy", HTMLButtonElement).textContent = "Copied";
+    copyButton.textContent = "Copied";
   } catch {
     // Over plain HTTP there is no clipboard: then the text is at least chosen.
     getSelection()?.selectAllChildren(tokenText);
@@ -223,7 +237,6 @@ the("#copy", HTMLButtonElement).addEventListener("click", async () => {
 the("#forget", HTMLButtonElement).addEventListener("click", () => {
   tokenText.textContent = "";
   tokenCard.hidden = true;
-  the("#copy", HTMLButtonElement).textContent = "Copy";
   keysHeading.focus();
 });
 

@@ -5,6 +5,9 @@ import { indexOf } from "./state.ts";
 /** Rows come and go in blocks of so many: only those near what is seen are in the document. */
 const BLOCK = 50;
 const NEAR = "1000px 0px";
+/** Two clicks at one place within this time are a double click. */
+const DOUBLE_CLICK_MS = 500;
+const DOUBLE_CLICK_PX = 8;
 
 interface Block {
   readonly element: HTMLDivElement;
@@ -17,6 +20,10 @@ interface Row {
   readonly title: HTMLSpanElement;
   readonly button: HTMLButtonElement;
   todo: Todo | undefined;
+}
+
+interface Click extends Pick<MouseEvent, "clientX" | "clientY" | "timeStamp"> {
+  readonly id: TodoId;
 }
 
 type Control = "checkbox" | "button";
@@ -37,6 +44,7 @@ export class Rows {
   readonly #byElement = new WeakMap<Element, Block>();
   /** Those in the document. */
   readonly #rows = new Map<TodoId, Row>();
+  #lastClick: Click | undefined;
   /** In pixels, as measured last. */
   #rowHeight = 56;
   readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), { rootMargin: NEAR });
@@ -48,17 +56,23 @@ export class Rows {
       const todo = this.#rowOf(target)?.todo;
       if (todo !== undefined && target instanceof HTMLInputElement) onMark(todo, target.checked);
     });
-    list.addEventListener("click", ({ target }) => {
+    list.addEventListener("click", (event) => {
+      const { target } = event;
       const todo = this.#rowOf(target)?.todo;
-      if (todo !== undefined && target instanceof HTMLButtonElement) onDelete(todo);
+      if (todo === undefined) return;
+      // This keeps a checkbox as it is.
+      if (this.#isSlip(event, todo.id)) event.preventDefault();
+      else if (target instanceof HTMLButtonElement) onDelete(todo);
     });
     list.addEventListener("keydown", (event) => {
       const todo = this.#rowOf(event.target)?.todo;
       if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
-      if (event.key === "Delete") onDelete(todo);
-      else if (event.key === "ArrowDown") this.#move(todo.id, 1);
-      else if (event.key === "ArrowUp") this.#move(todo.id, -1);
-      else return;
+      const { key, repeat } = event;
+      if (key === "Delete" && !repeat) onDelete(todo);
+      else if (key === "ArrowDown") this.#move(todo.id, 1);
+      else if (key === "ArrowUp") this.#move(todo.id, -1);
+      // A key that is held down means one to-do, not thirty a second; Enter presses the button by itself.
+      else if (!repeat || (key !== "Delete" && key !== "Enter")) return;
       event.preventDefault();
     });
   }
@@ -199,6 +213,20 @@ export class Rows {
     const row = this.#bring(Math.min(index, this.#todos.length - 1));
     if (row === undefined) this.#onFocusLost();
     else if (row[control] !== document.activeElement) row[control].focus();
+  }
+
+  /** Whether a click is the second half of a double click whose first half let another row slip under the pointer. */
+  #isSlip({ detail, clientX, clientY, timeStamp }: MouseEvent, id: TodoId): boolean {
+    // By keyboard or a reader of the screen.
+    if (detail === 0) return false;
+    const last = this.#lastClick;
+    const isSlip =
+      last !== undefined &&
+      last.id !== id &&
+      timeStamp - last.timeStamp < DOUBLE_CLICK_MS &&
+      Math.hypot(clientX - last.clientX, clientY - last.clientY) < DOUBLE_CLICK_PX;
+    if (!isSlip) this.#lastClick = { id, clientX, clientY, timeStamp };
+    return isSlip;
   }
 
   #move(from: TodoId, step: number): void {

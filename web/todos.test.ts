@@ -22,6 +22,9 @@ const HOSTILE = [
   "a\u0000b\nc",
   "W".repeat(120),
   "a\u0301\u0302\u0303".repeat(30),
+  `Z${"\u0301".repeat(119)}`,
+  // Line breaks to some; the events must not be cut there.
+  "a\u2028b\u2029c\u0085",
 ];
 
 function start(store: TodoStore, port = 0) {
@@ -290,6 +293,49 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     await shows(page, ["(one)"]);
   });
 
+  test("takes a double click, and a key that is held, as meant for one to-do", async () => {
+    const titles = Array.from({ length: 30 }, (_, at) => `to-do ${at + 1}`);
+    const store = await filled(titles);
+    await using service = start(store);
+    await using window = await open(`${service.url}/?show=open`);
+    const { page } = window;
+    await shows(page, titles);
+    const twice = async (selector: string): Promise<void> => {
+      const box = await page.locator(selector).nth(1).boundingBox();
+      const [x, y] = [(box?.x ?? 0) + 10, (box?.y ?? 0) + 10];
+      for (let click = 1; click <= 2; click++) {
+        await page.mouse.click(x, y);
+        await Bun.sleep(150);
+      }
+    };
+    await twice(".todo button");
+    titles.splice(1, 1);
+    await shows(page, titles);
+    await Bun.sleep(500);
+    await twice(".todo input");
+    titles.splice(1, 1);
+    await shows(page, titles);
+    for (const [key, control] of [
+      ["Delete", page.getByRole("checkbox", { name: "to-do 10", exact: true })],
+      ["Enter", page.getByRole("button", { name: "Delete: to-do 20" })],
+    ] as const) {
+      await control.focus();
+      for (let times = 0; times < 10; times++) await page.keyboard.down(key);
+      await page.keyboard.up(key);
+    }
+    const left = titles.filter((title) => !/ [12]0$/.test(title));
+    await shows(page, left);
+    await Bun.sleep(100);
+    expect(await held(store)).toHaveLength(left.length + 1);
+    // Pressed again and again, it is meant each time.
+    for (const title of ["to-do 21", "to-do 22", "to-do 23"]) {
+      await page.keyboard.press("Delete");
+      left.splice(left.indexOf(title), 1);
+      await shows(page, left);
+    }
+    expect(window.faults).toEqual([]);
+  });
+
   test("keeps the filter in the address, and goes back", async () => {
     const store = await filled(["one", "two", "three"]);
     await store.setDone(2n, true);
@@ -318,12 +364,17 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
   });
 
   test("shows titles as text, whatever is in them", async () => {
-    await using service = start(await filled(HOSTILE));
+    const store = openMemory();
+    await using service = start(store);
+    await using live = await open(service.url);
+    await live.page.getByText("Nothing to do yet.").waitFor();
+    for (const title of HOSTILE) await store.insert(title);
+    await shows(live.page, HOSTILE);
     for (const width of [1000, 320]) {
       await using window = await open(service.url, { viewport: { width, height: 700 } });
       const { page } = window;
       await shows(page, HOSTILE);
-      expect(await page.title()).toBe("7 open · To-dos");
+      expect(await page.title()).toBe(`${HOSTILE.length} open · To-dos`);
       expect(await page.locator(".todo img, .todo script").count()).toBe(0);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
       const cut = await page
@@ -453,7 +504,7 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
   });
 
   test.each(["light", "dark"] as const)("has no barriers, in %s", async (colorScheme) => {
-    await using service = start(await filled([...HOSTILE, "last"], { maxTodos: 8 }));
+    await using service = start(await filled([...HOSTILE, "last"], { maxTodos: HOSTILE.length + 1 }));
     await using window = await open(service.url, { colorScheme, reducedMotion: "reduce" });
     const { page } = window;
     await page.getByRole("checkbox", { name: "last" }).check();
