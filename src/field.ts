@@ -18,11 +18,13 @@ export function invalid(field: string, ...messages: string[]): Failure {
 /** The rules that every text of a person's breaks: it is more than blanks, of some length, and can be written as UTF-8. */
 export function brokenTextRules(text: string, maxLength: number): string[] {
   const messages: string[] = [];
-  if (BLANK.test(text)) messages.push("must not be empty");
+  if (isBlank(text)) messages.push("must not be empty");
   if (longerThan(text, maxLength)) messages.push(`must be at most ${maxLength} characters`);
   if (!text.isWellFormed()) messages.push("must be well-formed Unicode, without lone surrogates");
   return messages;
 }
+
+export const isBlank = (text: string): boolean => BLANK.test(text);
 
 // What JavaScript trims is Unicode White_Space without U+0085 and with U+FEFF: blank is either.
 const BLANK = /^[\s\u0085]*$/;

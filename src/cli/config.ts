@@ -443,7 +443,11 @@ function list(text: string): string[] {
 
 function serviceUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username + url.password + url.search !== "")
+  if (
+    url === undefined ||
+    !/^https?:$/.test(url.protocol) ||
+    url.username + url.password + url.search + url.hash !== ""
+  )
     throw new Error("is not the URL of a service, such as https://todo.example.com");
   return url.href.replace(/\/$/, "");
 }

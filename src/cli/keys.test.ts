@@ -344,6 +344,28 @@ describe("todo keys", () => {
     );
   });
 
+  test("a name is shown as harmlessly by list as by create", async () => {
+    const { store } = newStore();
+    const name = "\u202egpj.exe";
+    const { stderr } = await keys("create", name, ...store);
+    const { stdout } = await keys("list", ...store);
+    for (const said of [stderr, stdout]) {
+      expect(said).toContain("<U+202E>gpj.exe");
+      expect(said).not.toContain(name);
+    }
+  });
+
+  test("create says what to do about a token that could not be written", async () => {
+    const { path, store } = newStore();
+    const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
+    await using command = run(["bash", "-c", line, process.execPath]);
+    expect(await command.exited).toBe(1);
+    const [, id = ""] =
+      /the token is lost, so revoke the key: todo keys revoke (\w{8})\n$/.exec(command.stderr()) ?? [];
+    expect(command.stderr()).not.toMatch(/todo_| at /);
+    expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
+  });
+
   test("list says when there are none", async () => {
     const { store } = newStore();
     await tokenOf("create", "ci", ...store);

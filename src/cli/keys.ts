@@ -15,6 +15,8 @@ import {
 import { Failure } from "../failure.ts";
 import { openKeys } from "../storage/open.ts";
 import { type Flags, optionFor, readStore, SETTINGS, UsageError } from "./config.ts";
+import { written } from "./output.ts";
+import { harmless } from "./terminal.ts";
 
 /** Adds `todo keys`, which manages the keys of clients in a store, also of one that is being served. */
 export function addKeysCommand(program: Command): void {
@@ -50,7 +52,7 @@ async function create(name: string, flags: Flags): Promise<void> {
     if (minted === undefined) {
       throw new UsageError("there is a key of this name already: rotate or revoke it (todo keys --help)");
     }
-    show(minted);
+    await show(minted);
   });
 }
 
@@ -72,7 +74,7 @@ async function rotate(nameOrId: string, flags: Flags): Promise<void> {
     const minted = await rotateKey(keys, newest.id, overlap, now);
     if (minted === undefined) throw unknownKey();
     const still = overlap === 0 ? "not valid any more" : `valid until ${formatTime(now + overlap)} at most`;
-    show(minted, `Older keys of ${minted.key.name} are ${still}.`);
+    await show(minted, `Older keys of ${harmless(minted.key.name)} are ${still}.`);
   });
 }
 
@@ -84,7 +86,7 @@ async function revoke(nameOrId: string, flags: Flags): Promise<void> {
     for (; revoked.length > 0; revoked = (await keys.list()).filter(({ name }) => name === nameOrId)) {
       for (const { id, name } of revoked) {
         await keys.delete(id);
-        process.stdout.write(`revoked ${id} of ${name}\n`);
+        process.stdout.write(`revoked ${id} of ${harmless(name)}\n`);
       }
       if (revoked[0]?.id === nameOrId) return;
     }
@@ -125,11 +127,15 @@ async function withKeys(flags: Flags, make: boolean, work: (keys: KeyStore) => P
 }
 
 /** The token alone on standard output, so that TOKEN=$(todo keys create ci) holds it; what it is beside. */
-function show({ key, token }: MintedKey, more = ""): void {
+async function show({ key, token }: MintedKey, more = ""): Promise<void> {
   const end = key.expiresAt === undefined ? "does not expire" : `expires ${formatTime(key.expiresAt)}`;
-  process.stderr.write(`Key ${key.id} of ${key.name} ${end}. Its token is shown this once. ${more}`.trim());
+  process.stderr.write(
+    `Key ${key.id} of ${harmless(key.name)} ${end}. Its token is shown this once. ${more}`.trim(),
+  );
   process.stderr.write("\n");
-  process.stdout.write(`${token}\n`);
+  await written(`${token}\n`).catch((error) => {
+    throw new Error(`${error.message}: the token is lost, so revoke the key: todo keys revoke ${key.id}`);
+  });
 }
 
 const HEAD = ["NAME", "ID", "CREATED", "EXPIRES", "LAST USED"];
@@ -138,7 +144,7 @@ function rowOf(key: Key, now: number): string[] {
   const { id, name, createdAt, expiresAt, lastUsedAt } = key;
   const end = expiresAt === undefined ? "never" : formatTime(expiresAt);
   return [
-    name,
+    harmless(name),
     id,
     formatTime(createdAt),
     isExpired(key, now) ? `${end} (expired)` : end,

@@ -6,6 +6,7 @@ import { addCompletionCommand } from "./completion.ts";
 import { type Flags, optionFor, readConfig, SETTINGS, UsageError } from "./config.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
+import { watchOutput } from "./output.ts";
 import { serve } from "./serve.ts";
 import { addTodoCommands } from "./todos.ts";
 import { addExportCommand, addImportCommand } from "./transfer.ts";
@@ -27,6 +28,10 @@ serveCommand.addHelpText(
   "after",
   "\nA flag wins over its variable. TODO_ADMIN_PASSWORD has no flag: arguments are seen by all.",
 );
+// The server has a log, which sees to that itself.
+program.hook("preAction", (_program, command) => {
+  if (command !== serveCommand) watchOutput();
+});
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
 addTodoCommands(program);
 addHealthCommand(program);

@@ -1,4 +1,5 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -162,6 +163,47 @@ describe("in a pipe, todo", () => {
     expect([code, out, error]).toEqual([0, expect.stringMatching(/^\{"id":.*\}\n$/), ""]);
   });
 
+  test("does all it is to do, though nobody reads what it says of it", async () => {
+    await using service = start();
+    const line = `"${process.execPath}" --no-env-file src/cli/main.ts add - | true; echo "\${PIPESTATUS[0]}"`;
+    const lines = Array.from({ length: 300 }, (_, n) => `line ${n}`);
+    const added = await ended(run(["bash", "-c", line], { TODO_URL: service.url }, lines.join("\n")));
+    expect(added).toEqual({ code: 0, out: "0\n", error: "" });
+    expect(await titles(service)).toEqual(lines);
+  });
+
+  test.skipIf(!existsSync("/dev/full")).each(["list", "add b", "completion bash", "watch"])(
+    "says that its output cannot be written: todo %s",
+    async (args) => {
+      await using service = start();
+      await service.sendJson("POST", "/api/todos", { title: "a" });
+      const line = `exec "$0" --no-env-file src/cli/main.ts ${args} > /dev/full`;
+      await using command = run(["sh", "-c", line, process.execPath], { TODO_URL: service.url });
+      // The first change is what watch has to write.
+      while (args === "watch" && command.stderr() === "") {
+        await service.sendJson("POST", "/api/todos", { title: "c" });
+        await Bun.sleep(100);
+      }
+      expect([await command.exited, command.stdout()]).toEqual([1, ""]);
+      expect(command.stderr()).toMatch(/^todo: standard output: ENOSPC.*\n$/);
+      if (args === "add b") expect(await titles(service)).toEqual(["a", "b"]);
+    },
+  );
+
+  test("adds nothing of what is not UTF-8", async () => {
+    await using service = start();
+    const bytes = Buffer.from("fine\ncaf\xe9\n", "latin1");
+    const { code, error } = await ended(runTodo(["add", "-"], { TODO_URL: service.url }, bytes));
+    expect([code, error]).toEqual([2, "todo: line 2 is not UTF-8: nothing is added\n"]);
+    expect(await titles(service)).toEqual([]);
+  });
+
+  test("takes a line of any blanks for none", async () => {
+    await using service = start();
+    expect((await todo(service, ["add", "-"], "a\n\u0085\n\ufeff \t\nb\ufffd")).code).toBe(0);
+    expect(await titles(service)).toEqual(["a", "b\ufffd"]);
+  });
+
   test.each<
     [
       what: string,
@@ -192,6 +234,7 @@ describe("in a pipe, todo", () => {
     ["a bad id", ["rm", "1", "x"], {}, 2, '"x" is no id'],
     ["an empty title", ["add", " "], {}, 1, "the title must not be empty"],
     ["two filters", ["list", "--open", "--done"], {}, 2, "keep one"],
+    ["a batch without a name", ["add", "-", "--batch", ""], {}, 2, "--batch has no name"],
     ["a batch of words", ["add", "a", "--batch", "b"], {}, 2, "todo add -"],
     [
       "a URL that is none",

@@ -1,6 +1,8 @@
+import { isUtf8 } from "node:buffer";
 import { createHash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import { Failure } from "../failure.ts";
+import { isBlank } from "../field.ts";
 import { type ListQuery, type Todo, TodoApi, TodoApiError, type TodoId } from "../sdk.ts";
 import { parseNewTodo, parseTodoId } from "../todo.ts";
 import { unlessAborted } from "./archive.ts";
@@ -66,8 +68,6 @@ async function ask(flags: Flags, work: (asking: Asking) => Promise<void>): Promi
   const isJson = flags.json === true || !process.stdout.isTTY;
   const leaving = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => leaving.abort());
-  // Who reads the output has had enough, as head does.
-  process.stdout.on("error", () => process.exit(0));
   const say: Asking["say"] = (value, text) => {
     if (isJson) process.stdout.write(`${harmlessJson(asJson(value))}\n`);
     else if (text !== undefined) process.stdout.write(`${text()}\n`);
@@ -114,8 +114,9 @@ class BrokenOff extends Error {
 
 async function addLines({ flags, service, signal, say, isJson }: Asking): Promise<void> {
   const { batch } = flags;
+  if (batch === "") throw new UsageError("--batch has no name: the same lines could not be told from others");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
-  const titles = titlesIn(await unlessAborted(signal, Bun.stdin.text()));
+  const titles = titlesIn(await unlessAborted(signal, Bun.stdin.bytes()));
   const api = apiOf(service, RETRIES_OF_LINES);
   let added = 0;
   try {
@@ -135,9 +136,15 @@ async function addLines({ flags, service, signal, say, isJson }: Asking): Promis
 }
 
 /** The lines that are not blank. All of them are looked at before the first one is sent. */
-function titlesIn(text: string): string[] {
+function titlesIn(bytes: Uint8Array): string[] {
+  // What is no UTF-8 becomes U+FFFD, which a title may hold of its own right.
+  const text = new TextDecoder().decode(bytes);
+  if (!isUtf8(bytes)) {
+    const at = text.split("\n").findIndex((line) => line.includes("\uFFFD"));
+    throw new UsageError(`line ${at + 1} is not UTF-8: nothing is added`);
+  }
   return text.split(/\r?\n/).flatMap((title, at) => {
-    if (title.trim() === "") return [];
+    if (isBlank(title)) return [];
     try {
       return [parseNewTodo({ title }).title];
     } catch (error) {
@@ -202,7 +209,11 @@ class NotFound extends Error {
 }
 
 async function watch(asking: Asking): Promise<void> {
-  while (!asking.signal.aborted) await watchOnce(asking);
+  const leaving = new AbortController();
+  // Who reads the output has had enough, as head does.
+  process.stdout.once("error", () => leaving.abort());
+  const signal = AbortSignal.any([asking.signal, leaving.signal]);
+  while (!signal.aborted) await watchOnce({ ...asking, signal });
 }
 
 /** Shows the list and what becomes of it; returns when that is not known any more. */

@@ -4,6 +4,7 @@ import { type Archive, type Moved, Refusal } from "../storage/archive.ts";
 import { makeWholeFile, whyNot } from "../storage/whole-file.ts";
 import { addStoreOptions, unlessAborted, withArchive } from "./archive.ts";
 import { type Flags, optionFor, readMaxTodos, SETTINGS } from "./config.ts";
+import { written } from "./output.ts";
 import { withBar } from "./progress.ts";
 
 /** Before what the user takes away by umask. */
@@ -59,18 +60,8 @@ function exportToFile(archive: Archive, file: string, signal: AbortSignal): Prom
 function exportToOutput(archive: Archive, signal: AbortSignal): Promise<Moved> {
   // A bar would be drawn between the lines.
   return withBar("exporting", !process.stdout.isTTY, (onProgress) =>
-    archive.export((text) => unlessAborted(signal, writeToOutput(text)), { signal, onProgress }),
+    archive.export((text) => unlessAborted(signal, written(text)), { signal, onProgress }),
   );
-}
-
-/** Resolves when the text has gone out: at the pace of whoever reads it. */
-function writeToOutput(text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => {
-      if (error) reject(new Error(`standard output: ${error.message}`, { cause: error }));
-      else resolve();
-    });
-  });
 }
 
 async function* piecesOfInput(signal: AbortSignal): AsyncGenerator<Uint8Array> {

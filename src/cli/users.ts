@@ -19,6 +19,7 @@ import { hashPassword } from "../credential/password.ts";
 import { checkedPassword, checkedUserName, parseUsers, withoutUser, withUser } from "../credential/user.ts";
 import { type Flags, optionFor, readText, readUsersFile, SETTINGS, UsageError } from "./config.ts";
 import { readNewPassword } from "./prompt.ts";
+import { harmless } from "./terminal.ts";
 
 const NEW_FILE_MODE = 0o600;
 const PERMISSIONS = 0o7777;
@@ -86,7 +87,7 @@ function remove(name: string, flags: Flags): void {
 function list(flags: Flags): void {
   const path = usersFile(flags);
   const users = saying(about(path), () => parseUsers(readText(path)));
-  process.stdout.write([...users.keys()].map((name) => `${name}\n`).join(""));
+  process.stdout.write([...users.keys()].map((name) => `${harmless(name)}\n`).join(""));
 }
 
 function usersFile(flags: Flags): string {
