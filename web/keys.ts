@@ -1,5 +1,5 @@
 import { make, showFieldError, the } from "./element.ts";
-import { announce, warn } from "./say.ts";
+import { announce, quote, warn } from "./say.ts";
 
 interface Key {
   readonly id: string;
@@ -59,14 +59,23 @@ async function ask(method: string, path: string, body?: object): Promise<Respons
     throw new Refused({ title: "The service cannot be reached." });
   });
   if (response.ok) return response;
-  throw new Refused(
-    await response.json().catch(() => ({ title: `The service answered ${response.status}.` })),
-  );
+  const problem: unknown = await response.json().catch(() => undefined);
+  throw new Refused(isProblem(problem) ? problem : { title: `The service answered ${response.status}.` });
+}
+
+const isProblem = (value: unknown): value is Problem =>
+  typeof value === "object" && value !== null && "title" in value && typeof value.title === "string";
+
+/** What an answer holds; a proxy's page is no answer. */
+async function read<T>(response: Response): Promise<T> {
+  return response.json().catch(() => {
+    throw new Refused({ title: "What answered is not the service." });
+  });
 }
 
 async function load(): Promise<void> {
   try {
-    const keys: readonly Key[] = await (await ask("GET", "/admin/keys")).json();
+    const keys = await read<readonly Key[]>(await ask("GET", "/admin/keys"));
     body.replaceChildren(...keys.map(rowOf).reverse());
     placeholder.textContent = keys.length === 0 ? "There are no keys yet." : "";
   } catch (error) {
@@ -119,7 +128,7 @@ form.onsubmit = once(createButton, async () => {
   try {
     const expires = expiresInput.value.trim();
     const asked = { name: nameInput.value, ...(expires !== "" && { expires }) };
-    const minted: MintedKey = await (await ask("POST", "/admin/keys", asked)).json();
+    const minted = await read<MintedKey>(await ask("POST", "/admin/keys", asked));
     form.reset();
     showErrors([nameInput, expiresInput], []);
     showToken(minted);
@@ -132,7 +141,8 @@ form.onsubmit = once(createButton, async () => {
 function rotate(key: Key): void {
   overlapInput.value = "24h";
   showErrors([overlapInput], []);
-  const text = `“${key.name}” gets a new token. The one it has now passes for a while more, so that its client can change over.`;
+  const text =
+    " gets a new token. The one it has now passes for a while more, so that its client can change over.";
   const act = async (): Promise<void> => {
     const overlap = overlapInput.value.trim();
     const answer = await ask(
@@ -140,18 +150,18 @@ function rotate(key: Key): void {
       `/admin/keys/${key.id}/rotate`,
       overlap === "" ? undefined : { overlap },
     );
-    showToken(await answer.json());
+    showToken(await read<MintedKey>(answer));
   };
-  confirm({ title: "Rotate the key?", text, label: "Rotate", withOverlap: true, act });
+  confirm({ title: "Rotate the key?", name: key.name, text, label: "Rotate", withOverlap: true, act });
 }
 
 function revoke({ id, name }: Key): void {
-  const text = `“${name}” stops passing at once. There is no way back.`;
+  const text = " stops passing at once. There is no way back.";
   const act = async (): Promise<void> => {
     await ask("DELETE", `/admin/keys/${id}`);
     announce(`Revoked: ${name}`);
   };
-  confirm({ title: "Revoke the key?", text, label: "Revoke", act });
+  confirm({ title: "Revoke the key?", name, text, label: "Revoke", act });
 }
 
 /** One that has ended passes no more anyway. */
@@ -169,6 +179,8 @@ async function remove({ id, name }: Key): Promise<void> {
 
 interface Question {
   readonly title: string;
+  /** Of the client; the text goes on from it. */
+  readonly name: string;
   readonly text: string;
   /** Of the button that does it. */
   readonly label: string;
@@ -178,9 +190,9 @@ interface Question {
 }
 
 /** Asks whether to do something, and does it; what is refused is said in the dialog's field, or beside the page. */
-function confirm({ title, text, label, withOverlap, act }: Question): void {
+function confirm({ title, name, text, label, withOverlap, act }: Question): void {
   the("#confirm-heading", HTMLElement).textContent = title;
-  the("#confirm-text", HTMLElement).textContent = text;
+  the("#confirm-text", HTMLElement).replaceChildren(quote(name), text);
   confirmButton.textContent = label;
   the("#overlap-field", HTMLElement).hidden = withOverlap !== true;
   confirmForm.onsubmit = once(confirmButton, async () => {
@@ -215,7 +227,7 @@ function once(button: HTMLButtonElement, act: () => Promise<void>): (event: Subm
 }
 
 function showToken({ name, token }: MintedKey): void {
-  tokenHeading.textContent = `The token of ${name}`;
+  tokenHeading.replaceChildren("The token of ", make("bdi", {}, name));
   tokenText.textContent = token;
   copyButton.textContent = "Copy";
   tokenCard.hidden = false;

@@ -80,13 +80,34 @@ export class Rows {
   /** Shows these to-dos, by ascending id, and nothing else. The focus stays where it is, or goes to the next row. */
   show(todos: readonly Todo[]): void {
     const focused = this.#focused();
+    const seen = this.#seen();
     this.#todos = todos;
     this.#resize();
     this.#blocks.forEach((_, at) => {
       this.#render(at);
     });
     for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
+    this.#holdStill(seen);
     if (focused !== undefined) this.#focus(indexOf(todos, focused.id), focused.control);
+  }
+
+  /** The rows that are seen, from the top, and where; none while the list is seen from its beginning. */
+  #seen(): { readonly id: TodoId; readonly top: number }[] {
+    if (this.#list.getBoundingClientRect().top >= 0) return [];
+    return [...this.#rows]
+      .map(([id, { element }]) => ({ id, top: element.getBoundingClientRect().top }))
+      .filter(({ top }) => top >= 0 && top < innerHeight)
+      .sort((one, other) => one.top - other.top);
+  }
+
+  /** Scrolls so that what went above moves no row under the pointer. A browser does so by itself only for rows that stay in place in the document. */
+  #holdStill(seen: readonly { readonly id: TodoId; readonly top: number }[]): void {
+    for (const { id, top } of seen) {
+      const element = this.#rows.get(id)?.element;
+      if (element === undefined) continue;
+      scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
+      return;
+    }
   }
 
   /** Brings a to-do into sight, if it is among those shown. */

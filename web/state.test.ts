@@ -104,7 +104,7 @@ test("State shows a wish until its own event, when older ones are heard late", a
 
 test("State does not bring back a to-do whose end came before the answer that made it", async () => {
   await using page = await start(["one"]);
-  const made = page.state.create("two");
+  const made = page.state.create("two", "k");
   await page.changes(2);
   await page.elsewhere.delete(2n);
   await page.hear(2);
@@ -116,7 +116,7 @@ test("State does not bring back a to-do whose end came before the answer that ma
 test("State has each to-do once, whether the event or the answer comes first", async () => {
   for (const first of ["event", "answer"]) {
     await using page = await start([]);
-    const made = page.state.create("one");
+    const made = page.state.create("one", "k");
     await page.changes(1);
     if (first === "event") await page.hear(1);
     page.letThrough();

@@ -79,9 +79,9 @@ export class State {
     this.#onChange();
   }
 
-  /** Makes a to-do; it is shown when the service has it. */
-  async create(title: string): Promise<Todo> {
-    const todo = await this.#api.create(title);
+  /** Makes a to-do, one for each key; it is shown when the service has it. */
+  async create(title: string, idempotencyKey: string): Promise<Todo> {
+    const todo = await this.#api.create(title, { idempotencyKey });
     // An event that was faster than the answer knows more: it may have been deleted since.
     if (todo.id > this.#lastId) this.#put(todo);
     this.#onChange();

@@ -230,6 +230,85 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     wait.resolve();
     await shows(page, ["one"]);
     expect(await field.inputValue()).toBe("two");
+    await page.keyboard.press("Enter");
+    await shows(page, ["one", "two"]);
+    expect(await field.inputValue()).toBe("");
+  });
+
+  test("adds what is entered while a to-do is on its way", async () => {
+    await using service = start(await filled([], { maxTodos: 2 }));
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.route("**/api/todos", async (route) => {
+      await Bun.sleep(300);
+      await route.continue();
+    });
+    const field = page.getByLabel("New to-do");
+    for (const title of ["one", "two"]) {
+      await field.fill(title);
+      await page.keyboard.press("Enter");
+    }
+    await shows(page, ["one", "two"]);
+    expect(await field.inputValue()).toBe("");
+    await field.fill("lost");
+    await page.keyboard.press("Enter");
+    await field.fill("next");
+    await page.getByRole("alert").getByText("“lost” could not be added: It remembers").waitFor();
+    expect(await field.inputValue()).toBe("next");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("adds one to-do when the answer was lost and it is entered again", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.route("**/api/todos", async (route) => {
+      await route.fetch();
+      await route.abort("connectionreset");
+    });
+    const field = page.getByLabel("New to-do");
+    await field.fill("one");
+    await page.keyboard.press("Enter");
+    await page
+      .getByText("It is not known whether it was added: the service cannot be reached.")
+      .first()
+      .waitFor();
+    await shows(page, ["one"]);
+    await page.unroute("**/api/todos");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.querySelector("input")?.value === "");
+    await field.fill("one");
+    await page.keyboard.press("Enter");
+    await shows(page, ["one", "one"]);
+    expect(await held(store)).toHaveLength(2);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("keeps what is seen in its place when something goes above it", async () => {
+    const store = await filled(Array.from({ length: 300 }, (_, at) => `to-do ${at + 1}`));
+    await using service = start(store);
+    await using window = await open(`${service.url}/?show=open`);
+    const { page } = window;
+    await page.waitForFunction(() => document.title.startsWith("300 "));
+    let first = 0n;
+    for (const scroll of [1200, 6000, 11_000]) {
+      await page.evaluate((top) => scrollTo({ top }), scroll);
+      await Bun.sleep(300);
+      const row = await page.evaluateHandle(() => document.elementFromPoint(500, 300)?.closest(".todo"));
+      const place = () => page.evaluate((element) => element?.getBoundingClientRect().top, row);
+      const before = await place();
+      expect(before).toBeWithin(200, 301);
+      for (const take of [(id: bigint) => store.delete(id), (id: bigint) => store.setDone(id, true)]) {
+        const title = await page.title();
+        await take(++first);
+        await page.waitForFunction((before) => document.title !== before, title);
+        expect(await place()).toBeCloseTo(before ?? 0, 0);
+        await Bun.sleep(100);
+        expect(await place()).toBeCloseTo(before ?? 0, 0);
+      }
+    }
+    expect(window.faults).toEqual([]);
   });
 
   test("takes back what the service refuses, and says so", async () => {

@@ -1,7 +1,7 @@
 import { type Todo, TodoApi, TodoApiError } from "../src/sdk.ts";
 import { showFieldError, the } from "./element.ts";
 import { Rows } from "./rows.ts";
-import { announce, warn } from "./say.ts";
+import { announce, quote, warn } from "./say.ts";
 import { type Show, State, type Wish } from "./state.ts";
 
 /** A connection that is back within so long was never missed. */
@@ -99,39 +99,79 @@ addEventListener("popstate", render);
 
 // What is asked for.
 
+const newKey = (): string => crypto.getRandomValues(new Uint32Array(4)).join("-");
+
+/** What stands in the field is one to-do, however often it is sent. */
+let key = newKey();
+/** The title that is on its way. */
+let sending: string | undefined;
+/** Another title has been entered meanwhile. */
+let isNextEntered = false;
+
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (form.ariaBusy === "true") return;
-  const title = titleInput.value;
+  if (sending === undefined) await add(titleInput.value);
+  else isNextEntered = titleInput.value !== sending;
+});
+
+async function add(title: string): Promise<void> {
+  sending = title;
   form.ariaBusy = "true";
   addButton.ariaDisabled = "true";
   try {
-    const todo = await state.create(title);
-    if (titleInput.value === title) titleInput.value = "";
+    const todo = await state.create(title, key);
+    if (titleInput.value === title) {
+      titleInput.value = "";
+      key = newKey();
+    }
     showFieldError(titleInput);
     render();
     rows.reveal(todo.id);
     announce(shown() === "done" ? `Added, and shown among the open ones: ${title}` : `Added: ${title}`);
   } catch (error) {
-    const broken = error instanceof TodoApiError ? error.fields.map(({ message }) => message) : [];
-    const message =
-      broken.length > 0 ? `The title ${broken.join(" and ")}.` : `It could not be added: ${reasonOf(error)}`;
-    showFieldError(titleInput, message);
-    titleInput.focus();
-    announce(message);
+    const { message, outcome } = whyNotAdded(error);
+    if (titleInput.value === title) {
+      showFieldError(titleInput, message);
+      titleInput.focus();
+      announce(message);
+    } else warn(quote(title), ` ${outcome}: ${reasonOf(error)}`);
   } finally {
+    sending = undefined;
     form.ariaBusy = null;
     addButton.ariaDisabled = null;
   }
+  if (!isNextEntered) return;
+  isNextEntered = false;
+  await add(titleInput.value);
+}
+
+function whyNotAdded(error: unknown): { readonly message: string; readonly outcome: string } {
+  const broken = error instanceof TodoApiError ? error.fields.map(({ message }) => message) : [];
+  if (broken.length > 0)
+    return { message: `The title ${broken.join(" and ")}.`, outcome: "could not be added" };
+  if (!isRefusal(error)) {
+    const message = `It is not known whether it was added: ${reasonOf(error)} Enter asks again, and adds it once.`;
+    return { message, outcome: "may or may not have been added" };
+  }
+  return { message: `It could not be added: ${reasonOf(error)}`, outcome: "could not be added" };
+}
+
+/** Whether nothing has come of it for sure: what was cut off on the way, or is a fault, may have been done. */
+const isRefusal = (error: unknown): boolean =>
+  error instanceof TodoApiError &&
+  (error.code === "store_full" || (error.status !== undefined && error.status >= 400 && error.status < 500));
+
+titleInput.addEventListener("input", () => {
+  showFieldError(titleInput);
+  key = newKey();
 });
-titleInput.addEventListener("input", () => showFieldError(titleInput));
 
 async function ask(todo: Todo, wish: Wish): Promise<void> {
   announce(`${DONE[wish]}: ${todo.title}`);
   try {
     await state.ask(todo, wish);
   } catch (error) {
-    warn(`“${todo.title}” ${NOT_DONE[wish]}: ${reasonOf(error)}`);
+    warn(quote(todo.title), ` ${NOT_DONE[wish]}: ${reasonOf(error)}`);
   }
 }
 
