@@ -1,10 +1,12 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { connect as connectHttp2, constants } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { makeCertificate } from "./certificate.ts";
 import { type Command, runTodo } from "./command.ts";
 import { request, statusOf } from "./message.ts";
 
@@ -149,6 +151,81 @@ describe("a server that is told to stop", () => {
     30_000 + 5000 * ROUNDS,
   );
 });
+
+describe("a server that is told to stop, over HTTP/2", () => {
+  test("answers each stream, or says that it was not begun, 3 times", async () => {
+    const { cert, key } = makeCertificate();
+    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+    for (let round = 0; round < 3; round++) {
+      const store = ["--store", `sqlite:${join(folder, `http2-${round}.db`)}`];
+      const tls = ["--tls-cert", certFile, "--tls-key", keyFile];
+      await using server = runTodo(["serve", "--port", "0", ...store, ...tls]);
+      const url = await server.url;
+      const acknowledged: string[] = [];
+      const clients = Array.from({ length: 8 }, (_, index) => streams(url, cert, `${index}`, acknowledged));
+      await sleep(500);
+      const before = acknowledged.length;
+      server.kill("SIGTERM");
+      expect(await server.exited).toBe(0);
+      expect((await Promise.all(clients)).flat()).toEqual([]);
+      expect(before).toBeGreaterThan(0);
+      expect(acknowledged.length).toBeGreaterThan(before);
+      await using again = runTodo(["serve", "--port", "0", ...store]);
+      const stored: { title: string }[] = JSON.parse(
+        await (await fetch(`${await again.url}/api/todos`)).text(),
+      );
+      expect(stored.map(({ title }) => title).toSorted()).toEqual(acknowledged.toSorted());
+    }
+  }, 60_000);
+});
+
+/**
+ * Keeps eight streams at a time on a connection, of which each makes a to-do, until there is none. Gives those that
+ * ended in any other way than with an answer or with REFUSED_STREAM, which says that nothing was done (RFC 9113 §8.7).
+ */
+async function streams(url: string, ca: string, name: string, acknowledged: string[]): Promise<string[]> {
+  const session = connectHttp2(url, { ca }).on("error", () => {});
+  const reset: string[] = [];
+  let sent = 0;
+  let isOver = false;
+  session.on("goaway", () => {
+    isOver = true;
+  });
+  session.on("close", () => {
+    isOver = true;
+  });
+  const one = async (): Promise<void> => {
+    while (!isOver && !session.closed && !session.destroyed) {
+      const title = `${name}-${sent++}`;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const stream = session.request({
+        ":method": "POST",
+        ":path": "/api/todos",
+        "content-type": "application/json",
+      });
+      let [status, isWhole]: [number | undefined, boolean] = [undefined, false];
+      stream.on("response", (head) => {
+        status = head[":status"];
+      });
+      stream.on("end", () => {
+        isWhole = true;
+      });
+      stream.on("error", () => {});
+      stream.on("close", resolve);
+      stream.resume();
+      stream.end(JSON.stringify({ title }));
+      await promise;
+      if (status === 201 && isWhole) acknowledged.push(title);
+      else if (stream.rstCode !== constants.NGHTTP2_REFUSED_STREAM)
+        reset.push(`${title}: ${status}, reset with ${stream.rstCode}`);
+    }
+  };
+  await once(session, "connect");
+  await Promise.all(Array.from({ length: 8 }, one));
+  session.destroy();
+  return reset;
+}
 
 /** How a client comes: on one connection without a pause, or with some, or on a new one each time. */
 const PAUSES_MS: readonly number[] = [0, 20, 500];

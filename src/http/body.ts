@@ -12,14 +12,27 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * for what is empty, no valid UTF-8 (a byte order mark included), or no JSON (RFC 8259).
  */
 export async function readJson(request: Request): Promise<unknown> {
-  const { headers } = request;
-  requireJson(request.method, headers.get("content-type"), headers.get("content-encoding"));
-  const length = headers.get("content-length");
-  if (Number(length) > MAX_BODY_BYTES) throw tooLarge();
-  // What is sent in chunks has no length: it is counted as it arrives.
-  const bytes = await (length === null ? readCounting(request.body) : request.arrayBuffer()).catch(notWhole);
+  requireJson(request);
+  const bytes = await readBytes(request);
   if (bytes.byteLength === 0) throw new Failure("invalid_json", { detail: "The body is empty." });
   return parseJson(bytes);
+}
+
+/** Reads a JSON body as readJson does, or gives `undefined` where none is sent, or an empty one, of whatever type. */
+export async function readJsonIfAny(request: Request): Promise<unknown> {
+  // Not by its headers: over HTTP/2 a body needs none (RFC 9113 §8.1).
+  if (request.body === null) return undefined;
+  const bytes = await readBytes(request);
+  if (bytes.byteLength === 0) return undefined;
+  requireJson(request);
+  return parseJson(bytes);
+}
+
+async function readBytes(request: Request): Promise<ArrayBuffer | Uint8Array> {
+  const length = request.headers.get("content-length");
+  if (Number(length) > MAX_BODY_BYTES) throw tooLarge();
+  // What is sent in chunks has no length: it is counted as it arrives.
+  return (length === null ? readCounting(request.body) : request.arrayBuffer()).catch(notWhole);
 }
 
 function parseJson(bytes: ArrayBuffer | Uint8Array): unknown {
@@ -38,7 +51,9 @@ function notWhole(cause: unknown): never {
     : new Failure("invalid_json", { detail: "The body did not arrive whole.", cause });
 }
 
-function requireJson(method: string, type: string | null, coding: string | null): void {
+function requireJson({ method, headers }: Request): void {
+  const type = headers.get("content-type");
+  const coding = headers.get("content-encoding");
   if (type === "application/json" && coding === null) return;
   const accepted = { [`Accept-${method === "PATCH" ? "Patch" : "Post"}`]: "application/json" };
   if (coding !== null) {

@@ -12,7 +12,7 @@ import {
 } from "../credential/key.ts";
 import type { BasicUser } from "../credential/user.ts";
 import { Failure } from "../failure.ts";
-import { readJson } from "./body.ts";
+import { readJson, readJsonIfAny } from "./body.ts";
 import type { Log } from "./log.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
 import { created, noContent, reply } from "./reply.ts";
@@ -84,9 +84,9 @@ export function keyHandlers({ keys, requireSameOrigin, log, now }: KeyOptions) {
 
   /** No body asks for the default. An absent key wins over a bad body; only a bad body has to look. */
   async function readOverlap(request: Request, id: string): Promise<number> {
-    if (!hasBody(request)) return parseOverlap();
     try {
-      return parseRotation(await readJson(request));
+      const body = await readJsonIfAny(request);
+      return body === undefined ? parseOverlap() : parseRotation(body);
     } catch (error) {
       if ((await keys.list()).every((key) => key.id !== id)) throw notFound();
       throw error;
@@ -115,8 +115,4 @@ function asJson({ id, name, createdAt, expiresAt, lastUsedAt }: Key) {
     ...(expiresAt !== undefined && { expiresAt: formatTime(expiresAt) }),
     ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
   };
-}
-
-function hasBody({ headers }: Request): boolean {
-  return headers.has("transfer-encoding") || Number(headers.get("content-length")) > 0;
 }

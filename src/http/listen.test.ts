@@ -169,6 +169,28 @@ describe("over TLS", () => {
     expect((await served.send("http2", "/admin/keys", from(`https://${host}`))).status).toBe(201);
   });
 
+  test("a body counts that has no length, and no body is none", async () => {
+    const store = openMemory();
+    await using served = serveTls({ store, keys: store.keys });
+    const session = served.session();
+    const post = (path: string, body?: string) =>
+      ask(session, { ":method": "POST", ":path": path, ...AUTHORIZED, ...JSON_BODY }, body);
+    const { id } = JSON.parse((await post("/admin/keys", '{"name":"ci"}')).text);
+    const statuses: (number | undefined)[] = [];
+    for (const body of ['{"overlap":"soon"}', undefined, "", '{"overlap":"0"}'])
+      statuses.push((await post(`/admin/keys/${id}/rotate`, body)).status);
+    expect(statuses).toEqual([422, 201, 201, 201]);
+    // Only the last of four is valid still.
+    const keys = await store.keys.list();
+    expect(keys.map(({ expiresAt }) => expiresAt !== undefined && expiresAt <= Date.now())).toEqual([
+      true,
+      true,
+      true,
+      false,
+    ]);
+    session.destroy();
+  });
+
   test("the URL says https", async () => {
     await using served = serveTls();
     expect(served.url).toBe(`https://127.0.0.1:${served.port}`);
