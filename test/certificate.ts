@@ -1,20 +1,28 @@
 import { createPublicKey, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
 const DAY = 24 * 3_600_000;
+const ECDSA_WITH_SHA256 = "2a8648ce3d040302";
+const RSA_WITH_SHA256 = "2a864886f70d01010b";
 
 export interface CertificateOptions {
   /** Milliseconds since 1970; by default an hour ago. */
   readonly notBefore?: number;
   /** Milliseconds since 1970; by default in 90 days. */
   readonly notAfter?: number;
+  /** With it, the key is of RSA and has so many bits; without it, it is of the curve P-256. */
+  readonly rsaBits?: number;
 }
 
 /** A self-signed certificate for localhost and its addresses, and its key, both PEM (RFC 5280). */
 export function makeCertificate(options: CertificateOptions = {}): { cert: string; key: string } {
-  const { notBefore = Date.now() - DAY / 24, notAfter = Date.now() + 90 * DAY } = options;
-  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const { notBefore = Date.now() - DAY / 24, notAfter = Date.now() + 90 * DAY, rsaBits } = options;
+  const { privateKey } =
+    rsaBits === undefined
+      ? generateKeyPairSync("ec", { namedCurve: "P-256" })
+      : generateKeyPairSync("rsa", { modulusLength: rsaBits });
   const publicKey = createPublicKey(privateKey).export({ type: "spki", format: "der" });
-  const ecdsaWithSha256 = der(0x30, oid("2a8648ce3d040302"));
+  const algorithm =
+    rsaBits === undefined ? der(0x30, oid(ECDSA_WITH_SHA256)) : der(0x30, oid(RSA_WITH_SHA256), der(0x05));
   const name = der(0x30, der(0x31, der(0x30, oid("550403"), der(0x0c, Buffer.from("localhost")))));
   const alternatives = der(
     0x30,
@@ -27,7 +35,7 @@ export function makeCertificate(options: CertificateOptions = {}): { cert: strin
     0x30,
     der(0xa0, der(0x02, Buffer.from([2]))),
     der(0x02, Buffer.concat([Buffer.from([1]), randomBytes(8)])),
-    ecdsaWithSha256,
+    algorithm,
     name,
     der(0x30, time(notBefore), time(notAfter)),
     name,
@@ -35,7 +43,7 @@ export function makeCertificate(options: CertificateOptions = {}): { cert: strin
     der(0xa3, der(0x30, extension("551d11", alternatives), extension("551d13", authority))),
   );
   const signature = Buffer.concat([Buffer.from([0]), sign("sha256", body, privateKey)]);
-  const cert = der(0x30, body, ecdsaWithSha256, der(0x03, signature)).toString("base64");
+  const cert = der(0x30, body, algorithm, der(0x03, signature)).toString("base64");
   return {
     cert: `-----BEGIN CERTIFICATE-----\n${cert.replace(/.{64}/g, "$&\n")}\n-----END CERTIFICATE-----\n`,
     key: String(privateKey.export({ type: "pkcs8", format: "pem" })),

@@ -1,9 +1,8 @@
 import type { TlsListener } from "../http/listen.ts";
 import type { Log } from "../http/log.ts";
 import { type Certificate, parseCertificate, whyInvalidAt } from "../http/tls.ts";
-import { readText, UsageError } from "./config.ts";
-
-const LOOK_INTERVAL_MS = 1000;
+import { UsageError } from "./config.ts";
+import { lookAgain, readText } from "./text-file.ts";
 
 /** The paths of a certificate and of its key. */
 export interface CertificateFiles {
@@ -59,8 +58,7 @@ export function watchCertificate(
       log.warn({ reason }, "certificate not renewed: the one from before stays in force");
     }
   };
-  // Read and not watched: a watch may begin after a change, and compares times that need not differ.
-  setInterval(look, LOOK_INTERVAL_MS).unref();
+  lookAgain([files.cert, files.key], look);
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

@@ -153,6 +153,18 @@ test.each([
   expect([accessLog, allowBasicOverHttp]).toEqual([on, on]);
 });
 
+test.each([
+  "localhost",
+  "my-box_1.example.com",
+  "0.0.0.0",
+  "::",
+  "[::1]",
+  "fe80::1%eth0",
+  "::ffff:127.0.0.1",
+])("readConfig takes the host %s", (host) => {
+  expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({ host, metricsHost: host });
+});
+
 const PORTS = "must be a whole number from 0 to 65535";
 const LEVELS = "must be one of debug, info, warn, error, silent";
 
@@ -241,6 +253,11 @@ test.each<[flags: Flags, env: Environment, message: string]>([
     { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) },
     "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one",
   ],
+  ...["", "*", "http://localhost", "a b", "localhost:3000"].map((host): [Flags, Environment, string] => [
+    { host },
+    {},
+    `--host ${JSON.stringify(host)}: must be a name or an address`,
+  ]),
   [
     { store: "memory:" },
     { TODO_STORE_FILE: file("url", "memory:") },

@@ -1,9 +1,8 @@
-import { readFileSync } from "node:fs";
-import { isAbsolute, resolve } from "node:path";
 import { Option } from "commander";
 import { distance } from "fastest-levenshtein";
 import { checkedRealm } from "../http/admin.ts";
 import { checkedBlock } from "../http/remote.ts";
+import { readText } from "./text-file.ts";
 
 /** What is wrong with how the command was called, in one line that says what to do; it ends with exit code 2. */
 export class UsageError extends Error {
@@ -235,7 +234,7 @@ export function readConfig(flags: Flags, env: Environment) {
     allowedHosts: readOr("allowedHosts", (text) => list(text).map(hostValue)),
     corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
     metricsPort: read("metricsPort", wholeNumber(0, 65_535)),
-    metricsHost: readOr("metricsHost", (text) => text),
+    metricsHost: readOr("metricsHost", hostName),
     logLevel: readOr("logLevel", oneOf(["debug", "info", "warn", "error", "silent"])),
     accessLog: readOr("accessLog", onOrOff),
   };
@@ -256,7 +255,7 @@ export function readAddress(flags: Flags, env: Environment) {
   const cert = read("tlsCert", (text) => text);
   const key = read("tlsKey", (text) => text);
   return {
-    host: readOr("host", (text) => text),
+    host: readOr("host", hostName),
     port: readOr("port", wholeNumber(0, 65_535)),
     tls: tlsFiles(cert, key),
   };
@@ -390,22 +389,6 @@ function fileText(path: string): string {
   return text;
 }
 
-/** Reads a text file; the Error says in plain words why it cannot be read. */
-export function readText(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
-    if (code === "ENOENT")
-      throw new Error(`there is no such file${isAbsolute(path) ? "" : ` (${resolve(path)})`}`, {
-        cause: error,
-      });
-    if (code === "EACCES") throw new Error("the file may not be read by this user", { cause: error });
-    if (code === "EISDIR") throw new Error("that is a folder, not a file", { cause: error });
-    throw new Error(`the file cannot be read (${code})`, { cause: error });
-  }
-}
-
 function userName(text: string): string {
   if (text.includes(":")) throw new Error("a user name cannot have a colon (RFC 7617)");
   return text;
@@ -455,6 +438,12 @@ function serviceUrl(text: string): string {
 function bearerToken(text: string): string {
   if (/^[!-+\--~]+$/.test(text)) return text;
   throw new Error("must be visible ASCII characters without blanks or commas");
+}
+
+/** What can be looked up; `*` would be taken for every address by the runtime, and for another by its resolver. */
+function hostName(text: string): string {
+  if (/^(?:[\w.-]+|\[?[\da-f:.]*:[\da-f:.]*(?:%[\w.-]+)?\]?)$/i.test(text)) return text;
+  throw new Error("must be a name or an address, such as 127.0.0.1, or 0.0.0.0 for all of this machine's");
 }
 
 /** A Host as clients send it: a name or an address, with the port where it is not the scheme's own. */

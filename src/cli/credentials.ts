@@ -6,9 +6,8 @@ import { passwordVerifier } from "../credential/password.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, checkAmong, checkFixedPair, parseUsers } from "../credential/user.ts";
 import type { Log } from "../http/log.ts";
-import { type Config, readText, UsageError } from "./config.ts";
-
-const LOOK_INTERVAL_MS = 1000;
+import { type Config, UsageError } from "./config.ts";
+import { lookAgain, readText } from "./text-file.ts";
 
 export interface Credentials {
   readonly lookupClient: LookupClient;
@@ -128,8 +127,7 @@ function watched<T>(
       log.error({ file: path, reason: trouble }, "credentials not read: those from before stay in force");
     }
   };
-  // Read and not watched: a watch may begin after a change, and compares times that need not differ.
-  setInterval(look, LOOK_INTERVAL_MS).unref();
+  lookAgain([path], look);
   return () => current;
 }
 

@@ -583,6 +583,16 @@ describe("todo serve's log", () => {
     for (const { ms } of lines) expect(ms).toBeWithin(0, 1000);
   });
 
+  test("reads a pipe once, and is not held up by it", async () => {
+    const line = `exec "$0" --no-env-file src/cli/main.ts serve --port 0 --clients-file <(echo '${ALICE}')`;
+    await using server = run(["bash", "-c", line, process.execPath], PAIR);
+    const url = await server.url;
+    // Longer than until it would look again.
+    await Bun.sleep(1500);
+    expect(await whoami(url, TOKEN)).toEqual([200, "alice"]);
+    await stop(server);
+  });
+
   test("has no line for a request otherwise", async () => {
     await using server = serve(["--clients-file", clients], PAIR);
     expect((await fetch(`${await server.url}/api/todos`)).status).toBe(200);

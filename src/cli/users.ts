@@ -17,9 +17,10 @@ import { dirname } from "node:path";
 import type { Command } from "commander";
 import { hashPassword } from "../credential/password.ts";
 import { checkedPassword, checkedUserName, parseUsers, withoutUser, withUser } from "../credential/user.ts";
-import { type Flags, optionFor, readText, readUsersFile, SETTINGS, UsageError } from "./config.ts";
+import { type Flags, optionFor, readUsersFile, SETTINGS, UsageError } from "./config.ts";
 import { readNewPassword } from "./prompt.ts";
 import { harmless } from "./terminal.ts";
+import { readText } from "./text-file.ts";
 
 const NEW_FILE_MODE = 0o600;
 const PERMISSIONS = 0o7777;

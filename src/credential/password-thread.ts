@@ -13,8 +13,8 @@ export type VerifyReply =
 
 declare const self: Worker;
 
-/** Of ten parts of a core that others want too, about one. */
-const BEHIND_OTHERS = 10;
+/** Of thirty parts of a core that others want too, about one. */
+const BEHIND_OTHERS = 15;
 
 standBack();
 self.onmessage = ({ data }: MessageEvent<VerifyRequest>) => self.postMessage(answer(data));

@@ -5,6 +5,7 @@ import { parseCertificate, whyInvalidAt } from "./tls.ts";
 
 const { cert, key } = makeCertificate({ notBefore: Date.UTC(2026, 0, 1), notAfter: Date.UTC(2026, 3, 1) });
 const other = makeCertificate();
+const SHORT = makeCertificate({ rsaBits: 1024 });
 const BROKEN = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
 const complaint = (...pair: [string, string]): string => {
@@ -45,6 +46,7 @@ test.each([
   ["a broken chain", cert + BROKEN, key, "the certificate cannot be read"],
   ["an empty key", cert, "", "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
   ["a certificate for a key", cert, cert, "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
+  ["a key that is too short", SHORT.cert, SHORT.key, "the key is too short: RSA needs 2048 bits"],
   ["half a key", cert, key.slice(0, 80), "the key cannot be read"],
   [
     "a key with a passphrase",

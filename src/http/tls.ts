@@ -13,10 +13,16 @@ export interface Certificate {
 /** Reads a certificate and its key; throws an Error that says which of the two is wrong, and why. */
 export function parseCertificate(cert: string, key: string): Certificate {
   const certificate = parsePem(cert);
+  const { asymmetricKeyType: type, asymmetricKeyDetails: details } = certificate.publicKey;
+  if (type?.startsWith("rsa") && (details?.modulusLength ?? 0) < LEAST_RSA_BITS)
+    throw new Error(`the key is too short: RSA needs ${LEAST_RSA_BITS} bits`);
   if (!certificate.checkPrivateKey(parseKey(key))) throw new Error("the key is not the certificate's");
   const { validFromDate: notBefore, validToDate: notAfter } = certificate;
   return { cert, key, notBefore, notAfter };
 }
+
+/** RFC 9325 §4.5; with far fewer, no handshake succeeds. */
+const LEAST_RSA_BITS = 2048;
 
 /** What is wrong with a certificate at a moment, in milliseconds since 1970; undefined when nothing is. */
 export function whyInvalidAt({ notBefore, notAfter }: Certificate, now: number): string | undefined {

@@ -13,6 +13,7 @@ export async function makeWholeFile<T>(
   write: (part: string) => Promise<T>,
 ): Promise<T> {
   const part = `${path}.part`;
+  if (path === "") throw new Refusal("the file has no name");
   if (existsSync(path)) throw isThere(path);
   makeEmpty(part, mode);
   let written: T;

@@ -353,6 +353,9 @@ describe("restore", () => {
     const part = `${path}.part`;
     copyFileSync(await makeBackup(), part);
     expect(await refusal(restore(path, part, signal))).toBe(`${part} would be written over: rename it first`);
+    const link = newPath();
+    symlinkSync(part, link);
+    expect(await refusal(restore(path, link, signal))).toBe(`${link} would be written over: rename it first`);
     expect(left(path)).toEqual([".part"]);
   });
 

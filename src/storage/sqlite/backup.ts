@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
-import { dirname, resolve } from "node:path";
+import { dirname } from "node:path";
 import { type Copied, Refusal } from "../archive.ts";
 import { makeWholeFile, removeDatabase, syncToDisk, whyNot } from "../whole-file.ts";
 import { besideServer, opening, turn, withoutServer } from "./access.ts";
@@ -35,7 +35,7 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
 export async function restore(path: string, file: string, signal: AbortSignal): Promise<Copied> {
   const part = `${path}.part`;
   requireFile(file);
-  if (resolve(file) === resolve(part)) throw new Refusal(`${file} would be written over: rename it first`);
+  if (isSameFile(file, part)) throw new Refusal(`${file} would be written over: rename it first`);
   return withoutServer(path, async () => {
     requireEmpty(path);
     removeDatabase(part);
@@ -55,6 +55,15 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
       removeDatabase(part);
     }
   });
+}
+
+/** Whether two names, of which the first leads to a file, lead to the same. */
+function isSameFile(file: string, other: string): boolean {
+  const [one, another] = [
+    statSync(file, { bigint: true }),
+    statSync(other, { bigint: true, throwIfNoEntry: false }),
+  ];
+  return one.dev === another?.dev && one.ino === another.ino;
 }
 
 /** What is counted to tell whether a copy is one. */

@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decode, read, storeContract } from "../contract.ts";
@@ -67,6 +67,29 @@ test("a file that something else has written to takes no more writes, and is rea
   expect(other.query<{ n: number }, []>("SELECT count(*) AS n FROM todos").get()?.n).toBe(1);
   other.close();
   await store.close();
+});
+
+test("a file that is moved, removed or replaced takes no writes until it is back", async () => {
+  const [path, elsewhere] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  await store.insert("a");
+  const refusal = (): Promise<string> =>
+    Promise.resolve(store.insert("lost")).then(
+      () => "it was stored",
+      ({ cause }) => cause.message,
+    );
+  const expected = `${path} is not there any more, or is another file: put it back`;
+  renameSync(path, elsewhere);
+  expect(await refusal()).toBe(expected);
+  copyFileSync(elsewhere, path);
+  expect(await refusal()).toBe(expected);
+  expect((await read(await store.list({}))).todos).toHaveLength(1);
+  renameSync(elsewhere, path);
+  expect((await store.insert("b")).id).toBe(2n);
+  await store.close();
+  const again = await openSqlite(path);
+  expect((await again.insert("c")).id).toBe(3n);
+  await again.close();
 });
 
 test("a file that cannot be used is refused, and why is said", async () => {

@@ -1,5 +1,6 @@
 /** The thread that writes to a SQLite file, so that a slow disk stalls nobody but those whose writes it holds. */
 import type { Database, Statement } from "bun:sqlite";
+import { type BigIntStats, statSync } from "node:fs";
 import type { StoredKey } from "../../credential/key.ts";
 import type { TodoId } from "../../todo.ts";
 import { createdTitle } from "../event-line.ts";
@@ -42,6 +43,8 @@ export type WriterReply =
   | { readonly type: "failed"; readonly reason: string };
 
 class Writer {
+  readonly #path: string;
+  readonly #file: BigIntStats;
   readonly #database: Database;
   readonly #keys: SqliteKeys;
   readonly #maxEvents: number;
@@ -58,6 +61,8 @@ class Writer {
 
   constructor(path: string, maxEvents: number) {
     const database = connect(path);
+    this.#path = path;
+    this.#file = statSync(path, { bigint: true });
     this.#database = database;
     this.#keys = new SqliteKeys(database);
     this.#maxEvents = maxEvents;
@@ -72,6 +77,7 @@ class Writer {
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
+    if (request.type !== "close") this.#requireInPlace();
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
@@ -91,6 +97,13 @@ class Writer {
         this.#database.close();
         return true;
     }
+  }
+
+  /** A file that is moved or removed can be written to still, and no start would find what is written. */
+  #requireInPlace(): void {
+    const file = statSync(this.#path, { bigint: true, throwIfNoEntry: false });
+    if (file?.ino === this.#file.ino && file.dev === this.#file.dev) return;
+    throw new Error(`${this.#path} is not there any more, or is another file: put it back`);
   }
 
   #commit(commit: Commit): void {
