@@ -100,11 +100,14 @@ function loadFeed(database: Database, epoch: string, last: number, maxEvents: nu
   return feed;
 }
 
+/** How long a connection waits for what another does. */
+const BUSY_TIMEOUT_MS = 5000;
+
 /** Opens the file as every connection here does; reads back what durability rests on. */
 export function connect(path: string): Database {
   const database = new Database(path, { create: true, safeIntegers: true });
   try {
-    database.run("PRAGMA busy_timeout = 5000");
+    database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     // At one moment: another process may be making it.
     database.transaction(requireOurs)(database);
     const mode = setWal(database);
@@ -120,11 +123,13 @@ export function connect(path: string): Database {
 
 /** The journal mode after it; this pragma does not wait by itself while another process makes the file. */
 function setWal(database: Database): string | undefined {
-  for (let left = 500; ; left--) {
+  const deadline = performance.now() + BUSY_TIMEOUT_MS;
+  while (true) {
     try {
       return database.query<{ journal_mode: string }, []>("PRAGMA journal_mode = WAL").get()?.journal_mode;
     } catch (error) {
-      if (left === 0 || !(error instanceof SQLiteError && error.code === "SQLITE_BUSY")) throw error;
+      if (performance.now() > deadline || !(error instanceof SQLiteError && error.code === "SQLITE_BUSY"))
+        throw error;
       Bun.sleepSync(10);
     }
   }
