@@ -258,6 +258,27 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("adds all that is entered while a to-do is on its way, as it was then, and nothing else", async () => {
+    await using service = start(openMemory());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.route("**/api/todos", async (route) => {
+      await Bun.sleep(300);
+      await route.continue();
+    });
+    const field = page.getByLabel("New to-do");
+    for (const title of ["one", "two", "three"]) {
+      await field.fill(title);
+      await page.keyboard.press("Enter");
+    }
+    await field.fill("not ent");
+    await shows(page, ["one", "two", "three"]);
+    await Bun.sleep(500);
+    await shows(page, ["one", "two", "three"]);
+    expect(await field.inputValue()).toBe("not ent");
+    expect(window.faults).toEqual([]);
+  });
+
   test("adds one to-do when the answer was lost and it is entered again", async () => {
     const store = openMemory();
     await using service = start(store);

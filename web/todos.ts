@@ -103,23 +103,36 @@ const newKey = (): string => crypto.getRandomValues(new Uint32Array(4)).join("-"
 
 /** What stands in the field is one to-do, however often it is sent. */
 let key = newKey();
-/** The title that is on its way. */
-let sending: string | undefined;
-/** Another title has been entered meanwhile. */
-let isNextEntered = false;
+/** What has been entered and is not answered yet, as it was then; the first is on its way. */
+const entries: Entry[] = [];
+
+interface Entry {
+  readonly title: string;
+  readonly key: string;
+}
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (sending === undefined) await add(titleInput.value);
-  else isNextEntered = titleInput.value !== sending;
-});
-
-async function add(title: string): Promise<void> {
-  sending = title;
+  const title = titleInput.value;
+  if (entries.at(-1)?.title === title) return;
+  if (entries.push({ title, key }) > 1) return;
   form.ariaBusy = "true";
   addButton.ariaDisabled = "true";
   try {
-    const todo = await state.create(title, key);
+    for (let first = entries[0]; first !== undefined; first = entries[0]) {
+      await add(first);
+      entries.shift();
+    }
+  } finally {
+    entries.length = 0;
+    form.ariaBusy = null;
+    addButton.ariaDisabled = null;
+  }
+});
+
+async function add({ title, key: idempotencyKey }: Entry): Promise<void> {
+  try {
+    const todo = await state.create(title, idempotencyKey);
     if (titleInput.value === title) {
       titleInput.value = "";
       key = newKey();
@@ -135,14 +148,7 @@ async function add(title: string): Promise<void> {
       titleInput.focus();
       announce(message);
     } else warn(quote(title), ` ${outcome}: ${reasonOf(error)}`);
-  } finally {
-    sending = undefined;
-    form.ariaBusy = null;
-    addButton.ariaDisabled = null;
   }
-  if (!isNextEntered) return;
-  isNextEntered = false;
-  await add(titleInput.value);
 }
 
 function whyNotAdded(error: unknown): { readonly message: string; readonly outcome: string } {
