@@ -1,3 +1,4 @@
+import { isIPv6 } from "node:net";
 import { Option } from "commander";
 import { distance } from "fastest-levenshtein";
 import { checkedRealm } from "../http/admin.ts";
@@ -442,7 +443,7 @@ function bearerToken(text: string): string {
 
 /** What can be looked up; `*` would be taken for every address by the runtime, and for another by its resolver. */
 function hostName(text: string): string {
-  if (/^(?:[\w.-]+|\[?[\da-f:.]*:[\da-f:.]*(?:%[\w.-]+)?\]?)$/i.test(text)) return text;
+  if (/^[\w.-]+$/.test(text) || isIPv6(text.replace(/^\[(.*)\]$/, "$1"))) return text;
   throw new Error("must be a name or an address, such as 127.0.0.1, or 0.0.0.0 for all of this machine's");
 }
 
