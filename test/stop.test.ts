@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { makeCertificate } from "./certificate.ts";
 import { type Command, runTodo } from "./command.ts";
+import { ask, POST_TODO } from "./http2.ts";
 import { request, statusOf } from "./message.ts";
 
 /** How many times a server is stopped under load. */
@@ -198,27 +199,9 @@ async function streams(url: string, ca: string, name: string, acknowledged: stri
   const one = async (): Promise<void> => {
     while (!isOver && !session.closed && !session.destroyed) {
       const title = `${name}-${sent++}`;
-      const { promise, resolve } = Promise.withResolvers<void>();
-      const stream = session.request({
-        ":method": "POST",
-        ":path": "/api/todos",
-        "content-type": "application/json",
-      });
-      let [status, isWhole]: [number | undefined, boolean] = [undefined, false];
-      stream.on("response", (head) => {
-        status = head[":status"];
-      });
-      stream.on("end", () => {
-        isWhole = true;
-      });
-      stream.on("error", () => {});
-      stream.on("close", resolve);
-      stream.resume();
-      stream.end(JSON.stringify({ title }));
-      await promise;
+      const { status, isWhole, rst } = await ask(session, POST_TODO, JSON.stringify({ title }));
       if (status === 201 && isWhole) acknowledged.push(title);
-      else if (stream.rstCode !== constants.NGHTTP2_REFUSED_STREAM)
-        reset.push(`${title}: ${status}, reset with ${stream.rstCode}`);
+      else if (rst !== constants.NGHTTP2_REFUSED_STREAM) reset.push(`${title}: ${status}, reset with ${rst}`);
     }
   };
   await once(session, "connect");

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect, type TLSSocket } from "node:tls";
 import { type CertificateOptions, makeCertificate } from "../../test/certificate.ts";
+import { ask, POST_TODO } from "../../test/http2.ts";
 import { checkFixedPair } from "../credential/user.ts";
 import { openMemory } from "../storage/memory.ts";
 import { listen, listenTls, type TlsListenOptions } from "./listen.ts";
@@ -40,32 +41,6 @@ function serveTls(options: Partial<ServiceOptions> = {}, listenOptions: Partial<
     connectHttp2(`https://localhost:${port}`, { ca: certificate.cert }).on("error", () => {});
   return { ...listener, port, certificate, send, session, [Symbol.asyncDispose]: () => listener.abort() };
 }
-
-interface Streamed {
-  readonly status: number | undefined;
-  readonly text: string;
-  readonly rst: number | undefined;
-}
-
-/** One request on an HTTP/2 session. */
-function ask(session: ClientHttp2Session, headers: Record<string, string>, body?: string): Promise<Streamed> {
-  const { promise, resolve } = Promise.withResolvers<Streamed>();
-  const stream = session.request(headers, { endStream: body === undefined });
-  let [status, text]: [number | undefined, string] = [undefined, ""];
-  stream.setEncoding("utf8");
-  stream.on("response", (head) => {
-    status = head[":status"];
-  });
-  stream.on("data", (chunk: string) => {
-    text += chunk;
-  });
-  stream.on("error", () => {});
-  stream.on("close", () => resolve({ status, text, rst: stream.rstCode }));
-  if (body !== undefined) stream.end(body);
-  return promise;
-}
-
-const POST_TODO = { ":method": "POST", ":path": "/api/todos", "content-type": "application/json" };
 
 describe("over TLS", () => {
   const BIG = JSON.stringify({ title: "x".repeat(100_000) });

@@ -1,0 +1,37 @@
+import type { ClientHttp2Session } from "node:http2";
+
+/** The head of a request that makes a to-do. */
+export const POST_TODO = { ":method": "POST", ":path": "/api/todos", "content-type": "application/json" };
+
+export interface Streamed {
+  readonly status: number | undefined;
+  readonly text: string;
+  /** Whether the answer came to its end. */
+  readonly isWhole: boolean;
+  readonly rst: number | undefined;
+}
+
+/** One request on an HTTP/2 session; resolves when its stream is closed. */
+export function ask(
+  session: ClientHttp2Session,
+  headers: Record<string, string>,
+  body?: string,
+): Promise<Streamed> {
+  const { promise, resolve } = Promise.withResolvers<Streamed>();
+  const stream = session.request(headers, { endStream: body === undefined });
+  let [status, text, isWhole]: [number | undefined, string, boolean] = [undefined, "", false];
+  stream.setEncoding("utf8");
+  stream.on("response", (head) => {
+    status = head[":status"];
+  });
+  stream.on("data", (chunk: string) => {
+    text += chunk;
+  });
+  stream.on("end", () => {
+    isWhole = true;
+  });
+  stream.on("error", () => {});
+  stream.on("close", () => resolve({ status, text, isWhole, rst: stream.rstCode }));
+  if (body !== undefined) stream.end(body);
+  return promise;
+}
