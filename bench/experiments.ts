@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { type Postgres, startPostgres } from "../test/postgres.ts";
 import { type Child, cpuByThread, cpuSpent, memory, resetPeak, start, track } from "./child.ts";
 import { readList, slice, store } from "./client.ts";
+import { type Experiment, type Finding, finding, quantile } from "./finding.ts";
 import {
   getOne,
   onPostgres,
@@ -15,21 +16,6 @@ import {
   todo,
   transactionEach,
 } from "./workloads.ts";
-
-/** A figure with all the readings behind it; the figure is their median unless it says "adds", then their maximum. */
-export interface Finding {
-  readonly name: string;
-  readonly figure: number;
-  readonly readings: readonly number[];
-}
-
-export interface Experiment {
-  readonly name: string;
-  /** How much is stored or repeated: in a run, and in a quick one. */
-  readonly size: number;
-  readonly quickSize: number;
-  run(size: number, folder: string): Promise<Finding[]>;
-}
 
 export const experiments: readonly Experiment[] = [
   { name: "one change among many to-dos", size: 100_000, quickSize: 10_000, run: oneChange },
@@ -44,24 +30,6 @@ export const experiments: readonly Experiment[] = [
   { name: "rounds of slices on PostgreSQL", size: 7, quickSize: 1, run: replicas },
   { name: "starts", size: 10, quickSize: 3, run: starts },
 ];
-
-export function median(readings: readonly number[]): number {
-  return quantile(readings, 0.5);
-}
-
-export function quantile(readings: readonly number[], q: number): number {
-  const sorted = readings.toSorted((a, b) => a - b);
-  const at = (sorted.length - 1) * q;
-  const low = sorted[Math.floor(at)] ?? Number.NaN;
-  const high = sorted[Math.ceil(at)] ?? Number.NaN;
-  return low + (high - low) * (at - Math.floor(at));
-}
-
-const finding = (name: string, readings: readonly number[]): Finding => ({
-  name,
-  figure: median(readings),
-  readings,
-});
 
 /** One client, one request at a time: a change, the list, the list again. */
 async function oneChange(todos: number, folder: string): Promise<Finding[]> {

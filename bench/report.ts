@@ -2,7 +2,7 @@
 import { cpus, release, totalmem } from "node:os";
 import product from "../package.json";
 import type { Pace, Standing } from "./compare.ts";
-import { type Finding, median, quantile } from "./experiments.ts";
+import { type Finding, median, quantile } from "./finding.ts";
 import bench from "./package.json";
 import { node, root, type Target } from "./workloads.ts";
 

@@ -5,9 +5,11 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { parseArgs } from "node:util";
+import { attacks } from "./attacks.ts";
 import { stopAll } from "./child.ts";
 import { compare } from "./compare.ts";
-import { experiments, median } from "./experiments.ts";
+import { experiments } from "./experiments.ts";
+import { median } from "./finding.ts";
 import peers from "./package.json";
 import {
   coreTime,
@@ -73,7 +75,7 @@ async function bench(): Promise<void> {
       figures.set(`${workload.name} / ${label}`, { value: median(byCpu), beside });
     }
   }
-  for (const experiment of experiments.filter(chosen)) {
+  for (const experiment of [...experiments, ...attacks].filter(chosen)) {
     const size = options.quick ? experiment.quickSize : experiment.size;
     const findings = await experiment.run(size, folder);
     say(`## ${size.toLocaleString("en")}: ${experiment.name}\n\n${findingsTable(findings)}`);
@@ -99,6 +101,8 @@ async function stop(): Promise<void> {
 function requirePrograms(): void {
   if (!Bun.which("wrk")) refuse("the bench needs wrk (on Debian and Ubuntu: apt install wrk)");
   if (!Bun.which("strace")) refuse("the bench needs strace (on Debian and Ubuntu: apt install strace)");
+  if (!Bun.which("slowhttptest"))
+    refuse("the bench needs slowhttptest (on Debian and Ubuntu: apt install slowhttptest)");
   if (!Bun.which("taskset")) refuse("the bench needs Linux with taskset (Debian package util-linux)");
   if (availableParallelism() < 2) refuse("the bench needs two cores: one for the server, one for the load");
 }

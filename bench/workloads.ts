@@ -283,5 +283,15 @@ export const targets: readonly Target[] = [
     most: 50,
   },
   { says: "PostgreSQL: GET one ≥ 0.3 × memory's", figure: "GET one on PostgreSQL / in memory", least: 0.3 },
+  ...["slow heads", "slow bodies", "ranges", "slow readers"].map((attack) => ({
+    says: `1,000 connections with ${attack}: p99 of others' GET one ≤ 2 × of before`,
+    figure: `p99 beside ${attack} / before`,
+    most: 2,
+  })),
+  ...["one user", "ever new users"].map((whose) => ({
+    says: `200 connections guess the password of ${whose}: p99 of others' GET one ≤ 2 × of before`,
+    figure: `p99 beside 200 logins of ${whose} / before`,
+    most: 2,
+  })),
   { says: "start to first answer ≤ 300 ms", figure: "start to first answer, ms", most: 300 },
 ];

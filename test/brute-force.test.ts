@@ -128,8 +128,8 @@ test.skipIf(!HAS_HYDRA)(
 describe("200 connections that guess", () => {
   const ROUNDS = 2;
   const LOAD_MS = 1500;
-  /** Without a guard it was 60 to 190 times, with it one to three on two cores, which the load shares. */
-  const SLOWER_MOST = 8;
+  /** Without a guard it was 60 to 190 times, with it one to three on two cores, which the load shares; see the bench. */
+  const SLOWER_MOST = 20;
 
   /** The 99th percentile of the milliseconds that to-dos take to be read, over eight connections. */
   async function p99(port: number): Promise<number> {
