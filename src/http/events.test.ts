@@ -451,12 +451,13 @@ describe("a stream of events", () => {
   test("has a heart that beats", async () => {
     await using service = serve(openMemory(), { heartbeatMs: 20 });
     await using events = await service.follow();
+    const started = performance.now();
     const taken = events.take(2);
     await sleep(300);
     await service.store.insert("x");
     expect((await taken).map(({ type }) => type)).toEqual(["position", "created"]);
     expect(events.comments()).toBeGreaterThan(5);
-    expect(events.comments()).toBeLessThan(16);
+    expect(events.comments()).toBeLessThanOrEqual(1 + (performance.now() - started) / 20);
   });
 
   test.each<[what: string, resumes: boolean, changes: number]>([
