@@ -376,6 +376,13 @@ describe("rotateKey", () => {
     expect((await rotated(keys, forEver.key, 0)).key.expiresAt).toBeUndefined();
   });
 
+  test("gives the successor the lifetime of the newest of its name", async () => {
+    const { keys } = openMemory();
+    await made(keys, "ci", DAY);
+    const { key } = await made(keys, "ci", undefined, NOW + DAY);
+    expect((await rotated(keys, key, 0, NOW + DAY + 1)).key.expiresAt).toBeUndefined();
+  });
+
   test("ends what was valid beside the key too, so that a lost successor does not stay", async () => {
     const { keys } = openMemory();
     const old = await made(keys, "ci");
