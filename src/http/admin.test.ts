@@ -301,6 +301,14 @@ describe("the check of a password", () => {
     expect(lines.map(({ level }) => level)).toEqual(["error", "error", "error"]);
   });
 
+  test("is told the network that it comes from", async () => {
+    const networks: unknown[] = [];
+    const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;
+    const service = createService({ store: openMemory(), checkUser, allowBasicOverHttp: true });
+    for (const address of ["2001:db8::1", "192.0.2.7"]) await ask(service, address, AUTHORIZED.headers);
+    expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
+  });
+
   test("is not made without a well-formed pair", async () => {
     let calls = 0;
     await using service = startService({
@@ -462,10 +470,14 @@ describe("the throttle of wrong passwords", () => {
       state.now += 10 * MINUTE;
     }
     // Two thirds are over: a refused try does not begin it anew, and tells how long to wait.
-    const refused = await ask(service, "10.0.0.5", AUTHORIZED.headers);
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "300"]);
-    state.now += 5 * MINUTE - 1;
-    expect(await tryAs(USER, PASSWORD)).toBe(429);
+    for (const [later, seconds] of [
+      [0, "300"],
+      [5 * MINUTE - 1, "1"],
+    ] as const) {
+      state.now += later;
+      const refused = await ask(service, "10.0.0.5", AUTHORIZED.headers);
+      expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, seconds]);
+    }
     state.now += 1;
     expect(state.checks).toBe(3);
     for (let attempt = 0; attempt < 3; attempt++) expect(await tryAs(USER, "wrong")).toBe(401);
@@ -514,7 +526,7 @@ describe("the throttle of wrong passwords", () => {
   });
 
   test("does not count a check that failed", async () => {
-    let isDown = true;
+    let isDown = false;
     const service = createService({
       store: openMemory(),
       checkUser: (user, password) => {
@@ -525,10 +537,20 @@ describe("the throttle of wrong passwords", () => {
     });
     const tryOnce = async (password: string) =>
       (await ask(service, "127.0.0.1", as(USER, password).headers)).status;
+    expect(await tryOnce("wrong")).toBe(401);
+    isDown = true;
     for (let attempt = 0; attempt < 10; attempt++) expect(await tryOnce("wrong")).toBe(503);
     isDown = false;
-    expect(await tryOnce("wrong")).toBe(401);
     expect(await tryOnce(PASSWORD)).toBe(200);
+  });
+
+  test("holds back those of ever new users too", async () => {
+    const { tryAs } = throttled();
+    const started = performance.now();
+    const tries = Array.from({ length: 100 }, (_, index) => tryAs(`user ${index}`, "wrong"));
+    expect(await Promise.all(tries)).toEqual(tries.map(() => 401));
+    // A timer is never early but for a part of a millisecond.
+    expect(performance.now() - started).toBeGreaterThan(198);
   });
 
   test("is off at 0", async () => {
@@ -590,5 +612,18 @@ describe("the log of refused passwords", () => {
     expect(text()).not.toContain("s3cret");
     expect(text()).not.toContain(base64("s3cret").slice(0, 7));
     if (header !== undefined) expect(text()).not.toContain(header.slice(6));
+  });
+
+  test("tells of those in clear, and of those that are not tried any more", async () => {
+    const { log, lines } = capturingLog();
+    const service = createService({ store: openMemory(), checkUser, log, basicFailures: 1 });
+    await ask(service, "10.0.0.5", AUTHORIZED.headers);
+    await ask(service, "10.0.0.5", {});
+    for (const _ of [1, 2]) await ask(service, "127.0.0.1", as(USER, "wrong").headers);
+    expect(lines.map(({ fields }) => [fields.reason, fields.address])).toEqual([
+      ["in clear", "10.0.0.5"],
+      ["wrong", "127.0.0.1"],
+      ["throttled", "127.0.0.1"],
+    ]);
   });
 });

@@ -30,6 +30,25 @@ describe("Throttle", () => {
     expect(await tryAs(USER, true)).toBe(outcome);
   });
 
+  test("lets the longest untouched go first", async () => {
+    const { tryAs } = throttled(3);
+    expect(await tryAs(USER)).toBe(false);
+    for (let user = 0; user < 9_999; user++) await tryAs(`user ${user}`);
+    expect(await tryAs(USER)).toBe(false);
+    await tryAs("one more");
+    expect(await tryAs(USER)).toBe(false);
+    expect(await tryAs(USER, true)).toBe("too_many_failures");
+  });
+
+  test.each([
+    ["10.0.0.11", "x"],
+    ["10.0.0.1", "1X"],
+  ])("tells networks and users apart, whatever their names: %s, %s", async (network, user) => {
+    const throttle = new Throttle(1, () => 0);
+    expect(await throttle.guard("10.0.0.1", "1x", async () => false)).toBe(false);
+    expect(await throttle.guard(network, user, async () => true)).toBe(true);
+  });
+
   test("stays for whoever has reached it, however many other names are tried once", async () => {
     const { tryAs } = throttled(2);
     for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER)).toBe(false);
