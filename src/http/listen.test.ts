@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
-import { connect, type TLSSocket } from "node:tls";
+import { connect, type SecureVersion, type TLSSocket } from "node:tls";
 import { type CertificateOptions, makeCertificate } from "../../test/certificate.ts";
 import { ask, POST_TODO } from "../../test/http2.ts";
 import { checkFixedPair } from "../credential/user.ts";
@@ -171,15 +171,17 @@ describe("over TLS", () => {
     expect(served.url).toBe(`https://127.0.0.1:${served.port}`);
   });
 
-  test.each([
-    ["TLSv1.1", false],
-    ["TLSv1.2", true],
-    ["TLSv1.3", true],
-  ] as const)("%s is taken: %p", async (version, taken) => {
+  test.each<[what: string, taken: boolean, version: SecureVersion, ciphers: string | undefined]>([
+    ["TLS 1.1", false, "TLSv1.1", undefined],
+    ["TLS 1.2", true, "TLSv1.2", undefined],
+    ["TLS 1.2 with authenticated encryption", true, "TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"],
+    ["TLS 1.2 without it", false, "TLSv1.2", "ECDHE-ECDSA-AES128-SHA"],
+    ["TLS 1.3", true, "TLSv1.3", undefined],
+  ])("%s is taken: %p", async (_what, taken, version, ciphers) => {
     await using served = serveTls();
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const ca = served.certificate.cert;
-    const socket = connect({ port: served.port, ca, minVersion: version, maxVersion: version });
+    const socket = connect({ port: served.port, ca, ciphers, minVersion: version, maxVersion: version });
     socket.on("secureConnect", () => resolve(true));
     socket.on("error", () => resolve(false));
     expect(await promise).toBe(taken);
@@ -412,10 +414,50 @@ describe("a certificate is renewed", () => {
     expect(await text).toContain("event: created\n");
   });
 
+  test("and what came before is answered, and told to close its connection", async () => {
+    await using served = serveTls();
+    const ca = served.certificate.cert;
+    const socket = connect({ port: served.port, host: "127.0.0.1", servername: "localhost", ca });
+    socket.setEncoding("latin1");
+    expect(await becomesSecure(socket)).toBe(true);
+    expect(await exchange(socket)).toStartWith("HTTP/1.1 201 ");
+    served.renew(newCertificate());
+    await Bun.sleep(300);
+    const last = await exchange(socket);
+    expect(last).toMatch(/^HTTP\/1\.1 201 [\s\S]*^connection: close\r$/im);
+    expect(last).toMatch(/^strict-transport-security: max-age=31536000\r$/im);
+    socket.destroy();
+  });
+
+  test("and a stop meanwhile waits for what came before", async () => {
+    const asked = Promise.withResolvers<void>();
+    let isAnswered = false;
+    const get = async () => {
+      asked.resolve();
+      await Bun.sleep(800);
+      isAnswered = true;
+      return undefined;
+    };
+    await using served = serveTls({ store: { ...openMemory(), get } });
+    const answer = served.send("http1.1", "/api/todos/1");
+    await asked.promise;
+    served.renew(newCertificate());
+    expect([await served.stop(), isAnswered]).toEqual([0, true]);
+    expect((await answer).status).toBe(404);
+    await expect(shownAt(served.port)).rejects.toThrow();
+  });
+
+  test("and an abort meanwhile ends what there was before too", async () => {
+    await using served = serveTls();
+    served.renew(newCertificate());
+    await served.abort();
+    await expect(shownAt(served.port)).rejects.toThrow();
+  });
+
   test("but not once it has stopped", async () => {
     await using served = serveTls();
     await served.stop();
     await served.renew(newCertificate());
-    expect(shownAt(served.port)).rejects.toThrow();
+    await expect(shownAt(served.port)).rejects.toThrow();
   });
 });

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { connect as connectTls } from "node:tls";
+import { makeCertificate } from "../../test/certificate.ts";
 import { capturingLog } from "../../test/log.ts";
 import { request, statusOf } from "../../test/message.ts";
 import { verdict } from "../../test/problem.ts";
@@ -9,6 +11,9 @@ import { follow } from "../../test/sse.ts";
 import { storeWith } from "../../test/store.ts";
 import { Failure } from "../failure.ts";
 import { openMemory } from "../storage/memory.ts";
+import { listenTls } from "./listen.ts";
+import { createService } from "./service.ts";
+import { parseCertificate } from "./tls.ts";
 
 /** How many POSTs come at a time where that is the point. */
 const AT_ONCE = Number(process.env.TODO_TEST_AT_ONCE ?? 1000);
@@ -65,6 +70,8 @@ describe("requests that wait for their answer", () => {
       ["GET", "/livez", 200],
       ["GET", "/readyz", 200],
       ["GET", "/api/todos", 200],
+      ["HEAD", "/api/todos", 200],
+      ["OPTIONS", "/api/todos", 204],
       ["GET", "/api/todos/1", 404],
       ["DELETE", "/api/todos/1", 404],
       ["GET", "/api/whoami", 200],
@@ -210,15 +217,39 @@ describe("a connection that stalls is closed within 15 seconds:", () => {
     "%s",
     async (_what, first, dripped) => {
       await using service = startService();
-      expect(await closedAfter(service.port, first, dripped)).toBeWithin(8000, 15_000);
+      const socket = connect(service.port, "127.0.0.1");
+      expect(await closedAfter(socket, first, dripped)).toBeWithin(8000, 15_000);
+    },
+    20_000,
+  );
+
+  test.concurrent.each<[what: string, ALPNProtocols: string[], first: string, dripped: string]>([
+    ["no handshake", [], "", ""],
+    ["one that sends nothing", ["http/1.1"], "", ""],
+    ["a head that drips", ["http/1.1"], "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
+    ["one kept alive", ["http/1.1"], "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", ""],
+    ["HTTP/2 that asks nothing", ["h2"], "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", ""],
+  ])(
+    "%s, over TLS",
+    async (_what, ALPNProtocols, first, dripped) => {
+      const { cert, key } = makeCertificate();
+      const service = createService({ store: openMemory() });
+      const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
+      const address = { port: Number(new URL(listener.url).port), host: "127.0.0.1" };
+      const socket =
+        ALPNProtocols.length === 0
+          ? connect(address)
+          : connectTls({ ...address, servername: "localhost", ca: cert, ALPNProtocols });
+      const ms = await closedAfter(socket, first, dripped);
+      await listener.abort();
+      expect(ms).toBeWithin(8000, 15_000);
     },
     20_000,
   );
 });
 
 /** Milliseconds until the server closes a connection that sends some bytes, then a few each second. */
-async function closedAfter(port: number, first: string, dripped: string): Promise<number> {
-  const socket: Socket = connect(port, "127.0.0.1");
+async function closedAfter(socket: Socket, first: string, dripped: string): Promise<number> {
   const started = performance.now();
   const { promise, resolve } = Promise.withResolvers<void>();
   for (const event of ["end", "error", "close"]) socket.on(event, () => resolve());
