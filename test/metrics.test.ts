@@ -52,6 +52,11 @@ test("metrics are off unless a port is given", async () => {
   expect(server.stdout()).not.toContain("metrics");
 });
 
+test("metrics are served on a host of their own", async () => {
+  await using server = serve("--metrics-port", "0", "--metrics-host", "127.0.0.2");
+  expect(await metricsUrl(server)).toMatch(/^http:\/\/127\.0\.0\.2:\d+\/metrics$/);
+});
+
 test("metrics are served as Prometheus reads them, and end with the service", async () => {
   await using server = serve("--metrics-port", "0", "--max-todos", "50");
   const url = await metricsUrl(server);

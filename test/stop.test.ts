@@ -117,6 +117,14 @@ describe("a server that is told to stop", () => {
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
   });
 
+  test("has all of its stop delay, however long", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "11"]);
+    await server.url;
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
+  }, 30_000);
+
   test(
     `under load resets no request and loses no write, ${ROUNDS} times`,
     async () => {

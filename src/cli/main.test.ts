@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { type Command, run, runTodo } from "../../test/command.ts";
+import { follow } from "../../test/sse.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
 import { SETTINGS } from "./config.ts";
 
@@ -343,6 +344,32 @@ describe("todo serve", () => {
       level === WARNING && surface === undefined ? [msg] : [],
     );
     expect(warned).toEqual([...warnings]);
+  });
+
+  test("hands what is set on to the service", async () => {
+    const access = ["--allowed-hosts", "todo.example", "--cors-origins", "https://app.example"];
+    const login = ["--realm", "a realm", "--basic-failures", "1"];
+    const limits = ["--max-todos", "2", "--max-events", "1", "--max-subscribers", "1"];
+    await using server = serve([...access, ...login, ...limits], PAIR);
+    const url = await server.url;
+    const get = (path: string, headers: Readonly<Record<string, string>> = {}) =>
+      fetch(url + path, { headers });
+    expect((await get("/livez", { Host: "todo.example" })).status).toBe(200);
+    const { headers } = await get("/livez", { Origin: "https://app.example" });
+    expect(headers.get("access-control-allow-origin")).toBe("https://app.example");
+    expect((await get("/admin/")).headers.get("www-authenticate")).toContain('realm="a realm"');
+    expect((await admin(url, "admin", "wrong"))[0]).toBe(401);
+    expect((await admin(url, "admin", "s3cret"))[0]).toBe(429);
+    const since = (await get("/api/todos")).headers.get("etag")?.slice(1, -1) ?? "";
+    const post = {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"a"}',
+    };
+    for (const status of [201, 201, 507]) expect((await fetch(`${url}/api/todos`, post)).status).toBe(status);
+    await using events = await follow(url, { since });
+    expect((await events.take(1)).map(({ type }) => type)).toEqual(["resync"]);
+    expect((await get("/api/events")).status).toBe(503);
   });
 
   test("reads clients and users again when their files change", async () => {
