@@ -7,6 +7,7 @@ import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, runTodo } from "../../test/command.ts";
 
 const DAY = 24 * 3_600_000;
+const NOT_RENEWED = "certificate not renewed: the one from before stays in force";
 const folder = mkdtempSync(join(tmpdir(), "todo-certificate-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
@@ -39,6 +40,9 @@ async function untilSaid(server: Command, count: number) {
   while (linesOf(server).length < count && performance.now() < deadline) await Bun.sleep(20);
   return linesOf(server);
 }
+
+/** Waits until a server has read its files again, once at least. */
+const anotherLook = (): Promise<void> => Bun.sleep(1500);
 
 /** The certificate that a new connection is shown, as PEM. */
 function shownAt(url: string): Promise<string> {
@@ -91,10 +95,11 @@ describe("todo serve with a certificate", () => {
       {
         level: 40,
         reason: expect.stringContaining("the key is not the certificate's"),
-        msg: "certificate not renewed: the one from before stays in force",
+        msg: NOT_RENEWED,
       },
     ]);
     expect(await shownAt(url)).toBe(rawOf(CERT));
+    await anotherLook();
     writeFileSync(key, next.key);
     const [, renewed] = await untilSaid(server, 2);
     expect(renewed).toMatchObject({
@@ -106,17 +111,19 @@ describe("todo serve with a certificate", () => {
     const shown = new Set<string>();
     for (let tries = 0; tries < 200 && !shown.has(rawOf(next.cert)); tries++) shown.add(await shownAt(url));
     expect(shown).toContain(rawOf(next.cert));
+    await anotherLook();
+    renameSync(newFile(KEY), key);
+    expect((await untilSaid(server, 3)).slice(2)).toMatchObject([{ level: 40, msg: NOT_RENEWED }]);
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
-  }, 20_000);
+  }, 30_000);
 
   test("keeps it while its files are gone or empty", async () => {
     const [cert, key] = [newFile(CERT), newFile(KEY)];
     await using server = serve(cert, key);
     const url = await server.url;
     rmSync(cert);
-    const gone = "certificate not renewed: the one from before stays in force";
-    expect(await untilSaid(server, 1)).toMatchObject([{ msg: gone }]);
+    expect(await untilSaid(server, 1)).toMatchObject([{ msg: NOT_RENEWED }]);
     expect(await shownAt(url)).toBe(rawOf(CERT));
   }, 20_000);
 });

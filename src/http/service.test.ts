@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { once } from "node:events";
+import { connect } from "node:net";
 import openapi from "../../openapi.json" with { type: "json" };
 import { capturingLog } from "../../test/log.ts";
 import { verdict } from "../../test/problem.ts";
@@ -155,6 +157,8 @@ describe("the health of the service", () => {
 });
 
 describe("a listener that stops", () => {
+  const ASKED = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
   test("answers what it accepted, and takes no more", async () => {
     const arrived = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();
@@ -167,10 +171,31 @@ describe("a listener that stops", () => {
     const answer = fetch(`${service.url}/api/whoami`, { headers: { Authorization: "Bearer x" } });
     await arrived.promise;
     const stopped = service.stop();
-    expect((await sendRaw(service.port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")).text).toBe("");
+    expect((await sendRaw(service.port, ASKED)).text).toBe("");
     released.resolve();
     expect(await (await answer).text()).toBe("client");
     await stopped;
+  });
+
+  test("answers once more on a connection that was kept, and says that it was the last", async () => {
+    await using service = serve();
+    const socket = connect(service.port, "127.0.0.1");
+    socket.write(ASKED);
+    await once(socket, "data");
+    const stopped = service.stop();
+    await Bun.sleep(50);
+    socket.write(ASKED);
+    const answer = Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
+    expect(answer).toMatch(/^HTTP\/1\.1 200 [\s\S]*^connection: close\r$/im);
+    await stopped;
+  });
+
+  test("closes a connection that has not said what it wants", async () => {
+    await using service = serve();
+    const sent = sendRaw(service.port, "GET /li", 4000);
+    await Bun.sleep(50);
+    await service.stop();
+    expect((await sent).closed).toBe(true);
   });
 });
 
