@@ -500,6 +500,17 @@ describe("a stream of events", () => {
     expect(objects() - before).toBeLessThan(500);
   }, 10_000);
 
+  test("is given up when its reader goes away without what is there", async () => {
+    const watched = await watchedStore();
+    await using service = serve(watched.store);
+    await Promise.all(Array.from({ length: 10_000 }, () => watched.store.insert(LONGEST_TITLE)));
+    const stalled = await startReading(service.port, watched.start);
+    await sleep(200);
+    expect(watched.open()).toBe(1);
+    stalled.destroy();
+    await until(() => watched.open() === 0, "its stream is given up");
+  });
+
   test("is given up at once for HEAD", async () => {
     const watched = await watchedStore();
     await using service = serve(watched.store);

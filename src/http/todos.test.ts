@@ -500,15 +500,16 @@ describe("a store that fails", () => {
   );
 
   test("in the middle of a list leaves it visibly cut off", async () => {
-    await using service = startService({
-      store: storeOfLists(async function* () {
-        yield Buffer.from("[");
-        throw new Error("s3cret");
-      }),
+    const { log, lines } = capturingLog();
+    const store = storeOfLists(async function* () {
+      yield Buffer.from("[");
+      throw new Error("s3cret");
     });
+    await using service = startService({ store, log });
     const { text, closed } = await sendRaw(service.port, request("GET /api/todos"));
     expect(closed).toBe(true);
     expect(() => unchunked(text)).toThrow("cut off");
+    expect(lines).toMatchObject([{ level: "error", message: "list cut off" }]);
     expect(text).not.toContain("s3cret");
     expect((await service.send("GET", "/livez")).status).toBe(200);
   });
@@ -622,6 +623,15 @@ describe("a long list", () => {
     socket.destroy();
     await givenUp.promise;
   });
+
+  test("waits for a reader who rests for longer than other connections may be quiet", async () => {
+    const count = 30_000;
+    await using service = startService({ store: await storeOf(count) });
+    const socket = await startReading(service.port);
+    await sleep(13_500);
+    const { json } = await readOn(socket);
+    expect(JSON.parse(json)).toHaveLength(count);
+  }, 30_000);
 
   test("is whole for others after a reader went away", async () => {
     const { log, lines } = capturingLog();
