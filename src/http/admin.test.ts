@@ -301,6 +301,11 @@ describe("the check of a password", () => {
     expect(lines.map(({ level }) => level)).toEqual(["error", "error", "error"]);
   });
 
+  test.each(["1", '"true"', "{}", "[]"])("that says %s and not true lets nobody pass", async (said) => {
+    await using service = startService({ checkUser: () => JSON.parse(said) });
+    expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
+  });
+
   test("is told the network that it comes from", async () => {
     const networks: unknown[] = [];
     const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;

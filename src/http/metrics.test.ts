@@ -178,6 +178,12 @@ describe("a request moves what it is about, and nothing else:", () => {
     ],
     [
       "GET",
+      "/admin/",
+      { headers: { "X-Forwarded-For": "192.0.2.1" } },
+      { ...ofRequest("/admin/", "GET", 403), ...ofAuthentication("basic", "absent") },
+    ],
+    [
+      "GET",
       "/admin/x",
       authorized(basic("down", "x")),
       { ...ofRequest("/admin/*", "GET", 503), ...ofAuthentication("basic", "unavailable") },
@@ -200,6 +206,19 @@ test("a full store is a failure of the store, a title that is too long is none",
   const samples = await service.samples();
   expect(samples.get('todo_store_failures_total{operation="insert",reason="full"}')).toBe(1);
   expect(samples.get('todo_store_failures_total{operation="insert",reason="error"}')).toBeUndefined();
+});
+
+test("a key that came with another body before is no failure of the store", async () => {
+  await using service = startObserved();
+  const init = { headers: { "Idempotency-Key": "once" } };
+  for (const [title, status] of [
+    ["x", 201],
+    ["x", 201],
+    ["y", 422],
+  ] as const)
+    expect((await service.sendJson("POST", "/api/todos", { title }, init)).status).toBe(status);
+  const failures = [...(await service.samples())].filter(([name]) => name.includes("store_failures"));
+  expect(failures.filter(([, count]) => count > 0)).toEqual([]);
 });
 
 test("a request and the store's part in it last as long as they do", async () => {

@@ -24,6 +24,7 @@ describe("/", () => {
     ["text/html;q=0.5, text/plain;q=0.4", "text/html; charset=utf-8"],
     ["text/html;q=0.4, text/plain;q=0.5", "text/plain; charset=utf-8"],
     ["text/html;q=0", "text/plain; charset=utf-8"],
+    ["text/html, text/plain, application/json", "text/html; charset=utf-8"],
     ["text/htmlx", "text/plain; charset=utf-8"],
     ["*/*", "text/plain; charset=utf-8"],
     ["", "text/plain; charset=utf-8"],
@@ -31,7 +32,9 @@ describe("/", () => {
     await using service = startService();
     const response = await service.send("GET", "/", { headers: { Accept: accept } });
     expect(response.headers.get("content-type")).toBe(type);
-    expect(response.headers.get("vary")).toContain("Accept");
+    const isPage = type.startsWith("text/html");
+    expect(response.headers.get("vary")).toBe(isPage ? "Origin, Accept, Accept-Encoding" : "Origin, Accept");
+    expect(response.headers.get("referrer-policy")).toBe(isPage ? "same-origin" : null);
   });
 
   test("lets a page run and load only what this server serves, and nothing inline", async () => {
@@ -49,7 +52,8 @@ describe("/", () => {
     expect(first.headers.get("cache-control")).toBe("no-cache");
     const etag = first.headers.get("etag") ?? "";
     const headers = { Accept: BROWSER, "If-None-Match": etag };
-    expect((await service.send("GET", "/", { headers })).status).toBe(304);
+    const same = await service.send("GET", "/", { headers });
+    expect([same.status, same.headers.get("vary")]).toEqual([304, first.headers.get("vary")]);
     const others = { Accept: BROWSER, "If-None-Match": 'W/"another"' };
     expect((await service.send("GET", "/", { headers: others })).status).toBe(200);
   });
