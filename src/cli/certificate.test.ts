@@ -7,6 +7,7 @@ import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, runTodo } from "../../test/command.ts";
 
 const DAY = 24 * 3_600_000;
+const EXPIRED = { notAfter: Date.now() - DAY, notBefore: Date.now() - 2 * DAY };
 const NOT_RENEWED = "certificate not renewed: the one from before stays in force";
 const folder = mkdtempSync(join(tmpdir(), "todo-certificate-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -72,7 +73,7 @@ describe("todo serve with a certificate", () => {
   });
 
   test.each([
-    ["expired", { notAfter: Date.now() - DAY, notBefore: Date.now() - 2 * DAY }, "it has expired"],
+    ["expired", EXPIRED, "it has expired"],
     ["not valid yet", { notBefore: Date.now() + DAY }, "it is not valid yet"],
   ])("that is %s warns of it, and serves", async (_what, times, reason) => {
     const { cert, key } = makeCertificate(times);
@@ -118,13 +119,20 @@ describe("todo serve with a certificate", () => {
     expect(await server.exited).toBe(0);
   }, 30_000);
 
-  test("keeps it while its files are gone or empty", async () => {
+  test("keeps it while its file is gone, and warns of a new one that has expired", async () => {
     const [cert, key] = [newFile(CERT), newFile(KEY)];
     await using server = serve(cert, key);
     const url = await server.url;
     rmSync(cert);
     expect(await untilSaid(server, 1)).toMatchObject([{ msg: NOT_RENEWED }]);
     expect(await shownAt(url)).toBe(rawOf(CERT));
+    const expired = makeCertificate(EXPIRED);
+    renameSync(newFile(expired.key), key);
+    renameSync(newFile(expired.cert), cert);
+    expect((await untilSaid(server, 3)).slice(1)).toMatchObject([
+      { msg: "certificate renewed" },
+      { reason: "it has expired", msg: "clients will refuse the certificate" },
+    ]);
   }, 20_000);
 });
 

@@ -260,9 +260,12 @@ describe("the header Idempotency-Key", () => {
     expect(statusOf(text)).toBe(400);
   });
 
-  test("tells case apart", async () => {
+  test.each([
+    ["case", "Key", "key"],
+    ["the last of 255 characters", long, `${long.slice(1)}y`],
+  ])("tells %s apart", async (_what, one, other) => {
     await using service = startService();
-    expect((await whole(await post(service, "a", "Key")))[1]).toBe("/api/todos/1");
-    expect((await whole(await post(service, "a", "key")))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "a", one)))[1]).toBe("/api/todos/1");
+    expect((await whole(await post(service, "a", other)))[1]).toBe("/api/todos/2");
   });
 });

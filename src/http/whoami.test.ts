@@ -276,4 +276,12 @@ describe("the log of refused tokens", () => {
     );
     expect(text()).not.toMatch(/s3cret|czNjcmV0|todo_/);
   });
+
+  test("says whose it was behind a trusted proxy", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ lookupClient, log, trustedProxies: ["127.0.0.1"] });
+    const headers = { Authorization: "Bearer x", "X-Forwarded-For": "192.0.2.7" };
+    expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
+    expect(lines.map(({ fields }) => fields.address)).toEqual(["192.0.2.7"]);
+  });
 });
