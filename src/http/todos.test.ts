@@ -584,7 +584,7 @@ describe("a long list", () => {
     }
     const response = await send("GET", "/api/todos");
     expect((await response.text()) === JSON.stringify([...state.values()])).toBe(true);
-  });
+  }, 20_000);
 
   test("does not grow the memory while its reader is slow", async () => {
     await using service = startService({ store: await storeOf(80_000) });
