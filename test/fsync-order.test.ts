@@ -1,12 +1,24 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openSqlite } from "../src/storage/sqlite/engine.ts";
 import { copyWithoutFsync } from "./program.ts";
-import { type Call, isCreated, syncs, type Trace, tracePosts, whyUntraceable } from "./strace.ts";
+import {
+  type Call,
+  isCreated,
+  isSync,
+  syncs,
+  type Trace,
+  traceCommand,
+  tracePosts,
+  whyUntraceable,
+} from "./strace.ts";
 
 if (whyUntraceable !== undefined)
-  process.stderr.write(`skipped: the order of fsync and answer, for it takes strace: ${whyUntraceable}`);
+  process.stderr.write(
+    `skipped: the order of fsync and what it is for, for it takes strace: ${whyUntraceable}`,
+  );
 
 setDefaultTimeout(30_000);
 const folder = await mkdtemp(join(tmpdir(), "todo-fsync-"));
@@ -30,6 +42,48 @@ describe.skipIf(whyUntraceable !== undefined)("fsync of the log of writes", () =
     const trace = await tracePosts(lax, copy);
     expect(acknowledgedTooSoon(trace, lax).length).toBeGreaterThan(trace.titles.length / 2);
   });
+});
+
+describe.skipIf(whyUntraceable !== undefined)("fsync of a file that is written whole", () => {
+  const source = join(folder, "source.db");
+  const from = ["--store", `sqlite:${source}`];
+  const made = join(folder, "made");
+  beforeAll(async () => {
+    const store = await openSqlite(source);
+    await store.insert("a");
+    await store.close();
+  });
+  afterEach(() => rm(made, { force: true }));
+
+  test.each<[command: string, args: readonly string[], draft: string, calls: readonly string[]]>([
+    ["export", ["export", made, ...from], ".part", ["sync draft", "link", "sync folder"]],
+    ["backup", ["backup", made, ...from], ".part", ["sync draft", "link", "sync folder"]],
+    [
+      "restore",
+      ["restore", source, "--store", `sqlite:${made}`],
+      ".part",
+      ["sync draft", "sync folder", "rename", "sync folder"],
+    ],
+    [
+      "users add",
+      ["users", "add", "alice", "--users-file", made],
+      ".new",
+      ["sync draft", "rename", "sync folder"],
+    ],
+  ])(
+    "comes before it gets its name, and that of the name before the end: todo %s",
+    async (_, args, draft, expected) => {
+      const calls = await traceCommand(args, join(folder, "trace"), "correct horse\n");
+      const seen = calls.flatMap((call) => {
+        if (syncs(call, made + draft)) return ["sync draft"];
+        if (syncs(call, folder)) return ["sync folder"];
+        if (isSync(call) || !call.args.includes(`"${made}${draft}"`) || !call.args.includes(`"${made}"`))
+          return [];
+        return [call.name.startsWith("link") ? "link" : "rename"];
+      });
+      expect(seen.slice(-expected.length)).toEqual([...expected]);
+    },
+  );
 });
 
 /** The titles that a 201 named before an fsync of the transaction with them had ended well. */

@@ -71,6 +71,24 @@ export async function tracePosts(path: string, main?: string, inject?: string): 
   return { calls: parse(await Bun.file(output).text()), titles };
 }
 
+/**
+ * Traces a run of `todo` that ends well.
+ * @param output where strace writes to
+ * @returns what it put on disk, linked and renamed
+ */
+export async function traceCommand(
+  args: readonly string[],
+  output: string,
+  input?: string,
+): Promise<readonly Call[]> {
+  const calls = "fsync,fdatasync,link,linkat,rename,renameat,renameat2";
+  const strace = ["strace", "-f", "--seccomp-bpf", "-xx", "-y", "-e", `trace=${calls}`, "-o", output];
+  const todo = [process.execPath, "--no-env-file", "src/cli/main.ts", ...args];
+  await using command = run([...strace, ...todo], {}, input);
+  expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+  return parse(await Bun.file(output).text());
+}
+
 const LINE = /^(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*?)(?: <unfinished \.\.\.>|\) += (-?\d+).*)$/;
 
 function parse(trace: string): Call[] {
