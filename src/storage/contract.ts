@@ -181,6 +181,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await next).done).toBe(true);
     });
 
+    test("close ends what was asked for before", async () => {
+      const closing = await openStore(LIMITS);
+      const inserts = Promise.all(["a", "b", "c"].map((title) => closing.insert(title)));
+      await closing.close();
+      expect((await inserts).map(({ id }) => id)).toEqual(upTo(3));
+    });
+
     test("any sequence of calls leaves what a plain map would hold", async () => {
       const property = fc.asyncProperty(fc.array(CALL, { maxLength: 200, size: "max" }), async (calls) => {
         const fresh = await openStore(LIMITS);

@@ -1,10 +1,10 @@
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, expect, spyOn, test } from "bun:test";
 import { copyFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decode, read, storeContract } from "../contract.ts";
-import { openSqlite } from "./engine.ts";
+import { MAX_SQLITE_ID, openSqlite } from "./engine.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -55,7 +55,7 @@ test("a file in use is refused, and free again when its store is closed", async 
   await (await openSqlite(path)).close();
 });
 
-test("a file that something else has written to takes no more writes, and is read on", async () => {
+test("a file that something else has written to takes no more writes until that is undone, and is read on", async () => {
   const path = newPath();
   const store = await openSqlite(path);
   await store.insert("a");
@@ -65,7 +65,9 @@ test("a file that something else has written to takes no more writes, and is rea
   expect(outcome).toContain("not where this server left it");
   expect((await read(await store.list({}))).todos).toHaveLength(1);
   expect(other.query<{ n: number }, []>("SELECT count(*) AS n FROM todos").get()?.n).toBe(1);
+  other.run("UPDATE store SET n = n - 1");
   other.close();
+  expect((await store.insert("b")).id).toBe(2n);
   await store.close();
 });
 
@@ -104,4 +106,45 @@ test("a file that cannot be used is refused, and why is said", async () => {
   database.run("PRAGMA user_version = 99");
   database.close();
   expect(openSqlite(newer)).rejects.toThrow("written by a newer version of this program");
+});
+
+test("a writer that dies fails the writes under way, and is started again", async () => {
+  const store = await openSqlite(newPath());
+  await store.insert("a");
+  using _ = spyOn(Worker.prototype, "postMessage").mockImplementationOnce(function (this: Worker) {
+    this.terminate();
+  });
+  await expect(store.insert("lost")).rejects.toMatchObject({ code: "store_unavailable" });
+  expect((await store.insert("b")).id).toBe(2n);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  await store.close();
+});
+
+test("a file keeps events and receipts for a time, and not for ever", async () => {
+  const path = newPath();
+  let now = 0;
+  const store = await openSqlite(path, { maxEvents: 10, now: () => now });
+  for (let hour = 1; hour <= 100; hour++) {
+    now = hour * 60 * 60 * 1000;
+    await store.insert("a", `${hour}`);
+  }
+  await store.close();
+  const database = new Database(path);
+  const rows = (table: string) =>
+    database.query<{ n: number }, []>(`SELECT count(*) AS n FROM ${table}`).get()?.n;
+  expect(rows("events")).toBeWithin(10, 13);
+  expect(rows("receipts")).toBe(24);
+  database.close();
+});
+
+test("ids go up to the last that SQLite knows", async () => {
+  const path = newPath();
+  await (await openSqlite(path)).close();
+  const database = new Database(path);
+  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}`);
+  database.close();
+  const store = await openSqlite(path);
+  expect((await store.insert("last")).id).toBe(MAX_SQLITE_ID);
+  await expect(store.insert("more")).rejects.toMatchObject({ code: "store_full" });
+  await store.close();
 });
