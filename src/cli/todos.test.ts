@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, run, runTodo } from "../../test/command.ts";
-import { startFaultyProxy } from "../../test/faulty-proxy.ts";
+import { type FaultyProxy, startFaultyProxy } from "../../test/faulty-proxy.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { listenTls } from "../http/listen.ts";
@@ -24,6 +24,34 @@ const start = (): TestService =>
   });
 const [FIRST, SECOND, THIRD] = ["9223372036854775808", "9223372036854775809", "9223372036854775810"];
 const EVIL = "\x1b]0;owned\x07 \u202egpj.exe \x9b31m";
+
+/** A service that goes away while it changes, for so long that nobody can tell what has changed. */
+async function startForgetful() {
+  const service = startService({ store: openMemory({ maxEvents: 1 }) });
+  let isAway = false;
+  const proxy = await startFaultyProxy(service.port, () => (isAway ? "refuse" : "pass"));
+  const add = (title: string): Promise<Response> => service.sendJson("POST", "/api/todos", { title });
+  return {
+    url: proxy.url,
+    add,
+    addWhileAway: async (...titles: readonly string[]): Promise<void> => {
+      isAway = true;
+      proxy.cut();
+      for (const title of titles) await add(title);
+      isAway = false;
+    },
+    /** Resolves when it has been asked so often. */
+    asked: (times: number): Promise<void> => passed(proxy, times),
+    [Symbol.asyncDispose]: async () => {
+      await proxy[Symbol.asyncDispose]();
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function passed(proxy: FaultyProxy, requests: number): Promise<void> {
+  while ((proxy.struck().pass ?? 0) < requests) await Bun.sleep(10);
+}
 
 interface Said {
   readonly code: number | undefined;
@@ -112,6 +140,13 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(lines);
   });
 
+  test("asks again when its connection breaks", async () => {
+    await using service = start();
+    let count = 0;
+    await using proxy = await startFaultyProxy(service.port, () => (count++ === 0 ? "refuse" : "pass"));
+    expect(await todo(proxy, ["list"])).toEqual({ code: 0, out: "", error: "" });
+  });
+
   test("says how to go on when adding lines breaks off", async () => {
     await using service = start();
     let isThrottled = false;
@@ -151,6 +186,20 @@ describe("in a pipe, todo", () => {
       /^\{"type":"created","position":"\w+-\d+","todo":\{"id":\d{19},"title":"a","done":false\}\}$/,
     );
     expect(rest.at(-1)).toMatch(new RegExp(`^\\{"type":"deleted","position":"\\w+-\\d+","id":${id}\\}$`));
+  });
+
+  test("watches on after changes that it has missed, and says so", async () => {
+    await using service = await startForgetful();
+    await using watching = runTodo(["watch"], { TODO_URL: service.url });
+    await service.asked(2);
+    await service.addWhileAway("a", "b", "c");
+    // It follows from a new list.
+    await service.asked(5);
+    await service.add("later");
+    while (!watching.stdout().includes("later")) await Bun.sleep(10);
+    expect(watching.stdout()).toMatch(
+      /^\{"type":"resync","position":"\w+-\d+"\}\n\{"type":"created",.*"title":"later".*\}\n$/,
+    );
   });
 
   test("ends without a word when its reader has had enough", async () => {
@@ -266,6 +315,15 @@ describe("in a pipe, todo", () => {
     await other.stop(true);
     expect([code, error]).toEqual([1, expect.stringContaining("is no to-do service (200)")]);
   });
+
+  test("takes no commands from what a service says", async () => {
+    const problem = { title: "No\x1b]0;owned\x07", status: 418, code: "teapot", detail: "\u202egpj" };
+    const fetch = () => Response.json(problem, { status: 418 });
+    const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch });
+    const { code, error } = await todo({ url: other.url.href }, ["list"]);
+    await other.stop(true);
+    expect([code, error]).toEqual([1, "todo: No<U+001B>]0;owned<U+0007>: <U+202E>gpj (teapot)\n"]);
+  });
 });
 
 describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
@@ -317,6 +375,18 @@ describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
     );
   });
 
+  test("takes no commands from the name of a client", async () => {
+    await using service = start();
+    const text = await shown(service, "todo whoami", { TODO_TOKEN: TOKEN });
+    expect(text).toBe("alice<U+001B>[31m\n");
+  });
+
+  test("shows titles below one another, however long their ids are", async () => {
+    await using service = startService({ store: openMemory({ lastId: 8n }) });
+    for (const title of ["a", "b"]) await service.sendJson("POST", "/api/todos", { title });
+    expect(await shown(service, "todo list")).toBe(" 9  [ ]  a\n10  [ ]  b\n");
+  });
+
   test("shows nothing there, and what was added", async () => {
     await using service = start();
     const text = await shown(service, "todo list; todo add buy milk");
@@ -337,15 +407,28 @@ describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
     await service.sendJson("POST", "/api/todos", { title: EVIL });
     await using terminal = openTerminal(`exec ${TODO} watch`, { TODO_URL: proxy.url });
     await terminal.shows(`${FIRST}  [ ]  <U+001B>`);
+    await passed(proxy, 2);
+    proxy.cut();
+    await terminal.shows("is gone; waiting for it to come back");
+    await terminal.shows("connected again");
     await service.sendJson("POST", "/api/todos", { title: "live" });
     await terminal.shows(`${SECOND}  [ ]  live`);
     proxy.cut();
-    await terminal.shows("is gone; waiting for it to come back");
+    await terminal.shows("is gone; waiting for it to come back", 2);
     await service.send("DELETE", `/api/todos/${FIRST}`);
     await terminal.shows(`deleted ${FIRST} <U+001B>`);
     terminal.type("\x03");
     expect(await terminal.exited).toBe(0);
     for (const character of ["\x07", "\u202e", "\x9b"]) expect(terminal.shown()).not.toContain(character);
+  });
+
+  test("shows the list anew when it has missed changes", async () => {
+    await using service = await startForgetful();
+    await using terminal = openTerminal(`exec ${TODO} watch`, { TODO_URL: service.url });
+    await service.asked(2);
+    await service.addWhileAway("a", "b", "c");
+    await terminal.shows("what changed meanwhile is not known; this is the list now");
+    await terminal.shows("3  [ ]  c");
   });
 
   test("leaves at Ctrl-C while it waits for lines", async () => {

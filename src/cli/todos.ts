@@ -222,6 +222,7 @@ async function watchOnce({ api, signal, say, isJson, service }: Asking): Promise
   if (!isJson) showTable(todos);
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
   const paint = painter(process.stdout, process.env);
+  let wasGone = false;
   for await (const event of api.events({ since: position, signal })) {
     switch (event.type) {
       case "created":
@@ -240,10 +241,11 @@ async function watchOnce({ api, signal, say, isJson, service }: Asking): Promise
         else complain("what changed meanwhile is not known; this is the list now");
         return;
       case "disconnected":
+        wasGone = true;
         complain(`${service.url} is gone; waiting for it to come back`);
         break;
       case "connected":
-        if (event.position !== position) complain("connected again");
+        if (wasGone) complain("connected again");
     }
   }
 }
