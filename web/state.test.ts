@@ -39,6 +39,7 @@ async function start(titles: readonly string[], between = async (_api: TodoApi):
     store,
     elsewhere,
     letThrough: gate.resolve,
+    reload: () => state.load(ending.signal),
     /** Applies the next so many events. */
     hear: async (count: number): Promise<void> => {
       for (let left = count; left > 0; ) {
@@ -72,14 +73,15 @@ test("State shows a wish at once, and what the service says of it", async () => 
   expect(page.titles()).toEqual(["(one)"]);
 });
 
-test("State does not let a late answer undo what has happened since", async () => {
+test.each(["events", "a new list"])("State does not let a late answer undo what %s told", async (teller) => {
   await using page = await start(["one"]);
   const [one] = page.state.view("all").todos;
   if (one === undefined) throw new Error("no to-do");
   const asked = page.state.ask(one, "done");
   await page.changes(2);
   await page.elsewhere.setDone(one.id, false);
-  await page.hear(2);
+  if (teller === "events") await page.hear(2);
+  else await page.reload();
   page.letThrough();
   await asked;
   expect(page.titles()).toEqual(["one"]);
@@ -100,6 +102,27 @@ test("State shows a wish until its own event, when older ones are heard late", a
   await page.hear(1);
   await asked;
   expect(page.titles()).toEqual(["(one)"]);
+});
+
+test("State does not bring back a to-do that it has deleted when older events are heard late", async () => {
+  await using page = await start(["one"]);
+  const [one] = page.state.view("all").todos;
+  if (one === undefined) throw new Error("no to-do");
+  await page.elsewhere.setDone(one.id, true);
+  page.letThrough();
+  await page.state.ask(one, "deleted");
+  await page.hear(1);
+  expect(page.titles()).toEqual([]);
+});
+
+test("State takes a to-do that is gone already for deleted", async () => {
+  await using page = await start(["one"]);
+  const [one] = page.state.view("all").todos;
+  if (one === undefined) throw new Error("no to-do");
+  await page.elsewhere.delete(one.id);
+  page.letThrough();
+  await page.state.ask(one, "deleted");
+  expect(page.titles()).toEqual([]);
 });
 
 test("State does not bring back a to-do whose end came before the answer that made it", async () => {
@@ -137,4 +160,16 @@ test("State is right after a list in two pieces between which something has chan
   expect(page.titles()).toEqual([...titles.with(598, "(599)"), "last"]);
   await page.hear(5);
   expect(page.titles()).toEqual([...titles.with(598, "(599)").toSpliced(2, 1), "last"]);
+});
+
+test("State shows a long list until it has all of the next", async () => {
+  const shown: (number | undefined)[] = [];
+  let count = (): number | undefined => undefined;
+  const titles = Array.from({ length: 600 }, (_, n) => `${n + 1}`);
+  await using page = await start(titles, async () => {
+    shown.push(count());
+  });
+  count = () => page.titles().length;
+  await page.reload();
+  expect(shown).toEqual([undefined, 600]);
 });
