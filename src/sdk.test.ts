@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, jest, setDefaultTimeout, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -174,7 +174,7 @@ function randomFrom(seed: number): () => number {
 }
 
 /** A client of a service that answers as it is told, one answer after the other, and the last from then on. */
-function answered(answers: readonly (() => Response)[], retries = 4) {
+function answered(answers: readonly ((init: RequestInit) => Response)[], retries = 4) {
   const sent: { readonly url: string; readonly init: RequestInit; readonly at: number }[] = [];
   const api = new sdk.TodoApi({
     baseUrl: "https://todo.example/base/",
@@ -184,10 +184,31 @@ function answered(answers: readonly (() => Response)[], retries = 4) {
       sent.push({ url, init, at: performance.now() });
       const answer = answers[Math.min(sent.length, answers.length) - 1];
       if (answer === undefined) throw new Error("no answer");
-      return answer();
+      return answer(init);
     },
   });
   return { api, sent };
+}
+
+const stream = (body: string | ReadableStream) =>
+  new Response(body, { headers: { "Content-Type": "text/event-stream" } });
+
+/** Has time pass at once, while nothing else is to be done: what waits has waited in full by Date. */
+function hurry(): Disposable {
+  jest.useFakeTimers();
+  let isOver = false;
+  const goOn = (): void => {
+    if (isOver) return;
+    jest.advanceTimersToNextTimer();
+    setImmediate(goOn);
+  };
+  setImmediate(goOn);
+  return {
+    [Symbol.dispose]: () => {
+      isOver = true;
+      jest.useRealTimers();
+    },
+  };
 }
 
 const TODO = '{"id":1,"title":"a","done":false}';
@@ -262,7 +283,7 @@ describe("the client", () => {
   async function told(text: string, size: number): Promise<sdk.TodoEvent[]> {
     const bytes = new TextEncoder().encode(text);
     let at = 0;
-    const stream = () =>
+    const pieces = () =>
       new ReadableStream<Uint8Array<ArrayBuffer>>({
         pull(controller) {
           if (at >= bytes.length) controller.close();
@@ -270,9 +291,7 @@ describe("the client", () => {
           at += size;
         },
       });
-    const { api } = answered([
-      () => new Response(stream(), { headers: { "Content-Type": "text/event-stream" } }),
-    ]);
+    const { api } = answered([() => stream(pieces())]);
     const events: sdk.TodoEvent[] = [];
     for await (const event of api.events()) {
       if (event.type === "disconnected") break;
@@ -303,6 +322,84 @@ describe("the client", () => {
         { type: "resync", position: "f-2" },
       ]);
     }
+  });
+
+  test("tells of a resync to an earlier position too", async () => {
+    const lines = [
+      ...["id: e-7", "event: position", "data: {}", ""],
+      ...["id: e-1", "event: resync", "data: {}", ""],
+      ...["id: e-2", "event: deleted", 'data: {"id":1}', "", ""],
+    ];
+    expect(await told(lines.join("\n"), 1000)).toEqual([
+      { type: "connected", position: "e-7" },
+      { type: "resync", position: "e-1" },
+      { type: "deleted", position: "e-2", id: 1n },
+    ]);
+  });
+
+  test("tells once each time that the service goes and that it comes", async () => {
+    using _ = hurry();
+    const busy = () => problem(503, "stopping");
+    const leaving = new AbortController();
+    const { api } = answered([
+      busy,
+      busy,
+      () => stream("id: e-1\nevent: position\ndata: {}\n\n"),
+      busy,
+      busy,
+      () => stream(""),
+      () => {
+        leaving.abort();
+        return busy();
+      },
+    ]);
+    const types = (await Array.fromAsync(api.events(leaving))).map(({ type }) => type);
+    expect(types).toEqual(["disconnected", "connected", "disconnected", "connected", "disconnected"]);
+  });
+
+  test("lets go of the stream when nobody wants its events any more", async () => {
+    const { api, sent } = answered([() => stream(new ReadableStream())]);
+    for await (const { type } of api.events({ since: "e-1" })) {
+      expect(type).toBe("connected");
+      break;
+    }
+    expect(sent[0]?.init.signal?.aborted).toBe(true);
+  });
+
+  test("takes a stream for lost that is silent for 40 seconds, and no sooner", async () => {
+    using _ = hurry();
+    const { api } = answered([
+      ({ signal }) =>
+        stream(
+          new ReadableStream({
+            start: (controller) => signal?.addEventListener("abort", () => controller.error(signal.reason)),
+          }),
+        ),
+    ]);
+    const events = api.events({ since: "e-1" });
+    expect((await events.next()).value).toEqual({ type: "connected", position: "e-1" });
+    const start = Date.now();
+    expect((await events.next()).value).toMatchObject({ type: "disconnected", error: { code: "timeout" } });
+    expect(Date.now() - start).toBe(40_000);
+  });
+
+  test.each<[what: string, lastsMs: number, answer: (n: number) => Response]>([
+    ["told something", 0, (n) => stream(`id: e-${n}\nevent: deleted\ndata: {"id":1}\n\n`)],
+    [
+      "lasted for a while",
+      6000,
+      () =>
+        stream(
+          new ReadableStream({ start: (controller) => void setTimeout(() => controller.close(), 6000) }),
+        ),
+    ],
+  ])("asks for events again soon after a stream that %s", async (_what, lastsMs, answer) => {
+    using _ = hurry();
+    const { api, sent } = answered([() => answer(sent.length)]);
+    const start = Date.now();
+    for await (const { type } of api.events({ since: "e-0" }))
+      if (type === "connected" && sent.length === 6) break;
+    expect((Date.now() - start) / 5 - lastsMs).toBeWithin(100, 201);
   });
 
   test("follows no events where the service refuses", async () => {
