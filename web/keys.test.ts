@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import type { Browser, BrowserContextOptions } from "playwright-core";
+import type { Browser, BrowserContextOptions, Route } from "playwright-core";
 import { createKey, lookupKey } from "../src/credential/key.ts";
 import { checkFixedPair } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory.ts";
@@ -47,6 +47,7 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     await page.getByLabel("Lasts for").fill("90d");
     await page.getByRole("button", { name: "Create" }).click();
     await page.getByRole("heading", { name: "The token of ci <b>" }).waitFor();
+    await page.locator("#token-heading:focus").waitFor();
     const token = (await page.locator("#token-text").textContent()) ?? "";
     expect(token).toMatch(/^todo_\w{49}$/);
     expect(await service.whoami(token)).toBe("ci <b>");
@@ -59,13 +60,23 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
     expect(await row.locator("time").count()).toBe(2);
     await page.getByRole("button", { name: "I have it, hide it" }).click();
+    await page.locator("#keys-heading:focus").waitFor();
     expect(await page.content()).not.toContain(token);
     await page.getByLabel("Name of the client").fill("another");
     await page.getByRole("button", { name: "Create" }).click();
     await page.getByRole("heading", { name: "The token of another" }).waitFor();
     expect(await page.locator("#copy").textContent()).toBe("Copy");
+    const another = (await page.locator("#token-text").textContent()) ?? "";
+    // As over plain HTTP.
+    await page.evaluate(() => {
+      Object.defineProperty(navigator, "clipboard", { value: undefined });
+    });
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("The token is selected: copy it with the keyboard.").waitFor();
+    expect(await page.evaluate(() => getSelection()?.toString())).toBe(another);
     await page.reload();
     await row.waitFor();
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["another", "ci <b>"]);
     expect(await page.content()).not.toContain(token);
     expect(window.faults).toEqual([]);
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
@@ -89,7 +100,10 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     await page.getByRole("button", { name: "Create" }).click();
     await page.getByText("It must not be empty.").waitFor();
     await page.getByText("It must be a duration such as 90d").waitFor();
+    await page.locator("#name:focus").waitFor();
     await page.getByLabel("Name of the client").fill("ci");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.locator("#expires:focus").waitFor();
     await page.getByLabel("Lasts for").fill("");
     await page.getByRole("button", { name: "Create" }).click();
     await page.getByRole("alert").getByText("Rotate or revoke the key of this name").waitFor();
@@ -102,29 +116,44 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     await using window = await open(service.url);
     const { page } = window;
     const dialog = page.getByRole("dialog");
+    const overlap = dialog.getByLabel("Older keys go on for");
     await page.getByRole("button", { name: "Rotate ci" }).click();
     await page.keyboard.press("Escape");
     expect(await service.whoami(old?.token ?? "")).toBe("ci");
     await page.getByRole("button", { name: "Rotate ci" }).click();
-    await dialog.getByLabel("Older keys go on for").fill("a while");
+    await overlap.fill("a while");
     await dialog.getByRole("button", { name: "Rotate" }).click();
     await dialog.getByText("It must be a duration").waitFor();
-    await dialog.getByLabel("Older keys go on for").fill("0");
+    await page.locator("#overlap:focus").waitFor();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    expect(await overlap.inputValue()).toBe("24h");
+    expect(await page.locator("#overlap-error").textContent()).toBe("");
+    await overlap.fill("0");
     await dialog.getByRole("button", { name: "Rotate" }).click();
     await page.getByRole("heading", { name: "The token of ci" }).waitFor();
+    await page.locator("#token-heading:focus").waitFor();
     const token = (await page.locator("#token-text").textContent()) ?? "";
     expect(await service.whoami(token)).toBe("ci");
     expect(await service.whoami(old?.token ?? "")).toContain('"unauthorized"');
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    expect(await overlap.inputValue()).toBe("24h");
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "I have it, hide it" }).click();
     await page.getByRole("button", { name: "Revoke ci" }).click();
     await dialog.getByRole("button", { name: "Cancel" }).click();
     expect(await service.whoami(token)).toBe("ci");
     await page.getByRole("button", { name: "Revoke ci" }).click();
     await dialog.getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("Revoked: ci").waitFor();
     await page.getByRole("button", { name: "Revoke ci" }).waitFor({ state: "detached" });
+    await page.locator("#keys-heading:focus").waitFor();
     expect(await service.whoami(token)).toContain('"unauthorized"');
     // The one that ended with its rotation is listed still.
     await page.getByRole("button", { name: "Remove ci" }).click();
+    await page.getByText("Removed: ci").waitFor();
     await page.getByText("There are no keys yet.").waitFor();
+    await page.locator("#keys-heading:focus").waitFor();
     expect(window.faults).toEqual([]);
   });
 
@@ -156,6 +185,31 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the keys", () => {
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("alert").getByText("There is no key with this id").waitFor();
     await page.getByText("There are no keys yet.").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says why the keys cannot be shown, and shows them when they can be", async () => {
+    await using service = start();
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByText("There are no keys yet.").waitFor();
+    const answers: Record<string, (route: Route) => Promise<void>> = {
+      "The service cannot be reached.": (route) => route.abort(),
+      "What answered is not the service.": (route) => route.fulfill({ body: "<!doctype html>" }),
+      "The service answered 502.": (route) => route.fulfill({ status: 502, body: "<!doctype html>" }),
+    };
+    for (const [reason, answer] of Object.entries(answers)) {
+      await page.route("**/admin/keys", (route) =>
+        route.request().isNavigationRequest() ? route.continue() : answer(route),
+      );
+      await page.reload();
+      await page.getByText(`The keys cannot be shown: ${reason}`).waitFor();
+      await page.unroute("**/admin/keys");
+    }
+    await page.getByLabel("Name of the client").fill("ci");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("rowheader", { name: "ci" }).waitFor();
+    expect(await page.locator("#placeholder").textContent()).toBe("");
     expect(window.faults).toEqual([]);
   });
 
