@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
@@ -56,6 +56,22 @@ test("health fails, and says why, where no server is", async () => {
     1,
     expect.stringMatching(/^todo: http:\S+\/livez: nothing listens there\n$/),
   ]);
+});
+
+test("health gives up on a server that does not answer", async () => {
+  using silent = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+  const { code, said } = await health(["--port", String(silent.port)]);
+  expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: .*timed out.*\n$/)]);
+}, 30_000);
+
+const hasIPv6 = Object.values(networkInterfaces()).some((all) =>
+  all?.some(({ address }) => address === "::1"),
+);
+
+test.skipIf(!hasIPv6)("health asks at an IPv6 address as a URL has it", async () => {
+  await using server = Bun.serve({ hostname: "::1", port: 0, fetch: () => new Response() });
+  for (const host of ["::1", "[::1]", "::"])
+    expect(await health(["--port", String(server.port), "--host", host])).toEqual({ code: 0, said: "" });
 });
 
 test("health refuses a port that names no server", async () => {

@@ -366,6 +366,27 @@ describe("todo keys", () => {
     expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
   });
 
+  test("revoke of a name ends a key too that a rotation adds meanwhile", async () => {
+    const { path, store } = newStore();
+    const { id } = await tokenOf("create", "ci", ...store);
+    const database = new Database(path);
+    database.run(
+      `CREATE TRIGGER meanwhile AFTER DELETE ON keys WHEN old.id = '${id}'
+       BEGIN INSERT INTO keys (id, name, token_hash, created_at) VALUES ('11112222', 'ci', x'00', 1); END`,
+    );
+    database.close();
+    const { code, stdout } = await keys("revoke", "ci", ...store);
+    expect([code, stdout]).toEqual([0, `revoked ${id} of ci\nrevoked 11112222 of ci\n`]);
+  });
+
+  test("an id wins over a name", async () => {
+    const { store } = newStore();
+    const { id } = await tokenOf("create", "ci", ...store);
+    const namesake = await tokenOf("create", id, ...store);
+    expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
+    expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${namesake.id} of ${id}\n`);
+  });
+
   test("list says when there are none", async () => {
     const { store } = newStore();
     await tokenOf("create", "ci", ...store);
