@@ -215,7 +215,8 @@ export class TodoApi {
 
   /**
    * Deletes a to-do; rejects with `todo_not_found` when there is none. Not so when that is the answer to a later try:
-   * then it was there, or it is in any case gone now, for an id is never given twice.
+   * then it was there, or it is in any case gone now, for an id is never given twice. (Where a connection breaks that was
+   * kept, Chromium asks again by itself, and tells of that answer alone.)
    */
   async delete(id: TodoId, options: CallOptions = {}): Promise<void> {
     return this.#ask("DELETE", `/api/todos/${id}`, options, ({ ok, status }) => {
