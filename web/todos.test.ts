@@ -184,7 +184,7 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     // Chromium without a screen draws hidden windows too.
     await page.evaluate(() => {
       const draw = requestAnimationFrame;
-      window.requestAnimationFrame = (callback) => (document.hidden ? 0 : draw(callback));
+      globalThis.requestAnimationFrame = (callback) => (document.hidden ? 0 : draw(callback));
     });
     await see(true);
     await store.insert("two");
