@@ -10,9 +10,13 @@ import type { ListQuery, Position, Todo, TodoId, TodoStore } from "../../todo.ts
 import { decode, read, storeContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { openPostgres, type PostgresOptions } from "./engine.ts";
+import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
 
 const HOUR = 60 * 60 * 1000;
 const MAX_POSTGRES_ID = 2n ** 63n - 1n;
+const CONNECTIONS =
+  "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'todo-service'";
+const LISTENING = `${CONNECTIONS} AND query ILIKE 'listen%'`;
 
 describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
   let databases: Databases;
@@ -304,16 +308,7 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
 
   test("a store listens to the others while somebody reads events there, and not otherwise", async () => {
     await using stores = await openTwo();
-    const listens = async (times: number) => {
-      const LISTENING =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'";
-      const deadline = performance.now() + 10_000;
-      for (;;) {
-        const found = await numberOf(stores.url, LISTENING);
-        if (found === times || performance.now() > deadline) return found === times;
-        await Bun.sleep(50);
-      }
-    };
+    const listens = (times: number) => comesTo(stores.url, LISTENING, times);
     expect(await listens(0)).toBe(true);
     const ended = new AbortController();
     const events = stores.other.events(await stores.other.position(), ended.signal)[Symbol.asyncIterator]();
@@ -324,6 +319,53 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     ended.abort();
     expect((await events.next()).done).toBe(true);
     expect(await listens(0)).toBe(true);
+  });
+
+  test("a store lets go of connections that are silent, and listens on new ones", async () => {
+    const url = await databases.newDatabase();
+    await using proxy = await startProxy(url);
+    const store = await openPostgres(proxy.url, { answerWithinMs: 2000 });
+    const events = store.events(await store.position(), new AbortController().signal)[Symbol.asyncIterator]();
+    const first = events.next();
+    await store.insert("x");
+    expect((await first).value?.id).toBe(1n);
+    expect(await comesTo(url, LISTENING, 1)).toBe(true);
+    const next = events.next();
+    proxy.flow("drop", "drop");
+    expect(await failureOf(() => store.get(1n))).toBe("store_unavailable");
+    expect(await comesTo(url, CONNECTIONS, 0)).toBe(true);
+    proxy.flow("pass", "pass");
+    while ((await failureOf(() => store.insert("x"))) !== undefined) await Bun.sleep(50);
+    expect(await comesTo(url, LISTENING, 1)).toBe(true);
+    expect((await next).value?.id).toBe(2n);
+    await store.close();
+  }, 30_000);
+
+  test("what takes a database too long is given up by it too", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url, { answerWithinMs: 2000 });
+    const holding = new SQL(url, { max: 1 });
+    await holding.begin(async (sql) => {
+      await sql.unsafe("SELECT FROM todo_service.store FOR UPDATE");
+      expect(await failureOf(() => store.insert("x"))).toBe("store_unavailable");
+      expect(await comesTo(url, `${CONNECTIONS} AND state = 'active'`, 0)).toBe(true);
+    });
+    await holding.close();
+    expect((await store.position()).n).toBe(0);
+    expect((await store.insert("y")).id).toBe(1n);
+    await store.close();
+  }, 30_000);
+
+  test("a store's connections are as it needs them, whatever the database has by default", async () => {
+    const url = await databases.newDatabase();
+    const name = new URL(url).pathname.slice(1);
+    const settings = { search_path: "pg_catalog", synchronous_commit: "on" };
+    await databases.query(`ALTER DATABASE ${name} SET search_path = public, pg_catalog`);
+    await databases.query(`ALTER DATABASE ${name} SET synchronous_commit = off`);
+    const primary = new Primary(url, PRIMARY_DEFAULTS);
+    for (const [setting, value] of Object.entries(settings))
+      expect(await primary.query(`SELECT current_setting('${setting}') AS value`)).toEqual([{ value }]);
+    await primary.close();
   });
 
   test("a store goes on from a database that was restored, in another epoch", async () => {
@@ -354,6 +396,13 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     const seen = eventsUpTo(stores.other, await stores.other.position(), 500);
     await Promise.all(Array.from({ length: 500 }, () => stores.one.insert("x")));
     expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
+  });
+
+  test("a store that is closed ends what was asked of it first", async () => {
+    const store = await openPostgres(await databases.newDatabase());
+    const asked = ["a", "b", "c"].map((title) => store.insert(title));
+    await store.close();
+    expect((await Promise.all(asked)).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
   });
 
   test("a closed store answers nothing, and leaves no connection", async () => {
@@ -451,6 +500,16 @@ async function numberOf(url: string, query: string): Promise<number> {
   const [[value] = []] = await sql.unsafe<string[][]>(query).values();
   await sql.close();
   return Number(value);
+}
+
+/** Whether a query comes to give a number, soon enough. */
+async function comesTo(url: string, query: string, wanted: number): Promise<boolean> {
+  const deadline = performance.now() + 10_000;
+  for (;;) {
+    const found = await numberOf(url, query);
+    if (found === wanted || performance.now() > deadline) return found === wanted;
+    await Bun.sleep(50);
+  }
 }
 
 const todos = async (store: TodoStore, query: ListQuery = {}): Promise<Todo[]> =>
