@@ -398,13 +398,6 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
   });
 
-  test("a store that is closed ends what was asked of it first", async () => {
-    const store = await openPostgres(await databases.newDatabase());
-    const asked = ["a", "b", "c"].map((title) => store.insert(title));
-    await store.close();
-    expect((await Promise.all(asked)).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
-  });
-
   test("a closed store answers nothing, and leaves no connection", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url);
