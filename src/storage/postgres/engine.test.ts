@@ -154,6 +154,20 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
     await second.close();
   });
 
+  test("a store opened again holds more than is read at once", async () => {
+    const url = await databases.newDatabase();
+    await (await openPostgres(url)).close();
+    await tell(
+      url,
+      `INSERT INTO todo_service.todos SELECT id, '"x"', false FROM generate_series(1, 20001) AS id;
+       UPDATE todo_service.store SET last_id = 20001, todos = 20001`,
+    );
+    const store = await openPostgres(url);
+    expect(store.count).toBe(20001);
+    expect((await todoIn(store, 20001n))?.title).toBe("x");
+    await store.close();
+  });
+
   test("an idempotency key makes one to-do, whichever stores it is sent to, and after a restart", async () => {
     await using stores = await openTwo();
     const both = [stores.one, stores.other, stores.one, stores.other];
@@ -239,6 +253,17 @@ describe.skipIf(whyNoDatabase !== undefined)("on PostgreSQL", () => {
       expect(await stores.one.keys.delete(key.id)).toBe(true);
       expect(await stores.other.keys.find(key.tokenHash)).toBeUndefined();
     }
+  });
+
+  test("a key's last use is the last of all stores' uses, and is written when they close", async () => {
+    const stores = await openTwo();
+    const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), createdAt: 0 };
+    await stores.one.keys.insert(key);
+    stores.one.keys.touch("1", 2000);
+    stores.other.keys.touch("1", 1000);
+    await stores.one.close();
+    await stores.other.close();
+    expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
   });
 
   test("keys of a name that stores insert at once are one key", async () => {
