@@ -1,7 +1,7 @@
 /** What it costs everybody else when somebody stalls a thousand connections, or guesses passwords. */
 import { type Child, start, track } from "./child.ts";
 import { readList, slice, store } from "./client.ts";
-import { type Experiment, type Finding, finding, median } from "./finding.ts";
+import { type Experiment, type Finding, finding, median, ratios } from "./finding.ts";
 import { getOne, product, root } from "./workloads.ts";
 
 /** A client that does harm, as a command line on the load's core, where it runs until it is over or killed. */
@@ -13,7 +13,7 @@ interface Attack {
 }
 
 const [stalled, stalledASecond] = [1_000, 125];
-const [others, seconds, besides] = [16, 2, 3];
+const [others, seconds, times] = [16, 2, 3];
 
 const stalling = (...mode: readonly (string | number)[]) => ({
   command: (port: number) => [
@@ -61,10 +61,7 @@ function beside(attacks: readonly Attack[]): Experiment["run"] {
           attacked.push(await p99Attacked(child, attack));
         }
         findings.push(
-          finding(
-            `p99 beside ${attack.name} / before`,
-            attacked.map((p99, round) => p99 / (before[round] ?? Number.NaN)),
-          ),
+          finding(`p99 beside ${attack.name} / before`, ratios(attacked, before)),
           finding(`p99 of GET one before, µs: ${attack.name}`, before),
           finding(`p99 of GET one beside them, µs: ${attack.name}`, attacked),
         );
@@ -79,19 +76,18 @@ function beside(attacks: readonly Attack[]): Experiment["run"] {
 /** Microseconds: the median of the 99th percentiles of some slices. */
 async function p99(child: Child): Promise<number> {
   const slices: number[] = [];
-  for (let time = 0; time < besides; time += 1)
-    slices.push((await slice(child, getOne, seconds, others)).p99);
+  for (let time = 0; time < times; time += 1) slices.push((await slice(child, getOne, seconds, others)).p99);
   return median(slices);
 }
 
 async function p99WithoutAttack(child: Child, { baseline }: Attack): Promise<number> {
   const ended = new AbortController();
-  const besides = baseline?.(child.port, ended.signal);
+  const wellBehaved = baseline?.(child.port, ended.signal);
   try {
     return await p99(child);
   } finally {
     ended.abort();
-    await besides;
+    await wellBehaved;
   }
 }
 

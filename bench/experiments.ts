@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { type Postgres, startPostgres } from "../test/postgres.ts";
 import { type Child, cpuByThread, cpuSpent, memory, resetPeak, start, track } from "./child.ts";
 import { readList, slice, store } from "./client.ts";
-import { type Experiment, type Finding, finding, quantile } from "./finding.ts";
+import { type Experiment, type Finding, finding, quantile, ratios } from "./finding.ts";
 import {
   getOne,
   onPostgres,
@@ -45,9 +45,8 @@ async function oneChange(todos: number, folder: string): Promise<Finding[]> {
       changed.push((await readList(child.port)).ms);
       repeated.push((await readList(child.port)).ms);
     }
-    const ratios = changed.map((ms, pair) => ms / (repeated[pair] ?? Number.NaN));
     return [
-      finding("list after one change / repeated", ratios.slice(warmUp)),
+      finding("list after one change / repeated", ratios(changed, repeated).slice(warmUp)),
       finding("list after one change, ms", changed.slice(warmUp)),
       finding("list repeated, ms", repeated.slice(warmUp)),
       finding("the change (PATCH), ms", change.slice(warmUp)),
@@ -127,9 +126,8 @@ async function latencyBesideLists(child: Child, todos: number): Promise<Finding[
     beside.push(p99);
     listsPerSecond.push(lists / seconds);
   }
-  const ratios = beside.map((p99, pair) => p99 / (before[pair] ?? Number.NaN));
   return [
-    finding("p99 while listing / before", ratios),
+    finding("p99 while listing / before", ratios(beside, before)),
     finding("p99 of GET one before, µs", before),
     finding("p99 of GET one while a full list is sent, µs", beside),
     finding("full lists a second meanwhile", listsPerSecond),
@@ -183,17 +181,11 @@ async function slowDisk(pairs: number, folder: string): Promise<Finding[]> {
       without.push(await measure(usual));
       withDelay.push(await measure(slow));
     }
-    const ratios = withDelay.map(({ p99 }, pair) => p99 / (without[pair]?.p99 ?? Number.NaN));
+    const p99 = (of: typeof without) => of.map(({ p99 }) => p99);
     return [
-      finding("p99 with a slow disk / without", ratios),
-      finding(
-        "p99 of GET one without, µs",
-        without.map(({ p99 }) => p99),
-      ),
-      finding(
-        "p99 of GET one with a slow disk, µs",
-        withDelay.map(({ p99 }) => p99),
-      ),
+      finding("p99 with a slow disk / without", ratios(p99(withDelay), p99(without))),
+      finding("p99 of GET one without, µs", p99(without)),
+      finding("p99 of GET one with a slow disk, µs", p99(withDelay)),
       finding(
         "to-dos written a second without",
         without.map(({ written }) => written),
@@ -297,8 +289,6 @@ async function replicas(rounds: number, folder: string): Promise<Finding[]> {
         of.map(({ database }) => database),
       ),
     ];
-    const ratios = (of: readonly number[], to: readonly number[]) =>
-      of.map((value, round) => value / (to[round] ?? Number.NaN));
     return [
       finding("POST through one replica / a transaction each", ratios(rates(one), alone)),
       finding("POST through three replicas / through one", ratios(rates(three), rates(one))),

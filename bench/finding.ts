@@ -21,6 +21,10 @@ export const finding = (name: string, readings: readonly number[]): Finding => (
   readings,
 });
 
+/** Each reading over the one that was taken beside it. */
+export const ratios = (of: readonly number[], to: readonly number[]): number[] =>
+  of.map((value, at) => value / (to[at] ?? Number.NaN));
+
 export function median(readings: readonly number[]): number {
   return quantile(readings, 0.5);
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { listen } from "../src/http/listen.ts";
 import { createService } from "../src/http/service.ts";
 import { type MemoryOptions, openMemory } from "../src/storage/memory.ts";
@@ -71,6 +71,20 @@ const focused = (page: Page): Promise<string> =>
     const at = document.activeElement;
     return at?.ariaLabel ?? at?.closest("label")?.textContent ?? at?.id ?? "";
   });
+
+/** Enters titles, each while the last is on its way, as all are from now on for 300 ms. */
+async function enterAtOnce(page: Page, titles: readonly string[]): Promise<Locator> {
+  await page.route("**/api/todos", async (route) => {
+    await Bun.sleep(300);
+    await route.continue();
+  });
+  const field = page.getByLabel("New to-do");
+  for (const title of titles) {
+    await field.fill(title);
+    await page.keyboard.press("Enter");
+  }
+  return field;
+}
 
 describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
   let browser: Browser;
@@ -255,15 +269,7 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     await using service = start(await filled([], { maxTodos: 2 }));
     await using window = await open(service.url);
     const { page } = window;
-    await page.route("**/api/todos", async (route) => {
-      await Bun.sleep(300);
-      await route.continue();
-    });
-    const field = page.getByLabel("New to-do");
-    for (const title of ["one", "two"]) {
-      await field.fill(title);
-      await page.keyboard.press("Enter");
-    }
+    const field = await enterAtOnce(page, ["one", "two"]);
     await shows(page, ["one", "two"]);
     expect(await field.inputValue()).toBe("");
     await field.fill("lost");
@@ -278,15 +284,7 @@ describe.skipIf(whyNoBrowser !== undefined)("the page of the to-dos", () => {
     await using service = start(openMemory());
     await using window = await open(service.url);
     const { page } = window;
-    await page.route("**/api/todos", async (route) => {
-      await Bun.sleep(300);
-      await route.continue();
-    });
-    const field = page.getByLabel("New to-do");
-    for (const title of ["one", "two", "three"]) {
-      await field.fill(title);
-      await page.keyboard.press("Enter");
-    }
+    const field = await enterAtOnce(page, ["one", "two", "three"]);
     await field.fill("not ent");
     await shows(page, ["one", "two", "three"]);
     await Bun.sleep(500);
