@@ -1,24 +1,39 @@
-/** What it costs everybody else when somebody stalls a thousand connections, or guesses passwords. */
-import { type Child, start, track } from "./child.ts";
-import { readList, slice, store } from "./client.ts";
-import { type Experiment, type Finding, finding, median, ratios } from "./finding.ts";
-import { getOne, product, root } from "./workloads.ts";
+/** The latency of other clients while 1,000 connections stall, or while 200 guess passwords. */
+import { readList, seed } from "./client.ts";
+import { type Experiment, experiment, type Measurement, median, medianOf, ratios } from "./measurement.ts";
+import { getOne } from "./requests.ts";
+import { type ServerProcess, start, track } from "./server-process.ts";
+import { product, root } from "./servers.ts";
+import { measure } from "./wrk.ts";
 
-/** A client that does harm, as a command line on the load's core, where it runs until it is over or killed. */
+/** A hostile client, as a command line that runs on the load's core until it is killed. */
 interface Attack {
   readonly name: string;
   readonly command: (port: number) => readonly (string | number)[];
-  /** What as many well-behaved clients would ask for; without it, the others are compared with themselves alone. */
+  /** What the same number of well-behaved clients would send in the comparison; nothing without it. */
   readonly baseline?: (port: number, until: AbortSignal) => Promise<void>;
 }
 
-const [stalled, stalledASecond] = [1_000, 125];
-const [others, seconds, times] = [16, 2, 3];
+interface Size {
+  readonly rounds: number;
+  /** How often, and for how many seconds, the p99 is measured in a round. */
+  readonly readings: number;
+  readonly seconds: number;
+}
+
+const STALLED = 1_000;
+const STALLED_PER_SECOND = 125;
+const OTHER_CLIENTS = 16;
+const ATTACK_SECONDS = 20;
+const SIZES = {
+  whole: { rounds: 3, readings: 3, seconds: 2 },
+  quick: { rounds: 1, readings: 1, seconds: 1 },
+};
 
 const stalling = (...mode: readonly (string | number)[]) => ({
   command: (port: number) => [
-    ...["slowhttptest", ...mode, "-c", stalled, "-r", stalledASecond, "-l", 20, "-p", 3, "-v", 0],
-    ...["-u", `http://127.0.0.1:${port}/api/todos`],
+    ...["slowhttptest", ...mode, "-c", STALLED, "-r", STALLED_PER_SECOND],
+    ...["-l", ATTACK_SECONDS, "-p", 3, "-v", 0, "-u", `http://127.0.0.1:${port}/api/todos`],
   ],
 });
 
@@ -26,92 +41,102 @@ const stalls: readonly Attack[] = [
   { name: "slow heads", ...stalling("-H", "-i", 2) },
   { name: "slow bodies", ...stalling("-B", "-i", 2, "-f", "application/json") },
   { name: "ranges", ...stalling("-R") },
-  // Whoever reads a list costs the others something, stalled or not.
-  { name: "slow readers", ...stalling("-X", "-w", 10, "-y", 20, "-n", 5), baseline: readOn },
+  // A client that reads lists costs the others something, stalled or not.
+  { name: "slow readers", ...stalling("-X", "-w", 10, "-y", 20, "-n", 5), baseline: readLists },
 ];
 
 const guessing = (users: number) => ({
-  command: (port: number) => [process.execPath, "--no-env-file", "test/flood.ts", port, 200, 12_000, users],
+  command: (port: number) => [
+    ...[`${root}bin/bun`, "test/flood.ts"],
+    ...[port, 200, ATTACK_SECONDS * 1_000, users],
+  ],
 });
 
 const guesses: readonly Attack[] = [
   { name: "200 logins of one user", ...guessing(1) },
-  { name: "200 logins of ever new users", ...guessing(1_000_000) },
+  { name: "200 logins of many users", ...guessing(1_000_000) },
 ];
 
 export const attacks: readonly Experiment[] = [
-  { name: "rounds of 1,000 connections that stall", size: 3, quickSize: 1, run: beside(stalls) },
-  { name: "rounds of 200 connections that guess passwords", size: 3, quickSize: 1, run: beside(guesses) },
+  experiment("1,000 stalled connections", SIZES, besides(stalls)),
+  experiment("200 connections that guess passwords", SIZES, besides(guesses)),
 ];
 
-function beside(attacks: readonly Attack[]): Experiment["run"] {
-  return async (rounds, folder) => {
+function besides(attacks: readonly Attack[]) {
+  return async (size: Size, folder: string): Promise<Measurement[]> => {
     const users = `${folder}/users`;
     await Bun.write(users, `admin:${await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 10 })}\n`);
-    const child = await start({ ...product, env: { TODO_USERS_FILE: users } }, folder);
+    const server = await start({ ...product, env: { TODO_USERS_FILE: users } }, folder);
     try {
-      await store(child.port, 5_000);
-      await p99(child);
-      const findings: Finding[] = [];
+      await seed(server.port, 5_000);
+      await p99(server, size);
+      const measurements: Measurement[] = [];
       for (const attack of attacks) {
         const before: number[] = [];
-        const attacked: number[] = [];
-        for (let round = 0; round < rounds; round += 1) {
-          before.push(await p99WithoutAttack(child, attack));
-          attacked.push(await p99Attacked(child, attack));
+        const beside: number[] = [];
+        for (let round = 0; round < size.rounds; round += 1) {
+          before.push(await p99Before(server, attack, size));
+          beside.push(await p99Beside(server, attack, size));
         }
-        findings.push(
-          finding(`p99 beside ${attack.name} / before`, ratios(attacked, before)),
-          finding(`p99 of GET one before, µs: ${attack.name}`, before),
-          finding(`p99 of GET one beside them, µs: ${attack.name}`, attacked),
+        measurements.push(
+          medianOf(`p99 beside ${attack.name} / before`, ratios(beside, before)),
+          medianOf(`p99 of GET one before, µs: ${attack.name}`, before),
+          medianOf(`p99 of GET one beside them, µs: ${attack.name}`, beside),
         );
       }
-      return findings;
+      return measurements;
     } finally {
-      await child.stop();
+      await server.stop();
     }
   };
 }
 
-/** Microseconds: the median of the 99th percentiles of some slices. */
-async function p99(child: Child): Promise<number> {
-  const slices: number[] = [];
-  for (let time = 0; time < times; time += 1) slices.push((await slice(child, getOne, seconds, others)).p99);
-  return median(slices);
+/** Returns the median of several 99th percentiles, in microseconds. */
+async function p99(server: ServerProcess, { readings, seconds }: Size): Promise<number> {
+  const results: number[] = [];
+  for (let reading = 0; reading < readings; reading += 1)
+    results.push((await measure(server, getOne, seconds, OTHER_CLIENTS)).p99);
+  return median(results);
 }
 
-async function p99WithoutAttack(child: Child, { baseline }: Attack): Promise<number> {
+async function p99Before(server: ServerProcess, { baseline }: Attack, size: Size): Promise<number> {
   const ended = new AbortController();
-  const wellBehaved = baseline?.(child.port, ended.signal);
+  const wellBehaved = baseline?.(server.port, ended.signal);
   try {
-    return await p99(child);
+    return await p99(server, size);
   } finally {
     ended.abort();
     await wellBehaved;
   }
 }
 
-/** From the second second of the attack to the seventh; then waits for its end. */
-async function p99Attacked(child: Child, { name, command }: Attack): Promise<number> {
-  const attacker = Bun.spawn(command(child.port).map(String), {
+/** Measures from one second after the attack's start, and then ends the attack. */
+async function p99Beside(server: ServerProcess, { name, command }: Attack, size: Size): Promise<number> {
+  const attacker = Bun.spawn(command(server.port).map(String), {
     cwd: root,
     stdio: ["ignore", "ignore", "inherit"],
   });
   track(attacker);
-  await Bun.sleep(1_000);
-  const reading = await p99(child);
-  if (attacker.exitCode !== null) throw new Error(`${name} ended before they were measured`);
-  await attacker.exited;
-  return reading;
+  try {
+    await Bun.sleep(1_000);
+    const reading = await p99(server, size);
+    if (attacker.exitCode !== null) throw new Error(`${name}: the attack ended before it was measured`);
+    return reading;
+  } finally {
+    attacker.kill("SIGKILL");
+    await attacker.exited;
+    // The server notices that the connections are gone.
+    await Bun.sleep(1_000);
+  }
 }
 
-/** As many lists a second as the slow readers begin, each read to its end. */
-async function readOn(port: number, until: AbortSignal): Promise<void> {
+/** Reads as many lists per second as the slow readers begin, each of them to its end. */
+async function readLists(port: number, until: AbortSignal): Promise<void> {
   const reads: Promise<unknown>[] = [];
   const started = performance.now();
   for (let read = 1; !until.aborted; read += 1) {
     reads.push(readList(port));
-    await Bun.sleep(Math.max(0, started + (read * 1_000) / stalledASecond - performance.now()));
+    await Bun.sleep(Math.max(0, started + (read * 1_000) / STALLED_PER_SECOND - performance.now()));
   }
   await Promise.all(reads);
 }

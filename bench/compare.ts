@@ -1,140 +1,236 @@
-/** One workload over its contestants: short slices, interleaved, the order turned round in every other round. */
-import { type Child, start } from "./child.ts";
-import { type Slice, slice, store } from "./client.ts";
-import {
-  bare,
-  type Contestant,
-  getOne,
-  product,
-  type Server,
-  type Shot,
-  type Workload,
-} from "./workloads.ts";
+/** Compares the competitors of one workload: CPU time in short paired slices, rates under wrk. */
+import { seed } from "./client.ts";
+import { createLoad, type Load, type Slice } from "./load.ts";
+import { getOne, type RequestSpec } from "./requests.ts";
+import { type ServerProcess, start } from "./server-process.ts";
+import type { ExpectedResponse, Server } from "./servers.ts";
+import type { Competitor, Workload } from "./workloads.ts";
+import { measure, type WrkResult } from "./wrk.ts";
 
-/** What came out for one contestant, a number a round. */
-export interface Standing {
+export interface RunOptions {
+  /** How often all servers are restarted: two processes of the same program differ by a few percent. */
+  readonly sessions: number;
+  /** Pairs of slices for each competitor in each session. */
+  readonly pairs: number;
+  /** Runs of wrk for each competitor in each session, each of one second. */
+  readonly wrkRuns: number;
+  /** CPU milliseconds of load before the first slice. */
+  readonly warmUpMs: number;
+}
+
+/** The readings of one competitor. */
+export interface Comparison {
   readonly label: string;
+  /** Pairs of slices, by session: one of the first competitor, and one of this one. Empty for the first. */
+  readonly sessions: readonly (readonly SlicePair[])[];
+  /** All of its slices. */
+  readonly slices: readonly Slice[];
+  /** Requests per second and the part of the core that the server used, for each run of wrk. */
   readonly perSecond: readonly number[];
-  readonly cpu: readonly number[];
-  readonly core: readonly number[];
-  /** The product's speed over this contestant's in the same round, by CPU a request and by requests a second. */
-  readonly byCpu: readonly number[];
-  readonly byRate: readonly number[];
+  readonly coreUse: readonly number[];
 }
 
-export interface Pace {
-  readonly rounds: number;
-  readonly seconds: number;
+export interface SlicePair {
+  readonly first: Slice;
+  readonly other: Slice;
 }
 
-const connections = 64;
-/** A server that stored this many is started anew before its next slice: the product holds 1,000,000 by default. */
-const nearlyFull = 700_000;
+const SLICE_CPU_MS = 65;
+const WRK_SECONDS = 1;
+/** A server with this many to-dos is restarted, because the product stores at most 1,000,000 by default. */
+const MAX_STORED = 700_000;
 
-interface Entrant {
-  readonly child: Child;
+/** A running server with its connections. */
+interface Participant {
+  readonly process: ServerProcess;
+  readonly loads: Map<RequestSpec, { readonly load: Load; readonly sliceSize: number }>;
   stored: number;
 }
 
-/** `folder` is where the servers find their files, and where the bare handler's reply is written. */
-export async function compare(workload: Workload, pace: Pace, folder: string): Promise<Standing[]> {
-  const { contestants, todos } = workload;
-  const entrants = new Map<Server, Entrant>();
-
-  const entrantOf = async (server: Server): Promise<Entrant> => {
-    const known = entrants.get(server);
-    if (known !== undefined) return known;
-    const entrant = { child: await start(server, folder), stored: 0 };
-    entrants.set(server, entrant);
-    if (server.stores) await store(entrant.child.port, todos);
-    return entrant;
-  };
-  const send = async ({ server, shot }: Contestant): Promise<Slice> => {
-    const entrant = await entrantOf(server);
-    const done = await slice(entrant.child, shot, pace.seconds, connections);
-    if (shot.method === "POST") entrant.stored += done.requests;
-    return done;
-  };
-  const renewIfNearlyFull = async (contestant: Contestant) => {
-    const entrant = await entrantOf(contestant.server);
-    if (entrant.stored < nearlyFull) return;
-    await entrant.child.stop();
-    entrants.delete(contestant.server);
-    await send(contestant);
-  };
-
-  try {
-    await checkReplies(contestants, folder, async (server) => (await entrantOf(server)).child);
-    for (const contestant of contestants) await send(contestant);
-
-    const slices = contestants.map((contestant) => {
-      const done: Slice[] = [];
-      return { contestant, done };
-    });
-    for (let round = 0; round < pace.rounds; round += 1) {
-      for (const { contestant, done } of round % 2 === 0 ? slices : slices.toReversed()) {
-        await renewIfNearlyFull(contestant);
-        done.push(await send(contestant));
-      }
-    }
-    return standings(slices);
-  } finally {
-    for (const { child } of entrants.values()) await child.stop();
-  }
-}
-
-/** Gives the bare handler the product's reply, and throws unless all contestants answer with the same bytes. */
-async function checkReplies(
-  contestants: Workload["contestants"],
+/** @param folder holds the files that the servers read */
+export async function compare(
+  workload: Workload,
+  options: RunOptions,
   folder: string,
-  childOf: (server: Server) => Promise<Child>,
-): Promise<void> {
-  const [{ shot: main }] = contestants;
-  const fixed = await ask(await childOf(product), main.method === "GET" ? main : getOne);
-  await Bun.write(`${folder}/reply.json`, JSON.stringify(fixed));
+): Promise<Comparison[]> {
+  const results = workload.competitors.map((competitor) => ({
+    competitor,
+    label: competitor.label,
+    sessions: [] as SlicePair[][],
+    slices: [] as Slice[],
+    perSecond: [] as number[],
+    coreUse: [] as number[],
+  }));
+  const [first, ...others] = results;
+  if (first === undefined) throw new Error("a workload needs competitors");
 
-  for (const { label, server, shot } of contestants) {
-    const reply = await ask(await childOf(server), shot);
-    if (shot !== main || shot.method !== "GET") continue;
-    const same =
-      reply.body === fixed.body && (server !== bare || Bun.deepEquals(reply.headers, fixed.headers));
-    if (!same) throw new Error(`${label} answers ${shot.path} otherwise than the product`);
+  for (let session = 0; session < options.sessions; session += 1) {
+    const participants = new Participants(workload, options.warmUpMs, folder);
+    for (const other of others) other.sessions.push([]);
+    try {
+      await participants.checkResponses();
+      for (let pair = 0; pair < options.pairs; pair += 1) {
+        for (const other of others) {
+          // The order alternates, so that neither of the two always runs after the other.
+          const order = pair % 2 === 0 ? [first, other] : [other, first];
+          for (const { competitor, slices } of order) slices.push(await participants.slice(competitor));
+          const [own, theirs] = [first.slices.at(-1), other.slices.at(-1)];
+          if (own !== undefined && theirs !== undefined)
+            other.sessions.at(-1)?.push({ first: own, other: theirs });
+        }
+      }
+      for (let run = 0; run < options.wrkRuns; run += 1) {
+        for (const { competitor, perSecond, coreUse } of results) {
+          const result = await participants.rate(competitor);
+          perSecond.push(result.perSecond);
+          coreUse.push(result.coreUse);
+        }
+      }
+    } finally {
+      await participants.stop();
+    }
+  }
+  return results;
+}
+
+/** Returns the CPU microseconds per request over all of these slices, garbage collection included. */
+export function cpuPerRequest(slices: readonly Slice[]): number {
+  const total = (field: "cpu" | "requests") => slices.reduce((sum, slice) => sum + slice[field], 0);
+  return total("cpu") / total("requests");
+}
+
+/** Returns how many times as many requests per CPU second the first competitor answers in these pairs. */
+export const speedRatio = (pairs: readonly SlicePair[]): number =>
+  cpuPerRequest(pairs.map(({ other }) => other)) / cpuPerRequest(pairs.map(({ first }) => first));
+
+/** The servers of a workload, each started when it is first needed. */
+class Participants {
+  readonly #workload: Workload;
+  readonly #warmUpMs: number;
+  readonly #folder: string;
+  readonly #running = new Map<Server, Participant>();
+
+  constructor(workload: Workload, warmUpMs: number, folder: string) {
+    this.#workload = workload;
+    this.#warmUpMs = warmUpMs;
+    this.#folder = folder;
+  }
+
+  /** Sends as many requests as take the server about 65 ms of CPU time. */
+  async slice({ server, request }: Competitor): Promise<Slice> {
+    const participant = await this.#withRoom(server);
+    const { load, sliceSize } = await this.#load(participant, request);
+    return this.#count(participant, request, await load.run(sliceSize));
+  }
+
+  async rate({ server, request }: Competitor): Promise<WrkResult> {
+    const participant = await this.#withRoom(server);
+    const result = await measure(participant.process, request, WRK_SECONDS, this.#workload.connections);
+    return this.#count(participant, request, result);
+  }
+
+  /** Writes the product's response for the servers that repeat it, and throws unless all respond alike. */
+  async checkResponses(): Promise<void> {
+    const [first, ...others] = this.#workload.competitors;
+    const own = (await this.#participant(first.server)).process;
+    const expected = await fetchResponse(own.port, first.request);
+    const repeated = first.request.method === "GET" ? expected : await fetchResponse(own.port, getOne);
+    await Bun.write(`${this.#folder}/response.json`, JSON.stringify(repeated));
+
+    for (const { label, server, request } of others) {
+      const response = await fetchResponse((await this.#participant(server)).process.port, request);
+      if (request !== first.request) continue;
+      const isEqual =
+        (request.method !== "GET" || response.body === expected.body) &&
+        (!server.equalHeaders.includes(request.method) ||
+          Bun.deepEquals(comparable(response), comparable(expected)));
+      if (isEqual) continue;
+      const [got, wanted] = [response, expected].map((each) => JSON.stringify(each));
+      throw new Error(`${label} answers ${request.method} ${request.path} with ${got}, not ${wanted}`);
+    }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#running.keys()].map((server) => this.#end(server)));
+  }
+
+  async #participant(server: Server): Promise<Participant> {
+    const known = this.#running.get(server);
+    if (known !== undefined) return known;
+    const participant: Participant = {
+      process: await start(server, this.#folder),
+      loads: new Map(),
+      stored: 0,
+    };
+    this.#running.set(server, participant);
+    if (server.stores) await seed(participant.process.port, this.#workload.todos);
+    return participant;
+  }
+
+  async #withRoom(server: Server): Promise<Participant> {
+    const participant = await this.#participant(server);
+    if (participant.stored < MAX_STORED) return participant;
+    await this.#end(server);
+    return this.#participant(server);
+  }
+
+  /** Connects, warms the server up, and finds out how many requests a slice has. */
+  async #load(participant: Participant, request: RequestSpec) {
+    const known = participant.loads.get(request);
+    if (known !== undefined) return known;
+    const load = createLoad(participant.process, request, this.#workload.connections);
+    let cpu = 0;
+    let size = this.#workload.connections;
+    while (cpu < this.#warmUpMs * 1_000) {
+      const slice = this.#count(participant, request, await load.run(size));
+      cpu += slice.cpu;
+      // The fastest slice counts, because other programs can only slow a slice down.
+      size = Math.max(size, Math.round((SLICE_CPU_MS * 1_000) / cpuPerRequest([slice])));
+    }
+    const entry = { load, sliceSize: size };
+    participant.loads.set(request, entry);
+    return entry;
+  }
+
+  #count<Result extends { readonly requests: number }>(
+    participant: Participant,
+    request: RequestSpec,
+    result: Result,
+  ): Result {
+    if (request.method === "POST") participant.stored += result.requests;
+    return result;
+  }
+
+  async #end(server: Server): Promise<void> {
+    const participant = this.#running.get(server);
+    if (participant === undefined) return;
+    this.#running.delete(server);
+    for (const { load } of participant.loads.values()) load.close();
+    await participant.process.stop();
   }
 }
 
-interface Reply {
-  /** Without those that the runtime writes by itself. */
-  readonly headers: readonly (readonly [string, string])[];
-  readonly body: string;
-}
+/** These headers are a runtime's own. */
+const RUNTIME_HEADERS = new Set([
+  "connection",
+  "content-length",
+  "date",
+  "keep-alive",
+  "server",
+  "transfer-encoding",
+]);
 
-const ofTheRuntime = new Set(["connection", "content-length", "date", "keep-alive", "transfer-encoding"]);
-
-async function ask(child: Child, { method, path, headers, body }: Shot): Promise<Reply> {
-  const response = await fetch(`http://127.0.0.1:${child.port}${path}`, {
-    method,
-    headers,
-    body: body ?? null,
-  });
+async function fetchResponse(
+  port: number,
+  { method, path, headers, body, status }: RequestSpec,
+): Promise<ExpectedResponse> {
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, { method, headers, body: body ?? null });
   const text = await response.text();
-  if (!response.ok) throw new Error(`${method} ${path} was answered with ${response.status} ${text}`);
-  return { headers: [...response.headers].filter(([name]) => !ofTheRuntime.has(name)), body: text };
+  if (response.status !== status)
+    throw new Error(`${method} ${path} was answered with ${response.status} ${text}`);
+  return { headers: [...response.headers].filter(([name]) => !RUNTIME_HEADERS.has(name)), body: text };
 }
 
-function standings(slices: readonly { contestant: Contestant; done: readonly Slice[] }[]): Standing[] {
-  const own = slices[0]?.done ?? [];
-  return slices.map(({ contestant, done }) => {
-    const rounds = done.flatMap((theirs, round) => {
-      const ours = own[round];
-      return ours === undefined ? [] : [{ ours, theirs }];
-    });
-    return {
-      label: contestant.label,
-      perSecond: done.map((each) => each.perSecond),
-      cpu: done.map((each) => each.cpu),
-      core: done.map((each) => each.core),
-      byCpu: rounds.map(({ ours, theirs }) => theirs.cpu / ours.cpu),
-      byRate: rounds.map(({ ours, theirs }) => ours.perSecond / theirs.perSecond),
-    };
-  });
-}
+/** The values of ETag and Location differ from server to server. */
+const comparable = ({ headers }: ExpectedResponse) =>
+  headers.map(([name, value]) => [name, name === "etag" || name === "location" ? "" : value]).toSorted();

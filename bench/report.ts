@@ -1,90 +1,152 @@
 /** The results as Markdown. */
 import { cpus, release, totalmem } from "node:os";
 import product from "../package.json";
-import type { Pace, Standing } from "./compare.ts";
-import { type Finding, median, quantile } from "./finding.ts";
+import { type Comparison, cpuPerRequest, type RunOptions, type SlicePair, speedRatio } from "./compare.ts";
+import { type Measurement, median, quantile } from "./measurement.ts";
 import bench from "./package.json";
-import { node, root, type Target } from "./workloads.ts";
+import { node, root } from "./servers.ts";
+import type { Target } from "./targets.ts";
 
-export function standingsTable(standings: readonly Standing[]): string {
+/** The value of each figure that a target can name, and the spread of its readings as text. */
+export type Figures = Map<string, { readonly value: number; readonly spread: string }>;
+
+/** Returns the ratios of a workload, each named `workload / label`. */
+export const ratioFigures = (workload: string, comparisons: readonly Comparison[]): Figures =>
+  new Map(
+    comparisons.slice(1).map(({ label, sessions }) => {
+      const pairs = sessions.flat();
+      return [`${workload} / ${label}`, { value: speedRatio(pairs), spread: middleHalf(pairs) }];
+    }),
+  );
+
+export const measurementFigures = (measurements: readonly Measurement[]): Figures =>
+  new Map(measurements.map(({ name, value, readings }) => [name, { value, spread: range(readings) }]));
+
+export function comparisonTable(comparisons: readonly Comparison[]): string {
+  const own = comparisons[0]?.label ?? "";
   return table(
-    [
-      "server",
-      "requests/s",
-      "CPU µs/request",
-      "of its core",
-      "todo-service against it, by CPU",
-      "by requests/s",
-    ],
-    standings.map(({ label, perSecond, cpu, core, byCpu, byRate }) => [
-      label,
-      withSpread(perSecond),
-      withSpread(cpu),
-      `${Math.round(median(core) * 100)} %`,
-      withSpread(byCpu),
-      withSpread(byRate),
-    ]),
+    ["server", "CPU µs/request", `${own} against it`, "middle half of the pairs", "requests/s", "core use"],
+    comparisons.map(({ label, slices, sessions, perSecond, coreUse }) => {
+      const pairs = sessions.flat();
+      return [
+        label,
+        number(cpuPerRequest(slices)),
+        ...(pairs.length === 0 ? ["", ""] : [number(speedRatio(pairs)), middleHalf(pairs)]),
+        ...(perSecond.length === 0
+          ? ["", ""]
+          : [number(median(perSecond)), `${Math.round(median(coreUse) * 100)} %`]),
+      ];
+    }),
   );
 }
 
-export function findingsTable(findings: readonly Finding[]): string {
+export function measurementTable(measurements: readonly Measurement[]): string {
   return table(
     ["figure", "measured", "lowest – highest", "readings"],
-    findings.map(({ name, figure, readings }) => [
+    measurements.map(({ name, value, readings }) => [
       name,
-      number(figure),
-      `${number(Math.min(...readings))} – ${number(Math.max(...readings))}`,
+      number(value),
+      range(readings),
       String(readings.length),
     ]),
   );
 }
 
-/** The figures that targets name, each with what stands beside it. */
-export type Figures = Map<string, { value: number; beside: string }>;
-
-export function targetsTable(targets: readonly Target[], figures: Figures): string {
-  return table(
-    ["target", "measured", "", "beside it"],
-    targets.map(({ says, figure, least = -Infinity, most = Infinity }) => {
-      const measured = figures.get(figure);
-      if (measured === undefined) return [says, "not measured", "", ""];
-      const met = measured.value >= least && measured.value <= most;
-      return [says, number(measured.value), met ? "met" : "**missed**", measured.beside];
-    }),
-  );
+/** Returns the table of the targets that were measured, followed by the reasons for those that are missed. */
+export function targetSection(targets: readonly Target[], figures: Figures): string {
+  const results = targets.flatMap((target) => {
+    const { min = -Infinity, max = Infinity, figure } = target;
+    const measured = figures.get(figure);
+    if (measured === undefined) return [];
+    return [{ ...target, ...measured, isMet: measured.value >= min && measured.value <= max }];
+  });
+  const rows = results.map(({ description, value, spread, isMet }) => [
+    description,
+    number(value),
+    spread,
+    isMet ? "met" : "**missed**",
+  ]);
+  const reasons = results
+    .filter(({ isMet }) => !isMet)
+    .map(({ description, explanation = "Not explained yet." }) => `- **${description}.** ${explanation}\n`);
+  return `## Targets\n\n${table(["target", "measured", "spread", ""], rows)}${
+    reasons.length === 0 ? "" : `\n### Why targets are missed\n\n${reasons.join("")}`
+  }`;
 }
 
-export function header({ rounds, seconds }: Pace): string {
+/** One request that two checkouts of this project answered. */
+export interface CheckoutResult {
+  readonly name: string;
+  readonly comparisons: readonly Comparison[];
+}
+
+/** A ratio counts as different from 1 if it is at least this far away. */
+const NOISE = 0.01;
+const MIN_SESSIONS = 6;
+
+/** Returns a table of this checkout beside another one. */
+export const checkoutTable = (results: readonly CheckoutResult[]): string =>
+  table(
+    ["request", "this, µs", "other, µs", "this against other", "lowest – highest session", ""],
+    results.map(checkoutCells),
+  );
+
+/** Returns one row of that table, to be printed before the others are known. */
+export const checkoutLine = (result: CheckoutResult): string => checkoutCells(result).join("  ");
+
+function checkoutCells({ name, comparisons: [own, other] }: CheckoutResult): string[] {
+  if (own === undefined || other === undefined) throw new Error(`${name} needs two checkouts`);
+  const bySession = other.sessions.map(speedRatio);
+  return [
+    name,
+    number(cpuPerRequest(own.slices)),
+    number(cpuPerRequest(other.slices)),
+    number(speedRatio(other.sessions.flat())),
+    range(bySession),
+    verdict(bySession),
+  ];
+}
+
+/** Says whether the sessions agree on a difference; a single one may disagree. */
+function verdict(ratios: readonly number[]): string {
+  if (ratios.length < MIN_SESSIONS) return "too few sessions";
+  const [, secondLowest = 1, ...others] = ratios.toSorted((a, b) => a - b);
+  const secondHighest = others.at(-2) ?? 1;
+  if (secondHighest < 1 - NOISE) return "**slower**";
+  return secondLowest > 1 + NOISE ? "faster" : "same";
+}
+
+export function header({ sessions, pairs, wrkRuns }: RunOptions): string {
   const machine = `${cpus()[0]?.model.trim()}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release().split("-")[0]}`;
+  const wrk = output(["wrk", "-v"]).split(" Copyright")[0];
+  const nginx = Bun.spawnSync(["nginx", "-v"]).stderr.toString().trim().replace("nginx version: ", "");
   return `# Benchmark results
 
-Written by \`npm run bench\`; what the columns mean is in [README.md](README.md).
+\`npm run bench\` writes this page. [README.md](README.md) explains the columns.
 
 - Date: ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC
 - todo-service ${product.version}, git revision ${revision()}
-- Bun ${Bun.version}, Node ${output([node, "--version"])}, ${peers}, ${output(["wrk", "-v"]).split(" Copyright")[0]}
-- Machine: ${machine}; the server on core 0, the load on core 1
-- ${rounds} rounds of ${seconds} s slices at 64 connections
+- Bun ${Bun.version}, Node ${output([node, "--version"])}, ${peers}, ${nginx}, ${wrk}
+- Machine: ${machine}; servers on core 0, load on core 1
+- Starts of all servers: ${sessions}. Pairs of slices for each ratio: ${sessions * pairs}. Runs of wrk, one second each, for each rate: ${sessions * wrkRuns}
 
-**A ratio is judged by CPU a request**, with requests/s beside it. Each server is pinned to one core and saturates it,
-so that CPU a request is what bounds its requests/s. Requests/s also fall when the host gives the core to others, or
-when the load generator is the slower of the two; CPU a request counts only the time the server ran. Ratios are taken
-within a round, between neighbours in time, and the median of the rounds is given.
+Ratios compare **requests per CPU second**, because a server that saturates its core is limited by its CPU time per
+request. Requests per second also depend on the load generator and on other programs on the machine.
 `;
 }
 
-/** Time of all cores so far, in clock ticks: at work, and taken by the host for others ("steal"). */
-export function coreTime(): { worked: number; stolen: number } {
+/** Returns the time of all cores so far, in clock ticks: at work, and withheld by the host ("steal"). */
+export function coreTime(): { busy: number; stolen: number } {
   const [, ...ticks] = output(["head", "-n1", "/proc/stat"]).split(/\s+/);
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = ticks.map(Number);
-  return { worked: user + nice + system + irq + softirq, stolen: steal };
+  return { busy: user + nice + system + irq + softirq, stolen: steal };
 }
 
-export function stolen(since: ReturnType<typeof coreTime>): string {
+export function stealSentence(since: ReturnType<typeof coreTime>): string {
   const now = coreTime();
-  const taken = now.stolen - since.stolen;
-  const share = Math.round((100 * taken) / (taken + now.worked - since.worked));
-  return `While this ran, the host kept from us ${share} % of the time the cores asked for (steal in /proc/stat).`;
+  const stolen = now.stolen - since.stolen;
+  const share = Math.round((100 * stolen) / (stolen + now.busy - since.busy));
+  return `During this run the host withheld ${share} % of the CPU time that the cores asked for (steal in /proc/stat).\n`;
 }
 
 const peers = Object.entries(bench.dependencies)
@@ -93,19 +155,23 @@ const peers = Object.entries(bench.dependencies)
   .join(", ");
 
 function revision(): string {
-  const at = output(["git", "rev-parse", "--short", "HEAD"]) || "none";
-  const changed = output(["git", "status", "--porcelain", "--", "src", "package.json"]) !== "";
-  return changed ? `${at} with uncommitted changes` : at;
+  const hash = output(["git", "rev-parse", "--short", "HEAD"]) || "none";
+  const isChanged = output(["git", "status", "--porcelain", "--", "src", "package.json"]) !== "";
+  return isChanged ? `${hash} with uncommitted changes` : hash;
 }
 
 function output(command: string[]): string {
   return Bun.spawnSync(command, { cwd: root, stderr: "ignore" }).stdout.toString().trim();
 }
 
-/** The median, and in brackets the middle half of the readings. */
-export function withSpread(readings: readonly number[]): string {
-  return `${number(median(readings))} (${number(quantile(readings, 0.25))} – ${number(quantile(readings, 0.75))})`;
+/** Returns the middle half of the ratios of single pairs. */
+function middleHalf(pairs: readonly SlicePair[]): string {
+  const each = pairs.map((pair) => speedRatio([pair]));
+  return `${number(quantile(each, 0.25))} – ${number(quantile(each, 0.75))}`;
 }
+
+const range = (readings: readonly number[]): string =>
+  `${number(Math.min(...readings))} – ${number(Math.max(...readings))}`;
 
 function number(value: number): string {
   const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;

@@ -1,130 +1,159 @@
-/**
- * The benchmark: `npm run bench [-- --quick] [--rounds N] [--slice SECONDS] [--only NAME,NAME]`.
- * A full run writes results.md; a quick or partial one only prints.
- */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+/** The benchmark's command line. See README.md. */
+import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { parseArgs } from "node:util";
 import { attacks } from "./attacks.ts";
-import { stopAll } from "./child.ts";
-import { compare } from "./compare.ts";
+import { againstCheckout } from "./checkouts.ts";
+import { compare, type RunOptions } from "./compare.ts";
 import { experiments } from "./experiments.ts";
-import { median } from "./finding.ts";
 import peers from "./package.json";
 import {
+  type CheckoutResult,
+  checkoutLine,
+  checkoutTable,
+  comparisonTable,
   coreTime,
   type Figures,
-  findingsTable,
   header,
-  standingsTable,
-  stolen,
-  targetsTable,
-  withSpread,
+  measurementFigures,
+  measurementTable,
+  ratioFigures,
+  stealSentence,
+  targetSection,
 } from "./report.ts";
-import { clientsFile, targets, workloads } from "./workloads.ts";
+import { stopAll } from "./server-process.ts";
+import { clientsFile } from "./servers.ts";
+import { targets } from "./targets.ts";
+import { workloads } from "./workloads.ts";
 
 const here = new URL(".", import.meta.url).pathname;
-const loadCore = "1";
+const LOAD_CORE = "1";
+const WHOLE: RunOptions = { sessions: 3, pairs: 14, wrkRuns: 1, warmUpMs: 1_000 };
+const QUICK: RunOptions = { sessions: 1, pairs: 1, wrkRuns: 0, warmUpMs: 50 };
+const CHECKOUTS: RunOptions = { sessions: 8, pairs: 16, wrkRuns: 0, warmUpMs: 700 };
+const REQUIRED: Readonly<Record<string, string>> = {
+  wrk: "wrk",
+  nginx: "nginx-light",
+  strace: "strace",
+  slowhttptest: "slowhttptest",
+  taskset: "util-linux",
+};
 
 const { values: options } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
-    rounds: { type: "string" },
-    slice: { type: "string", default: "1" },
     only: { type: "string" },
+    sessions: { type: "string" },
+    against: { type: "string" },
   },
 });
-const pace = {
-  rounds: wholeNumber("--rounds", options.rounds ?? (options.quick ? "1" : "13")),
-  seconds: wholeNumber("--slice", options.slice),
-};
 const names = options.only?.toLowerCase().split(",");
-const chosen = ({ name }: { name: string }) =>
+const isChosen = ({ name }: { readonly name: string }) =>
   names === undefined || names.some((part) => name.toLowerCase().includes(part));
 
 requirePrograms();
 installPeers();
-// This process is part of the load, and wrk inherits its core.
-Bun.spawnSync(["taskset", "-acp", loadCore, String(process.pid)]);
+// Subprocesses that send load inherit the core of this process.
+Bun.spawnSync(["taskset", "-acp", LOAD_CORE, String(process.pid)]);
 
 const folder = mkdtempSync(`${tmpdir()}/todo-bench-`);
 for (const signal of ["SIGINT", "SIGTERM"] as const)
-  process.on(signal, () => stop().then(() => process.exit(130)));
+  process.on(signal, () => cleanUp().then(() => process.exit(130)));
 try {
-  await bench();
+  await Bun.write(`${folder}/clients`, clientsFile);
+  if (options.against === undefined) await benchmark();
+  else await compareCheckouts(options.against);
 } finally {
-  await stop();
+  await cleanUp();
 }
 
-async function bench(): Promise<void> {
-  await Bun.write(`${folder}/clients`, clientsFile);
+async function benchmark(): Promise<void> {
+  const runOptions = withSessions(options.quick ? QUICK : WHOLE);
   const since = coreTime();
   const figures: Figures = new Map();
   const sections: string[] = [];
-  const say = (section: string) => {
+  const print = (section: string) => {
     sections.push(section);
     process.stdout.write(`${section}\n`);
   };
 
-  say(header(pace));
-  for (const workload of workloads.filter(chosen)) {
-    const standings = await compare(workload, pace, folder);
-    say(`## ${workload.name}\n\n${standingsTable(standings)}`);
-    for (const { label, byCpu, byRate } of standings) {
-      const beside = `by CPU ${withSpread(byCpu)}, by requests/s ${withSpread(byRate)}`;
-      figures.set(`${workload.name} / ${label}`, { value: median(byCpu), beside });
-    }
+  print(header(runOptions));
+  for (const workload of workloads.filter(isChosen)) {
+    const comparisons = await compare(workload, runOptions, folder);
+    print(`## ${workload.name}\n\n${comparisonTable(comparisons)}`);
+    for (const [name, figure] of ratioFigures(workload.name, comparisons)) figures.set(name, figure);
   }
-  for (const experiment of [...experiments, ...attacks].filter(chosen)) {
-    const size = options.quick ? experiment.quickSize : experiment.size;
-    const findings = await experiment.run(size, folder);
-    say(`## ${size.toLocaleString("en")}: ${experiment.name}\n\n${findingsTable(findings)}`);
-    for (const { name, figure } of findings) figures.set(name, { value: figure, beside: "" });
+  for (const experiment of [...experiments, ...attacks].filter(isChosen)) {
+    const measurements = await experiment.run(options.quick ? "quick" : "whole", folder);
+    print(`## ${experiment.name}\n\n${measurementTable(measurements)}`);
+    for (const [name, figure] of measurementFigures(measurements)) figures.set(name, figure);
   }
-  const verdicts = `## Targets\n\n${targetsTable(targets, figures)}\n${stolen(since)}\n`;
-  process.stdout.write(`${verdicts}\n`);
-
-  if (options.quick || names !== undefined) {
-    process.stdout.write("A quick or partial run: too little to judge by; results.md is left as it was.\n");
-    return;
+  if (options.quick) {
+    process.stdout.write("This run was quick, so its figures prove nothing. results.md was not changed.\n");
+  } else {
+    const judged = `${targetSection(targets, figures)}\n${stealSentence(since)}`;
+    process.stdout.write(`${judged}\n`);
+    if (names === undefined) writeResults([...sections.slice(0, 1), judged, ...sections.slice(1)]);
   }
-  const [top = "", ...tables] = sections;
-  const notes = `## Notes\n\n${readFileSync(`${here}notes.md`, "utf8")}`;
-  writeFileSync(`${here}results.md`, [top, verdicts, ...tables, notes].join("\n"));
+  const unknown = targets.find(({ figure }) => !figures.has(figure));
+  if (names === undefined && unknown !== undefined)
+    throw new Error(`no workload or experiment has the figure ${unknown.figure}`);
 }
 
-async function stop(): Promise<void> {
+function writeResults(sections: readonly string[]): void {
+  const notes = `## Notes\n\n${readFileSync(`${here}notes.md`, "utf8")}`;
+  writeFileSync(`${here}results.md`, [...sections, notes].join("\n"));
+}
+
+async function compareCheckouts(path: string): Promise<void> {
+  if (!existsSync(`${path}/bin/todo`)) fail(`--against: ${path} has no bin/todo`);
+  const other = realpathSync(path);
+  const runOptions = withSessions(options.quick ? QUICK : CHECKOUTS);
+  const results: CheckoutResult[] = [];
+  for (const workload of againstCheckout(other).filter(isChosen)) {
+    const result = { name: workload.name, comparisons: await compare(workload, runOptions, folder) };
+    results.push(result);
+    process.stdout.write(`${checkoutLine(result)}\n`);
+  }
+  process.stdout.write(`\n# This checkout against ${other}\n\n${checkoutTable(results)}`);
+}
+
+function withSessions(runOptions: RunOptions): RunOptions {
+  const { sessions } = options;
+  if (sessions === undefined) return runOptions;
+  if (!/^[1-9]\d?$/.test(sessions)) fail(`--sessions must be a whole number from 1 to 99, not ${sessions}`);
+  return { ...runOptions, sessions: Number(sessions) };
+}
+
+async function cleanUp(): Promise<void> {
   await stopAll();
   rmSync(folder, { recursive: true, force: true });
 }
 
 function requirePrograms(): void {
-  if (!Bun.which("wrk")) refuse("the bench needs wrk (on Debian and Ubuntu: apt install wrk)");
-  if (!Bun.which("strace")) refuse("the bench needs strace (on Debian and Ubuntu: apt install strace)");
-  if (!Bun.which("slowhttptest"))
-    refuse("the bench needs slowhttptest (on Debian and Ubuntu: apt install slowhttptest)");
-  if (!Bun.which("taskset")) refuse("the bench needs Linux with taskset (Debian package util-linux)");
-  if (availableParallelism() < 2) refuse("the bench needs two cores: one for the server, one for the load");
+  const missing = Object.keys(REQUIRED).filter((program) => Bun.which(program) === null);
+  if (missing.length > 0) {
+    const packages = missing.map((program) => REQUIRED[program]).join(" ");
+    fail(
+      `${missing.join(", ")} not found. Install it: apt-get install ${packages} (Debian and Ubuntu). The benchmark needs Linux.`,
+    );
+  }
+  if (availableParallelism() < 2) fail("two cores are needed: one for the servers, one for the load");
 }
 
-/** Installs the peers when one of them is missing or of another version. */
+/** Installs the peers if one is missing or has another version. */
 function installPeers(): void {
-  const installed = Object.entries(peers.dependencies).every(([name, version]) => {
+  const isInstalled = Object.entries(peers.dependencies).every(([name, version]) => {
     const manifest = `${here}node_modules/${name}/package.json`;
     return existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).version === version;
   });
-  if (installed) return;
+  if (isInstalled) return;
   process.stdout.write("Installing the peers (npm ci in bench/)\n");
   const { success } = Bun.spawnSync(["npm", "ci"], { cwd: here, stdio: ["ignore", "inherit", "inherit"] });
-  if (!success) refuse("npm ci in bench/ failed");
+  if (!success) fail("npm ci in bench/ failed");
 }
 
-function wholeNumber(flag: string, text: string): number {
-  if (!/^[1-9]\d{0,3}$/.test(text)) refuse(`${flag} must be a whole number from 1 to 9999, not ${text}`);
-  return Number(text);
-}
-
-function refuse(reason: string): never {
+function fail(reason: string): never {
   process.stderr.write(`bench: ${reason}\n`);
   process.exit(1);
 }

@@ -1,8 +1,8 @@
 import type { RuleId } from "./rules.ts";
-import type { Service } from "./service.ts";
+import type { TargetClient } from "./target-client.ts";
 
-/** Returns when the rule holds; throws a `Failure` that says why when it does not. */
-export type Case = (service: Service) => Promise<void>;
+/** Checks one rule. Throws a `RuleViolation` with the reason when the server violates it. */
+export type Case = (client: TargetClient) => Promise<void>;
 
-/** The cases of one theme, each under the rule it proves. */
+/** The cases of one suite, by the id of the rule that each checks. */
 export type Cases = Readonly<Partial<Record<RuleId, Case>>>;

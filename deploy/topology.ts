@@ -51,10 +51,7 @@ export async function startBalancer(
   replicas: readonly string[],
   { certificate, changed = (site) => site }: BalancerOptions = {},
 ): Promise<string> {
-  let site = await readFile(new URL("nginx.conf", import.meta.url), "utf8");
-  for (const [index, replica] of replicas.entries()) {
-    site = site.replace(`127.0.0.1:${REPLICA_PORTS[index]}`, new URL(replica).host);
-  }
+  const site = await readConfiguration("nginx.conf", replicas);
   return startNginx(stack, certificate === undefined ? "http" : "https", async (port, folder) => {
     let listen = `listen 127.0.0.1:${port}`;
     if (certificate !== undefined) {
@@ -98,6 +95,34 @@ export async function startNginx(
   const url = `${scheme}://127.0.0.1:${port}`;
   await answering(`${url}/livez`, nginx);
   return url;
+}
+
+/**
+ * Starts Caddy with Caddyfile as it stands, except for the ports, and returns its URL.
+ * @param replicas three URLs
+ */
+export async function startCaddy(stack: AsyncDisposableStack, replicas: readonly string[]): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-topology-"));
+  stack.defer(() => rm(folder, { recursive: true }));
+  const port = await freePort();
+  const site = await readConfiguration("Caddyfile", replicas);
+  const config = join(folder, "Caddyfile");
+  const address = `:${port} {\n\tbind 127.0.0.1`;
+  await writeFile(config, `{\n\tadmin off\n}\n${site.replace(`:${BALANCER_PORT} {`, address)}`);
+  const folders = { XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder };
+  const caddy = stack.use(run(["caddy", "run", "--adapter", "caddyfile", "--config", config], folders));
+  const url = `http://127.0.0.1:${port}`;
+  await answering(`${url}/livez`, caddy);
+  return url;
+}
+
+/** Returns a configuration of this folder with these replicas instead of its own. */
+async function readConfiguration(name: string, replicas: readonly string[]): Promise<string> {
+  let configuration = await readFile(new URL(name, import.meta.url), "utf8");
+  for (const [index, replica] of replicas.entries()) {
+    configuration = configuration.replace(`127.0.0.1:${REPLICA_PORTS[index]}`, new URL(replica).host);
+  }
+  return configuration;
 }
 
 async function answering(url: string, server: Command): Promise<void> {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Failure, type FieldError } from "./failure.ts";
+import { type FieldError, ServiceError } from "./error.ts";
 import {
   encodeTodo,
   formatPosition,
@@ -17,18 +17,18 @@ const SURROGATE = { field: "title", message: "must be well-formed Unicode, witho
 const field = (name: string) => (message: string) => ({ field: name, message });
 const [ofTitle, ofDone] = [field("title"), field("done")];
 
-/** A value with a short name before it, for a table. */
+/** Returns a value after a short name of it, for the table of a test. */
 const named = <T>(value: T): [name: string, value: T] => [
   (JSON.stringify(value) ?? "undefined").slice(0, 50),
   value,
 ];
 
-/** Every broken rule that a parser reports. */
+/** Returns the validation errors that a parser throws. */
 function errorsOf(parse: () => unknown): readonly FieldError[] {
   try {
     parse();
   } catch (error) {
-    if (error instanceof Failure && error.code === "validation_failed") return error.errors ?? [];
+    if (error instanceof ServiceError && error.code === "validation_failed") return error.errors ?? [];
     throw error;
   }
   return [];
@@ -43,7 +43,7 @@ describe("parseTodoId", () => {
     ["9007199254740993", 9_007_199_254_740_993n],
     ["18446744073709551615", MAX_TODO_ID],
     ["00018446744073709551615", MAX_TODO_ID],
-  ])("reads %s", (text, id) => {
+  ])("parses %s", (text, id) => {
     expect(parseTodoId(text)).toBe(id);
   });
 
@@ -88,11 +88,11 @@ describe("parseTodoId", () => {
       "99999999999999999999999999",
       "9".repeat(5000),
     ].map(named),
-  )("refuses %s", (_name, text) => {
+  )("rejects %s", (_name, text) => {
     expect(parseTodoId(text)).toBeUndefined();
   });
 
-  test("reads back every id that is written", () => {
+  test("parses every id it formats", () => {
     fc.assert(
       fc.property(fc.bigInt(0n, MAX_TODO_ID), fc.nat(30), (id, zeros) => {
         expect(parseTodoId("0".repeat(zeros) + id)).toBe(id);
@@ -100,7 +100,7 @@ describe("parseTodoId", () => {
     );
   });
 
-  test("refuses every number past the range", () => {
+  test("rejects every number above the maximum", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: MAX_TODO_ID + 1n }), (id) => {
         expect(parseTodoId(String(id))).toBeUndefined();
@@ -108,7 +108,7 @@ describe("parseTodoId", () => {
     );
   });
 
-  test("reads nothing but ASCII digits", () => {
+  test("parses only ASCII digits", () => {
     fc.assert(
       fc.property(fc.string({ unit: fc.constantFrom(..."0123456789+-.e \n\u0661\uff11") }), (text) => {
         expect(parseTodoId(text) === undefined).toBe(!/^[0-9]+$/.test(text) || BigInt(text) > MAX_TODO_ID);
@@ -123,7 +123,7 @@ describe("parseNewTodo", () => {
     ["120 characters", "x".repeat(120)],
     ["120 emoji, 240 UTF-16 units", "😀".repeat(120)],
     ["119 letters and an emoji", `${"x".repeat(119)}😀`],
-    ["blanks around", "  \t x \n "],
+    ["surrounding whitespace", "  \t x \n "],
     ["120 with the blanks around", ` ${"x".repeat(118)} `],
     ["U+0000 alone", "\0"],
     ["U+0000 inside", "a\0b"],
@@ -136,7 +136,7 @@ describe("parseNewTodo", () => {
     ["quotes and backslashes", '"\\"\\\\u0000'],
     ["a name of Object.prototype", "__proto__"],
     ["digits", "0"],
-  ])("takes a title of %s, verbatim", (_what, title) => {
+  ])("accepts a title of %s unchanged", (_what, title) => {
     expect(parseNewTodo({ title })).toEqual({ title });
   });
 
@@ -146,7 +146,7 @@ describe("parseNewTodo", () => {
     ["U+0085, which JavaScript does not trim", "\u0085", [EMPTY]],
     ["U+FEFF, which Unicode does not call White_Space", "\ufeff", [EMPTY]],
     [
-      "every other blank",
+      "every other whitespace character",
       "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
       [EMPTY],
     ],
@@ -161,9 +161,9 @@ describe("parseNewTodo", () => {
     ["a family emoji twenty times, 7 code points each", "👨‍👩‍👧‍👦".repeat(20), [LONG]],
     ["a high surrogate alone", "\ud83d", [SURROGATE]],
     ["a low surrogate alone", "\ude00", [SURROGATE]],
-    ["surrogates the wrong way round", "\ude00\ud83d", [SURROGATE]],
+    ["surrogates in the wrong order", "\ude00\ud83d", [SURROGATE]],
     ["121 lone surrogates", "\ud83d".repeat(121), [LONG, SURROGATE]],
-  ])("refuses a title of %s", (_what, title, errors) => {
+  ])("rejects a title of %s", (_what, title, errors) => {
     expect(errorsOf(() => parseNewTodo({ title }))).toEqual(errors);
   });
 
@@ -188,16 +188,16 @@ describe("parseNewTodo", () => {
       [{ title: ["x"] }, "must be a string"],
       [{ title: { toString: "x" } }, "must be a string"],
     ].map(([body, message]) => [...named(body), message]),
-  )("refuses the body %s", (_name, body, message) => {
+  )("rejects the body %s", (_name, body, message) => {
     expect(errorsOf(() => parseNewTodo(body))).toEqual([ofTitle(message)]);
   });
 
-  test("leaves other members alone", () => {
+  test("ignores other properties", () => {
     const body = JSON.parse('{"id":7,"done":true,"__proto__":{"title":"y"},"title":"x"}');
     expect(parseNewTodo(body)).toEqual({ title: "x" });
   });
 
-  test("counts code points, whatever they are made of", () => {
+  test("counts code points of any kind", () => {
     const title = fc.string({ unit: "grapheme", minLength: 100, maxLength: 140, size: "max" });
     fc.assert(
       fc.property(title, (title) => {
@@ -209,7 +209,7 @@ describe("parseNewTodo", () => {
     );
   });
 
-  test("takes a title exactly when no rule is broken, and never changes it", () => {
+  test("accepts exactly the valid titles and never changes them", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary", maxLength: 130, size: "max" }), (title) => {
         const broken =
@@ -222,8 +222,8 @@ describe("parseNewTodo", () => {
 });
 
 describe("parsePatch", () => {
-  test.each([true, false])("takes %p", (done) => {
-    expect(parsePatch({ done, title: "left alone", id: 9 })).toEqual({ done });
+  test.each([true, false])("accepts %p", (done) => {
+    expect(parsePatch({ done, title: "ignored", id: 9 })).toEqual({ done });
   });
 
   test.each(
@@ -246,11 +246,11 @@ describe("parsePatch", () => {
       [{ done: [true] }, "must be a boolean"],
       [{ done: {} }, "must be a boolean"],
     ].map(([body, message]) => [...named(body), message]),
-  )("refuses the body %s", (_name, body, message) => {
+  )("rejects the body %s", (_name, body, message) => {
     expect(errorsOf(() => parsePatch(body))).toEqual([ofDone(message)]);
   });
 
-  test("takes nothing but an object's own boolean", () => {
+  test("accepts only an own boolean property", () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const refused = errorsOf(() => parsePatch({ done: value })).length > 0;
@@ -273,7 +273,7 @@ describe("encodeTodo", () => {
     expect(encodeTodo(todo)).toBe(json);
   });
 
-  test("is read back as it was, with exactly three keys", () => {
+  test("encodes a JSON object with exactly three keys that parses back", () => {
     const todo = fc.record({
       id: fc.bigInt(1n, 2n ** 53n - 1n),
       title: fc.string({ unit: "binary" }),
@@ -288,7 +288,7 @@ describe("encodeTodo", () => {
 });
 
 describe("formatPosition", () => {
-  test("joins epoch and number", () => {
-    expect(formatPosition({ epoch: "9f86d081", n: 42 })).toBe("9f86d081-42");
+  test("joins epoch and sequence", () => {
+    expect(formatPosition({ epoch: "9f86d081", sequence: 42 })).toBe("9f86d081-42");
   });
 });

@@ -1,6 +1,6 @@
-import { brokenTextRules, invalid, member } from "./field.ts";
+import { ownProperty, textViolations, validationError } from "./validation.ts";
 
-/** An unsigned 64-bit integer, from 1. A bigint, because a JSON number loses digits past 2^53. */
+/** An unsigned 64-bit integer, starting at 1. A bigint, because a number loses digits above 2^53. */
 export type TodoId = bigint;
 
 export const MAX_TODO_ID: TodoId = 2n ** 64n - 1n;
@@ -20,40 +20,40 @@ export interface Patch {
   readonly done: boolean;
 }
 
-/** A to-do as it is sent: the JSON object `{"id":…,"title":…,"done":…}`, as text or as its UTF-8 bytes. */
+/** An encoded to-do: the JSON object `{"id":…,"title":…,"done":…}` as text or as UTF-8 bytes. */
 export type TodoJson = string | Uint8Array<ArrayBuffer>;
 
-/** A value that is here already, or will be: what is in memory need not wait for the event loop. */
+/** A value or a promise of it. Values in memory are returned without waiting for the event loop. */
 export type Awaitable<T> = T | Promise<T>;
 
 /**
- * How far a store has come: `n` moves by one with every change. Positions of different epochs cannot be
- * compared; a store that forgets its past, as memory does at each start, takes a new random epoch.
+ * The position of a store: `sequence` increases by one with every change. Positions of different epochs cannot be
+ * compared. A store that loses its history takes a new random epoch; the memory store does so at every start.
  */
 export interface Position {
   readonly epoch: string;
-  readonly n: number;
+  readonly sequence: number;
 }
 
-/** A position as text, `<epoch>-<n>`: the list's ETag and an event's id. */
-export const formatPosition = ({ epoch, n }: Position): string => `${epoch}-${n}`;
+/** Returns `<epoch>-<sequence>`: the list's ETag and an event's id. */
+export const formatPosition = ({ epoch, sequence }: Position): string => `${epoch}-${sequence}`;
 
 export interface ListQuery {
   /** Only to-dos with a greater id. */
   readonly after?: TodoId;
-  /** At most so many, 1 to 1000; without it, all of them. */
+  /** The maximum number of to-dos, 1 to 1000. Default: no limit. */
   readonly limit?: number;
   /** Only to-dos in this state. */
   readonly done?: boolean;
 }
 
-/** One consistent snapshot of the to-dos asked for, by ascending id. */
+/** A consistent snapshot of the requested to-dos, by ascending id. */
 export interface TodoList {
-  /** The position that the list shows. */
+  /** The position of the snapshot. */
   readonly position: Position;
-  /** The JSON array: at once when it is short, in pieces when it is long. The pieces never change. */
-  readonly json: TodoJson | Iterable<Uint8Array<ArrayBuffer>> | AsyncIterable<Uint8Array<ArrayBuffer>>;
-  /** Where the next page starts (`after`); absent on the last page. */
+  /** The JSON array: a Blob if it is short, chunks if it is long. Later writes do not change it. */
+  readonly json: Blob | Iterable<Uint8Array<ArrayBuffer>> | AsyncIterable<Uint8Array<ArrayBuffer>>;
+  /** The `after` value of the next page; absent on the last page. */
   readonly next?: TodoId;
 }
 
@@ -63,57 +63,59 @@ export type TodoEvent = { readonly position: Position; readonly id: TodoId } & (
 );
 
 /**
- * What every storage engine gives. Each call is atomic; "absent" is `undefined`. A call that cannot be
- * answered throws a Failure: `store_unavailable`, or `store_full` from `insert`, and then changes nothing; what
- * `store_unavailable` refused may turn out to be there later, on disk or in a database that answered too late.
+ * A store of to-dos. Each call is atomic and returns `undefined` for an absent to-do. A call that fails throws a
+ * ServiceError: `store_unavailable`, or `store_full` from `insert`. A write that fails with `store_unavailable` may
+ * still have been stored, because the disk or the database may have completed it too late.
  */
 export interface TodoStore {
   /**
-   * Stores a to-do that is not done, under the next id. Ids start at 1, leave no gap, are never used again.
-   * Within 24 hours, the same idempotency key and title give the same answer and change nothing; the key
-   * with another title throws `idempotency_key_reused`.
+   * Stores a to-do that is not done, under the next id. Ids start at 1, have no gaps and are never reused.
+   * For 24 hours, or until newer keys evict it, the same idempotency key and title return the same to-do and change
+   * nothing. The same key with another title throws `idempotency_key_reused`.
    */
   insert(title: string, idempotencyKey?: string): Awaitable<{ readonly id: TodoId; readonly json: TodoJson }>;
   get(id: TodoId): Awaitable<TodoJson | undefined>;
-  list(query: ListQuery): Awaitable<TodoList>;
-  /** Sets `done`; setting what is so already changes nothing and moves no position. */
+  /** Lists to-dos. A list of more than `maxBlobBytes` bytes (default: 1 MiB) is returned in chunks. */
+  list(query: ListQuery, maxBlobBytes?: number): Awaitable<TodoList>;
+  /** Sets `done`. Setting the current value changes neither the to-do nor the position. */
   setDone(id: TodoId, done: boolean): Awaitable<TodoJson | undefined>;
-  /** Whether there was one to delete. */
+  /** Deletes a to-do. Returns whether it existed. */
   delete(id: TodoId): Awaitable<boolean>;
   position(): Awaitable<Position>;
   /**
-   * Every change after `after`, in order, each once: first those kept, then those to come, until `signal`
-   * aborts. Ends at once when the changes after that position are unknown or no longer kept, and ends when
-   * the reader has fallen too far behind: the reader then starts again from a list.
+   * Yields every change after `after` once, in order: first the stored ones, then the new ones. Ends when `signal`
+   * aborts or the store closes. Ends immediately if the changes after that position are unknown or no longer stored.
+   * Ends if the subscriber falls too far behind; it must then start again from a list.
    */
   events(after: Position, signal: AbortSignal): AsyncIterable<TodoEvent>;
+  /** Completes earlier writes, then ends every iterator of `events`. */
   close(): Awaitable<void>;
 }
 
 const DIGITS = /^[0-9]+$/;
 
-/** Reads an id: ASCII digits, leading zeros allowed, at most 2^64−1. Anything else is `undefined`. */
+/** Parses an id: ASCII digits, leading zeros allowed, at most 2^64−1. Returns `undefined` for any other text. */
 export function parseTodoId(text: string): TodoId | undefined {
   if (!DIGITS.test(text)) return undefined;
   const id = BigInt(text);
   return id <= MAX_TODO_ID ? id : undefined;
 }
 
-/** Checks the body of a create: throws `validation_failed` with every broken rule; unknown members are ignored. */
+/** Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties. */
 export function parseNewTodo(body: unknown): NewTodo {
-  const title = member(body, "title");
-  if (title === undefined) throw invalid("title", "is required");
-  if (typeof title !== "string") throw invalid("title", "must be a string");
-  const messages = brokenTextRules(title, MAX_TITLE_LENGTH);
-  if (messages.length > 0) throw invalid("title", ...messages);
+  const title = ownProperty(body, "title");
+  if (title === undefined) throw validationError("title", "is required");
+  if (typeof title !== "string") throw validationError("title", "must be a string");
+  const messages = textViolations(title, MAX_TITLE_LENGTH);
+  if (messages.length > 0) throw validationError("title", ...messages);
   return { title };
 }
 
-/** Checks the body of an update, as parseNewTodo does. Nothing is coerced: `"true"` and 1 are no booleans. */
+/** Validates the body of an update request. Throws `validation_failed`. Coerces nothing: `"true"` is not a boolean. */
 export function parsePatch(body: unknown): Patch {
-  const done = member(body, "done");
-  if (done === undefined) throw invalid("done", "is required");
-  if (typeof done !== "boolean") throw invalid("done", "must be a boolean");
+  const done = ownProperty(body, "done");
+  if (done === undefined) throw validationError("done", "is required");
+  if (typeof done !== "boolean") throw validationError("done", "must be a boolean");
   return { done };
 }
 
@@ -121,7 +123,7 @@ export function encodeTodo({ id, title, done }: Todo): string {
   return `{"id":${id},"title":${JSON.stringify(title)},"done":${done}}`;
 }
 
-/** An encoded to-do with another `done`. */
+/** Returns an encoded to-do with another value of `done`. */
 export function withDone(json: string, done: boolean): string {
   return `${json.slice(0, json.lastIndexOf(":") + 1)}${done}}`;
 }

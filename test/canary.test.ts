@@ -1,11 +1,9 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { hashToken, randomBase62 } from "../src/credential/token.ts";
 import { runTodo } from "./command.ts";
-
-setDefaultTimeout(30_000);
 
 /** What must not be found, by where it was given. */
 type Secrets = Map<string, string>;

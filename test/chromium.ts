@@ -1,11 +1,14 @@
 import { type Browser, chromium } from "playwright-core";
+import { reasonAgainst } from "./tools.ts";
 
 /** Where Chromium is, unless it is said to be elsewhere. */
 const PROGRAM = process.env.TODO_TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
 
 /** Why no test can have a browser; undefined where one can. */
 export const whyNoBrowser: string | undefined =
-  PROGRAM === undefined ? "there is no chromium; TODO_TEST_CHROMIUM may name one" : undefined;
+  PROGRAM === undefined
+    ? reasonAgainst("chromium", "is not installed, and TODO_TEST_CHROMIUM is not set")
+    : undefined;
 
 /** A real browser with a new profile, for which every name is this machine's: a page may come from any site. */
 export function launchBrowser(): Promise<Browser> {

@@ -2,13 +2,6 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-/** Whether a program is installed; when it is not, says so. */
-export function isInstalled(program: string): boolean {
-  if (Bun.which(program) !== null) return true;
-  process.stderr.write(`skipped: what needs ${program}, which is not installed\n`);
-  return false;
-}
-
 /** A run of the real command as a process of its own. */
 export interface Command extends AsyncDisposable {
   readonly pid: number;
@@ -27,7 +20,7 @@ export function runTodo(
   variables: Readonly<Record<string, string>> = {},
   input?: string | Uint8Array,
 ): Command {
-  return run([process.execPath, "--no-env-file", "src/cli/main.ts", ...args], variables, input);
+  return run(["bin/todo", ...args], variables, input);
 }
 
 /** Runs a command line in the project's root, with `input` or nothing on its standard input. */

@@ -6,11 +6,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { makeCertificate } from "./certificate.ts";
 import { runTodo } from "./command.ts";
-import { expectToConform, unobserved } from "./kit.ts";
+import { expectToConform, unobserved } from "./conformance.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
+import { skipFor } from "./skip.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const engines = ["memory:", "sqlite:", ...(whyNoDatabase === undefined ? ["postgres:"] : [])];
+const engines = ["memory:", "sqlite:", ...(skipFor(whyNoDatabase) ? [] : ["postgres:"])];
 
 /** Each engine, and the one in memory with its metrics too. */
 const ways = [...engines, "memory: --metrics-port=0"];

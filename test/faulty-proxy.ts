@@ -11,6 +11,8 @@ export interface FaultyProxy extends AsyncDisposable {
   readonly struck: () => Readonly<Partial<Record<Fault, number>>>;
   /** Ends all connections. */
   readonly cut: () => void;
+  /** Resolves when no write is on its way to the server or held back. */
+  readonly settled: () => Promise<void>;
 }
 
 /**
@@ -23,6 +25,13 @@ export async function startFaultyProxy(
 ): Promise<FaultyProxy> {
   const sockets = new Set<Socket>();
   const struck: Partial<Record<Fault, number>> = {};
+  const pending = new Set<Promise<unknown>>();
+  const track = (request: Buffer, work: Promise<unknown>): void => {
+    // A stream of events may never end.
+    if (request.toString("latin1", 0, 4) === "GET ") return;
+    pending.add(work);
+    void work.finally(() => pending.delete(work));
+  };
   const held = (socket: Socket): Socket => {
     sockets.add(socket);
     socket.on("error", () => {});
@@ -30,7 +39,7 @@ export async function startFaultyProxy(
     return socket;
   };
 
-  /** The whole answer of the server, told as it comes; it is let go of when the client goes. */
+  /** Resolves with the server's whole answer and reports its pieces; ends when the client closes its connection. */
   const forward = (request: Buffer, client?: Socket, onBytes?: (bytes: Buffer) => void): Promise<Buffer> =>
     new Promise((resolve) => {
       const server = held(connect(serverPort, "127.0.0.1", () => server.write(request)));
@@ -85,7 +94,10 @@ export async function startFaultyProxy(
         await forward(request, client);
         return;
       case "stale":
-        setTimeout(() => forward(request), STALE_MS);
+        track(
+          request,
+          sleep(STALE_MS).then(() => forward(request)),
+        );
         return;
       case "busy":
         await forward(request, client);
@@ -106,7 +118,7 @@ export async function startFaultyProxy(
       const request = wholeRequest(received);
       if (request === undefined) return;
       received = Buffer.alloc(0);
-      void answer(client, request);
+      track(request, answer(client, request));
     });
   });
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
@@ -118,6 +130,9 @@ export async function startFaultyProxy(
     url: `http://127.0.0.1:${typeof address === "object" ? address?.port : undefined}`,
     struck: () => struck,
     cut,
+    settled: async () => {
+      while (pending.size > 0) await Promise.all(pending);
+    },
     [Symbol.asyncDispose]: async () => {
       listener.close();
       cut();
@@ -125,7 +140,7 @@ export async function startFaultyProxy(
   };
 }
 
-/** A request that has come completely, with `Connection: close`, so that its answer ends with the connection. */
+/** Returns a request that is complete, with `Connection: close`, so that its answer ends with the connection. */
 function wholeRequest(received: Buffer): Buffer | undefined {
   const end = received.indexOf("\r\n\r\n");
   if (end < 0) return undefined;

@@ -35,3 +35,25 @@ export function ask(
   if (body !== undefined) stream.end(body);
   return promise;
 }
+
+/**
+ * Sends requests on an HTTP/2 session and reads no body; resolves when every response has begun. The session must not
+ * open a flow-control window (`settings: { initialWindowSize: 0 }`).
+ */
+export async function requestUnread(
+  session: ClientHttp2Session,
+  paths: readonly string[],
+  headers = {},
+): Promise<void> {
+  await Promise.all(
+    paths.map((path) => {
+      const stream = session.request({ ":path": path, ...headers });
+      return new Promise<void>((resolve, reject) => {
+        stream.on("response", ({ ":status": status }) =>
+          status === 200 ? resolve() : reject(new Error(`${path}: ${status}`)),
+        );
+        stream.on("error", reject);
+      });
+    }),
+  );
+}

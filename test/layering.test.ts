@@ -9,56 +9,68 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** Source text by path from the project's root. */
 type Files = Readonly<Record<string, string>>;
 
-/** Every room, and the rooms that it may import from; "." is the data beside package.json. */
-const ARROWS: Readonly<Record<string, readonly string[]>> = {
+/** Each layer, and the layers that it may import from; "." is the data beside package.json. */
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   src: ["src"],
+  "src/sdk": ["src/sdk"],
   "src/credential": ["src", "src/credential"],
   "src/storage": ["src", "src/credential", "src/storage"],
   "src/http": ["src", "src/credential", "src/http", "web/built", "."],
-  "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "."],
+  "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "src/sdk", "."],
   conformance: ["conformance"],
-  web: ["web", "src"],
+  web: ["web", "src/sdk"],
 };
 
-/** The typed client, which others run without the rest: for the command line and the page, and alone. */
-const SDK = "src/sdk.ts";
-/** Of src/, the pages know only what every client of the service may. */
-const OF_WEB = /^(?:web\/|src\/sdk\.ts$)/;
+/** The parts of src/http, outermost first. Each may import from its own part and from the parts after it. */
+const HTTP_PARTS: readonly RegExp[] = [
+  /^src\/http\/server\//,
+  /^src\/http\/service\.ts$/,
+  /^src\/http\/(?:middleware\.ts$|handlers\/|auth\/)/,
+  /^src\/http\/observability\//,
+  /^src\/http\/policy\//,
+  /^src\/http\/[\w-]+\.ts$/,
+];
+
+/** The one file outside its folder that the typed client may import. */
+const SHARED_WITH_SDK = "src/error-code.ts";
+/** The only part of src/ that the pages may import. */
+const OF_WEB = /^(?:web\/|src\/sdk\/client\.ts$)/;
 
 /** The files that may depend on Bun; the others run anywhere. */
 const USE_BUN =
-  /^(?:src\/(?:http\/(?:listen|accept-queue)|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:-thread)?|cli\/.*)|web\/build)\.ts$/;
+  /^(?:src\/(?:http\/server\/listen|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:\.worker)?|cli\/.*)|web\/build)\.ts$/;
 const USE_DATABASES = /^src\/storage\//;
 const DATABASE = /^(?:bun:sqlite|node:sqlite|.*(?:sqlite3?|postgres|mysql2?|redis|mongodb)|pg)$/;
 /** `Bun.SQL`, `Bun.sql`, or one of them from the module. */
 const BUN_SQL = /\bBun\.sql\b|\bsql\b[^;]*\bfrom "bun"/i;
 
-/** Tests import what they like; a store's contract is one that only is run from elsewhere. */
+/** Tests may import anything. The contract suite is a test that other tests run. */
 const isTest = (path: string): boolean => /\.test\.ts$/.test(path) || path === "src/storage/contract.ts";
 
-/** All that breaks a rule: a line each, that starts with the file. Empty when the house stands. */
-function complaints(files: Files): string[] {
+/** Returns one line per violation; each starts with the file. */
+function violations(files: Files): string[] {
   return [...Object.entries(files).flatMap(([path, source]) => ofFile(path, source)), ...cycles(files)];
 }
 
 function ofFile(path: string, source: string): string[] {
-  const room = roomOf(path);
-  const arrows = ARROWS[room];
-  if (arrows === undefined) return [`${path}: ${room} is no room`];
+  const layer = layerOf(path);
+  const allowedLayers = ALLOWED[layer];
+  if (allowedLayers === undefined) return [`${path}: ${layer} is not a layer`];
   const found = importsOf(path, source);
-  if (path === SDK && found.length > 0) return [`${path}: may not import anything`];
   const wrong = found.flatMap((target) => {
     if (target.startsWith("node:") && !DATABASE.test(target)) return [];
     if (!target.startsWith("./")) return ofPackage(path, target);
-    if (isTest(path) && room !== "conformance") return [];
-    if (target === `./${SDK}` && room !== "src/cli" && room !== "web")
-      return [`${path}: may not import ${SDK}`];
-    const targetRoom = roomOf(target.slice(2));
-    const allowed = arrows.includes(targetRoom) && (room !== "web" || OF_WEB.test(target.slice(2)));
-    return allowed && !isTest(target.slice(2)) ? [] : [`${path}: may not import ${target.slice(2)}`];
+    if (isTest(path) && layer !== "conformance") return [];
+    const targetLayer = layerOf(target.slice(2));
+    if (layer === "src/sdk" && target === `./${SHARED_WITH_SDK}`) return [];
+    const allowed = allowedLayers.includes(targetLayer) && (layer !== "web" || OF_WEB.test(target.slice(2)));
+    const isOutward = path.startsWith("src/http/") && partOf(target.slice(2)) < partOf(path);
+    return allowed && !isOutward && !isTest(target.slice(2))
+      ? []
+      : [`${path}: may not import ${target.slice(2)}`];
   });
-  if (room === "conformance" || isTest(path)) return wrong;
-  // Without comments, which may well name it.
+  if (layer === "conformance" || isTest(path)) return wrong;
+  // Comments may name Bun.
   const code = new Bun.Transpiler({ loader: "ts" }).transformSync(source);
   if (!USE_BUN.test(path) && /\bBun\b/.test(code)) wrong.push(`${path}: may not use Bun`);
   if (!USE_DATABASES.test(path) && BUN_SQL.test(code)) wrong.push(`${path}: may not use a database`);
@@ -73,11 +85,17 @@ function ofPackage(path: string, target: string): string[] {
   }
   const name = /^(?:@[^/]+\/)?[^/]+/.exec(target)?.[0] ?? target;
   if (name in dependencies) return [];
-  return [`${path}: ${name} is ${name in devDependencies ? "only for development" : "no dependency"}`];
+  return [`${path}: ${name} is ${name in devDependencies ? "only for development" : "not a dependency"}`];
 }
 
-/** Folder below src/ or web/, one of those itself, or the folder at the top. */
-function roomOf(path: string): string {
+/** Returns the position in HTTP_PARTS, or the last one for files elsewhere. */
+function partOf(path: string): number {
+  const part = HTTP_PARTS.findIndex((pattern) => pattern.test(path));
+  return part < 0 ? HTTP_PARTS.length : part;
+}
+
+/** Returns the folder below src/ or web/, one of those two, or another top folder. */
+function layerOf(path: string): string {
   const [top = "", next = "", ...rest] = path.split("/");
   if (next === "") return ".";
   return (top === "src" || top === "web") && rest.length > 0 ? `${top}/${next}` : top;
@@ -85,7 +103,7 @@ function roomOf(path: string): string {
 
 const IMPORT = /^(?:import|export)\b[^;"']*?\bfrom\s*"([^"]+)"|^import\s*"([^"]+)"|\bimport\(\s*"([^"]+)"/gm;
 
-/** What a file imports, types included: packages by name, files as `./` and their path from the root. */
+/** Returns the imports of a file, types included: packages by name, files as `./` and their path from the root. */
 function importsOf(path: string, source: string): string[] {
   return [...source.matchAll(IMPORT)].map(([, from, bare, dynamic]) => {
     const target = from ?? bare ?? dynamic ?? "";
@@ -98,7 +116,9 @@ function cycles(files: Files): string[] {
   const found: string[] = [];
   const visit = (path: string, above: readonly string[]): void => {
     if (above.includes(path)) {
-      found.push(`${path}: imports itself by ${[...above.slice(above.indexOf(path) + 1), path].join(", ")}`);
+      found.push(
+        `${path}: imports itself through ${[...above.slice(above.indexOf(path) + 1), path].join(", ")}`,
+      );
     }
     if (done.has(path)) return;
     done.add(path);
@@ -110,12 +130,12 @@ function cycles(files: Files): string[] {
   return found;
 }
 
-test("layering holds in every file", () => {
+test("every file imports only what its layer may import", () => {
   const folders = ["src", "conformance", "web"].filter((folder) => existsSync(join(ROOT, folder)));
   const paths = folders.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }));
   const files = Object.fromEntries(paths.map((path) => [path, readFileSync(join(ROOT, path), "utf8")]));
   expect(paths.length).toBeGreaterThan(30);
-  expect(complaints(files)).toEqual([]);
+  expect(violations(files)).toEqual([]);
 });
 
 test.each<[what: string, path: string, source: string, complaint: string]>([
@@ -148,6 +168,18 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     "may not import src/todo.ts",
   ],
   ["more than the client in a page", "web/a.ts", 'import "../src/todo.ts";', "may not import src/todo.ts"],
+  [
+    "a handler in a policy",
+    "src/http/policy/a.ts",
+    'import "../handlers/b.ts";',
+    "may not import src/http/handlers/b.ts",
+  ],
+  [
+    "a server in the service",
+    "src/http/service.ts",
+    'import "./server/b.ts";',
+    "may not import src/http/server/b.ts",
+  ],
   ["a page's source", "src/http/a.ts", 'import "../../web/todos.ts";', "may not import web/todos.ts"],
   ["a test", "src/http/a.ts", 'import "./b.test.ts";', "may not import src/http/b.test.ts"],
   ["a test's helper", "src/http/a.ts", 'import "../../test/log.ts";', "may not import test/log.ts"],
@@ -159,34 +191,34 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
   ["Node's SQLite", "src/http/a.ts", 'import { DatabaseSync } from "node:sqlite";', "may not use a database"],
   ["Bun's SQL", "src/cli/a.ts", "new Bun.SQL(url);", "may not use a database"],
   ["a package for development", "src/http/a.ts", 'import "ajv/dist/2020.js";', "ajv is only for development"],
-  ["a package of nobody", "src/http/a.ts", 'import "@scope/it/deep.js";', "@scope/it is no dependency"],
-  ["the client in http", "src/http/a.ts", 'import "../sdk.ts";', "may not import src/sdk.ts"],
+  ["a package of nobody", "src/http/a.ts", 'import "@scope/it/deep.js";', "@scope/it is not a dependency"],
+  ["the client in http", "src/http/a.ts", 'import "../sdk/client.ts";', "may not import src/sdk/client.ts"],
   [
     "anything in the client",
-    "src/sdk.ts",
-    'import type { Todo } from "./todo.ts";',
-    "may not import anything",
+    "src/sdk/a.ts",
+    'import type { Todo } from "../todo.ts";',
+    "may not import src/todo.ts",
   ],
-  ["utils", "src/utils/a.ts", "", "src/utils is no room"],
-  ["services", "src/services/a.ts", "", "src/services is no room"],
-])("layering refuses %s", (_what, path, source, complaint) => {
-  expect(complaints({ [path]: source })).toEqual([`${path}: ${complaint}`]);
+  ["utils", "src/utils/a.ts", "", "src/utils is not a layer"],
+  ["services", "src/services/a.ts", "", "src/services is not a layer"],
+])("layering rejects %s", (_what, path, source, complaint) => {
+  expect(violations({ [path]: source })).toEqual([`${path}: ${complaint}`]);
 });
 
-test("layering refuses a cycle", () => {
+test("layering rejects a cycle", () => {
   const files = {
     "src/a.ts": 'import "./b.ts";',
     "src/b.ts": 'import type { C } from "./c.ts";',
     "src/c.ts": 'import "./b.ts";',
   };
-  expect(complaints(files)).toEqual(["src/b.ts: imports itself by src/c.ts, src/b.ts"]);
+  expect(violations(files)).toEqual(["src/b.ts: imports itself through src/c.ts, src/b.ts"]);
 });
 
 test.each<[what: string, path: string, source: string]>([
   [
     "what is right",
     "src/cli/a.ts",
-    'import "node:fs";\nimport "pino";\nimport "../storage/b.ts";\nimport "../sdk.ts";\nBun.serve({});',
+    'import "node:fs";\nimport "pino";\nimport "../storage/b.ts";\nimport "../sdk/client.ts";\nBun.serve({});',
   ],
   ["Bun in a comment", "src/http/a.ts", "/** As `Bun.serve` takes it. */\n// import Bun"],
   [
@@ -195,5 +227,5 @@ test.each<[what: string, path: string, source: string]>([
     'import "bun:test";\nimport "fast-check";\nimport "../storage/b.ts";',
   ],
 ])("layering allows %s", (_what, path, source) => {
-  expect(complaints({ [path]: source })).toEqual([]);
+  expect(violations({ [path]: source })).toEqual([]);
 });

@@ -1,4 +1,4 @@
-import type { Log } from "../src/http/log.ts";
+import type { Log } from "../src/http/observability/log.ts";
 
 export interface LogLine {
   readonly level: "info" | "warn" | "error";
@@ -14,4 +14,9 @@ export function capturingLog() {
   };
   const log: Log = { info: keep("info"), warn: keep("warn"), error: keep("error") };
   return { log, lines, text: () => JSON.stringify(lines) };
+}
+
+/** Returns how often something happened that these lines report, summaries included. */
+export function countOccurrences(lines: readonly { readonly fields: LogLine["fields"] }[]): number {
+  return lines.reduce((sum, { fields }) => sum + (typeof fields.times === "number" ? fields.times : 1), 0);
 }

@@ -1,21 +1,19 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../package.json" with { type: "json" };
-import { type Command, run, runTodo } from "./command.ts";
+import { type Command, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
+import { skipFor } from "./skip.ts";
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "todo-metrics-"));
 afterAll(() => rm(folder, { recursive: true }));
-
-const HAS_PROMTOOL = Bun.which("promtool") !== null;
-if (!HAS_PROMTOOL) process.stderr.write("skipped: what needs promtool (Debian package prometheus)\n");
 
 const serve = (...args: readonly string[]): Command => runTodo(["serve", "--port", "0", ...args]);
 
@@ -36,14 +34,6 @@ async function store(server: Command, todos: number): Promise<void> {
     fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' }),
   );
   for (const { status } of await Promise.all(sent)) expect(status).toBe(201);
-}
-
-async function promtool(
-  args: readonly string[],
-  input = "",
-): Promise<readonly [code: unknown, said: string]> {
-  const tool = run(["promtool", ...args], {}, input);
-  return [await tool.exited, tool.stdout() + tool.stderr()];
 }
 
 test("metrics are off unless a port is given", async () => {
@@ -71,6 +61,22 @@ test("metrics are served as Prometheus reads them, and end with the service", as
   expect(await fetch(url).catch(() => "gone")).toBe("gone");
 });
 
+test("idempotency keys that were evicted are counted", async () => {
+  await using server = serve("--metrics-port", "0", "--max-todos", "2");
+  const url = await server.url;
+  const evicted = async () =>
+    parseExposition(await scrape(server)).get("todo_idempotency_keys_evicted_total");
+  expect(await evicted()).toBe(0);
+  for (const [index, key] of ["a", "b", "c", "a", "a"].entries()) {
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
+    const response = await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' });
+    expect(response.status).toBe(201);
+    expect(response.headers.get("location")).toBe(`/api/todos/${Math.min(index + 1, 4)}`);
+    await fetch(`${url}/api/todos/${index + 1}`, { method: "DELETE" });
+  }
+  expect(await evicted()).toBe(2);
+});
+
 test("a metrics port that is taken is said so, and nothing listens", async () => {
   const other = createServer().listen(0, "127.0.0.1");
   try {
@@ -81,7 +87,7 @@ test("a metrics port that is taken is said so, and nothing listens", async () =>
     await using server = serve("--metrics-port", port);
     expect(await server.exited).toBe(2);
     expect(server.stderr()).toBe(
-      `todo: port ${port} on 127.0.0.1 is taken: stop what is there, or choose another with --metrics-port\n`,
+      `todo: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --metrics-port\n`,
     );
     expect(server.stdout()).toBe("");
   } finally {
@@ -89,14 +95,14 @@ test("a metrics port that is taken is said so, and nothing listens", async () =>
   }
 });
 
-test("the service's own port is no port for metrics", async () => {
+test("todo serve rejects the same port for service and metrics", async () => {
   await using probe = serve();
   const { port } = new URL(await probe.url);
   probe.kill("SIGTERM");
   await probe.exited;
   await using server = runTodo(["serve", "--port", port, "--metrics-port", port]);
   expect(await server.exited).toBe(2);
-  expect(server.stderr()).toContain("is taken");
+  expect(server.stderr()).toContain("is in use");
 });
 
 describe("the batches of", () => {
@@ -123,98 +129,10 @@ describe("the batches of", () => {
     await expectBatches(server);
   });
 
-  test.skipIf(whyNoDatabase !== undefined)(
-    "PostgreSQL are counted and timed",
-    async () => {
-      await using databases = await openDatabases();
-      await using server = serve("--metrics-port", "0", "--store", await databases.newDatabase());
-      await expectBatches(server);
-    },
-    30_000,
-  );
-});
-
-describe("promtool", () => {
-  test.skipIf(!HAS_PROMTOOL)("finds nothing to complain of in the metrics", async () => {
-    await using server = serve("--metrics-port", "0");
-    await store(server, 3);
-    await fetch(`${await server.url}/api/whoami`);
-    expect(await promtool(["check", "metrics"], await scrape(server))).toEqual([0, ""]);
-  });
-
-  test.skipIf(!HAS_PROMTOOL)("takes what deploy/ has for Prometheus", async () => {
-    const [code, said] = await promtool(["check", "config", join(DEPLOY, "prometheus.yml")]);
-    expect([code, said]).toEqual([0, expect.stringContaining("3 rules found")]);
-  });
-
-  test.skipIf(!HAS_PROMTOOL)("sees each alert of deploy/ fire when it is time, and not before", async () => {
-    const series = (name: string, values: string, labels = "") => ({
-      series: `${name}{job="todo-service",instance="a:1"${labels}}`,
-      values,
-    });
-    const requests = (status: number, values: string) =>
-      series("todo_http_requests_total", values, `,route="/",method="GET",status="${status}"`);
-    const alert = (alertname: string, before: string, after: string, labels: object, annotations: object) => [
-      { eval_time: before, alertname, exp_alerts: [] },
-      {
-        eval_time: after,
-        alertname,
-        exp_alerts: [{ exp_labels: { job: "todo-service", ...labels }, exp_annotations: annotations }],
-      },
-    ];
-    const ofOne = { instance: "a:1" };
-    const path = join(folder, "alerts-test.yml");
-    const rules = {
-      rule_files: [join(DEPLOY, "alerts.yml")],
-      evaluation_interval: "15s",
-      tests: [
-        {
-          interval: "15s",
-          input_series: [
-            series("up", "1x80 0x20"),
-            requests(200, "0+98x100"),
-            requests(503, "0x40 0+2x60"),
-            series("todo_store_todos", "10x20 95x80"),
-            series("todo_store_todos_limit", "100x100"),
-          ],
-          alert_rule_test: [
-            ...alert(
-              "TodoServiceDown",
-              "21m",
-              "21m30s",
-              { ...ofOne, severity: "critical" },
-              {
-                summary: "a:1 has not answered for a minute",
-              },
-            ),
-            ...alert(
-              "TodoServiceFailing",
-              "14m",
-              "24m",
-              { severity: "critical" },
-              {
-                summary: "2% of the requests fail by the service's own fault",
-                description:
-                  "todo_store_failures_total says whether it is the store; the log has each of them.",
-              },
-            ),
-            ...alert(
-              "TodoStoreNearlyFull",
-              "9m",
-              "11m",
-              { ...ofOne, severity: "warning" },
-              {
-                summary: "The store of a:1 is 95% full",
-                description: "At 100 % inserts are answered 507: delete to-dos, or raise TODO_MAX_TODOS.",
-              },
-            ),
-          ],
-        },
-      ],
-    };
-    // YAML takes JSON as it is.
-    await writeFile(path, JSON.stringify(rules));
-    expect(await promtool(["test", "rules", path])).toEqual([0, expect.stringContaining("SUCCESS")]);
+  test.skipIf(skipFor(whyNoDatabase))("PostgreSQL are counted and timed", async () => {
+    await using databases = await openDatabases();
+    await using server = serve("--metrics-port", "0", "--store", await databases.newDatabase());
+    await expectBatches(server);
   });
 });
 

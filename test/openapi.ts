@@ -12,7 +12,7 @@ interface Header {
 
 interface Answer {
   headers: Record<string, Reference | Header>;
-  content?: Record<string, { schema: object }>;
+  content?: Record<string, { schema?: object }>;
 }
 
 type Answers = Record<string, Reference | Answer>;
@@ -164,6 +164,8 @@ function* bodyFaults(
     return;
   }
   const [name, media] = found;
+  // Binary content has no schema (OpenAPI 3.1 §4.8.14.3).
+  if (media.schema === undefined) return;
   const fault = name.endsWith("json") ? jsonMismatch(media.schema, text) : mismatch(media.schema, text);
   if (fault !== undefined) yield `the body is not as documented: ${fault}`;
 }

@@ -20,7 +20,7 @@ export async function openWindow(
 ): Promise<Window> {
   const context = await browser.newContext({ viewport: { width: 1000, height: 800 }, ...options });
   // Sooner than the test that waits.
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const faults: string[] = [];
   const hosts = new Set<string>();

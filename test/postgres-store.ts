@@ -1,5 +1,5 @@
 import { SQL } from "bun";
-import { openPostgres, type PostgresOptions } from "../src/storage/postgres/engine.ts";
+import { openPostgres, type PostgresOptions } from "../src/storage/postgres/store.ts";
 import type { Store } from "../src/storage/store.ts";
 import type { Databases } from "./postgres.ts";
 

@@ -5,6 +5,8 @@ import { join } from "node:path";
 import contract from "../openapi.json" with { type: "json" };
 import { SETTINGS } from "../src/cli/config.ts";
 import { run, runTodo } from "./command.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
 
 const readme = await readFile(new URL("../README.md", import.meta.url), "utf8");
 
@@ -32,7 +34,7 @@ test("the README's first line is the one that starts it", () => {
   expect(blocks[0]).toEqual({ language: "sh", text: "npm ci && npm start\n" });
 });
 
-test("the README's lines print what it shows", async () => {
+test.skipIf(skipFor(whyMissing("curl")))("the README's lines print what it shows", async () => {
   await using server = runTodo(["serve", "--port", "0"]);
   const url = await server.url;
   expect(shown.length).toBeGreaterThanOrEqual(2);

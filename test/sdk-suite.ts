@@ -1,4 +1,4 @@
-import type { Todo, TodoApi, TodoApiError, TodoEvent } from "../src/sdk.ts";
+import type { Todo, TodoApi, TodoApiError, TodoEvent } from "../src/sdk/client.ts";
 import { FAULTS, type Fault } from "./faults.ts";
 
 /** What runs in Bun, in Node and in a browser: the client is handed in, and all it says can be sent as JSON. */
@@ -65,6 +65,7 @@ export async function storm(
       }
     }
   };
+  while (connections === 0) await new Promise((resolve) => setTimeout(resolve, 20));
   await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
 
   // What comes late, of requests that were held up, has come by then.

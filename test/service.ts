@@ -1,6 +1,6 @@
-import { listen } from "../src/http/listen.ts";
+import { listen } from "../src/http/server/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
-import { openMemory } from "../src/storage/memory.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
 import { holdAgainstContract } from "./openapi.ts";
 
 /** A service on a free port of loopback, as tests use it. */
@@ -9,6 +9,8 @@ export interface TestService extends AsyncDisposable {
   readonly port: number;
   /** Sends a request over a real socket, and holds the response against openapi.json. */
   readonly send: (method: string, path: string, init?: RequestInit) => Promise<Response>;
+  /** Ends event streams and writes the pending summaries of the log. */
+  readonly close: () => void;
   /** Sends a body as `application/json`. */
   readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
 }
@@ -26,6 +28,7 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
     url: listener.url,
     port: Number(new URL(listener.url).port),
     send,
+    close: service.close,
     sendJson: (method, path, body, init = {}) =>
       send(method, path, {
         ...init,

@@ -72,33 +72,37 @@ export interface EventStream extends AsyncDisposable {
 export interface FollowOptions {
   readonly since?: string;
   readonly lastEventId?: string;
-  /** After how long without a byte whoever waits for one is told that none came; shorter than a test may take. */
-  readonly patienceMs?: number;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
-const PATIENCE_MS = 4500;
+/** A wait for the next bytes rejects after this time, which is shorter than the time limit of a test. */
+const PATIENCE_MS = 60_000;
 
 /** Asks for the events of a service at `url`. */
 export async function follow(url: string, options: FollowOptions = {}): Promise<EventStream> {
-  const { since, lastEventId, patienceMs = PATIENCE_MS } = options;
+  const { since, lastEventId, headers } = options;
   const leaving = new AbortController();
   const query = since === undefined ? "" : `?since=${encodeURIComponent(since)}`;
   const asked = fetch(`${url}/api/events${query}`, {
     headers: {
       Accept: "text/event-stream",
       ...(lastEventId !== undefined && { "Last-Event-ID": lastEventId }),
+      ...headers,
     },
     signal: leaving.signal,
   });
-  const response = await soon(asked, patienceMs, () => "the head of a stream of events");
+  const response = await soon(asked, () => "the head of a stream of events");
   if (response.status !== 200 || response.body === null) throw new Error(`no stream: ${response.status}`);
-  return stream(response, response.body, leaving, patienceMs);
+  return stream(response, response.body, leaving);
 }
 
-/** What is to come within some time; rejects, and says what it was, when it does not. */
-async function soon<T>(coming: Promise<T>, ms: number, what: () => string): Promise<T> {
+/** Waits for a promise; rejects with what it waited for when that takes too long. */
+async function soon<T>(coming: Promise<T>, what: () => string): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error(`waited ${ms} ms for ${what()}`)), ms);
+  const timer = setTimeout(
+    () => late.reject(new Error(`waited ${PATIENCE_MS / 1000} s for ${what()}`)),
+    PATIENCE_MS,
+  );
   try {
     return await Promise.race([coming, late.promise]);
   } finally {
@@ -106,12 +110,7 @@ async function soon<T>(coming: Promise<T>, ms: number, what: () => string): Prom
   }
 }
 
-function stream(
-  response: Response,
-  body: ReadableStream<Uint8Array>,
-  leaving: AbortController,
-  patienceMs: number,
-): EventStream {
+function stream(response: Response, body: ReadableStream<Uint8Array>, leaving: AbortController): EventStream {
   const reader = body.getReader();
   const parser = new SseParser();
   const waiting: SseEvent[] = [];
@@ -119,7 +118,7 @@ function stream(
 
   /** Reads on; false at the end. */
   const readOn = async (what: string): Promise<boolean> => {
-    const { value, done } = await soon(reader.read(), patienceMs, () => `${what}; came: ${waiting.length}`);
+    const { value, done } = await soon(reader.read(), () => `${what}; came: ${waiting.length}`);
     if (value !== undefined) waiting.push(...parser.take(value));
     if (done) parser.end();
     return !done;

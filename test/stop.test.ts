@@ -7,13 +7,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { makeCertificate } from "./certificate.ts";
-import { type Command, runTodo } from "./command.ts";
+import { type Command, run, runTodo } from "./command.ts";
 import { ask, POST_TODO } from "./http2.ts";
 import { request, statusOf } from "./message.ts";
+import { copyProgram } from "./patched-copy.ts";
+import { portClosed } from "./raw-http.ts";
+import { follow } from "./sse.ts";
 
-/** How many times a server is stopped under load. */
+/** How many times the test under load shuts a server down. */
 const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
 const JSON_TYPE = "Content-Type: application/json";
+/** A server without pending requests exits before the time after which it would abort them. */
+const ABORT_MS = 8000;
 
 const folder = mkdtempSync(join(tmpdir(), "todo-stop-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -24,6 +29,11 @@ const messages = (server: Command): string[] =>
     .split("\n")
     .slice(0, -1)
     .map((line) => JSON.parse(line).msg);
+
+/** Resolves when a server has logged that it shuts down: from then on it drains. */
+async function stopping(server: Command): Promise<void> {
+  while (!messages(server).includes("stopping")) await sleep(5);
+}
 
 const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
 
@@ -40,7 +50,7 @@ const rest = async (socket: Socket): Promise<string> =>
   Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
 
 describe("a server that is told to stop", () => {
-  test("ends with 0 at once, whatever has not said what it wants", async () => {
+  test("does not wait for connections that have sent nothing or half a request", async () => {
     await using server = runTodo(["serve", "--port", "0"]);
     const port = await portOf(server);
     const whole = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -50,12 +60,12 @@ describe("a server that is told to stop", () => {
     const started = performance.now();
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
-    expect(performance.now() - started).toBeLessThan(3000);
+    expect(performance.now() - started).toBeLessThan(ABORT_MS);
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
   });
 
-  test("answers what still comes, and says on each connection that it was the last", async () => {
-    await using server = runTodo(["serve", "--port", "0"]);
+  test("answers later requests on open connections, with Connection: close", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "2"]);
     const port = await portOf(server);
     const body = '{"title":"x"}';
     const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
@@ -63,12 +73,12 @@ describe("a server that is told to stop", () => {
     const kept = await opened(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await once(kept, "data");
     server.kill("SIGTERM");
-    await sleep(50);
+    await stopping(server);
     kept.write("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     expect(await rest(kept)).toMatch(
       /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n[\s\S]*"code":"stopping"/i,
     );
-    await sleep(1000);
+    await portClosed(port);
     upload.write(body);
     expect(await rest(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
     expect(await server.exited).toBe(0);
@@ -88,65 +98,91 @@ describe("a server that is told to stop", () => {
     reader.write(request("GET /api/todos"));
     await once(reader, "data");
     reader.pause();
-    const started = performance.now();
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
-    expect(performance.now() - started).toBeWithin(7000, 10_000);
     // The upload may have come to the end of its own time just before.
-    expect(server.stdout()).toMatch(/"requests":[12],"msg":"requests did not end in time: cut off"/);
+    expect(server.stdout()).toMatch(
+      /"requests":[12],"msg":"requests did not finish in time and were aborted"/,
+    );
     upload.destroy();
     reader.destroy();
-  }, 20_000);
+  });
 
-  test("goes on serving for its stop delay, not ready", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "1"]);
+  test("serves new connections during its stop delay, is not ready, and asks each to close", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "2"]);
     const url = await server.url;
-    const started = performance.now();
     server.kill("SIGTERM");
-    await sleep(100);
-    const statuses = async () => [
-      (await fetch(`${url}/readyz`)).status,
-      (await fetch(`${url}/api/todos`)).status,
-    ];
-    expect(await statuses()).toEqual([503, 200]);
-    await sleep(500);
-    expect(await statuses()).toEqual([503, 200]);
+    await stopping(server);
+    const started = performance.now();
+    const seen = async (path: string) => {
+      const { status, headers } = await fetch(url + path);
+      return [status, headers.get("connection")];
+    };
+    // Half of the delay, so that a busy machine can answer in time.
+    while (performance.now() - started < 1000) {
+      expect(await seen("/readyz")).toEqual([503, "close"]);
+      expect(await seen("/api/todos")).toEqual([200, "close"]);
+      await sleep(100);
+    }
     expect(await server.exited).toBe(0);
-    expect(performance.now() - started).toBeWithin(1000, 5000);
-    // That it is not ready was asked for: no fault, of which a balancer's every look would write a line.
+    // A health check that fails while the server drains is expected, so the log has no line for it.
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
   });
 
-  test("has all of its stop delay, however long", async () => {
+  test("keeps event streams open during its stop delay, then ends them", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "2"]);
+    const url = await server.url;
+    await using subscriber = await follow(url);
+    server.kill("SIGTERM");
+    await stopping(server);
+    const headers = { "Content-Type": "application/json" };
+    await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' });
+    expect((await subscriber.rest()).map(({ type }) => type)).toEqual(["position", "created"]);
+    expect(await server.exited).toBe(0);
+  });
+
+  test("logs why the store could not be closed, and exits with 1", async () => {
+    const main = await copyProgram(join(folder, "copy"), "src/storage/sqlite/writer.worker.ts", [
+      ["this.#database.close();", 'throw new Error("disk I/O error");'],
+    ]);
+    const store = `sqlite:${join(folder, "close.db")}`;
+    await using server = run(["bin/bun", main, "serve", "--port", "0", "--store", store]);
+    await server.url;
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(1);
+    expect(messages(server)).toEqual(["listening", "stopping", "failed to close the store"]);
+    expect(server.stdout()).toContain("disk I/O error");
+    expect(server.stderr()).not.toContain("disk I/O error");
+  });
+
+  test("uses all of its stop delay, even when that exceeds the time limit of a shutdown", async () => {
     await using server = runTodo(["serve", "--port", "0", "--stop-delay", "11"]);
     await server.url;
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
-  }, 30_000);
+  });
 
   test(
-    `under load resets no request and loses no write, ${ROUNDS} times`,
+    `under load answers all requests on open connections and loses no write, ${ROUNDS} times`,
     async () => {
       const path = join(folder, "load.db");
       const acknowledged = new Set<string>();
       const unanswered = new Set<string>();
       for (let round = 0; round < ROUNDS; round++) {
-        await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+        const options = ["--store", `sqlite:${path}`, "--stop-delay", "1"];
+        await using server = runTodo(["serve", "--port", "0", ...options]);
         const port = await portOf(server);
         const clients = Array.from({ length: 48 }, (_, index) =>
           load({ port, index, name: `${round}-${index}`, acknowledged, unanswered }),
         );
-        await sleep(300 + 100 * Math.random());
+        const atStart = acknowledged.size;
+        while (acknowledged.size < atStart + 100) await sleep(100 * Math.random());
         const before = acknowledged.size;
         server.kill("SIGTERM");
-        const started = performance.now();
         expect(await server.exited).toBe(0);
-        expect(performance.now() - started).toBeLessThan(10_000);
-        // Whoever comes now is refused.
         expect(await Promise.all(clients)).toEqual(clients.map(() => "refused"));
-        // What this test is about came on after the signal too.
-        expect(before).toBeGreaterThan(0);
+        // The server accepted writes after the signal too.
         expect(acknowledged.size).toBeGreaterThan(before);
       }
       await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
@@ -154,10 +190,10 @@ describe("a server that is told to stop", () => {
       for (const { title } of JSON.parse(await (await fetch(`${await server.url}/api/todos`)).text()))
         stored.add(title);
       expect([...acknowledged].filter((title) => !stored.has(title))).toEqual([]);
-      // What found its connection closed had not been accepted.
+      // A request that got no answer was not processed.
       expect([...unanswered].filter((title) => stored.has(title))).toEqual([]);
     },
-    30_000 + 5000 * ROUNDS,
+    120_000 + 5000 * ROUNDS,
   );
 });
 
@@ -173,12 +209,11 @@ describe("a server that is told to stop, over HTTP/2", () => {
       const url = await server.url;
       const acknowledged: string[] = [];
       const clients = Array.from({ length: 8 }, (_, index) => streams(url, cert, `${index}`, acknowledged));
-      await sleep(500);
+      while (acknowledged.length < 100) await sleep(10);
       const before = acknowledged.length;
       server.kill("SIGTERM");
       expect(await server.exited).toBe(0);
       expect((await Promise.all(clients)).flat()).toEqual([]);
-      expect(before).toBeGreaterThan(0);
       expect(acknowledged.length).toBeGreaterThan(before);
       await using again = runTodo(["serve", "--port", "0", ...store]);
       const stored: { title: string }[] = JSON.parse(
@@ -186,7 +221,7 @@ describe("a server that is told to stop, over HTTP/2", () => {
       );
       expect(stored.map(({ title }) => title).toSorted()).toEqual(acknowledged.toSorted());
     }
-  }, 60_000);
+  });
 });
 
 /**
@@ -219,9 +254,12 @@ async function streams(url: string, ca: string, name: string, acknowledged: stri
 }
 
 /** How a client comes: on one connection without a pause, or with some, or on a new one each time. */
-const PAUSES_MS: readonly number[] = [0, 20, 500];
-/** A client that is quiet for longer than a stop waits may send just as its connection is closed (RFC 9112 §9.3.1). */
-const QUIET_MS = 200;
+const PAUSES_MS: readonly number[] = [0, 20, 1000];
+/**
+ * A client that sent nothing for as long as the server drains may send while its connection is closed (RFC 9112
+ * §9.3.1). Half of the stop delay, so that a busy machine has the other half.
+ */
+const QUIET_MS = 500;
 
 interface Load {
   readonly port: number;
@@ -234,8 +272,9 @@ interface Load {
 }
 
 /**
- * Sends a request after the other, half of the clients to read and half to write, until none can be sent; gives why.
- * A request that was sent and not answered whole is "reset".
+ * Sends requests one after the other until the server refuses connections. Half of the clients read, half write.
+ * Resolves with "reset" as soon as a request on a connection that the server used before gets no complete response.
+ * The first request on a connection may get none, because the listener may close while the connection arrives.
  */
 async function load({ port, index, name, acknowledged, unanswered }: Load): Promise<"refused" | "reset"> {
   const isPost = index % 2 === 0;
@@ -244,19 +283,19 @@ async function load({ port, index, name, acknowledged, unanswered }: Load): Prom
   for (let sent = 0; ; ) {
     const connection = await Connection.open(port);
     if (connection === undefined) return "refused";
-    let quietSince = performance.now();
+    let answeredAt: number | undefined;
     while (!connection.isClosed) {
       const title = `${name}-${sent++}`;
       const body = JSON.stringify({ title });
-      const quietMs = performance.now() - quietSince;
+      const isInUse = answeredAt !== undefined && performance.now() - answeredAt < QUIET_MS;
       const answer = await connection.exchange(
         isPost
           ? `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: ${body.length}\r\n\r\n${body}`
           : "GET /api/todos?limit=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
       );
-      quietSince = performance.now();
+      answeredAt = performance.now();
       if (answer === undefined) {
-        if (quietMs < QUIET_MS) return "reset";
+        if (isInUse) return "reset";
         if (isPost) unanswered.add(title);
         break;
       }
@@ -275,7 +314,7 @@ class Connection {
   #onChange = (): void => {};
   isClosed = false;
 
-  /** Gives undefined where there is nobody to connect to. */
+  /** Opens a connection; resolves with undefined if it is refused. */
   static async open(port: number): Promise<Connection | undefined> {
     const socket = connect(port, "127.0.0.1");
     const error = await new Promise<Error | undefined>((resolve) => {

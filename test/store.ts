@@ -1,4 +1,4 @@
-import { openMemory } from "../src/storage/memory.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
 import type { TodoEvent, TodoStore } from "../src/todo.ts";
 
 /** A store, one in memory unless another is given, with some of its answers replaced. */
@@ -16,16 +16,20 @@ export function storeWith(answers: Partial<TodoStore>, store: TodoStore = openMe
   };
 }
 
-/** A store that counts those who read its events, now and ever, and how often it was asked for its position. */
+/** A store that counts its event iterators, those open now and all, what they yielded, and requests for its position. */
 export function watch(watched: TodoStore) {
   let open = 0;
   let opened = 0;
+  let read = 0;
   let positionsAsked = 0;
   async function* events(...from: Parameters<TodoStore["events"]>): AsyncGenerator<TodoEvent> {
     open++;
     opened++;
     try {
-      yield* watched.events(...from);
+      for await (const event of watched.events(...from)) {
+        read++;
+        yield event;
+      }
     } finally {
       open--;
     }
@@ -38,6 +42,7 @@ export function watch(watched: TodoStore) {
     store: storeWith({ position, events }, watched),
     open: () => open,
     opened: () => opened,
+    read: () => read,
     positionsAsked: () => positionsAsked,
   };
 }

@@ -1,6 +1,7 @@
 import { expect } from "bun:test";
 import { randomUUID } from "node:crypto";
 import { type Command, run } from "./command.ts";
+import { reasonAgainst } from "./tools.ts";
 
 const WRITERS = 4;
 const POSTS_EACH = 25;
@@ -9,7 +10,8 @@ const probe = run(["sh", "-c", "exec strace -f --seccomp-bpf -e trace=fsync -o /
 const probed = await probe.exited;
 
 /** Why no process can be traced here; `undefined` where one can. */
-export const whyUntraceable = probed === 0 ? undefined : probe.stderr();
+export const whyUntraceable =
+  probed === 0 ? undefined : reasonAgainst("strace", `cannot trace: ${probe.stderr().split("\n")[0]}`);
 
 /**
  * Runs `todo serve` on a SQLite file under strace. What strace injects counts the calls of each thread by itself.

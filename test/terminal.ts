@@ -1,10 +1,13 @@
 import { run } from "./command.ts";
+import { reasonAgainst } from "./tools.ts";
 
 const script = run(["sh", "-c", "script --version"]);
 const isThere = (await script.exited) === 0 && script.stdout().includes("util-linux");
 
 /** Why no test can have a terminal; undefined where one can. */
-export const whyNoTerminal: string | undefined = isThere ? undefined : "there is no script of util-linux";
+export const whyNoTerminal: string | undefined = isThere
+  ? undefined
+  : reasonAgainst("script", "is not installed");
 
 /** A command line that runs in a terminal of its own. */
 export interface Terminal extends AsyncDisposable {

@@ -1,6 +1,6 @@
 /**
- * Builds web/built/ from web/: the pages, and what they name, minified and under names that change with their
- * content. What comes out is in git, so that nothing needs to be built to start; web/build.test.ts holds it fresh.
+ * Builds web/built/ from web/: the pages and their assets, minified, with a hash of the content in each asset's name.
+ * The output is in git, so that the service starts without a build. web/build.test.ts checks that it is up to date.
  */
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
@@ -9,10 +9,10 @@ import { brotliCompressSync, constants } from "node:zlib";
 
 const WEB = fileURLToPath(new URL(".", import.meta.url));
 const BUILT = `${WEB}built/`;
-const SWAGGER_UI = fileURLToPath(new URL("../node_modules/swagger-ui-dist/", import.meta.url));
+const SWAGGER_UI_FOLDER = fileURLToPath(new URL("../node_modules/swagger-ui-dist/", import.meta.url));
 
-/** What the pages are made of: the name by which their HTML asks for it, its type, and where it comes from. */
-const PARTS = [
+/** Source files by the name that the HTML uses, with their media type. */
+const ASSETS = [
   { name: "icon.svg", type: "image/svg+xml" },
   { name: "page.css", type: "text/css; charset=utf-8" },
   { name: "docs.css", type: "text/css; charset=utf-8" },
@@ -21,59 +21,63 @@ const PARTS = [
   { name: "docs.ts", type: "text/javascript; charset=utf-8" },
 ] as const;
 
-/** What is taken as it comes, and kept compressed. */
-const RENDERER = [
+/** Files of Swagger UI, unchanged and stored compressed. */
+const SWAGGER_UI_ASSETS = [
   { name: "swagger-ui.js", from: "swagger-ui-bundle.js", type: "text/javascript; charset=utf-8" },
   { name: "swagger-ui.css", from: "swagger-ui.css", type: "text/css; charset=utf-8" },
 ] as const;
 
 const PAGES = ["todos", "keys", "docs"] as const;
 
-/** The files of web/built/ as they should be, by name. */
+/** Builds every file of web/built/. Returns their contents by name. */
 export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const files = new Map<string, Uint8Array>();
   const assets: Record<string, { type: string; text?: string; file?: string }> = {};
-  const served = new Map<string, string>();
+  const pathByName = new Map<string, string>();
 
-  for (const { name, type } of PARTS) {
-    const text = await partOf(name);
+  for (const { name, type } of ASSETS) {
+    const text = await buildAsset(name);
     const path = hashedName(name, text);
-    served.set(name, path);
+    pathByName.set(name, path);
     assets[path] = { type, text };
   }
-  for (const { name, from, type } of RENDERER) {
-    const bytes = await readFile(SWAGGER_UI + from);
+  for (const { name, from, type } of SWAGGER_UI_ASSETS) {
+    const bytes = await readFile(SWAGGER_UI_FOLDER + from);
     const path = hashedName(name, bytes);
-    served.set(name, path);
+    pathByName.set(name, path);
     assets[path] = { type, file: name };
-    files.set(`${name}.br`, compressed(bytes));
+    files.set(`${name}.br`, compress(bytes));
   }
+  // icon.svg, drawn at 32 by 32 pixels.
+  files.set("favicon.ico", await readFile(`${WEB}favicon.ico`));
   const pages: Record<string, string> = {};
-  for (const page of PAGES) pages[page] = await pageOf(`${page}.html`, served);
+  for (const page of PAGES) pages[page] = await buildPage(`${page}.html`, pathByName);
 
   files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets }, undefined, 2)}\n`));
-  const licence = await Promise.all(["LICENSE", "NOTICE"].map((name) => readFile(SWAGGER_UI + name, "utf8")));
-  files.set("swagger-ui.LICENSE.txt", Buffer.from(licence.join("\n")));
+  const license = await Promise.all(
+    ["LICENSE", "NOTICE"].map((name) => readFile(SWAGGER_UI_FOLDER + name, "utf8")),
+  );
+  files.set("swagger-ui.LICENSE.txt", Buffer.from(license.join("\n")));
   return files;
 }
 
-/** Bundles and minifies scripts and style sheets; takes an icon as it is. */
-async function partOf(name: string): Promise<string> {
+/** Bundles and minifies a script or style sheet. Returns an SVG unchanged. */
+async function buildAsset(name: string): Promise<string> {
   if (name.endsWith(".svg")) return (await readFile(WEB + name, "utf8")).trim();
   const { outputs } = await Bun.build({ entrypoints: [WEB + name], target: "browser", minify: true });
   const [output] = outputs;
-  if (output === undefined) throw new Error(`${name} came to nothing`);
+  if (output === undefined) throw new Error(`the build of ${name} has no output`);
   return (await output.text()).trim();
 }
 
-/** A page without the blanks between its lines, naming its parts as they are served. */
-async function pageOf(name: string, served: ReadonlyMap<string, string>): Promise<string> {
+/** Removes the indentation of a page and replaces the names of its assets by their paths. */
+async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
   const html = await readFile(WEB + name, "utf8");
   return html
     .replace(/\n\s*/g, "\n")
-    .replace(/(href|src)="([\w-]+\.(?:svg|css|ts|js))"/g, (_, attribute, part) => {
-      const path = served.get(part);
-      if (path === undefined) throw new Error(`${name} asks for ${part}, which is no part`);
+    .replace(/(href|src)="([\w-]+\.(?:svg|css|ts|js))"/g, (_, attribute, asset) => {
+      const path = pathByName.get(asset);
+      if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
       return `${attribute}="/assets/${path}"`;
     });
 }
@@ -83,7 +87,7 @@ function hashedName(name: string, content: string | Uint8Array): string {
   return name.replace(/\.(\w+)$/, (_, extension) => `-${hash}.${extension === "ts" ? "js" : extension}`);
 }
 
-function compressed(bytes: Uint8Array): Uint8Array {
+function compress(bytes: Uint8Array): Uint8Array {
   return brotliCompressSync(bytes, {
     params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length, [constants.BROTLI_PARAM_LGWIN]: 22 },
   });

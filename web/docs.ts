@@ -1,4 +1,4 @@
-/** Of swagger-ui.js, which stands before this in the page. */
+/** Global from swagger-ui.js, which the page loads first. */
 declare const SwaggerUIBundle: (options: Readonly<Record<string, unknown>>) => unknown;
 
 interface Parameter {
@@ -7,29 +7,29 @@ interface Parameter {
   readonly example?: unknown;
 }
 
-interface Contract {
+interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, { parameters?: Parameter[] }>>>>;
   readonly components: { readonly parameters: Record<string, Parameter> };
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const follow = (): void => {
-  document.documentElement.classList.toggle("dark-mode", dark.matches);
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const applyTheme = (): void => {
+  document.documentElement.classList.toggle("dark-mode", prefersDark.matches);
 };
-dark.addEventListener("change", follow);
-follow();
+prefersDark.addEventListener("change", applyTheme);
+applyTheme();
 
 const response = await fetch(`${location.origin}/api/openapi.json`);
-const contract: Contract = await response.json();
-for (const operation of Object.values(contract.paths).flatMap((path) => Object.values(path))) {
-  if (operation.parameters !== undefined) operation.parameters = operation.parameters.map(withoutFilling);
+const openapi: OpenApiDocument = await response.json();
+for (const operation of Object.values(openapi.paths).flatMap((path) => Object.values(path))) {
+  if (operation.parameters !== undefined) operation.parameters = operation.parameters.map(describeExample);
 }
-const { parameters } = contract.components;
-for (const [name, parameter] of Object.entries(parameters)) parameters[name] = withoutFilling(parameter);
+const { parameters } = openapi.components;
+for (const [name, parameter] of Object.entries(parameters)) parameters[name] = describeExample(parameter);
 
 export const ui = SwaggerUIBundle({
   domNode: document.getElementById("docs"),
-  spec: contract,
+  spec: openapi,
   deepLinking: true,
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
@@ -37,8 +37,8 @@ export const ui = SwaggerUIBundle({
   syntaxHighlight: { theme: "obsidian" },
 });
 
-/** The renderer fills examples in, and a first request would then ask for page 2 of nothing: say them instead. */
-function withoutFilling({ example, ...parameter }: Parameter): Parameter {
+/** Moves the example of an optional parameter into its description, because Swagger UI would send it with each request. */
+function describeExample({ example, ...parameter }: Parameter): Parameter {
   if (parameter.required === true || example === undefined) return { example, ...parameter };
-  return { ...parameter, description: `${parameter.description ?? ""} Such as \`${example}\`.` };
+  return { ...parameter, description: `${parameter.description ?? ""} Example: \`${example}\`.` };
 }

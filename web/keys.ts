@@ -1,5 +1,5 @@
-import { make, showFieldError, the } from "./element.ts";
-import { announce, quote, warn } from "./say.ts";
+import { createElement, requireElement, showFieldError } from "./dom.ts";
+import { announce, quote, showToast } from "./notifications.ts";
 
 interface Key {
   readonly id: string;
@@ -13,14 +13,14 @@ interface MintedKey extends Key {
   readonly token: string;
 }
 
-/** What the service says of a request that it refuses (RFC 9457). */
+/** Problem document of a failed request (RFC 9457). */
 interface Problem {
   readonly title: string;
   readonly detail?: string;
   readonly errors?: readonly { readonly field: string; readonly message: string }[];
 }
 
-class Refused extends Error {
+class ProblemError extends Error {
   readonly problem: Problem;
 
   constructor(problem: Problem) {
@@ -29,89 +29,91 @@ class Refused extends Error {
   }
 }
 
-const form = the("#new-key", HTMLFormElement);
-const nameInput = the("#name", HTMLInputElement);
-const expiresInput = the("#expires", HTMLInputElement);
-const createButton = the("#new-key button", HTMLButtonElement);
-const tokenCard = the("#token", HTMLElement);
-const tokenHeading = the("#token-heading", HTMLElement);
-const tokenText = the("#token-text", HTMLElement);
-const copyButton = the("#copy", HTMLButtonElement);
-const body = the("#keys", HTMLTableSectionElement);
-const keysHeading = the("#keys-heading", HTMLElement);
-const placeholder = the("#placeholder", HTMLElement);
-const dialog = the("#confirm", HTMLDialogElement);
-const confirmButton = the("#confirm-yes", HTMLButtonElement);
-const confirmForm = the("#confirm form", HTMLFormElement);
-const overlapInput = the("#overlap", HTMLInputElement);
+const form = requireElement("#new-key", HTMLFormElement);
+const nameInput = requireElement("#name", HTMLInputElement);
+const expiresInput = requireElement("#expires", HTMLInputElement);
+const createKeyButton = requireElement("#new-key button", HTMLButtonElement);
+const tokenCard = requireElement("#token", HTMLElement);
+const tokenHeading = requireElement("#token-heading", HTMLElement);
+const tokenText = requireElement("#token-text", HTMLElement);
+const copyButton = requireElement("#copy", HTMLButtonElement);
+const tableBody = requireElement("#keys", HTMLTableSectionElement);
+const keysHeading = requireElement("#keys-heading", HTMLElement);
+const placeholder = requireElement("#placeholder", HTMLElement);
+const dialog = requireElement("#confirm", HTMLDialogElement);
+const confirmButton = requireElement("#confirm-submit", HTMLButtonElement);
+const confirmForm = requireElement("#confirm form", HTMLFormElement);
+const overlapInput = requireElement("#overlap", HTMLInputElement);
 
 /**
- * Asks the service; the browser sends along the password that it asked for. Throws Refused when that is the answer.
- * By its origin: the page's own address may have the password in it, and nothing is fetched relative to such a one.
+ * Sends a request; the browser adds the Basic credentials. Throws `ProblemError` for an error status or without a response.
+ * The URL is absolute, because fetch rejects relative URLs on a page whose own URL contains credentials.
  */
-async function ask(method: string, path: string, body?: object): Promise<Response> {
+async function sendRequest(method: string, path: string, body?: object): Promise<Response> {
   const headers = { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) };
   const response = await fetch(location.origin + path, {
     method,
     headers,
     ...(body && { body: JSON.stringify(body) }),
   }).catch(() => {
-    throw new Refused({ title: "The service cannot be reached." });
+    throw new ProblemError({ title: "The service cannot be reached." });
   });
   if (response.ok) return response;
   const problem: unknown = await response.json().catch(() => undefined);
-  throw new Refused(isProblem(problem) ? problem : { title: `The service answered ${response.status}.` });
+  throw new ProblemError(
+    isProblem(problem) ? problem : { title: `The service responded with status ${response.status}.` },
+  );
 }
 
 const isProblem = (value: unknown): value is Problem =>
   typeof value === "object" && value !== null && "title" in value && typeof value.title === "string";
 
-/** What an answer holds; a proxy's page is no answer. */
-async function read<T>(response: Response): Promise<T> {
+/** Parses a JSON response. Throws `ProblemError` if it is not JSON, such as the error page of a proxy. */
+async function readJson<T>(response: Response): Promise<T> {
   return response.json().catch(() => {
-    throw new Refused({ title: "What answered is not the service." });
+    throw new ProblemError({ title: "The response is not from the service." });
   });
 }
 
 async function load(): Promise<void> {
   try {
-    const keys = await read<readonly Key[]>(await ask("GET", "/admin/keys"));
-    body.replaceChildren(...keys.map(rowOf).reverse());
-    placeholder.textContent = keys.length === 0 ? "There are no keys yet." : "";
+    const keys = await readJson<readonly Key[]>(await sendRequest("GET", "/admin/keys"));
+    tableBody.replaceChildren(...keys.map(createRow).reverse());
+    placeholder.textContent = keys.length === 0 ? "No keys yet." : "";
   } catch (error) {
-    placeholder.textContent = `The keys cannot be shown: ${reasonOf(error)}`;
+    placeholder.textContent = `The keys cannot be loaded: ${errorMessage(error)}`;
   }
 }
 
-function rowOf(key: Key): HTMLTableRowElement {
-  const isEnded = key.expiresAt !== undefined && Date.parse(key.expiresAt) <= Date.now();
-  const actions = make("td", { className: "actions" });
-  if (isEnded) actions.append(action("Remove", key, () => remove(key)));
+function createRow(key: Key): HTMLTableRowElement {
+  const isExpired = key.expiresAt !== undefined && Date.parse(key.expiresAt) <= Date.now();
+  const actions = createElement("td", { className: "actions" });
+  if (isExpired) actions.append(createButton("Remove", key, () => remove(key)));
   else
     actions.append(
-      action("Rotate", key, () => rotate(key)),
-      action("Revoke", key, () => revoke(key)),
+      createButton("Rotate", key, () => rotate(key)),
+      createButton("Revoke", key, () => revoke(key)),
     );
-  return make(
+  return createElement(
     "tr",
-    { className: isEnded ? "ended" : "" },
-    make("th", { scope: "row", dir: "auto" }, key.name),
-    cell("Id", make("code", {}, key.id)),
-    cell("Created", timeOf(key.createdAt)),
-    cell("Expires", key.expiresAt === undefined ? "never" : timeOf(key.expiresAt)),
-    cell("Last used", key.lastUsedAt === undefined ? "not yet" : timeOf(key.lastUsedAt)),
+    { className: isExpired ? "expired" : "" },
+    createElement("th", { scope: "row", dir: "auto" }, key.name),
+    createCell("ID", createElement("code", {}, key.id)),
+    createCell("Created", createTime(key.createdAt)),
+    createCell("Expires", key.expiresAt === undefined ? "never" : createTime(key.expiresAt)),
+    createCell("Last used", key.lastUsedAt === undefined ? "never" : createTime(key.lastUsedAt)),
     actions,
   );
 }
 
-function cell(label: string, content: string | Node): HTMLTableCellElement {
-  const element = make("td", {}, make("span", {}, content));
+function createCell(label: string, content: string | Node): HTMLTableCellElement {
+  const element = createElement("td", {}, createElement("span", {}, content));
   element.dataset.label = label;
   return element;
 }
 
-function action(label: string, key: Key, onclick: () => void): HTMLButtonElement {
-  return make(
+function createButton(label: string, key: Key, onclick: () => void): HTMLButtonElement {
+  return createElement(
     "button",
     { type: "button", className: "quiet", ariaLabel: `${label} ${key.name}`, onclick },
     label,
@@ -120,114 +122,116 @@ function action(label: string, key: Key, onclick: () => void): HTMLButtonElement
 
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-function timeOf(text: string): HTMLTimeElement {
-  return make("time", { dateTime: text, title: text }, TIME.format(new Date(text)));
+function createTime(text: string): HTMLTimeElement {
+  return createElement("time", { dateTime: text, title: text }, TIME.format(new Date(text)));
 }
 
-form.onsubmit = once(createButton, async () => {
+form.onsubmit = exclusive(createKeyButton, async () => {
   try {
     const expires = expiresInput.value.trim();
-    const asked = { name: nameInput.value, ...(expires !== "" && { expires }) };
-    const minted = await read<MintedKey>(await ask("POST", "/admin/keys", asked));
+    const input = { name: nameInput.value, ...(expires !== "" && { expires }) };
+    const minted = await readJson<MintedKey>(await sendRequest("POST", "/admin/keys", input));
     form.reset();
-    showErrors([nameInput, expiresInput], []);
+    showFieldErrors([nameInput, expiresInput], []);
     showToken(minted);
     await load();
   } catch (error) {
-    showRefusal(error, [nameInput, expiresInput]);
+    showError(error, [nameInput, expiresInput]);
   }
 });
 
 function rotate(key: Key): void {
   overlapInput.value = "24h";
-  showErrors([overlapInput], []);
-  const text =
-    " gets a new token. The one it has now passes for a while more, so that its client can change over.";
-  const act = async (): Promise<void> => {
+  showFieldErrors([overlapInput], []);
+  const text = " gets a new token. The old token works for the time below, so that the client can switch.";
+  const run = async (): Promise<void> => {
     const overlap = overlapInput.value.trim();
-    const answer = await ask(
+    const response = await sendRequest(
       "POST",
       `/admin/keys/${key.id}/rotate`,
       overlap === "" ? undefined : { overlap },
     );
-    showToken(await read<MintedKey>(answer));
+    showToken(await readJson<MintedKey>(response));
   };
-  confirm({ title: "Rotate the key?", name: key.name, text, label: "Rotate", withOverlap: true, act });
+  confirm({ title: "Rotate this key?", name: key.name, text, label: "Rotate", showsOverlap: true, run });
 }
 
 function revoke({ id, name }: Key): void {
-  const text = " stops passing at once. There is no way back.";
-  const act = async (): Promise<void> => {
-    await ask("DELETE", `/admin/keys/${id}`);
+  const text = " stops working immediately. This can't be undone.";
+  const run = async (): Promise<void> => {
+    await sendRequest("DELETE", `/admin/keys/${id}`);
     announce(`Revoked: ${name}`);
   };
-  confirm({ title: "Revoke the key?", name, text, label: "Revoke", act });
+  confirm({ title: "Revoke this key?", name, text, label: "Revoke", run });
 }
 
-/** One that has ended passes no more anyway. */
+/** Deletes an expired key without confirmation, because the service rejects it already. */
 async function remove({ id, name }: Key): Promise<void> {
   try {
-    await ask("DELETE", `/admin/keys/${id}`);
+    await sendRequest("DELETE", `/admin/keys/${id}`);
     announce(`Removed: ${name}`);
     await load();
     keysHeading.focus();
   } catch (error) {
-    warn(reasonOf(error));
+    showToast(errorMessage(error));
     await load();
   }
 }
 
-interface Question {
+interface Confirmation {
   readonly title: string;
-  /** Of the client; the text goes on from it. */
+  /** Name of the key, the subject of `text`. */
   readonly name: string;
   readonly text: string;
-  /** Of the button that does it. */
+  /** Label of the button that runs the action. */
   readonly label: string;
-  /** Whether to ask for how long older keys go on, too. */
-  readonly withOverlap?: boolean;
-  readonly act: () => Promise<void>;
+  /** Whether the dialog has a field for how long the old token works. Default: false. */
+  readonly showsOverlap?: boolean;
+  readonly run: () => Promise<void>;
 }
 
-/** Asks whether to do something, and does it; what is refused is said in the dialog's field, or beside the page. */
-function confirm({ title, name, text, label, withOverlap, act }: Question): void {
-  the("#confirm-heading", HTMLElement).textContent = title;
-  the("#confirm-text", HTMLElement).replaceChildren(quote(name), text);
+/** Runs an action after confirmation. Shows a validation error at the dialog's field and any other error as a toast. */
+function confirm({ title, name, text, label, showsOverlap, run }: Confirmation): void {
+  requireElement("#confirm-heading", HTMLElement).textContent = title;
+  requireElement("#confirm-text", HTMLElement).replaceChildren(quote(name), text);
   confirmButton.textContent = label;
-  the("#overlap-field", HTMLElement).hidden = withOverlap !== true;
-  confirmForm.onsubmit = once(confirmButton, async () => {
+  requireElement("#overlap-field", HTMLElement).hidden = showsOverlap !== true;
+  confirmForm.onsubmit = exclusive(confirmButton, async () => {
     try {
-      await act();
+      await run();
       dialog.close();
       await load();
       if (tokenCard.hidden) keysHeading.focus();
       else tokenHeading.focus();
     } catch (error) {
-      if (showRefusal(error, [overlapInput])) return;
+      if (showError(error, [overlapInput])) return;
       dialog.close();
-      // Another window may have revoked it.
+      // Another window may have revoked the key.
       await load();
     }
   });
   dialog.showModal();
 }
 
-the("#confirm-no", HTMLButtonElement).addEventListener("click", () => dialog.close());
+requireElement("#confirm-cancel", HTMLButtonElement).addEventListener("click", () => dialog.close());
 
-/** What a form does when it is sent; nothing while it is still at it. */
-function once(button: HTMLButtonElement, act: () => Promise<void>): (event: SubmitEvent) => Promise<void> {
+/** Returns a submit handler that ignores further submits while `run` is pending. */
+function exclusive(
+  button: HTMLButtonElement,
+  run: () => Promise<void>,
+): (event: SubmitEvent) => Promise<void> {
   return async (event) => {
     event.preventDefault();
     if (button.ariaDisabled === "true") return;
     button.ariaDisabled = "true";
-    await act().finally(() => {
+    await run().finally(() => {
       button.ariaDisabled = null;
     });
   };
 }
 
 function showToken({ name, token }: MintedKey): void {
-  tokenHeading.replaceChildren("The token of ", make("bdi", {}, name));
+  tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, name));
   tokenText.textContent = token;
   copyButton.textContent = "Copy";
   tokenCard.hidden = false;
@@ -240,37 +244,37 @@ copyButton.addEventListener("click", async () => {
     announce("Copied.");
     copyButton.textContent = "Copied";
   } catch {
-    // Over plain HTTP there is no clipboard: then the text is at least chosen.
+    // Without HTTPS browsers have no clipboard API. Select the text instead.
     getSelection()?.selectAllChildren(tokenText);
-    announce("The token is selected: copy it with the keyboard.");
+    announce("The token is selected. Copy it with the keyboard.");
   }
 });
 
-the("#forget", HTMLButtonElement).addEventListener("click", () => {
+requireElement("#hide-token", HTMLButtonElement).addEventListener("click", () => {
   tokenText.textContent = "";
   tokenCard.hidden = true;
   keysHeading.focus();
 });
 
-/** Says a refusal beside the fields that it is about, or else above the page; gives whether it was about one. */
-function showRefusal(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
-  const errors = error instanceof Refused ? (error.problem.errors ?? []) : [];
-  if (errors.length > 0) showErrors(inputs, errors);
-  else warn(reasonOf(error));
+/** Shows validation errors at their fields and any other error as a toast. Returns whether it was a validation error. */
+function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
+  const errors = error instanceof ProblemError ? (error.problem.errors ?? []) : [];
+  if (errors.length > 0) showFieldErrors(inputs, errors);
+  else showToast(errorMessage(error));
   return errors.length > 0;
 }
 
-function showErrors(inputs: readonly HTMLInputElement[], errors: NonNullable<Problem["errors"]>): void {
-  const broken = inputs.filter((input) => {
+function showFieldErrors(inputs: readonly HTMLInputElement[], errors: NonNullable<Problem["errors"]>): void {
+  const invalid = inputs.filter((input) => {
     const messages = errors.filter(({ field }) => field === input.id).map(({ message }) => message);
     showFieldError(input, messages.length === 0 ? "" : `It ${messages.join(" and ")}.`);
     return messages.length > 0;
   });
-  broken[0]?.focus();
+  invalid[0]?.focus();
 }
 
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Refused)) throw error;
+function errorMessage(error: unknown): string {
+  if (!(error instanceof ProblemError)) throw error;
   return error.message;
 }
 

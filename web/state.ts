@@ -1,35 +1,35 @@
-import { type Todo, type TodoApi, TodoApiError, type TodoEvent, type TodoId } from "../src/sdk.ts";
+import { type Todo, type TodoApi, TodoApiError, type TodoEvent, type TodoId } from "../src/sdk/client.ts";
 
-/** What is asked for of a to-do. */
-export type Wish = "done" | "open" | "deleted";
+/** A change that the user requested. */
+export type PendingChange = "done" | "open" | "deleted";
 
-export type Show = "all" | "open" | "done";
+export type Filter = "all" | "open" | "done";
 
-interface Request {
-  wish: Wish;
-  /** Whether something was heard of the to-do since the request was sent: that may be newer than the answer. */
-  isOutdated: boolean;
-  /** What waits for news of it. */
-  onNews: () => void;
+interface PendingRequest {
+  change: PendingChange;
+  /** True if an event or a list arrived since the request was sent: it may be newer than the response. */
+  isStale: boolean;
+  /** Runs after each event about the to-do. */
+  onEvent: () => void;
 }
 
-/** So many come first, to be seen at once; the rest comes in one piece. */
-const FIRST = 500;
-/** The event of a change comes so much later than its answer at most, or not at all. */
-const EVENT_WITHIN_MS = 1000;
+/** Size of the first page, which appears immediately. The second page contains the rest. */
+const FIRST_PAGE_SIZE = 500;
+/** How long to wait for the event that belongs to a response. */
+const EVENT_TIMEOUT_MS = 1000;
 
 /**
- * What the page knows of the to-dos: what the service said, and above it what has been asked for and not answered
- * yet. Events are the truth: an answer only counts until they say more.
+ * The to-dos as the service reported them, combined with the changes that it has not yet confirmed. Events are
+ * authoritative: a response counts only until a newer event arrives.
  */
 export class State {
   readonly #api: TodoApi;
   readonly #onChange: () => void;
-  /** By ascending id. */
+  /** In ascending order of id. */
   #todos: Todo[] = [];
-  readonly #requests = new Map<TodoId, Request>();
+  readonly #requests = new Map<TodoId, PendingRequest>();
   #position: string | undefined;
-  /** The greatest that an event or a list has told of. */
+  /** The greatest id in any event or list so far. */
   #lastId: TodoId = 0n;
 
   constructor(api: TodoApi, onChange: () => void) {
@@ -37,134 +37,134 @@ export class State {
     this.#onChange = onChange;
   }
 
-  /** Where to follow from; undefined until the list has been loaded. */
+  /** Position in the event stream from which to continue, or undefined until the list has loaded. */
   get position(): string | undefined {
     return this.#position;
   }
 
-  /** Gets the list anew. What is kept of it is right when the events since its first page have been applied. */
+  /** Loads the list. Its pages may differ in age; it is correct after the events since the first page were applied. */
   async load(signal: AbortSignal): Promise<void> {
-    const first = await this.#api.list({ limit: FIRST }, { signal });
+    const first = await this.#api.list({ limit: FIRST_PAGE_SIZE }, { signal });
     const last = first.todos.at(-1);
-    if (first.next === undefined || last === undefined) return this.#take(first.todos, first.position);
+    if (first.next === undefined || last === undefined) return this.#replaceAll(first.todos, first.position);
     if (this.#position === undefined) {
       this.#todos = [...first.todos];
       this.#onChange();
     }
     const rest = await this.#api.list({ after: last.id }, { signal });
-    this.#take(first.todos.concat(rest.todos), first.position);
+    this.#replaceAll(first.todos.concat(rest.todos), first.position);
   }
 
-  #take(todos: readonly Todo[], position: string): void {
+  #replaceAll(todos: readonly Todo[], position: string): void {
     this.#todos = [...todos];
     this.#position = position;
     this.#lastId = todos.at(-1)?.id ?? 0n;
-    for (const request of this.#requests.values()) request.isOutdated = true;
+    for (const request of this.#requests.values()) request.isStale = true;
     this.#onChange();
   }
 
-  /** Takes in a change that the service tells. */
+  /** Applies an event from the service. */
   apply(event: Extract<TodoEvent, { type: "created" | "updated" | "deleted" }>): void {
     this.#position = event.position;
     const id = event.type === "deleted" ? event.id : event.todo.id;
     const request = this.#requests.get(id);
     if (request !== undefined) {
-      request.isOutdated = true;
-      request.onNews();
+      request.isStale = true;
+      request.onEvent();
     }
     if (id > this.#lastId) this.#lastId = id;
     if (event.type === "deleted") this.#remove(id);
-    // One that is not here was deleted by this page: that event is to come.
+    // An update for an unknown to-do: this page deleted it, and the event of that deletion follows.
     else if (event.type === "created" || this.#find(id) !== undefined) this.#put(event.todo);
     this.#onChange();
   }
 
-  /** Makes a to-do, one for each key; it is shown when the service has it. */
+  /** Creates a to-do, at most one for each idempotency key. Shows it when the service has confirmed it. */
   async create(title: string, idempotencyKey: string): Promise<Todo> {
     const todo = await this.#api.create(title, { idempotencyKey });
-    // An event that was faster than the answer knows more: it may have been deleted since.
+    // If the event came first, ignore the response: the to-do may have been deleted since.
     if (todo.id > this.#lastId) this.#put(todo);
     this.#onChange();
     return todo;
   }
 
   /**
-   * Shows a wish as fulfilled, and asks the service for it; rejects, with all as it was, when that refuses. One
-   * request at a time for each to-do: of what is wished meanwhile the last counts.
+   * Shows a change immediately and sends it to the service. Rejects and shows the previous state if the service rejects
+   * it. Sends one request at a time for each to-do; of the changes requested meanwhile, only the last is sent.
    */
-  async ask({ id }: Todo, wish: Wish): Promise<void> {
+  async requestChange({ id }: Todo, change: PendingChange): Promise<void> {
     const running = this.#requests.get(id);
     if (running !== undefined) {
-      running.wish = wish;
+      running.change = change;
       this.#onChange();
       return;
     }
-    const request: Request = { wish, isOutdated: false, onNews: () => {} };
+    const request: PendingRequest = { change, isStale: false, onEvent: () => {} };
     this.#requests.set(id, request);
     this.#onChange();
     try {
-      let sent: Wish;
+      let sent: PendingChange;
       do {
-        sent = request.wish;
-        request.isOutdated = false;
+        sent = request.change;
+        request.isStale = false;
         await this.#send(id, sent, request);
-      } while (request.wish !== sent);
+      } while (request.change !== sent);
     } finally {
       this.#requests.delete(id);
       this.#onChange();
     }
   }
 
-  async #send(id: TodoId, wish: Wish, request: Request): Promise<void> {
+  async #send(id: TodoId, change: PendingChange, request: PendingRequest): Promise<void> {
     try {
-      if (wish === "deleted") await this.#api.delete(id);
+      if (change === "deleted") await this.#api.delete(id);
       else {
-        const todo = await this.#api.setDone(id, wish === "done");
-        if (!request.isOutdated) this.#put(todo);
-        else await this.#hearOf(todo, request);
+        const todo = await this.#api.setDone(id, change === "done");
+        if (!request.isStale) this.#put(todo);
+        else await this.#reconcile(todo, request);
         return;
       }
     } catch (error) {
       const isGone = error instanceof TodoApiError && error.code === "todo_not_found";
       if (isGone) this.#remove(id);
-      if (!isGone || wish !== "deleted") throw error;
+      if (!isGone || change !== "deleted") throw error;
     }
     this.#remove(id);
   }
 
   /**
-   * Waits, when what was heard since a request contradicts its answer, for the event that belongs to the answer: what
-   * was heard may be older. If it does not come, what was heard is newer.
+   * Waits for the event that belongs to a response, if an event since the request contradicts the response. That event may
+   * be older than the response. If no other event comes in time, it is newer.
    */
-  async #hearOf({ id, done }: Todo, request: Request): Promise<void> {
-    const end = Date.now() + EVENT_WITHIN_MS;
-    while (this.#find(id)?.done === !done && Date.now() < end) {
+  async #reconcile({ id, done }: Todo, request: PendingRequest): Promise<void> {
+    const deadline = Date.now() + EVENT_TIMEOUT_MS;
+    while (this.#find(id)?.done === !done && Date.now() < deadline) {
       await new Promise<void>((resolve) => {
-        request.onNews = resolve;
-        setTimeout(resolve, end - Date.now());
+        request.onEvent = resolve;
+        setTimeout(resolve, deadline - Date.now());
       });
     }
   }
 
-  /** The to-dos to be shown, wishes included, and how many there are of each kind. */
-  view(show: Show): { readonly todos: readonly Todo[]; readonly open: number; readonly done: number } {
+  /** Returns the to-dos that match the filter, and the number of open and done ones. Includes pending changes. */
+  view(filter: Filter): { readonly todos: readonly Todo[]; readonly open: number; readonly done: number } {
     const todos: Todo[] = [];
     let open = 0;
     let done = 0;
-    for (const said of this.#todos) {
-      const todo = this.#requests.size === 0 ? said : this.#wished(said);
+    for (const confirmed of this.#todos) {
+      const todo = this.#requests.size === 0 ? confirmed : this.#optimistic(confirmed);
       if (todo === undefined) continue;
       if (todo.done) done++;
       else open++;
-      if (show === "all" || todo.done === (show === "done")) todos.push(todo);
+      if (filter === "all" || todo.done === (filter === "done")) todos.push(todo);
     }
     return { todos, open, done };
   }
 
-  #wished(todo: Todo): Todo | undefined {
-    const wish = this.#requests.get(todo.id)?.wish;
-    if (wish === "deleted") return undefined;
-    return wish === undefined ? todo : { ...todo, done: wish === "done" };
+  #optimistic(todo: Todo): Todo | undefined {
+    const change = this.#requests.get(todo.id)?.change;
+    if (change === "deleted") return undefined;
+    return change === undefined ? todo : { ...todo, done: change === "done" };
   }
 
   #find(id: TodoId): Todo | undefined {
@@ -173,8 +173,8 @@ export class State {
   }
 
   #put(todo: Todo): void {
-    const at = indexOf(this.#todos, todo.id);
-    this.#todos.splice(at, this.#todos[at]?.id === todo.id ? 1 : 0, todo);
+    const index = indexOf(this.#todos, todo.id);
+    this.#todos.splice(index, this.#todos[index]?.id === todo.id ? 1 : 0, todo);
   }
 
   #remove(id: TodoId): void {
@@ -182,7 +182,7 @@ export class State {
   }
 }
 
-/** Where a to-do is, or would be, among to-dos by ascending id. */
+/** Returns the index of a to-do among to-dos in ascending order of id, or the index at which to insert it. */
 export function indexOf(todos: readonly Todo[], id: TodoId): number {
   let low = 0;
   let high = todos.length;

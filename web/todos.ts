@@ -1,61 +1,61 @@
-import { type Todo, TodoApi, TodoApiError } from "../src/sdk.ts";
-import { showFieldError, the } from "./element.ts";
-import { Rows } from "./rows.ts";
-import { announce, quote, warn } from "./say.ts";
-import { type Show, State, type Wish } from "./state.ts";
+import { type Todo, TodoApi, TodoApiError } from "../src/sdk/client.ts";
+import { requireElement, showFieldError } from "./dom.ts";
+import { announce, quote, showToast } from "./notifications.ts";
+import { type Filter, type PendingChange, State } from "./state.ts";
+import { VirtualList } from "./virtual-list.ts";
 
-/** A connection that is back within so long was never missed. */
-const MISSED_MS = 800;
-const RETRY_MS = 3000;
-/** A window that nobody has seen for so long lets its stream go: a browser has only six connections to a server. */
-const UNSEEN_MS = 30_000;
-/** Those who hear the page are told of others' changes at most so often. */
-const TELL_MS = 3000;
+/** Delay before the page reports a lost connection, so that short interruptions stay silent. */
+const DISCONNECT_NOTICE_DELAY_MS = 800;
+const RETRY_DELAY_MS = 3000;
+/** Time after which a hidden window closes its event stream, because a browser opens at most six connections per server. */
+const HIDDEN_TIMEOUT_MS = 30_000;
+/** Shortest interval between two announcements of changes made elsewhere. */
+const ANNOUNCE_INTERVAL_MS = 3000;
 
-const form = the("#new-todo", HTMLFormElement);
-const titleInput = the("#title", HTMLInputElement);
-const addButton = the("#new-todo button", HTMLButtonElement);
-const list = the("#todos", HTMLElement);
-const heading = the("#list-heading", HTMLElement);
-const placeholder = the("#placeholder", HTMLElement);
-const notice = the("#notice", HTMLElement);
-const filters = [...document.querySelectorAll<HTMLAnchorElement>(".filter a")];
+const form = requireElement("#new-todo", HTMLFormElement);
+const titleInput = requireElement("#title", HTMLInputElement);
+const addButton = requireElement("#new-todo button", HTMLButtonElement);
+const listElement = requireElement("#todos", HTMLElement);
+const heading = requireElement("#list-heading", HTMLElement);
+const placeholder = requireElement("#placeholder", HTMLElement);
+const notice = requireElement("#notice", HTMLElement);
+const filterLinks = [...document.querySelectorAll<HTMLAnchorElement>(".filter a")];
 
-const state = new State(new TodoApi(), renderSoon);
-const rows = new Rows(list, {
-  onMark: (todo, done) => ask(todo, done ? "done" : "open"),
-  onDelete: (todo) => ask(todo, "deleted"),
+const state = new State(new TodoApi(), scheduleRender);
+const list = new VirtualList(listElement, {
+  onToggle: (todo, done) => change(todo, done ? "done" : "open"),
+  onDelete: (todo) => change(todo, "deleted"),
   onFocusLost: () => titleInput.focus(),
 });
 
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
-const NOTHING = {
-  all: "Nothing to do yet. Write the first one above.",
-  open: "Nothing is open.",
-  done: "Nothing is done yet.",
+const EMPTY_MESSAGES = {
+  all: "Nothing here yet. Add your first to-do above.",
+  open: "All done.",
+  done: "No to-dos are done yet.",
 } as const;
-const DONE = { done: "Done", open: "Open again", deleted: "Deleted" } as const;
-const NOT_DONE = {
+const CHANGE_MESSAGES = { done: "Done", open: "Reopened", deleted: "Deleted" } as const;
+const CHANGE_ERRORS = {
   done: "could not be marked as done",
-  open: "could not be opened again",
+  open: "could not be reopened",
   deleted: "could not be deleted",
 } as const;
 
-// What is shown, and how.
+// Rendering
 
-function shown(): Show {
+function currentFilter(): Filter {
   const show = new URLSearchParams(location.search).get("show");
   return show === "open" || show === "done" ? show : "all";
 }
 
-let isRenderDue = false;
+let isRenderScheduled = false;
 
-/** Once for all that changes before the next picture; hidden windows have no pictures, but a title. */
-function renderSoon(): void {
-  if (isRenderDue) return;
-  isRenderDue = true;
+/** Renders once before the next frame. Hidden windows have no frames, but their title must change. */
+function scheduleRender(): void {
+  if (isRenderScheduled) return;
+  isRenderScheduled = true;
   const run = (): void => {
-    isRenderDue = false;
+    isRenderScheduled = false;
     render();
   };
   if (document.hidden) setTimeout(run);
@@ -63,146 +63,154 @@ function renderSoon(): void {
 }
 
 function render(): void {
-  const show = shown();
-  const { todos, open, done } = state.view(show);
+  const filter = currentFilter();
+  const { todos, open, done } = state.view(filter);
   const isLoaded = state.position !== undefined;
-  rows.show(todos);
-  list.ariaBusy = String(!isLoaded);
-  heading.textContent = HEADINGS[show];
-  document.title = open > 0 ? `${count(open)} open · To-dos` : "To-dos";
+  list.render(todos);
+  listElement.ariaBusy = String(!isLoaded);
+  heading.textContent = HEADINGS[filter];
+  document.title = open > 0 ? `${formatCount(open)} open · To-dos` : "To-dos";
   const counts = { all: open + done, open, done };
-  for (const link of filters) {
-    const kind = link.dataset.show;
-    if (kind === show) link.setAttribute("aria-current", "page");
+  for (const link of filterLinks) {
+    const { show } = link.dataset;
+    if (show === filter) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    const number = kind === "all" || kind === "open" || kind === "done" ? counts[kind] : 0;
-    const place = link.querySelector(".count");
-    if (place !== null) place.textContent = isLoaded ? count(number) : "";
+    const count = show === "all" || show === "open" || show === "done" ? counts[show] : 0;
+    const countElement = link.querySelector(".count");
+    if (countElement !== null) countElement.textContent = isLoaded ? formatCount(count) : "";
   }
-  if (isLoaded) placeholder.textContent = todos.length === 0 ? NOTHING[show] : "";
+  if (isLoaded) placeholder.textContent = todos.length === 0 ? EMPTY_MESSAGES[filter] : "";
   else if (todos.length > 0) placeholder.textContent = "";
 }
 
-const count = (n: number): string => n.toLocaleString("en");
+const formatCount = (count: number): string => count.toLocaleString("en");
 
-for (const link of filters) {
+for (const link of filterLinks) {
   link.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     if (link.href !== location.href) history.pushState(undefined, "", link.href);
     scrollTo({ top: 0 });
     render();
-    announce(`${heading.textContent}: ${count(state.view(shown()).todos.length)}`);
+    announce(`${heading.textContent}: ${formatCount(state.view(currentFilter()).todos.length)}`);
   });
 }
 addEventListener("popstate", render);
 
-// What is asked for.
+// Changes by the user
 
-const newKey = (): string => crypto.getRandomValues(new Uint32Array(4)).join("-");
+const randomKey = (): string => crypto.getRandomValues(new Uint32Array(4)).join("-");
 
-/** What stands in the field is one to-do, however often it is sent. */
-let key = newKey();
-/** What has been entered and is not answered yet, as it was then; the first is on its way. */
-const entries: Entry[] = [];
+/** Stays the same until the field changes, so that sending it twice creates one to-do. */
+let idempotencyKey = randomKey();
+/** Titles that were submitted and not yet confirmed. The first one is being sent. */
+const submissions: Submission[] = [];
 
-interface Entry {
+interface Submission {
   readonly title: string;
-  readonly key: string;
+  readonly idempotencyKey: string;
 }
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const title = titleInput.value;
-  if (entries.at(-1)?.title === title) return;
-  if (entries.push({ title, key }) > 1) return;
+  if (submissions.at(-1)?.title === title) return;
+  if (submissions.push({ title, idempotencyKey }) > 1) return;
   form.ariaBusy = "true";
   addButton.ariaDisabled = "true";
   try {
-    for (let first = entries[0]; first !== undefined; first = entries[0]) {
+    for (let first = submissions[0]; first !== undefined; first = submissions[0]) {
       await add(first);
-      entries.shift();
+      submissions.shift();
     }
   } finally {
-    entries.length = 0;
+    submissions.length = 0;
     form.ariaBusy = null;
     addButton.ariaDisabled = null;
   }
 });
 
-async function add({ title, key: idempotencyKey }: Entry): Promise<void> {
+async function add({ title, idempotencyKey: submittedKey }: Submission): Promise<void> {
   try {
-    const todo = await state.create(title, idempotencyKey);
+    const todo = await state.create(title, submittedKey);
     if (titleInput.value === title) {
       titleInput.value = "";
-      key = newKey();
+      idempotencyKey = randomKey();
     }
     showFieldError(titleInput);
     render();
-    rows.reveal(todo.id);
-    announce(shown() === "done" ? `Added, and shown among the open ones: ${title}` : `Added: ${title}`);
+    list.scrollToTodo(todo.id);
+    announce(currentFilter() === "done" ? `Added to the open to-dos: ${title}` : `Added: ${title}`);
   } catch (error) {
-    const { message, outcome } = whyNotAdded(error);
+    const { fieldMessage, outcome } = describeAddError(error);
     if (titleInput.value === title) {
-      showFieldError(titleInput, message);
+      showFieldError(titleInput, fieldMessage);
       titleInput.focus();
-      announce(message);
-    } else warn(quote(title), ` ${outcome}: ${reasonOf(error)}`);
+      announce(fieldMessage);
+    } else showToast(quote(title), ` ${outcome}: ${errorMessage(error)}`);
   }
 }
 
-function whyNotAdded(error: unknown): { readonly message: string; readonly outcome: string } {
-  const broken = error instanceof TodoApiError ? error.fields.map(({ message }) => message) : [];
-  if (broken.length > 0)
-    return { message: `The title ${broken.join(" and ")}.`, outcome: "could not be added" };
-  if (!isRefusal(error)) {
-    const message = `It is not known whether it was added: ${reasonOf(error)} Enter asks again, and adds it once.`;
-    return { message, outcome: "may or may not have been added" };
+function describeAddError(error: unknown): { readonly fieldMessage: string; readonly outcome: string } {
+  const violations = error instanceof TodoApiError ? error.fields.map(({ message }) => message) : [];
+  if (violations.length > 0)
+    return { fieldMessage: `The title ${violations.join(" and ")}.`, outcome: "could not be added" };
+  if (!isRejected(error)) {
+    const cause = hasNoResponse(error)
+      ? "No answer, so it may not have been added."
+      : `It may not have been added: ${errorMessage(error)}`;
+    return {
+      fieldMessage: `${cause} Press Enter to try again; it won't be added twice.`,
+      outcome: "may not have been added",
+    };
   }
-  return { message: `It could not be added: ${reasonOf(error)}`, outcome: "could not be added" };
+  return { fieldMessage: `It could not be added: ${errorMessage(error)}`, outcome: "could not be added" };
 }
 
-/** Whether nothing has come of it for sure: what was cut off on the way, or is a fault, may have been done. */
-const isRefusal = (error: unknown): boolean =>
+/** Returns whether the service certainly did not create the to-do. A lost response or a server error leaves that open. */
+const isRejected = (error: unknown): boolean =>
   error instanceof TodoApiError &&
   (error.code === "store_full" || (error.status !== undefined && error.status >= 400 && error.status < 500));
 
+const hasNoResponse = (error: unknown): boolean =>
+  error instanceof TodoApiError && (error.code === "network_error" || error.code === "timeout");
+
 titleInput.addEventListener("input", () => {
   showFieldError(titleInput);
-  key = newKey();
+  idempotencyKey = randomKey();
 });
 
-async function ask(todo: Todo, wish: Wish): Promise<void> {
-  announce(`${DONE[wish]}: ${todo.title}`);
+async function change(todo: Todo, pending: PendingChange): Promise<void> {
+  announce(`${CHANGE_MESSAGES[pending]}: ${todo.title}`);
   try {
-    await state.ask(todo, wish);
+    await state.requestChange(todo, pending);
   } catch (error) {
-    warn(quote(todo.title), ` ${NOT_DONE[wish]}: ${reasonOf(error)}`);
+    showToast(quote(todo.title), ` ${CHANGE_ERRORS[pending]}: ${errorMessage(error)}`);
   }
 }
 
-function reasonOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   if (!(error instanceof TodoApiError)) throw error;
-  if (error.code === "network_error" || error.code === "timeout") return "the service cannot be reached.";
-  if (error.code === "todo_not_found") return "it has been deleted elsewhere.";
+  if (hasNoResponse(error)) return "the service cannot be reached.";
+  if (error.code === "todo_not_found") return "it was deleted elsewhere.";
   return error.detail ?? `${error.message}.`;
 }
 
-// How it stays right: the list, then all that happens to it.
+// Synchronization: the list first, then every event
 
-/** Follows the service for as long as the page is open. */
-async function follow(): Promise<never> {
+/** Keeps the list up to date while the page is open and visible. */
+async function synchronize(): Promise<never> {
   while (true) {
-    await seen();
-    const ending = new AbortController();
-    const stopWatching = whenUnseen(() => ending.abort());
+    await pageVisible();
+    const controller = new AbortController();
+    const stopWatching = onHidden(() => controller.abort());
     try {
-      if (state.position === undefined) await state.load(ending.signal);
-      await followEvents(state.position, ending.signal);
+      if (state.position === undefined) await state.load(controller.signal);
+      await applyEvents(state.position, controller.signal);
     } catch (error) {
-      if (!ending.signal.aborted) {
-        lost(reasonOf(error));
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      if (!controller.signal.aborted) {
+        onDisconnected(errorMessage(error));
+        await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS));
       }
     } finally {
       stopWatching();
@@ -210,68 +218,69 @@ async function follow(): Promise<never> {
   }
 }
 
-async function followEvents(since: string | undefined, signal: AbortSignal): Promise<void> {
+async function applyEvents(since: string | undefined, signal: AbortSignal): Promise<void> {
   for await (const event of new TodoApi().events({ ...(since !== undefined && { since }), signal })) {
-    if (event.type === "connected") found();
-    else if (event.type === "disconnected") lost("the service cannot be reached.");
+    if (event.type === "connected") onConnected();
+    else if (event.type === "disconnected") onDisconnected("the service cannot be reached.");
     else if (event.type === "resync") await state.load(signal);
     else {
       state.apply(event);
-      tellSoon();
+      announceSoon();
     }
   }
 }
 
-let missed: ReturnType<typeof setTimeout> | undefined;
+let disconnectTimer: ReturnType<typeof setTimeout> | undefined;
 
-function lost(reason: string): void {
+function onDisconnected(reason: string): void {
   if (state.position === undefined) placeholder.textContent = `The list cannot be loaded: ${reason}`;
-  missed ??= setTimeout(() => {
-    notice.textContent = "Not connected, trying again. Others’ changes show when it is back.";
-  }, MISSED_MS);
+  disconnectTimer ??= setTimeout(() => {
+    notice.textContent = "Connection lost. Reconnecting… Changes made elsewhere will appear then.";
+  }, DISCONNECT_NOTICE_DELAY_MS);
 }
 
-function found(): void {
-  clearTimeout(missed);
-  missed = undefined;
-  if (notice.textContent !== "") announce("Connected again.");
+function onConnected(): void {
+  clearTimeout(disconnectTimer);
+  disconnectTimer = undefined;
+  if (notice.textContent !== "") announce("Reconnected.");
   notice.textContent = "";
 }
 
-/** Resolves when the window is seen. */
-function seen(): Promise<void> {
+/** Resolves when the window is visible. */
+function pageVisible(): Promise<void> {
   if (!document.hidden) return Promise.resolve();
   return new Promise((resolve) => {
     document.addEventListener("visibilitychange", () => resolve(), { once: true });
   });
 }
 
-/** Calls back when the window has not been seen for long; gives what ends the watch. */
-function whenUnseen(onUnseen: () => void): () => void {
+/** Calls `callback` when the window has been hidden for `HIDDEN_TIMEOUT_MS`. Returns a function that stops watching. */
+function onHidden(callback: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const look = (): void => {
+  const onVisibilityChange = (): void => {
     clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(onUnseen, UNSEEN_MS);
+    if (document.hidden) timer = setTimeout(callback, HIDDEN_TIMEOUT_MS);
   };
-  document.addEventListener("visibilitychange", look);
-  look();
+  document.addEventListener("visibilitychange", onVisibilityChange);
+  onVisibilityChange();
   return () => {
-    document.removeEventListener("visibilitychange", look);
+    document.removeEventListener("visibilitychange", onVisibilityChange);
     clearTimeout(timer);
   };
 }
 
-let isTelling = false;
+let isAnnouncementScheduled = false;
 
-function tellSoon(): void {
-  if (isTelling) return;
-  isTelling = true;
+/** Announces the counts after `ANNOUNCE_INTERVAL_MS`, once for all changes until then. */
+function announceSoon(): void {
+  if (isAnnouncementScheduled) return;
+  isAnnouncementScheduled = true;
   setTimeout(() => {
-    isTelling = false;
+    isAnnouncementScheduled = false;
     const { open, done } = state.view("all");
-    announce(`${count(open)} open, ${count(done)} done.`);
-  }, TELL_MS);
+    announce(`${formatCount(open)} open, ${formatCount(done)} done.`);
+  }, ANNOUNCE_INTERVAL_MS);
 }
 
 render();
-follow();
+synchronize();

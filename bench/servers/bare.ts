@@ -1,17 +1,22 @@
-/** The reference: what Bun alone costs for the bytes and headers the product sends (given in REPLY_FILE). */
-const reply: { headers: [string, string][]; body: string } = await Bun.file(
-  process.env.REPLY_FILE ?? "",
+/** Answers with the product's response (from RESPONSE_FILE), and a POST with the body it parsed. */
+const response: { headers: [string, string][]; body: string } = await Bun.file(
+  process.env.RESPONSE_FILE ?? "",
 ).json();
-const body = Buffer.from(reply.body);
-const headers = new Headers(reply.headers);
-const fixed = () => new Response(body, { headers });
+const headers = new Headers(response.headers);
+const bytes = Buffer.from(response.body);
+const body =
+  process.env.BODY === "blob" ? new Blob([bytes], { type: headers.get("content-type") ?? "" }) : bytes;
+const respond = () => new Response(body, { headers });
 
 Bun.serve({
   port: Number(process.env.PORT),
   hostname: "127.0.0.1",
   development: false,
   routes: {
-    "/api/todos/:id": fixed,
-    "/api/todos": { GET: fixed, POST: async (request) => Response.json(await request.json()) },
+    "/api/todos/:id": respond,
+    "/api/todos": {
+      GET: respond,
+      POST: async (request) => Response.json(await request.json(), { status: 201 }),
+    },
   },
 });

@@ -1,4 +1,4 @@
-/** What every peer keeps its to-dos and its one client in: a Map each. */
+/** The store of every peer: one Map of to-dos and one of clients. */
 export interface Todo {
   id: number;
   title: string;
@@ -14,6 +14,8 @@ export const insert = (title: string): Todo => {
 };
 export const get = (id: number) => todos.get(id);
 export const list = () => [...todos.values()];
+/** The number of changes, which is the ETag of the list. */
+export const version = () => todos.size;
 
 /** Clients by the SHA-256 (hex) of their token. */
 export const clients = new Map([[process.env.CLIENT_SHA256, { name: "bench" }]]);

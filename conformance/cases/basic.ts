@@ -1,46 +1,53 @@
 /**
- * GET /admin/ greets only a user with valid Basic credentials (sections 4 and 5). The status of a refusal is not shown:
- * it is no success and no fault of the server.
+ * GET /admin/ greets only users with valid Basic credentials (sections 4 and 5). The specification does not show the
+ * status of a rejection, so every 3xx and 4xx status is accepted.
  */
 import type { Cases } from "../case.ts";
-import type { Answer, Service } from "../service.ts";
+import type { CapturedResponse, TargetClient } from "../target-client.ts";
 
 const path = "/admin/";
 
 export const cases: Cases = {
-  // The right pair first, before a server that counts failures has any to count.
-  async "admin.200"(service) {
-    (await enter(service)).expectStatus(200);
+  // Valid credentials come first, because a server that counts failed logins may lock the user out.
+  async "admin.200"(client) {
+    (await getWithCredentials(client)).expectStatus(200);
   },
 
-  async "admin.greeting"(service) {
-    const answer = await enter(service);
-    const { name } = service.target.user;
-    answer.expect(answer.ok && answer.text.includes(name), `a greeting of “${name}”`);
+  async "admin.greeting"(client) {
+    const response = await getWithCredentials(client);
+    const { name } = client.target.user;
+    response.expect(response.ok && response.text.includes(name), `a greeting for “${name}”`);
   },
 
-  async "admin.text"(service) {
-    const answer = await enter(service);
-    answer.expect(/^(text\/.*)?$/i.test(answer.contentType), "a text content type");
-    answer.expect(typeof answer.json !== "object", "text, not JSON");
+  async "admin.text"(client) {
+    const response = await getWithCredentials(client);
+    response.expect(/^(text\/.*)?$/i.test(response.contentType), "a text content type");
+    response.expect(typeof response.json !== "object", "text, not JSON");
   },
 
-  async "basicuser.request"(service) {
-    const greeting = await greetingOf(service);
-    const pairs = Array.from({ length: 4 }, () => [enter(service), enterWithout(service)]);
-    const answers = await Promise.all(pairs.flat());
-    answers.forEach((answer, index) => {
-      const known = index % 2 === 0;
-      if (known) answer.expect(answer.ok && answer.text === greeting, "the greeting, amid unknown callers");
-      else answer.expect(!answer.ok, "a refusal, amid known callers");
+  async "basicuser.request"(client) {
+    const greeting = await readGreeting(client);
+    const pairs = Array.from({ length: 4 }, () => [
+      getWithCredentials(client),
+      getWithoutCredentials(client),
+    ]);
+    const responses = await Promise.all(pairs.flat());
+    responses.forEach((response, index) => {
+      const isValid = index % 2 === 0;
+      if (isValid)
+        response.expect(
+          response.ok && response.text === greeting,
+          "the greeting in each concurrent response",
+        );
+      else response.expect(!response.ok, "a rejection of each concurrent request without credentials");
     });
   },
 
-  async "basic.missing.refused"(service) {
-    expectRefused(await enterWithout(service));
+  async "basic.missing.refused"(client) {
+    expectRejected(await getWithoutCredentials(client));
   },
 
-  async "basic.malformed.refused"(service) {
+  async "basic.malformed.refused"(client) {
     const malformed = [
       "Basic",
       "Basic !!!",
@@ -49,99 +56,118 @@ export const cases: Cases = {
       `Basic ${btoa("nobody:x")}`,
     ];
     for (const authorization of malformed) {
-      expectRefused(await enterAs(service, authorization, "with credentials that are none"));
-    }
-  },
-
-  async "basic.password.refused"(service) {
-    const { name, password } = service.target.user;
-    const wrong: [string, string][] = [
-      ["another password", "conformance-wrong-password"],
-      ["no password", ""],
-      ["the password less its last character", password.slice(0, -1)],
-      ["the password less its first character", password.slice(1)],
-    ];
-    for (const [as, guess] of wrong.filter(([, guess]) => guess !== password)) {
-      expectRefused(await enterAs(service, basic(name, guess), `with ${as}`));
-    }
-  },
-
-  async "basic.user.refused"(service) {
-    const { name, password } = service.target.user;
-    for (const guess of ["conformance-nobody", "", `${name}x`]) {
-      expectRefused(
-        await enterAs(service, basic(guess, password), "with another user and the right password"),
+      expectRejected(
+        await getWithAuthorization(client, authorization, "with malformed or unknown credentials"),
       );
     }
   },
 
-  async "basic.scheme.refused"(service) {
-    const { name, password } = service.target.user;
-    const right = basic(name, password);
-    for (const scheme of ["Bearer ", "Digest ", ""]) {
-      const as = `with the right pair under the scheme “${scheme.trim()}”`;
-      expectRefused(await enterAs(service, right.replace("Basic ", scheme), as));
-    }
-  },
-
-  async "basic.refused.no-greeting"(service) {
-    const greeting = await greetingOf(service);
-    const { name } = service.target.user;
-    const refused = [
-      await enterWithout(service),
-      await enterAs(service, basic(name, "conformance-wrong-password"), "with another password"),
-      ...(await Promise.all(spellings.map((spelling) => service.raw("GET", spelling)))),
+  async "basic.password.refused"(client) {
+    const { name, password } = client.target.user;
+    const wrong: [string, string][] = [
+      ["a wrong password", "conformance-wrong-password"],
+      ["no password", ""],
+      ["the password without its last character", password.slice(0, -1)],
+      ["the password without its first character", password.slice(1)],
     ];
-    for (const answer of refused) answer.expect(!answer.text.includes(greeting), "no greeting");
+    for (const [note, guess] of wrong.filter(([, guess]) => guess !== password)) {
+      expectRejected(await getWithAuthorization(client, basic(name, guess), `with ${note}`));
+    }
   },
 
-  async "basic.router"(service) {
+  async "basic.user.refused"(client) {
+    const { name, password } = client.target.user;
+    for (const guess of ["conformance-nobody", "", `${name}x`]) {
+      expectRejected(
+        await getWithAuthorization(
+          client,
+          basic(guess, password),
+          "with a wrong user and the right password",
+        ),
+      );
+    }
+  },
+
+  async "basic.scheme.refused"(client) {
+    const { name, password } = client.target.user;
+    const valid = basic(name, password);
+    for (const scheme of ["Bearer ", "Digest ", ""]) {
+      const note = `with valid credentials and the scheme “${scheme.trim()}”`;
+      expectRejected(await getWithAuthorization(client, valid.replace("Basic ", scheme), note));
+    }
+  },
+
+  async "basic.refused.no-greeting"(client) {
+    const greeting = await readGreeting(client);
+    const { name } = client.target.user;
+    const rejected = [
+      await getWithoutCredentials(client),
+      await getWithAuthorization(client, basic(name, "conformance-wrong-password"), "with a wrong password"),
+      ...(await Promise.all(pathVariants.map((variant) => client.sendRaw("GET", variant)))),
+    ];
+    for (const response of rejected)
+      response.expect(!response.text.includes(greeting), "no greeting in the response");
+  },
+
+  async "basic.router"(client) {
     for (const method of ["HEAD", "POST", "PUT", "PATCH", "DELETE"]) {
-      const answer = await service.send(method, path, { as: "without credentials" });
-      answer.expect(!answer.ok, "no success");
+      const response = await client.send(method, path, { note: "without credentials" });
+      response.expect(!response.ok, "no 2xx status");
     }
-    for (const below of ["no-such", "no/such"]) {
-      const answer = await service.send("GET", path + below, { as: "without credentials" });
-      answer.expect(!answer.ok, "no success");
+    for (const suffix of ["no-such", "no/such"]) {
+      const response = await client.send("GET", path + suffix, { note: "without credentials" });
+      response.expect(!response.ok, "no 2xx status");
     }
   },
 
-  async "basic.realm"(service) {
-    const answer = await enterWithout(service);
-    const challenge = answer.headers.get("www-authenticate") ?? "";
-    answer.expect(
+  async "basic.realm"(client) {
+    const response = await getWithoutCredentials(client);
+    const challenge = response.headers.get("www-authenticate") ?? "";
+    response.expect(
       !/\bbasic\b/i.test(challenge) || /\brealm\s*=/i.test(challenge),
       "a Basic challenge with a realm",
     );
   },
 };
 
-/** Paths that a careless router or guard may read as /admin/. */
-const spellings = ["/admin", "//admin/", "/%61dmin/", "/x/../admin/", "/admin/.", "/admin/x/..", "/ADMIN/"];
+/** Paths that a router or guard may confuse with /admin/. */
+const pathVariants = [
+  "/admin",
+  "//admin/",
+  "/%61dmin/",
+  "/x/../admin/",
+  "/admin/.",
+  "/admin/x/..",
+  "/ADMIN/",
+];
 
 function basic(name: string, password: string): string {
   return `Basic ${Buffer.from(`${name}:${password}`).toString("base64")}`;
 }
 
-function enter(service: Service): Promise<Answer> {
-  const { name, password } = service.target.user;
-  return enterAs(service, basic(name, password), "with the right credentials");
+function getWithCredentials(client: TargetClient): Promise<CapturedResponse> {
+  const { name, password } = client.target.user;
+  return getWithAuthorization(client, basic(name, password), "with valid credentials");
 }
 
-async function greetingOf(service: Service): Promise<string> {
-  const answer = await enter(service);
-  answer.expect(answer.ok && answer.text !== "", "a greeting");
-  return answer.text;
+async function readGreeting(client: TargetClient): Promise<string> {
+  const response = await getWithCredentials(client);
+  response.expect(response.ok && response.text !== "", "a greeting");
+  return response.text;
 }
 
-function enterWithout(service: Service): Promise<Answer> {
-  return service.send("GET", path, { as: "without credentials" });
+function getWithoutCredentials(client: TargetClient): Promise<CapturedResponse> {
+  return client.send("GET", path, { note: "without credentials" });
 }
 
-function enterAs(service: Service, authorization: string, as: string): Promise<Answer> {
-  return service.send("GET", path, { headers: { authorization }, as });
+function getWithAuthorization(
+  client: TargetClient,
+  authorization: string,
+  note: string,
+): Promise<CapturedResponse> {
+  return client.send("GET", path, { headers: { authorization }, note });
 }
 
-function expectRefused(answer: Answer): void {
-  answer.expect(answer.status >= 300 && answer.status < 500, "a refusal");
+function expectRejected(response: CapturedResponse): void {
+  response.expect(response.status >= 300 && response.status < 500, "a 3xx or 4xx status");
 }

@@ -1,98 +1,112 @@
-/** GET /api/whoami answers only for a known bearer token (sections 4, 5 and 7). */
+/** GET /api/whoami requires a known bearer token (sections 4, 5 and 7). */
 import type { Cases } from "../case.ts";
-import type { Answer, Service } from "../service.ts";
+import type { CapturedResponse, TargetClient } from "../target-client.ts";
 
 const path = "/api/whoami";
-const unknown = ["conformance-unknown-token", "x", "0", "null", "undefined", "__proto__", "x".repeat(500)];
+const unknownTokens = [
+  "conformance-unknown-token",
+  "x",
+  "0",
+  "null",
+  "undefined",
+  "__proto__",
+  "x".repeat(500),
+];
 
 export const cases: Cases = {
-  // The known token first, before anything a server might count against us.
-  async "whoami.200"(service) {
-    (await ask(service)).expectStatus(200);
+  // The known token comes first, because a server may limit the requests of a client that failed before.
+  async "whoami.200"(client) {
+    (await getWithKnownToken(client)).expectStatus(200);
   },
 
-  async "whoami.name"(service) {
-    const answer = await ask(service);
-    const { clientName } = service.target;
-    if (clientName !== undefined) return answer.expect(answer.text === clientName, `exactly “${clientName}”`);
-    const { json } = answer;
+  async "whoami.name"(client) {
+    const response = await getWithKnownToken(client);
+    const { clientName } = client.target;
+    if (clientName !== undefined)
+      return response.expect(response.text === clientName, `exactly “${clientName}”`);
+    const { json } = response;
     const isJson = typeof json === "string" || (typeof json === "object" && json !== null);
-    answer.expect(answer.ok && answer.text.trim() !== "" && !isJson, "a name, as plain text");
+    response.expect(response.ok && response.text.trim() !== "" && !isJson, "a name as plain text");
   },
 
-  async "whoami.text"(service) {
-    const answer = await ask(service);
-    answer.expect(/^(text\/.*)?$/i.test(answer.contentType), "a text content type");
+  async "whoami.text"(client) {
+    const response = await getWithKnownToken(client);
+    response.expect(/^(text\/.*)?$/i.test(response.contentType), "a text content type");
   },
 
-  async "client.request"(service) {
-    const name = await nameOf(service);
+  async "client.request"(client) {
+    const name = await readName(client);
     const pairs = Array.from({ length: 10 }, () => [
-      ask(service),
-      askAs(service, "Bearer x", "with an unknown token"),
+      getWithKnownToken(client),
+      getWithAuthorization(client, "Bearer x", "with an unknown token"),
     ]);
-    const answers = await Promise.all(pairs.flat());
-    answers.forEach((answer, index) => {
-      const known = index % 2 === 0;
-      if (known) answer.expect(answer.ok && answer.text === name, "the client's name, amid unknown callers");
-      else answer.expect(!answer.ok, "a refusal, amid known callers");
+    const responses = await Promise.all(pairs.flat());
+    responses.forEach((response, index) => {
+      const isValid = index % 2 === 0;
+      if (isValid)
+        response.expect(
+          response.ok && response.text === name,
+          "the client's name in each concurrent response",
+        );
+      else response.expect(!response.ok, "a rejection of each concurrent request with an unknown token");
     });
   },
 
-  async "bearer.missing.401"(service) {
-    (await service.send("GET", path, { as: "without credentials" })).expectStatus(401);
+  async "bearer.missing.401"(client) {
+    (await client.send("GET", path, { note: "without credentials" })).expectStatus(401);
   },
 
-  async "bearer.missing.challenge"(service) {
-    expectChallenge(await service.send("GET", path, { as: "without credentials" }));
+  async "bearer.missing.challenge"(client) {
+    expectChallenge(await client.send("GET", path, { note: "without credentials" }));
   },
 
-  async "bearer.empty.401"(service) {
-    expectUnauthorized(await askAs(service, "Bearer", "with a scheme and no token"));
+  async "bearer.empty.401"(client) {
+    expectUnauthorized(await getWithAuthorization(client, "Bearer", "with the scheme Bearer and no token"));
   },
 
-  async "bearer.unknown.401"(service) {
-    for (const token of unknown) (await askUnknown(service, token)).expectStatus(401);
+  async "bearer.unknown.401"(client) {
+    for (const token of unknownTokens) (await getWithUnknownToken(client, token)).expectStatus(401);
   },
 
-  async "bearer.unknown.challenge"(service) {
-    for (const token of unknown) expectChallenge(await askUnknown(service, token));
+  async "bearer.unknown.challenge"(client) {
+    for (const token of unknownTokens) expectChallenge(await getWithUnknownToken(client, token));
   },
 
-  async "bearer.near-miss.401"(service) {
-    for (const [as, token] of nearMisses(service.target.token)) {
-      expectUnauthorized(await askAs(service, `Bearer ${token}`, as));
+  async "bearer.near-miss.401"(client) {
+    for (const [note, token] of similarTokens(client.target.token)) {
+      expectUnauthorized(await getWithAuthorization(client, `Bearer ${token}`, note));
     }
   },
 
-  async "bearer.scheme.401"(service) {
-    const { token } = service.target;
+  async "bearer.scheme.401"(client) {
+    const { token } = client.target;
     const schemes = ["Basic ", "Digest ", "Token ", "BearerX ", ""];
     for (const scheme of schemes) {
-      const as = `with the token under the scheme “${scheme.trim()}”`;
-      expectUnauthorized(await askAs(service, scheme + token, as));
+      const note = `with the token and the scheme “${scheme.trim()}”`;
+      expectUnauthorized(await getWithAuthorization(client, scheme + token, note));
     }
   },
 
-  async "bearer.refused.no-name"(service) {
-    const name = await nameOf(service);
-    const refused = [
-      await service.send("GET", path, { as: "without credentials" }),
-      await askUnknown(service, "conformance-unknown-token"),
-      ...(await Promise.all(spellings.map((spelling) => service.raw("GET", spelling)))),
+  async "bearer.refused.no-name"(client) {
+    const name = await readName(client);
+    const rejected = [
+      await client.send("GET", path, { note: "without credentials" }),
+      await getWithUnknownToken(client, "conformance-unknown-token"),
+      ...(await Promise.all(pathVariants.map((variant) => client.sendRaw("GET", variant)))),
     ];
-    for (const answer of refused) answer.expect(answer.text.trim() !== name.trim(), "no client's name");
+    for (const response of rejected)
+      response.expect(response.text.trim() !== name.trim(), "no client's name in the response");
   },
 
-  async "bearer.router"(service) {
+  async "bearer.router"(client) {
     for (const method of ["HEAD", "POST", "PUT", "PATCH", "DELETE"])
-      await expectGuarded(service, method, path);
-    for (const below of ["/", "/no-such", "/no/such"]) await expectGuarded(service, "GET", path + below);
+      await expectGuarded(client, method, path);
+    for (const suffix of ["/", "/no-such", "/no/such"]) await expectGuarded(client, "GET", path + suffix);
   },
 };
 
-/** Paths that a careless router or guard may read as /api/whoami. */
-const spellings = [
+/** Paths that a router or guard may confuse with /api/whoami. */
+const pathVariants = [
   "/api/%77hoami",
   "//api/whoami",
   "/api//whoami",
@@ -101,35 +115,39 @@ const spellings = [
   "/api/WHOAMI",
 ];
 
-function ask(service: Service): Promise<Answer> {
-  return askAs(service, `Bearer ${service.target.token}`, "with the known token");
+function getWithKnownToken(client: TargetClient): Promise<CapturedResponse> {
+  return getWithAuthorization(client, `Bearer ${client.target.token}`, "with the known token");
 }
 
-async function nameOf(service: Service): Promise<string> {
-  const answer = await ask(service);
-  answer.expect(answer.ok && answer.text.trim() !== "", "a name");
-  return answer.text;
+async function readName(client: TargetClient): Promise<string> {
+  const response = await getWithKnownToken(client);
+  response.expect(response.ok && response.text.trim() !== "", "a name");
+  return response.text;
 }
 
-function askUnknown(service: Service, token: string): Promise<Answer> {
-  return askAs(service, `Bearer ${token}`, `with an unknown token of length ${token.length}`);
+function getWithUnknownToken(client: TargetClient, token: string): Promise<CapturedResponse> {
+  return getWithAuthorization(client, `Bearer ${token}`, `with an unknown token of length ${token.length}`);
 }
 
-function askAs(service: Service, authorization: string, as: string): Promise<Answer> {
-  return service.send("GET", path, { headers: { authorization }, as });
+function getWithAuthorization(
+  client: TargetClient,
+  authorization: string,
+  note: string,
+): Promise<CapturedResponse> {
+  return client.send("GET", path, { headers: { authorization }, note });
 }
 
-function expectUnauthorized(answer: Answer): void {
-  answer.expectStatus(401);
-  expectChallenge(answer);
+function expectUnauthorized(response: CapturedResponse): void {
+  response.expectStatus(401);
+  expectChallenge(response);
 }
 
-function expectChallenge(answer: Answer): void {
-  answer.expect((answer.headers.get("www-authenticate") ?? "") !== "", "a WWW-Authenticate header");
+function expectChallenge(response: CapturedResponse): void {
+  response.expect((response.headers.get("www-authenticate") ?? "") !== "", "a WWW-Authenticate header");
 }
 
-/** Each differs from the token by little, in the places where a careless comparison stops looking. */
-function nearMisses(token: string): [as: string, token: string][] {
+/** Returns tokens that differ slightly from the known one, to find comparisons that skip a part of it. */
+function similarTokens(token: string): [note: string, token: string][] {
   const other = (character: string) => (character === "a" ? "b" : "a");
   const swapped = token.replace(/[a-z]/gi, (letter) =>
     letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
@@ -137,16 +155,16 @@ function nearMisses(token: string): [as: string, token: string][] {
   const all: [string, string][] = [
     ["with the token's first character changed", other(token.slice(0, 1)) + token.slice(1)],
     ["with the token's last character changed", token.slice(0, -1) + other(token.slice(-1))],
-    ["with the token less its first character", token.slice(1)],
-    ["with the token less its last character", token.slice(0, -1)],
-    ["with the token and one character more", `${token}a`],
-    ["with the token twice over", token + token],
-    ["with the token in the other case", swapped],
+    ["with the token without its first character", token.slice(1)],
+    ["with the token without its last character", token.slice(0, -1)],
+    ["with the token and one more character", `${token}a`],
+    ["with the token repeated", token + token],
+    ["with upper and lower case of the token swapped", swapped],
   ];
-  return all.filter(([, near]) => near !== token && near !== "");
+  return all.filter(([, similar]) => similar !== token && similar !== "");
 }
 
-async function expectGuarded(service: Service, method: string, path: string): Promise<void> {
-  const answer = await service.send(method, path, { as: "without credentials" });
-  answer.expect(!answer.ok, "no success");
+async function expectGuarded(client: TargetClient, method: string, path: string): Promise<void> {
+  const response = await client.send(method, path, { note: "without credentials" });
+  response.expect(!response.ok, "no 2xx status");
 }

@@ -1,9 +1,9 @@
 /**
- * Bodies that are missing, malformed, or of the wrong shape. Their status is not shown (section 7), so any 4xx will do,
- * but they store and change nothing (section 4, rule 1).
+ * Missing and malformed bodies, and bodies with wrong types. The specification does not show their status (section 7), so
+ * any 4xx is accepted. They must store and change nothing (section 4, rule 1).
  */
 import type { Cases } from "../case.ts";
-import { member } from "../service.ts";
+import { ownProperty } from "../target-client.ts";
 
 const malformed = [
   "",
@@ -22,35 +22,35 @@ const malformed = [
 ];
 
 export const cases: Cases = {
-  async "newtodo.title.required"(service) {
+  async "newtodo.title.required"(client) {
     for (const json of [{}, { done: false }, { Title: "x" }, { name: "x" }]) {
-      (await service.send("POST", "/api/todos", { json })).expect4xx();
+      (await client.send("POST", "/api/todos", { json })).expect4xx();
     }
   },
 
-  async "newtodo.title.string"(service) {
+  async "newtodo.title.string"(client) {
     for (const title of [null, true, false, 0, 1, 1.5, [], ["x"], {}, { title: "x" }]) {
-      (await service.send("POST", "/api/todos", { json: { title } })).expect4xx();
+      (await client.send("POST", "/api/todos", { json: { title } })).expect4xx();
     }
   },
 
-  async "body.create.4xx"(service) {
-    (await service.send("POST", "/api/todos", { as: "without a body" })).expect4xx();
-    for (const body of malformed) (await service.send("POST", "/api/todos", { body })).expect4xx();
+  async "body.create.4xx"(client) {
+    (await client.send("POST", "/api/todos", { note: "without a body" })).expect4xx();
+    for (const body of malformed) (await client.send("POST", "/api/todos", { body })).expect4xx();
   },
 
-  async "body.update.4xx"(service) {
-    const item = `/api/todos/${(await service.create()).id}`;
-    (await service.send("PATCH", item, { as: "without a body" })).expect4xx();
-    for (const body of malformed) (await service.send("PATCH", item, { body })).expect4xx();
-    const answer = await service.send("GET", item);
-    answer.expect(member(answer.json, "done") === false, "done to stay false");
+  async "body.update.4xx"(client) {
+    const path = `/api/todos/${(await client.create()).id}`;
+    (await client.send("PATCH", path, { note: "without a body" })).expect4xx();
+    for (const body of malformed) (await client.send("PATCH", path, { body })).expect4xx();
+    const response = await client.send("GET", path);
+    response.expect(ownProperty(response.json, "done") === false, "done to remain false");
   },
 
-  // Each body carries a title by which the item would be found.
-  async "create.validates-first"(service) {
-    const mark = service.title();
-    const quoted = JSON.stringify(mark);
+  // Each body contains a unique title, so that the list shows whether the server stored it.
+  async "create.validates-first"(client) {
+    const title = client.uniqueTitle();
+    const quoted = JSON.stringify(title);
     const bodies = [
       quoted,
       `{"title":${quoted}`,
@@ -61,9 +61,9 @@ export const cases: Cases = {
       `{"title":[${quoted}]}`,
       `{"todo":{"title":${quoted}}}`,
     ];
-    for (const body of bodies) await service.send("POST", "/api/todos", { body });
-    const { answer, items } = await service.list();
-    const stored = items.some((item) => String(member(item, "title")).includes(mark));
-    answer.expect(!stored, `no item from a malformed body (“${mark}”)`);
+    for (const body of bodies) await client.send("POST", "/api/todos", { body });
+    const { response, todos } = await client.list();
+    const stored = todos.some((todo) => String(ownProperty(todo, "title")).includes(title));
+    response.expect(!stored, `no to-do “${title}” from a malformed body`);
   },
 };

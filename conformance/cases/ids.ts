@@ -1,63 +1,63 @@
-/** The path parameter :id: well-formed and absent is 404, malformed is 400 (sections 1, 4 and 7). */
+/** The path parameter :id: an absent to-do gets 404, a malformed id gets 400 (sections 1, 4 and 7). */
 import type { Cases } from "../case.ts";
-import type { Answer, Service } from "../service.ts";
+import type { CapturedResponse, TargetClient } from "../target-client.ts";
 
 const largest = 2n ** 64n - 1n;
 
-/** No server reads these as an unsigned decimal integer. Open and so not here: leading zeros, "+1", "-0". */
+/** Strings that are not unsigned decimal integers. The specification leaves leading zeros, "+1" and "-0" open. */
 const malformed =
   "abc -1 -9223372036854775808 1.5 1.0 1e3 0x1 1abc abc1 1_0 1,0 %20 1%20 NaN Infinity true null %C3%A9".split(
     " ",
   );
 
 export const cases: Cases = {
-  async "id.distinct-status"(service) {
-    const absent = await service.send("GET", `/api/todos/${await service.createAndDelete()}`);
-    const bad = await service.send("GET", "/api/todos/abc");
-    bad.expect(
-      bad.status !== absent.status,
-      `another status than ${absent.status}, which an unknown id gets`,
+  async "id.distinct-status"(client) {
+    const absent = await client.send("GET", `/api/todos/${await client.createAndDelete()}`);
+    const invalid = await client.send("GET", "/api/todos/abc");
+    invalid.expect(
+      invalid.status !== absent.status,
+      `a status other than ${absent.status}, the status of an unknown id`,
     );
   },
 
-  // Absent everywhere: 0 is before the counter, the others are past what any server has counted.
-  async "id.range"(service) {
+  // No server has these to-dos: ids start at 1, and no server has assigned ids as large as the others.
+  async "id.range"(client) {
     for (const id of [0n, 2n ** 53n + 1n, 2n ** 63n - 1n, 2n ** 63n, largest]) {
-      for (const method of methods) (await onItem(service, method, String(id))).expectStatus(404);
+      for (const method of methods) (await sendWithId(client, method, String(id))).expectStatus(404);
     }
   },
 
-  // One of them is an existing id after wrapping round.
-  async "id.out-of-range"(service) {
-    const { id } = await service.create();
+  // One of these is an existing id modulo 2^64.
+  async "id.out-of-range"(client) {
+    const { id } = await client.create();
     const numbers = [largest + 1n, largest + 1n + id, 2n ** 65n, 10n ** 99n];
     for (const number of numbers) {
-      for (const method of methods) (await onItem(service, method, String(number))).expectStatus(400);
+      for (const method of methods) (await sendWithId(client, method, String(number))).expectStatus(400);
     }
   },
 
-  async "get.absent.404"(service) {
-    await expectAbsent(service, "GET");
+  async "get.absent.404"(client) {
+    await expectAbsent(client, "GET");
   },
 
-  async "update.absent.404"(service) {
-    await expectAbsent(service, "PATCH");
+  async "update.absent.404"(client) {
+    await expectAbsent(client, "PATCH");
   },
 
-  async "delete.absent.404"(service) {
-    await expectAbsent(service, "DELETE");
+  async "delete.absent.404"(client) {
+    await expectAbsent(client, "DELETE");
   },
 
-  async "get.malformed.400"(service) {
-    await expectMalformed(service, "GET");
+  async "get.malformed.400"(client) {
+    await expectMalformed(client, "GET");
   },
 
-  async "update.malformed.400"(service) {
-    await expectMalformed(service, "PATCH");
+  async "update.malformed.400"(client) {
+    await expectMalformed(client, "PATCH");
   },
 
-  async "delete.malformed.400"(service) {
-    await expectMalformed(service, "DELETE");
+  async "delete.malformed.400"(client) {
+    await expectMalformed(client, "DELETE");
   },
 };
 
@@ -65,22 +65,22 @@ const methods = ["GET", "PATCH", "DELETE"] as const;
 
 type Method = (typeof methods)[number];
 
-function onItem(service: Service, method: Method, id: string): Promise<Answer> {
-  return service.send(method, `/api/todos/${id}`, method === "PATCH" ? { json: { done: true } } : {});
+function sendWithId(client: TargetClient, method: Method, id: string): Promise<CapturedResponse> {
+  return client.send(method, `/api/todos/${id}`, method === "PATCH" ? { json: { done: true } } : {});
 }
 
-/** An id that was deleted, and one not yet given out. */
-async function expectAbsent(service: Service, method: Method): Promise<void> {
-  const gone = await service.createAndDelete();
-  for (const id of [gone, gone + 1_000_000_000_000n]) {
-    (await onItem(service, method, String(id))).expectStatus(404);
+/** Expects 404 for a deleted id and for an id that was never assigned. */
+async function expectAbsent(client: TargetClient, method: Method): Promise<void> {
+  const deleted = await client.createAndDelete();
+  for (const id of [deleted, deleted + 1_000_000_000_000n]) {
+    (await sendWithId(client, method, String(id))).expectStatus(404);
   }
 }
 
-/** Also ids that begin with an existing one, for a parser that reads as far as it can. */
-async function expectMalformed(service: Service, method: Method): Promise<void> {
-  const { id } = await service.create();
-  for (const bad of [...malformed, `${id}abc`, `${id}.0`, `${id}e0`, `0x${id.toString(16)}`]) {
-    (await onItem(service, method, bad)).expectStatus(400);
+/** Expects 400 for malformed ids. Some start with an existing id, to find parsers that ignore the rest. */
+async function expectMalformed(client: TargetClient, method: Method): Promise<void> {
+  const { id } = await client.create();
+  for (const invalid of [...malformed, `${id}abc`, `${id}.0`, `${id}e0`, `0x${id.toString(16)}`]) {
+    (await sendWithId(client, method, invalid)).expectStatus(400);
   }
 }

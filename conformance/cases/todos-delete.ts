@@ -1,74 +1,77 @@
-/** DELETE /api/todos/:id, and what does not exist stays so (sections 3 and 4). */
+/** DELETE /api/todos/:id, and requests for absent to-dos (sections 3 and 4). */
 import type { Cases } from "../case.ts";
-import { member } from "../service.ts";
+import { ownProperty } from "../target-client.ts";
 
 export const cases: Cases = {
-  async "delete.204"(service) {
-    const { id } = await service.create();
-    (await service.send("DELETE", `/api/todos/${id}`)).expectStatus(204);
+  async "delete.204"(client) {
+    const { id } = await client.create();
+    (await client.send("DELETE", `/api/todos/${id}`)).expectStatus(204);
   },
 
-  // Raw, as an HTTP client does not show what follows a 204.
-  async "delete.empty"(service) {
-    const { id } = await service.create();
-    const answer = await service.raw("DELETE", `/api/todos/${id}`);
-    answer.expect(answer.ok && answer.text === "", "success and no body");
+  // sendRaw, because fetch hides bytes that follow a 204.
+  async "delete.empty"(client) {
+    const { id } = await client.create();
+    const response = await client.sendRaw("DELETE", `/api/todos/${id}`);
+    response.expect(response.ok && response.text === "", "a 2xx status and no body");
   },
 
-  async "delete.removes"(service) {
-    const { id } = await service.create();
-    await service.send("DELETE", `/api/todos/${id}`);
-    const fetched = await service.send("GET", `/api/todos/${id}`);
-    fetched.expect(!fetched.ok, "no item, as it was deleted");
-    const { answer, items } = await service.list();
-    answer.expect(!items.some((item) => member(item, "id") === id), `no item ${id}, as it was deleted`);
-  },
-
-  async "delete.either-state"(service) {
-    for (const done of [false, true]) {
-      const { id } = await service.create();
-      await service.send("PATCH", `/api/todos/${id}`, { json: { done } });
-      const answer = await service.send("DELETE", `/api/todos/${id}`);
-      answer.expect(answer.ok, `success, with done=${done}`);
-    }
-  },
-
-  async "delete.only-one"(service) {
-    const [before, deleted, after] = [await service.create(), await service.create(), await service.create()];
-    await service.send("DELETE", `/api/todos/${deleted.id}`);
-    for (const { id } of [before, after]) {
-      const answer = await service.send("GET", `/api/todos/${id}`);
-      answer.expect(answer.ok, `the item still, as only ${deleted.id} was deleted`);
-    }
-  },
-
-  async "delete.once"(service) {
-    const { id } = await service.create();
-    const answers = await Promise.all(
-      Array.from({ length: 8 }, () => service.send("DELETE", `/api/todos/${id}`)),
+  async "delete.removes"(client) {
+    const { id } = await client.create();
+    await client.send("DELETE", `/api/todos/${id}`);
+    const fetched = await client.send("GET", `/api/todos/${id}`);
+    fetched.expect(!fetched.ok, "no to-do, because it was deleted");
+    const { response, todos } = await client.list();
+    response.expect(
+      !todos.some((todo) => ownProperty(todo, "id") === id),
+      `no to-do ${id}, because it was deleted`,
     );
-    const [first, ...more] = answers.filter(({ ok }) => ok);
-    answers[0]?.expect(first !== undefined, "one of 8 simultaneous DELETEs to succeed");
-    more[0]?.expect(false, "only one of 8 simultaneous DELETEs to succeed");
   },
 
-  // The race at the end: an update that read the item before it was deleted must not write it back.
-  async "absent.unchanged"(service) {
-    const gone = await service.createAndDelete();
-    const never = gone + 1_000_000_000_000n;
-    for (const id of [gone, never]) {
-      const item = `/api/todos/${id}`;
-      await service.send("PATCH", item, { json: { done: true } });
-      await service.send("DELETE", item);
-      const answer = await service.send("GET", item);
-      answer.expect(!answer.ok, "no item, as none was created");
+  async "delete.either-state"(client) {
+    for (const done of [false, true]) {
+      const { id } = await client.create();
+      await client.send("PATCH", `/api/todos/${id}`, { json: { done } });
+      const response = await client.send("DELETE", `/api/todos/${id}`);
+      response.expect(response.ok, `a 2xx status with done=${done}`);
+    }
+  },
+
+  async "delete.only-one"(client) {
+    const [before, deleted, after] = [await client.create(), await client.create(), await client.create()];
+    await client.send("DELETE", `/api/todos/${deleted.id}`);
+    for (const { id } of [before, after]) {
+      const response = await client.send("GET", `/api/todos/${id}`);
+      response.expect(response.ok, `this to-do, because only ${deleted.id} was deleted`);
+    }
+  },
+
+  async "delete.once"(client) {
+    const { id } = await client.create();
+    const responses = await Promise.all(
+      Array.from({ length: 8 }, () => client.send("DELETE", `/api/todos/${id}`)),
+    );
+    const [first, ...more] = responses.filter(({ ok }) => ok);
+    responses[0]?.expect(first !== undefined, "one of 8 concurrent DELETEs to succeed");
+    more[0]?.expect(false, "only one of 8 concurrent DELETEs to succeed");
+  },
+
+  // In the race, an update that read the to-do before the DELETE must not store it again.
+  async "absent.unchanged"(client) {
+    const deleted = await client.createAndDelete();
+    const unassigned = deleted + 1_000_000_000_000n;
+    for (const id of [deleted, unassigned]) {
+      const path = `/api/todos/${id}`;
+      await client.send("PATCH", path, { json: { done: true } });
+      await client.send("DELETE", path);
+      const response = await client.send("GET", path);
+      response.expect(!response.ok, "no to-do, because none was created");
     }
     for (let round = 0; round < 5; round += 1) {
-      const item = `/api/todos/${(await service.create()).id}`;
-      const update = () => service.send("PATCH", item, { json: { done: true } });
-      await Promise.all([update(), service.send("DELETE", item), update(), update()]);
-      const answer = await service.send("GET", item);
-      answer.expect(!answer.ok, "no item, as it was deleted while being updated");
+      const path = `/api/todos/${(await client.create()).id}`;
+      const update = () => client.send("PATCH", path, { json: { done: true } });
+      await Promise.all([update(), client.send("DELETE", path), update(), update()]);
+      const response = await client.send("GET", path);
+      response.expect(!response.ok, "no to-do, because it was deleted during the updates");
     }
   },
 };

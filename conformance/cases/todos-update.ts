@@ -1,95 +1,103 @@
-/** PATCH /api/todos/:id: done, and only done, takes the value sent (sections 2 to 4). */
+/** PATCH /api/todos/:id sets done and nothing else (sections 2 to 4). */
 import type { Cases } from "../case.ts";
-import { type Answer, type Json, member, type Service } from "../service.ts";
+import { type CapturedResponse, type Json, ownProperty, type TargetClient } from "../target-client.ts";
 
 export const cases: Cases = {
-  async "update.200"(service) {
-    const { id } = await service.create();
-    for (const done of [true, false]) (await patch(service, id, { done })).expectStatus(200);
+  async "update.200"(client) {
+    const { id } = await client.create();
+    for (const done of [true, false]) (await patch(client, id, { done })).expectStatus(200);
   },
 
-  async "update.answer"(service) {
-    const { id, title } = await service.create();
-    const answer = await patch(service, id, { done: true });
-    const { json } = answer;
-    const isThat =
-      member(json, "id") === id && member(json, "title") === title && member(json, "done") === true;
-    answer.expect(isThat, `the item ${id} after the change`);
+  async "update.answer"(client) {
+    const { id, title } = await client.create();
+    const response = await patch(client, id, { done: true });
+    const { json } = response;
+    const matches =
+      ownProperty(json, "id") === id &&
+      ownProperty(json, "title") === title &&
+      ownProperty(json, "done") === true;
+    response.expect(matches, `the to-do ${id} after the change`);
   },
 
-  async "update.to-true"(service) {
-    const { id } = await service.create();
-    expectDone(await patch(service, id, { done: true }), true);
-    expectDone(await patch(service, id, { done: true }), true);
+  async "update.to-true"(client) {
+    const { id } = await client.create();
+    expectDone(await patch(client, id, { done: true }), true);
+    expectDone(await patch(client, id, { done: true }), true);
   },
 
-  async "update.to-false"(service) {
-    const { id } = await service.create();
-    expectDone(await patch(service, id, { done: false }), false);
-    await patch(service, id, { done: true });
-    expectDone(await patch(service, id, { done: false }), false);
+  async "update.to-false"(client) {
+    const { id } = await client.create();
+    expectDone(await patch(client, id, { done: false }), false);
+    await patch(client, id, { done: true });
+    expectDone(await patch(client, id, { done: false }), false);
   },
 
-  async "update.stored"(service) {
-    const { id } = await service.create();
+  async "update.stored"(client) {
+    const { id } = await client.create();
     for (const done of [true, false]) {
-      const sent = await patch(service, id, { done });
-      const { json } = await service.send("GET", `/api/todos/${id}`);
-      sent.expect(member(json, "done") === member(sent.json, "done"), "a change that a GET then shows");
+      const patched = await patch(client, id, { done });
+      const { json } = await client.send("GET", `/api/todos/${id}`);
+      patched.expect(
+        ownProperty(json, "done") === ownProperty(patched.json, "done"),
+        "the same value as a later GET",
+      );
     }
   },
 
-  async "update.only-one"(service) {
-    const [before, changed, after] = [await service.create(), await service.create(), await service.create()];
-    await patch(service, changed.id, { done: true });
+  async "update.only-one"(client) {
+    const [before, changed, after] = [await client.create(), await client.create(), await client.create()];
+    await patch(client, changed.id, { done: true });
     for (const { id } of [before, after]) {
-      const answer = await service.send("GET", `/api/todos/${id}`);
-      answer.expect(member(answer.json, "done") === false, `done=false, as only ${changed.id} was changed`);
+      const response = await client.send("GET", `/api/todos/${id}`);
+      response.expect(
+        ownProperty(response.json, "done") === false,
+        `done=false, because only ${changed.id} was changed`,
+      );
     }
   },
 
-  async "patch.done.required"(service) {
-    await expectRefused(service, [{}, { title: "another title" }, { Done: true }]);
+  async "patch.done.required"(client) {
+    await expectRejected(client, [{}, { title: "another title" }, { Done: true }]);
   },
 
-  async "patch.done.boolean"(service) {
-    await expectRefused(
-      service,
+  async "patch.done.boolean"(client) {
+    await expectRejected(
+      client,
       ["true", "false", "", 1, 0, null, [], [true], {}].map((done) => ({ done })),
     );
   },
 
-  // A title or an id beside done may be refused or ignored, not taken.
-  async "patch.only-done"(service) {
-    const { id, title } = await service.create();
-    await service.send("PATCH", `/api/todos/${id}`, { json: { done: true, title: "another title", id: 0 } });
-    const answer = await service.send("GET", `/api/todos/${id}`);
-    const { json } = answer;
-    answer.expect(
-      member(json, "id") === id && member(json, "title") === title,
+  // The server may reject or ignore a title or an id in the body. It must not use them.
+  async "patch.only-done"(client) {
+    const { id, title } = await client.create();
+    await client.send("PATCH", `/api/todos/${id}`, { json: { done: true, title: "another title", id: 0 } });
+    const response = await client.send("GET", `/api/todos/${id}`);
+    const { json } = response;
+    response.expect(
+      ownProperty(json, "id") === id && ownProperty(json, "title") === title,
       `the id ${id} and the title “${title}”`,
     );
   },
 };
 
-function patch(service: Service, id: bigint, json: Json): Promise<Answer> {
-  return service.send("PATCH", `/api/todos/${id}`, { json });
+function patch(client: TargetClient, id: bigint, json: Json): Promise<CapturedResponse> {
+  return client.send("PATCH", `/api/todos/${id}`, { json });
 }
 
-function expectDone(answer: Answer, done: boolean): void {
-  answer.expect(member(answer.json, "done") === done, `done=${done}`);
+function expectDone(response: CapturedResponse, done: boolean): void {
+  response.expect(ownProperty(response.json, "done") === done, `done=${done}`);
 }
 
-/** Each body is refused and changes nothing, be the item done or not. */
-async function expectRefused(service: Service, bodies: Json[]): Promise<void> {
-  const { id } = await service.create();
+/** Expects the server to reject each body and to keep done unchanged. */
+async function expectRejected(client: TargetClient, bodies: Json[]): Promise<void> {
+  const { id } = await client.create();
   for (const done of [false, true]) {
-    await patch(service, id, { done });
+    await patch(client, id, { done });
     for (const body of bodies) {
-      const refused = await patch(service, id, body);
-      refused.expect4xx();
-      const { json } = await service.send("GET", `/api/todos/${id}`);
-      refused.expect(member(json, "done") === done, `done to stay ${done}`);
+      const rejected = await patch(client, id, body);
+      rejected.expect4xx();
+      const { json } = await client.send("GET", `/api/todos/${id}`);
+      rejected.expect(ownProperty(json, "done") === done, `done to remain ${done}`);
     }
   }
 }

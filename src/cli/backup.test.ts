@@ -160,7 +160,7 @@ describe("todo refuses, in one line,", () => {
     writeFileSync(file, "mine");
     await using server = serve(path);
     await server.url;
-    expect(await refusal("backup", file, ...on(path))).toContain(`${file} is there already`);
+    expect(await refusal("backup", file, ...on(path))).toContain(`${file} already exists`);
     expect(left(file)).toEqual([""]);
   });
 

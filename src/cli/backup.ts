@@ -1,17 +1,19 @@
 import type { Command } from "commander";
-import type { Copied } from "../storage/archive.ts";
+import type { BackupSummary } from "../storage/maintenance.ts";
 import { formatPosition } from "../todo.ts";
-import { addStoreOptions, withArchive } from "./archive.ts";
 import type { Flags } from "./config.ts";
+import { addStoreOptions, withMaintenance } from "./maintenance.ts";
 
 /** Adds `todo backup`. */
 export function addBackupCommand(program: Command): void {
   const command = program
     .command("backup")
-    .description("Copy the store, keys and all, into a new file; also while a server runs.")
+    .description("Back up the store, API keys included, into a new file. Works while a server runs.")
     .argument("<file>");
   addStoreOptions(command).action((file: string, flags: Flags) =>
-    withArchive(flags, async (archive, signal) => say("backed up", await archive.backup(file, signal))),
+    withMaintenance(flags, async (maintenance, signal) =>
+      printSummary("backed up", await maintenance.backup(file, signal)),
+    ),
   );
 }
 
@@ -19,13 +21,15 @@ export function addBackupCommand(program: Command): void {
 export function addRestoreCommand(program: Command): void {
   const command = program
     .command("restore")
-    .description("Make a store that is not there yet, or empty, from a back-up; not while a server runs.")
+    .description("Restore a backup into a store that is empty or does not exist. Stop the server first.")
     .argument("<file>");
   addStoreOptions(command).action((file: string, flags: Flags) =>
-    withArchive(flags, async (archive, signal) => say("restored", await archive.restore(file, signal))),
+    withMaintenance(flags, async (maintenance, signal) =>
+      printSummary("restored", await maintenance.restore(file, signal)),
+    ),
   );
 }
 
-function say(what: string, { todos, bytes, position }: Copied): void {
+function printSummary(what: string, { todos, bytes, position }: BackupSummary): void {
   process.stdout.write(`${what} ${todos} to-dos, ${bytes} bytes, position ${formatPosition(position)}\n`);
 }

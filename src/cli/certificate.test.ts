@@ -8,7 +8,7 @@ import { type Command, runTodo } from "../../test/command.ts";
 
 const DAY = 24 * 3_600_000;
 const EXPIRED = { notAfter: Date.now() - DAY, notBefore: Date.now() - 2 * DAY };
-const NOT_RENEWED = "certificate not renewed: the one from before stays in force";
+const NOT_RENEWED = "certificate not renewed: the previous one stays in use";
 const folder = mkdtempSync(join(tmpdir(), "todo-certificate-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
@@ -37,8 +37,7 @@ const linesOf = ({ stdout }: Command): Readonly<Record<string, unknown>>[] =>
     .map((line) => JSON.parse(line));
 
 async function untilSaid(server: Command, count: number) {
-  const deadline = performance.now() + 8000;
-  while (linesOf(server).length < count && performance.now() < deadline) await Bun.sleep(20);
+  while (linesOf(server).length < count) await Bun.sleep(20);
   return linesOf(server);
 }
 
@@ -80,7 +79,7 @@ describe("todo serve with a certificate", () => {
     await using server = serve(newFile(cert), newFile(key));
     const url = await server.url;
     const [line] = await untilSaid(server, 1);
-    expect(line).toMatchObject({ level: 40, reason, msg: "clients will refuse the certificate" });
+    expect(line).toMatchObject({ level: 40, reason, msg: "clients will reject the certificate" });
     expect(await shownAt(url)).toBe(rawOf(cert));
   });
 
@@ -95,7 +94,7 @@ describe("todo serve with a certificate", () => {
     expect(await untilSaid(server, 1)).toMatchObject([
       {
         level: 40,
-        reason: expect.stringContaining("the key is not the certificate's"),
+        reason: expect.stringContaining("the key does not match the certificate"),
         msg: NOT_RENEWED,
       },
     ]);
@@ -117,7 +116,7 @@ describe("todo serve with a certificate", () => {
     expect((await untilSaid(server, 3)).slice(2)).toMatchObject([{ level: 40, msg: NOT_RENEWED }]);
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
-  }, 30_000);
+  });
 
   test("keeps it while its file is gone, and warns of a new one that has expired", async () => {
     const [cert, key] = [newFile(CERT), newFile(KEY)];
@@ -131,9 +130,9 @@ describe("todo serve with a certificate", () => {
     renameSync(newFile(expired.cert), cert);
     expect((await untilSaid(server, 3)).slice(1)).toMatchObject([
       { msg: "certificate renewed" },
-      { reason: "it has expired", msg: "clients will refuse the certificate" },
+      { reason: "it has expired", msg: "clients will reject the certificate" },
     ]);
-  }, 20_000);
+  });
 });
 
 describe("todo serve refuses, in one line,", () => {
@@ -142,12 +141,12 @@ describe("todo serve refuses, in one line,", () => {
       "a key of another certificate",
       certFile,
       newFile(makeCertificate().key),
-      "the key is not the certificate's",
+      "the key does not match the certificate",
     ],
     ["a certificate that is none", keyFile, keyFile, "the certificate is not PEM"],
     ["a key that is none", certFile, certFile, "the key is not PEM"],
-    ["a certificate file that is not there", join(folder, "none"), keyFile, "there is no such file"],
-    ["a key file that is a folder", certFile, folder, "that is a folder, not a file"],
+    ["a certificate file that is not there", join(folder, "none"), keyFile, "no such file or folder"],
+    ["a key file that is a folder", certFile, folder, "it is a folder, not a file"],
   ])("%s", async (_what, cert, key, complaint) => {
     await using server = serve(cert, key);
     expect([await server.exited, server.stdout()]).toEqual([2, ""]);
@@ -163,6 +162,6 @@ describe("todo serve refuses, in one line,", () => {
       TODO_ADMIN_PASSWORD: "s3cret",
     });
     expect(await second.exited).toBe(2);
-    expect(second.stderr()).toContain(`port ${port} on 127.0.0.1 is taken`);
+    expect(second.stderr()).toContain(`port ${port} on 127.0.0.1 is in use`);
   });
 });

@@ -1,37 +1,29 @@
-import type { TlsListener } from "../http/listen.ts";
-import type { Log } from "../http/log.ts";
-import { type Certificate, parseCertificate, whyInvalidAt } from "../http/tls.ts";
-import { UsageError } from "./config.ts";
-import { lookAgain, readText } from "./text-file.ts";
+import { errorMessage } from "../error-message.ts";
+import type { Log } from "../http/observability/log.ts";
+import type { TlsListener } from "../http/server/listen.ts";
+import { type Certificate, parseCertificate, validityError } from "../http/server/tls.ts";
+import { pollFiles, readText } from "./text-file.ts";
+import { asUsageError } from "./usage-error.ts";
 
-/** The paths of a certificate and of its key. */
+/** The paths of a certificate and its private key. */
 export interface CertificateFiles {
   readonly cert: string;
   readonly key: string;
 }
 
-/** Reads a certificate and its key; throws a UsageError for what cannot be used. */
+/** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {
   const [certText, keyText] = [readNamed("TODO_TLS_CERT", cert), readNamed("TODO_TLS_KEY", key)];
-  try {
-    return parseCertificate(certText, keyText);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : error;
-    throw new UsageError(`TODO_TLS_CERT "${cert}" and TODO_TLS_KEY "${key}": ${reason}`);
-  }
+  const subject = `TODO_TLS_CERT "${cert}" and TODO_TLS_KEY "${key}"`;
+  return asUsageError(subject, () => parseCertificate(certText, keyText));
 }
 
-function readNamed(variable: string, path: string): string {
-  try {
-    return readText(path);
-  } catch (error) {
-    throw new UsageError(`${variable} "${path}": ${error instanceof Error ? error.message : error}`);
-  }
-}
+const readNamed = (variable: string, path: string): string =>
+  asUsageError(`${variable} "${path}"`, () => readText(path));
 
 /**
- * Renews a listener's certificate whenever its files change. While they cannot be used, as when only one of the two
- * has been written yet, the certificate from before stays in force, and the log says why.
+ * Renews the certificate of a listener whenever its files change. If the files cannot be used, for example because only
+ * one of them has been written so far, logs the reason and keeps the previous certificate.
  */
 export function watchCertificate(
   files: CertificateFiles,
@@ -42,7 +34,7 @@ export function watchCertificate(
   let current = first;
   let reason: string | undefined;
   warnUnlessValid(first, log);
-  const look = (): void => {
+  const check = (): void => {
     try {
       const next = readCertificate(files);
       reason = undefined;
@@ -52,18 +44,18 @@ export function watchCertificate(
       log.info({ file: files.cert, notAfter: next.notAfter }, "certificate renewed");
       warnUnlessValid(next, log);
     } catch (error) {
-      const said = reason;
-      reason = error instanceof Error ? error.message : String(error);
-      if (reason === said) return;
-      log.warn({ reason }, "certificate not renewed: the one from before stays in force");
+      const lastReason = reason;
+      reason = errorMessage(error);
+      if (reason === lastReason) return;
+      log.warn({ reason }, "certificate not renewed: the previous one stays in use");
     }
   };
-  lookAgain([files.cert, files.key], look);
+  pollFiles([files.cert, files.key], check);
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {
-  const reason = whyInvalidAt(certificate, Date.now());
+  const reason = validityError(certificate, Date.now());
   if (reason === undefined) return;
   const { notBefore, notAfter } = certificate;
-  log.warn({ reason, notBefore, notAfter }, "clients will refuse the certificate");
+  log.warn({ reason, notBefore, notAfter }, "clients will reject the certificate");
 }

@@ -2,14 +2,9 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  type Config,
-  clusterVariables,
-  type Environment,
-  type Flags,
-  readConfig,
-  UsageError,
-} from "./config.ts";
+import { skipFor } from "../../test/skip.ts";
+import { type Config, clusterVariables, type Environment, type Flags, readConfig } from "./config.ts";
+import { UsageError } from "./usage-error.ts";
 
 const SECRET = "hunter2-canary";
 
@@ -33,7 +28,7 @@ function complaint(flags: Flags, env: Environment): string {
   throw new Error("it was taken");
 }
 
-test("readConfig has a default for all that needs one", () => {
+test("readConfig returns the default of every setting that has one", () => {
   expect(readConfig({}, {})).toEqual({
     host: "127.0.0.1",
     port: 3000,
@@ -43,6 +38,7 @@ test("readConfig has a default for all that needs one", () => {
     maxEvents: 10_000,
     maxRequests: 5000,
     maxSubscribers: 1000,
+    maxSubscribersPerNetwork: undefined,
     stopDelay: 0,
     clientsFile: undefined,
     fixedPair: undefined,
@@ -97,6 +93,12 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     { TODO_PORT: "65535", TODO_MAX_TODOS: "9007199254740991" },
     { port: 65_535, maxTodos: 2 ** 53 - 1 },
   ],
+  [
+    "a limit per network",
+    { maxSubscribersPerNetwork: "5" },
+    { TODO_MAX_SUBSCRIBERS_PER_NETWORK: "6" },
+    { maxSubscribersPerNetwork: 5 },
+  ],
   ["leading zeros", { port: "00080" }, {}, { port: 80 }],
   [
     "a pair",
@@ -132,7 +134,7 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
   ],
   ["levels", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
   ["strangers' variables as none", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
-])("readConfig takes %s", (_what, flags, env, outcome) => {
+])("readConfig accepts %s", (_what, flags, env, outcome) => {
   expect(readConfig(flags, env)).toEqual({ ...readConfig({}, {}), ...outcome });
 });
 
@@ -145,7 +147,7 @@ test.each([
   ["FALSE", false],
   ["off", false],
   ["no", false],
-])("readConfig reads %j as a switch that is on: %p", (text, on) => {
+])("readConfig parses the switch %j as %p", (text, on) => {
   const { accessLog, allowBasicOverHttp } = readConfig(
     {},
     { TODO_ACCESS_LOG: text, TODO_ALLOW_BASIC_OVER_HTTP: text },
@@ -161,7 +163,7 @@ test.each([
   "[::1]",
   "fe80::1%eth0",
   "::ffff:127.0.0.1",
-])("readConfig takes the host %s", (host) => {
+])("readConfig accepts the host %s", (host) => {
   expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({ host, metricsHost: host });
 });
 
@@ -205,12 +207,12 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   [{ realm: "" }, {}, '--realm "": a realm must be visible ASCII'],
   [{}, { TODO_REALM: "café" }, 'TODO_REALM "café": a realm must be visible ASCII'],
   [{ realm: "a\nb" }, {}, '--realm "a\\nb": a realm must be visible ASCII'],
-  [{ adminUser: "a:b" }, {}, '--admin-user "a:b": a user name cannot have a colon (RFC 7617)'],
+  [{ adminUser: "a:b" }, {}, '--admin-user "a:b": a user name cannot contain a colon (RFC 7617 section 2)'],
   ...["https://a.example", "a.example/x", "u@a.example", "*.example", "a example", ":80"].map(
     (host): [Flags, Environment, string] => [
       { allowedHosts: `b.example, ${host}` },
       {},
-      `--allowed-hosts "b.example, ${host}": "${host}" is not a Host`,
+      `--allowed-hosts "b.example, ${host}": "${host}" is not a Host header value`,
     ],
   ),
   ...["https://a.example/", "a.example", "*", "null", "https://A.example", "https://a.example:443"].map(
@@ -223,30 +225,38 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   [
     {},
     { TODO_TRUSTED_PROXY: "::1,proxy" },
-    'TODO_TRUSTED_PROXY "::1,proxy": "proxy" is neither an IP address nor a block of them, such as 10.0.0.0/8',
+    'TODO_TRUSTED_PROXY "::1,proxy": "proxy" is not an IP address or a CIDR block such as 10.0.0.0/8',
   ],
   [
     { trustedProxy: "10.0.0.0/33" },
     {},
-    '--trusted-proxy "10.0.0.0/33": "10.0.0.0/33" has more bits than such an address',
+    '--trusted-proxy "10.0.0.0/33": "10.0.0.0/33" has a prefix that is longer than the address',
   ],
-  [{ tlsCert: "c" }, {}, "there is a TLS certificate but no key: set TODO_TLS_KEY too"],
-  [{}, { TODO_TLS_KEY: "k" }, "there is a TLS key but no certificate: set TODO_TLS_CERT too"],
+  [{ tlsCert: "c" }, {}, "a TLS certificate is configured without a key: set --tls-key or TODO_TLS_KEY"],
+  [
+    {},
+    { TODO_TLS_KEY: "k" },
+    "a TLS key is configured without a certificate: set --tls-cert or TODO_TLS_CERT",
+  ],
   [
     { adminUser: "a" },
     {},
-    "there is an admin user but no password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+    "an admin user is configured without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
   ],
   [
     {},
     { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: "" },
-    "there is an admin user but no password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+    "an admin user is configured without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
   ],
-  [{}, { TODO_ADMIN_PASSWORD: SECRET }, "there is an admin password but no user: set TODO_ADMIN_USER too"],
+  [
+    {},
+    { TODO_ADMIN_PASSWORD: SECRET },
+    "an admin password is configured without a user: set --admin-user or TODO_ADMIN_USER",
+  ],
   [
     { adminPasswordFile: file("alone", SECRET) },
     {},
-    "there is an admin password but no user: set TODO_ADMIN_USER too",
+    "an admin password is configured without a user: set --admin-user or TODO_ADMIN_USER",
   ],
   [
     {},
@@ -256,14 +266,14 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   ...["", "*", "http://localhost", "a b", "localhost:3000"].map((host): [Flags, Environment, string] => [
     { host },
     {},
-    `--host ${JSON.stringify(host)}: must be a name or an address`,
+    `--host ${JSON.stringify(host)}: must be a host name or an IP address`,
   ]),
   [
     { store: "memory:" },
     { TODO_STORE_FILE: file("url", "memory:") },
     "--store and TODO_STORE_FILE are both set: keep one",
   ],
-])("readConfig refuses %j with %j", (flags, env, message) => {
+])("readConfig rejects %j with %j", (flags, env, message) => {
   expect(complaint(flags, env)).toStartWith(message);
 });
 
@@ -274,9 +284,9 @@ test.each<[variable: string, nearest: string]>([
   ["TODO_Port", "TODO_PORT"],
   ["TODO_CORS_ORIGIN", "TODO_CORS_ORIGINS"],
   ["TODO_MAXTODOS", "TODO_MAX_TODOS"],
-])("readConfig refuses the unknown variable %s, and names the nearest", (variable, nearest) => {
+])("readConfig rejects the unknown variable %s and suggests %s", (variable, nearest) => {
   const message = complaint({}, { [variable]: SECRET });
-  expect(message).toStartWith(`the variable ${variable} is not known: did you mean ${nearest}? `);
+  expect(message).toStartWith(`unknown variable ${variable}: did you mean ${nearest}? `);
   expect(message).not.toContain(SECRET);
 });
 
@@ -298,26 +308,26 @@ describe("readConfig reads the file of a password", () => {
   test.each<[what: string, path: string, message: string]>([
     ["empty", file("empty", ""), "the file is empty"],
     ["of an empty line", file("line", "\n"), "the file is empty"],
-    ["missing", join(folder, "missing"), "there is no such file"],
-    ["a folder", join(folder, "folder"), "that is a folder, not a file"],
-    ["behind a file", join(folder, "empty", "behind"), "the file cannot be read (ENOTDIR)"],
+    ["missing", join(folder, "missing"), "no such file or folder"],
+    ["a folder", join(folder, "folder"), "it is a folder, not a file"],
+    ["behind a file", join(folder, "empty", "behind"), "a part of the path is a file, not a folder"],
   ])("and refuses one that is %s", (_what, path, message) => {
     expect(complaint({ adminUser: "a" }, { TODO_ADMIN_PASSWORD_FILE: path })).toStartWith(
       `TODO_ADMIN_PASSWORD_FILE "${path}": ${message}`,
     );
   });
 
-  // To root, every file is readable.
-  test.skipIf(process.getuid?.() === 0)("and refuses one that it may not read", () => {
+  const whyReadable = process.getuid?.() === 0 ? "root may read every file" : undefined;
+  test.skipIf(skipFor(whyReadable))("and refuses one that it may not read", () => {
     const path = file("closed", SECRET);
     chmodSync(path, 0o000);
     expect(complaint({ adminUser: "a", adminPasswordFile: path }, {})).toBe(
-      `--admin-password-file "${path}": the file may not be read by this user`,
+      `--admin-password-file "${path}": permission denied`,
     );
   });
 });
 
-test("readConfig reads the store's URL from a file", () => {
+test("readConfig reads the URL of the store from a file", () => {
   expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store).toBe("memory:");
 });
 
@@ -333,7 +343,7 @@ const CLUSTERS = {
   TODO_DB_PORT: "tcp://10.0.0.2:5432",
 };
 
-test("readConfig ignores what a cluster puts there, and clusterVariables names it", () => {
+test("readConfig ignores variables of Kubernetes, and clusterVariables returns them", () => {
   const own = { TODO_HOST: "::1", TODO_REALM: "r", PATH: "/bin", KUBERNETES_SERVICE_HOST: "10.0.0.1" };
   expect(readConfig({}, { ...CLUSTERS, ...own })).toEqual(readConfig({}, own));
   expect(clusterVariables({ ...CLUSTERS, ...own })).toEqual(Object.keys(CLUSTERS));
@@ -344,6 +354,6 @@ test.each([
   ["npm_config_store", "--store"],
   ["npm_config_max_todos", "--max-todos"],
   ["npm_config_access_log", "--access-log"],
-])("readConfig refuses a flag that npm has kept as %s", (variable, flag) => {
-  expect(() => readConfig({}, { [variable]: "x" })).toThrow(`npm has kept ${flag} for itself`);
+])("readConfig rejects a flag that npm consumed as %s", (variable, flag) => {
+  expect(() => readConfig({}, { [variable]: "x" })).toThrow(`npm consumed ${flag}: put -- before it`);
 });

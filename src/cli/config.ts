@@ -1,336 +1,367 @@
 import { isIPv6 } from "node:net";
 import { Option } from "commander";
 import { distance } from "fastest-levenshtein";
-import { checkedRealm } from "../http/admin.ts";
-import { checkedBlock } from "../http/remote.ts";
+import { validateRealm } from "../http/auth/basic.ts";
+import { validateBlock } from "../http/policy/connection.ts";
+import { SERVICE_DEFAULTS } from "../http/service.ts";
+import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
+import { DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
 import { readText } from "./text-file.ts";
+import { asUsageError, UsageError } from "./usage-error.ts";
 
-/** What is wrong with how the command was called, in one line that says what to do; it ends with exit code 2. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
-}
+/** Accepts any text. */
+const anyText = (text: string): string => text;
 
-interface Setting {
-  /** As commander reads it; a setting that holds a secret has none, for arguments are seen by all. */
+interface Setting<Value = unknown> {
+  /** The flag in commander's syntax. Secrets have none, because other users can see arguments. */
   readonly flag?: string;
-  /** The environment variables it can come from, the first that is set. */
+  /** The environment variables; the first one that is set counts. */
   readonly variables: readonly string[];
   readonly default?: string;
-  readonly about: string;
+  /** Returns the value, or throws an Error that says what is wrong. */
+  readonly parse: (text: string) => Value;
+  readonly description: string;
 }
 
-/** Every setting of `todo serve`, some of them of other commands too: flag, variable, default and meaning. A flag wins over its variable. */
+const DEFAULT_HOST = "127.0.0.1";
+const DEFAULT_PORT = "3000";
+
+/** All settings of `todo serve`, some of them shared with other commands. A flag overrides its variable. */
 export const SETTINGS = {
   host: {
     flag: "--host <host>",
     variables: ["TODO_HOST"],
-    default: "127.0.0.1",
-    about: "address to listen on",
+    default: DEFAULT_HOST,
+    parse: hostName,
+    description: "address to listen on",
   },
   port: {
     flag: "--port <port>",
     variables: ["TODO_PORT", "PORT"],
-    default: "3000",
-    about: "port to listen on; 0 takes a free one",
+    default: DEFAULT_PORT,
+    parse: wholeNumber(0, 65_535),
+    description: "port to listen on; 0 selects a free port",
   },
   store: {
     flag: "--store <url>",
     variables: ["TODO_STORE"],
     default: "memory:",
-    about: "where the to-dos are kept: memory:, sqlite:PATH or postgres://…",
+    parse: anyText,
+    description: "where the to-dos are stored: memory:, sqlite:PATH or postgres://…",
   },
   storeFile: {
     flag: "--store-file <file>",
     variables: ["TODO_STORE_FILE"],
-    about: "file that holds the store's URL, for one with a password in it",
+    parse: fileText,
+    description: "file with the store's URL, for URLs that contain a password",
   },
   storeConnections: {
     flag: "--store-connections <n>",
     variables: ["TODO_STORE_CONNECTIONS"],
-    default: "4",
-    about: "connections to the database at most, besides one that listens",
+    default: String(PRIMARY_DEFAULTS.connections),
+    parse: wholeNumber(1, 1000),
+    description: "maximum PostgreSQL connections, plus one for notifications",
   },
   maxTodos: {
     flag: "--max-todos <n>",
     variables: ["TODO_MAX_TODOS"],
-    default: "1000000",
-    about: "how many to-dos are held at most",
+    default: String(STORE_DEFAULTS.maxTodos),
+    parse: wholeNumber(1, Number.MAX_SAFE_INTEGER),
+    description: "maximum number of to-dos",
   },
   maxEvents: {
     flag: "--max-events <n>",
     variables: ["TODO_MAX_EVENTS"],
-    default: "10000",
-    about: "how many changes are kept to be told again",
+    default: String(STORE_DEFAULTS.maxEvents),
+    parse: wholeNumber(1, 10_000_000),
+    description: "number of changes kept for subscribers that reconnect",
   },
   maxRequests: {
     flag: "--max-requests <n>",
     variables: ["TODO_MAX_REQUESTS"],
-    default: "5000",
-    about: "how many requests may wait for their answer, of each path, readers and writers apart",
+    default: String(SERVICE_DEFAULTS.maxRequests),
+    parse: wholeNumber(1, 10_000_000),
+    description: "maximum concurrent requests per path, counted separately for reads and writes",
   },
   maxSubscribers: {
     flag: "--max-subscribers <n>",
     variables: ["TODO_MAX_SUBSCRIBERS"],
-    default: "1000",
-    about: "how many readers of /api/events there may be",
+    default: String(SERVICE_DEFAULTS.maxSubscribers),
+    parse: wholeNumber(1, 10_000_000),
+    description: "maximum subscribers of /api/events",
+  },
+  maxSubscribersPerNetwork: {
+    flag: "--max-subscribers-per-network <n>",
+    variables: ["TODO_MAX_SUBSCRIBERS_PER_NETWORK"],
+    parse: wholeNumber(1, 10_000_000),
+    description:
+      "maximum subscribers of /api/events from one address (IPv6: one /64), by default a quarter of --max-subscribers",
   },
   stopDelay: {
     flag: "--stop-delay <seconds>",
     variables: ["TODO_STOP_DELAY"],
     default: "0",
-    about: "how long a server that is told to stop goes on serving, not ready, so that balancers notice",
+    parse: wholeNumber(0, 3600),
+    description:
+      "seconds to keep serving after the shutdown signal while /readyz fails, so that load balancers notice",
   },
   clientsFile: {
     flag: "--clients-file <file>",
     variables: ["TODO_CLIENTS_FILE"],
-    about: "a line name:SHA256-HEX-OF-TOKEN for each bearer token",
+    parse: anyText,
+    description: "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
   },
   adminUser: {
     flag: "--admin-user <name>",
     variables: ["TODO_ADMIN_USER"],
-    about: "the one user of /admin/",
+    parse: userName,
+    description: "name of a single user of /admin/",
   },
-  adminPassword: { variables: ["TODO_ADMIN_PASSWORD"], about: "that user's password" },
+  adminPassword: {
+    variables: ["TODO_ADMIN_PASSWORD"],
+    parse: anyText,
+    description: "password of the admin user",
+  },
   adminPasswordFile: {
     flag: "--admin-password-file <file>",
     variables: ["TODO_ADMIN_PASSWORD_FILE"],
-    about: "file that holds that user's password",
+    parse: fileText,
+    description: "file with the password of the admin user",
   },
   usersFile: {
     flag: "--users-file <file>",
     variables: ["TODO_USERS_FILE"],
-    about: "the users of /admin/, as htpasswd -B writes them; bcrypt or argon2id",
+    parse: anyText,
+    description: "users of /admin/ in the format of htpasswd -B, with bcrypt or argon2id hashes",
   },
   authModule: {
     flag: "--auth-module <file>",
     variables: ["TODO_AUTH_MODULE"],
-    about: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
+    parse: anyText,
+    description: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
   },
   realm: {
     flag: "--realm <text>",
     variables: ["TODO_REALM"],
-    default: "todo admin",
-    about: "realm of /admin/",
+    default: SERVICE_DEFAULTS.realm,
+    parse: validateRealm,
+    description: "realm of /admin/",
   },
   basicFailures: {
     flag: "--basic-failures <n>",
     variables: ["TODO_BASIC_FAILURES"],
-    default: "100",
-    about: "wrong passwords in a row, for a user from an address, before it must wait; 0 for no limit",
+    default: String(SERVICE_DEFAULTS.basicFailures),
+    parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
+    description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
   },
   allowBasicOverHttp: {
     flag: "--allow-basic-over-http",
     variables: ["TODO_ALLOW_BASIC_OVER_HTTP"],
     default: "off",
-    about: "take passwords in clear from other machines, and through proxies",
+    parse: onOrOff,
+    description: "accept passwords over plain HTTP from other machines and through proxies",
   },
   tlsCert: {
     flag: "--tls-cert <file>",
     variables: ["TODO_TLS_CERT"],
-    about: "PEM file with the certificate, and those that lead to an authority: serves HTTPS",
+    parse: anyText,
+    description: "PEM file with the certificate chain; the server then uses HTTPS",
   },
   tlsKey: {
     flag: "--tls-key <file>",
     variables: ["TODO_TLS_KEY"],
-    about: "PEM file with the certificate's private key",
+    parse: anyText,
+    description: "PEM file with the private key of the certificate",
   },
   trustedProxy: {
     flag: "--trusted-proxy <addresses>",
     variables: ["TODO_TRUSTED_PROXY"],
     default: "",
-    about:
-      "addresses or blocks (10.0.0.0/8) of proxies to be believed who their client is, with commas between",
+    parse: (text: string) => list(text).map(validateBlock),
+    description: "comma-separated addresses or CIDR blocks of proxies whose forwarding headers are trusted",
   },
   allowedHosts: {
     flag: "--allowed-hosts <names>",
     variables: ["TODO_ALLOWED_HOSTS"],
     default: "",
-    about: "values of the Host header to answer for besides loopback's names, with commas between",
+    parse: (text: string) => list(text).map(hostValue),
+    description: "comma-separated Host header values to accept besides the names of loopback",
   },
   corsOrigins: {
     flag: "--cors-origins <origins>",
     variables: ["TODO_CORS_ORIGINS"],
     default: "",
-    about: "origins whose pages may use it, with commas between",
+    parse: (text: string) => list(text).map(origin),
+    description: "comma-separated origins whose pages may use the API",
   },
   metricsPort: {
     flag: "--metrics-port <port>",
     variables: ["TODO_METRICS_PORT"],
-    about: "port to serve Prometheus metrics on; 0 takes a free one, without it there are none",
+    parse: wholeNumber(0, 65_535),
+    description: "port for Prometheus metrics, which are off without it; 0 selects a free port",
   },
   metricsHost: {
     flag: "--metrics-host <host>",
     variables: ["TODO_METRICS_HOST"],
-    default: "127.0.0.1",
-    about: "address to serve metrics on",
+    default: DEFAULT_HOST,
+    parse: hostName,
+    description: "address for Prometheus metrics",
   },
   logLevel: {
     flag: "--log-level <level>",
     variables: ["TODO_LOG_LEVEL"],
     default: "info",
-    about: "debug, info, warn, error or silent",
+    parse: oneOf(["debug", "info", "warn", "error", "silent"]),
+    description: "debug, info, warn, error or silent",
   },
   accessLog: {
     flag: "--access-log",
     variables: ["TODO_ACCESS_LOG"],
     default: "off",
-    about: "log each request",
+    parse: onOrOff,
+    description: "log each request",
   },
 } as const satisfies Record<string, Setting>;
 
-/** The settings of the commands that ask a running service. */
+/** The settings of commands that send requests to a running service. */
 export const CLIENT_SETTINGS = {
   url: {
     flag: "--url <url>",
     variables: ["TODO_URL"],
-    default: "http://127.0.0.1:3000",
-    about: "where the service is",
+    default: `http://${DEFAULT_HOST}:${DEFAULT_PORT}`,
+    parse: serviceUrl,
+    description: "URL of the service",
   },
-  token: { variables: ["TODO_TOKEN"], about: "a client's bearer token" },
+  token: { variables: ["TODO_TOKEN"], parse: bearerToken, description: "bearer token of a client" },
 } as const satisfies Record<string, Setting>;
 
-const ALL_SETTINGS = { ...SETTINGS, ...CLIENT_SETTINGS };
+const ALL_SETTINGS: readonly Setting[] = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)];
 
-type SettingName = keyof typeof ALL_SETTINGS;
-
-/** The flag of a setting, as commander takes it. */
+/** Returns the option of a setting for commander. */
 export function optionFor(setting: Setting & { readonly flag: string }): Option {
-  const option = new Option(setting.flag, `${setting.about} (${setting.variables.join(", ")})`);
+  const option = new Option(setting.flag, `${setting.description} (${setting.variables.join(", ")})`);
   if (setting.default) option.description += `, by default ${setting.default}`;
   return option;
 }
 
-/** What the flags of the command line hold, by setting. */
+/** The values of the flags on the command line, by attribute name, such as `storeFile`. */
 export type Flags = Partial<Readonly<Record<string, string | boolean>>>;
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export type Config = ReturnType<typeof readConfig>;
 
-/** Reads and checks all settings; throws a UsageError for the first bad one. */
+/** Reads and checks all settings of `todo serve`. Throws a UsageError for the first invalid one. */
 export function readConfig(flags: Flags, env: Environment) {
-  const { read, readOr, refuseBoth } = reader(flags, env);
-  refuseUnknownVariables(env);
-  refuseBoth("adminPassword", "adminPasswordFile");
+  const { read, readOr, rejectBoth } = reader(flags, env);
+  rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
 
-  const passwordFile = read("adminPasswordFile", fileText);
-  const password = read("adminPassword", (text) => text);
-  const user = read("adminUser", userName);
+  const passwordFile = read(SETTINGS.adminPasswordFile);
+  const password = read(SETTINGS.adminPassword);
+  const user = read(SETTINGS.adminUser);
   return {
     ...readAddress(flags, env),
     store: readStore(flags, env),
-    storeConnections: readOr("storeConnections", wholeNumber(1, 1000)),
+    storeConnections: readOr(SETTINGS.storeConnections),
     maxTodos: readMaxTodos(flags, env),
-    maxEvents: readOr("maxEvents", wholeNumber(1, 10_000_000)),
-    maxRequests: readOr("maxRequests", wholeNumber(1, 10_000_000)),
-    maxSubscribers: readOr("maxSubscribers", wholeNumber(1, 10_000_000)),
-    stopDelay: readOr("stopDelay", wholeNumber(0, 3600)),
-    clientsFile: read("clientsFile", (text) => text),
+    maxEvents: readOr(SETTINGS.maxEvents),
+    maxRequests: readOr(SETTINGS.maxRequests),
+    maxSubscribers: readOr(SETTINGS.maxSubscribers),
+    maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
+    stopDelay: readOr(SETTINGS.stopDelay),
+    clientsFile: read(SETTINGS.clientsFile),
     fixedPair: fixedPair(user, password ?? passwordFile),
     usersFile: readUsersFile(flags, env),
-    authModule: read("authModule", (text) => text),
-    realm: readOr("realm", checkedRealm),
-    basicFailures: readOr("basicFailures", wholeNumber(0, Number.MAX_SAFE_INTEGER)),
-    allowBasicOverHttp: readOr("allowBasicOverHttp", onOrOff),
-    trustedProxies: readOr("trustedProxy", (text) => list(text).map(checkedBlock)),
-    allowedHosts: readOr("allowedHosts", (text) => list(text).map(hostValue)),
-    corsOrigins: readOr("corsOrigins", (text) => list(text).map(origin)),
-    metricsPort: read("metricsPort", wholeNumber(0, 65_535)),
-    metricsHost: readOr("metricsHost", hostName),
-    logLevel: readOr("logLevel", oneOf(["debug", "info", "warn", "error", "silent"])),
-    accessLog: readOr("accessLog", onOrOff),
+    authModule: read(SETTINGS.authModule),
+    realm: readOr(SETTINGS.realm),
+    basicFailures: readOr(SETTINGS.basicFailures),
+    allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
+    trustedProxies: readOr(SETTINGS.trustedProxy),
+    allowedHosts: readOr(SETTINGS.allowedHosts),
+    corsOrigins: readOr(SETTINGS.corsOrigins),
+    metricsPort: read(SETTINGS.metricsPort),
+    metricsHost: readOr(SETTINGS.metricsHost),
+    logLevel: readOr(SETTINGS.logLevel),
+    accessLog: readOr(SETTINGS.accessLog),
   };
 }
 
-/** Reads the URL of the store; throws a UsageError as readConfig does. */
+/** Returns the URL of the store. Throws a UsageError as `readConfig` does. */
 export function readStore(flags: Flags, env: Environment): string {
-  const { read, readOr, refuseBoth } = reader(flags, env);
-  refuseUnknownVariables(env);
-  refuseBoth("store", "storeFile");
-  return read("storeFile", fileText) ?? readOr("store", (text) => text);
+  const { read, readOr, rejectBoth } = reader(flags, env);
+  rejectBoth(SETTINGS.store, SETTINGS.storeFile);
+  return read(SETTINGS.storeFile) ?? readOr(SETTINGS.store);
 }
 
-/** Reads where the server listens, and whether over TLS; throws a UsageError as readConfig does. */
+/** Returns the server's address and the paths of its TLS files. Throws a UsageError as `readConfig` does. */
 export function readAddress(flags: Flags, env: Environment) {
-  refuseUnknownVariables(env);
   const { read, readOr } = reader(flags, env);
-  const cert = read("tlsCert", (text) => text);
-  const key = read("tlsKey", (text) => text);
-  return {
-    host: readOr("host", hostName),
-    port: readOr("port", wholeNumber(0, 65_535)),
-    tls: tlsFiles(cert, key),
-  };
+  const [cert, key] = [read(SETTINGS.tlsCert), read(SETTINGS.tlsKey)];
+  return { host: readOr(SETTINGS.host), port: readOr(SETTINGS.port), tls: tlsFiles(cert, key) };
 }
 
-/** Reads how many to-dos a store holds at most; throws a UsageError as readConfig does. */
+/** Returns the maximum number of to-dos. Throws a UsageError as `readConfig` does. */
 export function readMaxTodos(flags: Flags, env: Environment): number {
-  refuseUnknownVariables(env);
-  return reader(flags, env).readOr("maxTodos", wholeNumber(1, Number.MAX_SAFE_INTEGER));
+  return reader(flags, env).readOr(SETTINGS.maxTodos);
 }
 
-/** Reads the path of the users file; throws a UsageError as readConfig does. */
+/** Returns the path of the users file. Throws a UsageError as `readConfig` does. */
 export function readUsersFile(flags: Flags, env: Environment): string | undefined {
-  refuseUnknownVariables(env);
-  return reader(flags, env).read("usersFile", (text) => text);
+  return reader(flags, env).read(SETTINGS.usersFile);
 }
 
-/** Reads where the service is, and the token for it; throws a UsageError as readConfig does. */
+/** Returns the URL of the service and the token to send. Throws a UsageError as `readConfig` does. */
 export function readService(flags: Flags, env: Environment) {
   const { read, readOr } = reader(flags, env);
-  refuseUnknownVariables(env);
-  return { url: readOr("url", serviceUrl), token: read("token", bearerToken) };
+  return { url: readOr(CLIENT_SETTINGS.url), token: read(CLIENT_SETTINGS.token) };
 }
 
-/** The variables that look like settings but were put there by a cluster for a service of its own. */
+/** Returns the variables that look like settings, but that Kubernetes sets for a service of its own. */
 export function clusterVariables(env: Environment): string[] {
-  return Object.keys(env).filter((name) => name.startsWith("TODO_") && isClusters(name, env[name] ?? ""));
+  return Object.keys(env).filter(
+    (name) => name.startsWith("TODO_") && isKubernetesVariable(name, env[name] ?? ""),
+  );
 }
 
 function reader(flags: Flags, env: Environment) {
-  /** What was given for a setting, and where; an empty variable is none. */
-  function given(name: SettingName): { text: string; source: string } | undefined {
-    const setting: Setting = ALL_SETTINGS[name];
-    const flag = flags[name];
-    if (flag !== undefined) return { text: String(flag), source: setting.flag?.split(" ")[0] ?? name };
-    const source = setting.variables.find(
-      (variable) => env[variable] && !isClusters(variable, env[variable]),
-    );
+  rejectFlagsOfNpm(env);
+  rejectUnknownVariables(env);
+
+  /** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
+  function find({ flag, variables }: Setting): { text: string; source: string } | undefined {
+    const value = flag === undefined ? undefined : flags[new Option(flag).attributeName()];
+    if (flag !== undefined && value !== undefined) return { text: String(value), source: longName(flag) };
+    const source = variables.find((name) => env[name] && !isKubernetesVariable(name, env[name]));
     return source === undefined ? undefined : { text: env[source] ?? "", source };
   }
 
-  function read<T>(name: SettingName, parse: (text: string) => T): T | undefined {
-    const found = given(name);
+  function read<T>(setting: Setting<T>): T | undefined {
+    const found = find(setting);
     if (found === undefined) return undefined;
-    try {
-      return parse(found.text);
-    } catch (error) {
-      const shown = name === "adminPassword" || name === "token" ? "" : ` ${JSON.stringify(found.text)}`;
-      throw new UsageError(`${found.source}${shown}: ${error instanceof Error ? error.message : error}`);
-    }
+    const { text, source } = found;
+    const isSecret = setting.flag === undefined;
+    return asUsageError(isSecret ? source : `${source} ${JSON.stringify(text)}`, () => setting.parse(text));
   }
 
-  function readOr<T>(name: Exclude<SettingName, WithoutDefault>, parse: (text: string) => T): T {
-    return read(name, parse) ?? parse(ALL_SETTINGS[name].default);
+  const readOr = <T>(setting: Setting<T> & { readonly default: string }): T =>
+    read(setting) ?? setting.parse(setting.default);
+
+  function rejectBoth(one: Setting, other: Setting): void {
+    const [first, second] = [find(one), find(other)];
+    if (first === undefined || second === undefined) return;
+    throw new UsageError(`${first.source} and ${second.source} are both set: keep one`);
   }
 
-  function refuseBoth(one: SettingName, other: SettingName): void {
-    const [found, second] = [given(one), given(other)];
-    if (found === undefined || second === undefined) return;
-    throw new UsageError(`${found.source} and ${second.source} are both set: keep one`);
-  }
-
-  return { read, readOr, refuseBoth };
+  return { read, readOr, rejectBoth };
 }
 
-type WithoutDefault = {
-  [Name in SettingName]: (typeof ALL_SETTINGS)[Name] extends { default: string } ? never : Name;
-}[SettingName];
+/** Returns the name of a flag without its value: `--port`. */
+const longName = (flag: string): string => flag.replace(/ .*/, "");
 
 const CLUSTER_SERVICE = /_SERVICE_(?:HOST|PORT(?:_.+)?)$/;
 const CLUSTER_PORT = /_PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?$/;
 
-/** Kubernetes tells each pod of every service: one named "todo" brings TODO_PORT=tcp://10.0.0.1:80. */
-function isClusters(name: string, value: string): boolean {
+/** Kubernetes sets variables in each pod for every service: one named "todo" leads to TODO_PORT=tcp://10.0.0.1:80. */
+function isKubernetesVariable(name: string, value: string): boolean {
   if (CLUSTER_SERVICE.test(name)) return true;
   return CLUSTER_PORT.test(name) && (/^(?:tcp|udp|sctp):\/\//.test(value) || /_\d+_/.test(name));
 }
@@ -338,38 +369,38 @@ function isClusters(name: string, value: string): boolean {
 /** Variables of the project's own tests. */
 const TESTS = /^TODO_TEST_/;
 
-/** npm keeps flags that stand before a `--` for itself, and says nothing. */
-function refuseFlagsOfNpm(env: Environment): void {
-  const flags = Object.values(ALL_SETTINGS).flatMap((setting) => ("flag" in setting ? [setting.flag] : []));
-  for (const flag of flags) {
-    const name = flag.split(" ")[0]?.slice(2) ?? "";
-    if (env[`npm_config_${name.replaceAll("-", "_")}`] === undefined) continue;
-    throw new UsageError(
-      `npm has kept --${name} for itself: put a -- before it, as in npm start -- --${name}`,
-    );
+/** npm silently consumes flags that stand before `--`, and passes them on as variables. */
+function rejectFlagsOfNpm(env: Environment): void {
+  for (const { flag } of ALL_SETTINGS) {
+    if (flag === undefined) continue;
+    const name = longName(flag);
+    if (env[`npm_config_${name.slice(2).replaceAll("-", "_")}`] === undefined) continue;
+    throw new UsageError(`npm consumed ${name}: put -- before it, as in npm start -- ${name}`);
   }
 }
 
-function refuseUnknownVariables(env: Environment): void {
-  refuseFlagsOfNpm(env);
-  const known: readonly string[] = Object.values(ALL_SETTINGS).flatMap(({ variables }) => [...variables]);
+function rejectUnknownVariables(env: Environment): void {
+  const known = ALL_SETTINGS.flatMap(({ variables }) => variables);
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("TODO_") || !value || known.includes(name) || TESTS.test(name)) continue;
-    if (isClusters(name, value)) continue;
+    if (isKubernetesVariable(name, value)) continue;
     const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
     throw new UsageError(
-      `the variable ${name} is not known: did you mean ${nearest}? (npm start -- --help lists all)`,
+      `unknown variable ${name}: did you mean ${nearest}? (npm start -- --help lists all variables)`,
     );
   }
 }
 
 function fixedPair(user: string | undefined, password: string | undefined) {
   if (user === undefined && password === undefined) return undefined;
-  if (user === undefined)
-    throw new UsageError("there is an admin password but no user: set TODO_ADMIN_USER too");
+  if (user === undefined) {
+    throw new UsageError(
+      "an admin password is configured without a user: set --admin-user or TODO_ADMIN_USER",
+    );
+  }
   if (password === undefined) {
     throw new UsageError(
-      "there is an admin user but no password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+      "an admin user is configured without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
     );
   }
   return { user, password };
@@ -377,13 +408,16 @@ function fixedPair(user: string | undefined, password: string | undefined) {
 
 function tlsFiles(cert: string | undefined, key: string | undefined) {
   if (cert === undefined && key === undefined) return undefined;
-  if (cert === undefined)
-    throw new UsageError("there is a TLS key but no certificate: set TODO_TLS_CERT too");
-  if (key === undefined) throw new UsageError("there is a TLS certificate but no key: set TODO_TLS_KEY too");
+  if (cert === undefined) {
+    throw new UsageError("a TLS key is configured without a certificate: set --tls-cert or TODO_TLS_CERT");
+  }
+  if (key === undefined) {
+    throw new UsageError("a TLS certificate is configured without a key: set --tls-key or TODO_TLS_KEY");
+  }
   return { cert, key };
 }
 
-/** The text of a file that holds one secret, without its last line break. */
+/** Returns the text of a file that contains one secret, without its last line break. */
 function fileText(path: string): string {
   const text = readText(path).replace(/\r?\n$/, "");
   if (text === "") throw new Error("the file is empty");
@@ -391,15 +425,14 @@ function fileText(path: string): string {
 }
 
 function userName(text: string): string {
-  if (text.includes(":")) throw new Error("a user name cannot have a colon (RFC 7617)");
+  if (text.includes(":")) throw new Error("a user name cannot contain a colon (RFC 7617 section 2)");
   return text;
 }
 
-function wholeNumber(least: number, most: number): (text: string) => number {
+function wholeNumber(min: number, max: number): (text: string) => number {
   return (text) => {
     const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-    if (!(number >= least && number <= most))
-      throw new Error(`must be a whole number from ${least} to ${most}`);
+    if (!(number >= min && number <= max)) throw new Error(`must be a whole number from ${min} to ${max}`);
     return number;
   };
 }
@@ -432,30 +465,32 @@ function serviceUrl(text: string): string {
     !/^https?:$/.test(url.protocol) ||
     url.username + url.password + url.search + url.hash !== ""
   )
-    throw new Error("is not the URL of a service, such as https://todo.example.com");
+    throw new Error("must be the URL of a service, such as https://todo.example.com");
   return url.href.replace(/\/$/, "");
 }
 
 function bearerToken(text: string): string {
   if (/^[!-+\--~]+$/.test(text)) return text;
-  throw new Error("must be visible ASCII characters without blanks or commas");
+  throw new Error("must be visible ASCII characters without spaces or commas");
 }
 
-/** What can be looked up; `*` would be taken for every address by the runtime, and for another by its resolver. */
+/** Rejects `*` and other names that cannot be resolved, because the runtime and its resolver would disagree on them. */
 function hostName(text: string): string {
   if (/^[\w.-]+$/.test(text) || isIPv6(text.replace(/^\[(.*)\]$/, "$1"))) return text;
-  throw new Error("must be a name or an address, such as 127.0.0.1, or 0.0.0.0 for all of this machine's");
+  throw new Error(
+    "must be a host name or an IP address, such as 127.0.0.1, or 0.0.0.0 for all addresses of this machine",
+  );
 }
 
-/** A Host as clients send it: a name or an address, with the port where it is not the scheme's own. */
+/** Checks a Host header value: a name or an address, with the port unless it is the default of the scheme. */
 function hostValue(text: string): string {
   if (!URL.canParse(`http://${text}`) || !/^[^/?#@\s*]+$/.test(text)) {
-    throw new Error(`"${text}" is not a Host, such as todo.example.com or mybox:3000`);
+    throw new Error(`"${text}" is not a Host header value, such as todo.example.com or mybox:3000`);
   }
   return text;
 }
 
-/** An origin as browsers send it: scheme, host and port, nothing behind. */
+/** Checks an origin as browsers send it: scheme, host and port without a path. */
 function origin(text: string): string {
   if (!URL.canParse(text) || new URL(text).origin !== text) {
     throw new Error(`"${text}" is not an origin, such as https://app.example.com`);

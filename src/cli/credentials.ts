@@ -1,25 +1,36 @@
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { type LookupClient, lookupAmong, parseClients } from "../credential/client.ts";
-import { type KeyStore, lookupKey } from "../credential/key.ts";
+import { chain } from "../awaitable.ts";
+import { createClientLookup, type LookupClient, parseClients } from "../credential/client.ts";
+import { createKeyLookup, type KeyStore } from "../credential/key.ts";
 import { passwordVerifier } from "../credential/password.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
-import { type CheckUser, checkAmong, checkFixedPair, parseUsers } from "../credential/user.ts";
-import type { Log } from "../http/log.ts";
-import { type Config, UsageError } from "./config.ts";
-import { lookAgain, readText } from "./text-file.ts";
+import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
+import { errorMessage } from "../error-message.ts";
+import type { Log } from "../http/observability/log.ts";
+import type { Config } from "./config.ts";
+import { pollFiles, readText } from "./text-file.ts";
+import { toUsageError, UsageError } from "./usage-error.ts";
 
 export interface Credentials {
   readonly lookupClient: LookupClient;
-  /** Whether there is anybody to look up, at the start. */
+  /** Whether any client is configured at start. */
   readonly hasClients: boolean;
   readonly checkUser: CheckUser | undefined;
-  /** Made for this start, because nothing was configured; to be shown once. */
+  /** Generated at start if nothing is configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
 }
 
-/** Puts together who may pass, from all that is configured; throws a UsageError for what cannot be used. */
-export async function openCredentials(config: Config, keys: KeyStore, log: Log): Promise<Credentials> {
+/**
+ * Opens all configured sources of credentials. Throws a UsageError for a source that cannot be used.
+ * @param poll calls a check of files repeatedly
+ */
+export async function openCredentials(
+  config: Config,
+  keys: KeyStore,
+  log: Log,
+  poll = pollFiles,
+): Promise<Credentials> {
   const { clientsFile, usersFile, fixedPair, authModule } = config;
   const module = authModule === undefined ? {} : await importAuthModule(authModule);
   const hasKeys = (await keys.list()).length > 0;
@@ -29,15 +40,15 @@ export async function openCredentials(config: Config, keys: KeyStore, log: Log):
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
-    const lookup = watched("TODO_CLIENTS_FILE", clientsFile, clientsIn, log);
+    const lookup = watchFile("TODO_CLIENTS_FILE", clientsFile, clientsIn, log, poll);
     lookups.push((token) => lookup()(token));
   }
-  lookups.push(lookupKey(keys, Date.now));
+  lookups.push(createKeyLookup(keys, Date.now));
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
-  if (fixedPair !== undefined) checks.push(checkFixedPair(fixedPair.user, fixedPair.password));
+  if (fixedPair !== undefined) checks.push(createFixedUserCheck(fixedPair.user, fixedPair.password));
   if (usersFile !== undefined) {
-    const hashes = watched("TODO_USERS_FILE", usersFile, usersIn, log);
-    checks.push(checkAmong(hashes, passwordVerifier(), () => performance.now()));
+    const hashes = watchFile("TODO_USERS_FILE", usersFile, usersIn, log, poll);
+    checks.push(createUserCheck(hashes, passwordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
   const hasClients = lookups.length > 1 || hasKeys;
@@ -46,23 +57,20 @@ export async function openCredentials(config: Config, keys: KeyStore, log: Log):
 
 function demoCredentials(keys: KeyStore): Credentials {
   const demo = { token: mintToken(), user: "admin", password: randomBase62(24) };
-  const lookup = lookupAmong([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]);
+  const lookup = createClientLookup([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]);
   return {
-    lookupClient: firstClient([lookup, lookupKey(keys, Date.now)]),
+    lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
     hasClients: true,
-    checkUser: checkFixedPair(demo.user, demo.password),
+    checkUser: createFixedUserCheck(demo.user, demo.password),
     demo,
   };
 }
 
-/** Asks one after the other; what is known at once is answered at once. */
+/** Returns a lookup that tries each in turn, in the same turn of the event loop where they can. */
 function firstClient([lookup, ...others]: readonly LookupClient[]): LookupClient {
   if (lookup === undefined) return () => undefined;
   const next = firstClient(others);
-  return (token) => {
-    const found = lookup(token);
-    return found instanceof Promise ? found.then((client) => client ?? next(token)) : (found ?? next(token));
-  };
+  return (token) => chain(lookup(token), (client) => client ?? next(token));
 }
 
 function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
@@ -73,15 +81,17 @@ function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
   };
 }
 
-/** What a credentials file comes to, and how many entries it has. */
+/** The parsed content of a credentials file and its number of entries. */
 interface FileContent<T> {
   readonly value: T;
   readonly entries: number;
 }
 
+const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
+
 function clientsIn(text: string): FileContent<LookupClient> {
   const clients = parseClients(text);
-  return { value: lookupAmong(clients), entries: clients.length };
+  return { value: createClientLookup(clients), entries: clients.length };
 }
 
 function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
@@ -90,44 +100,53 @@ function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
 }
 
 /**
- * What a file says now: read at once, and again whenever it changes. A change that cannot be read is
- * logged, and what was there before stays in force; one that leaves no entry lets nobody pass.
+ * Returns a function that returns the current content of a file. The file is read now and after each change. If it cannot
+ * be read, logs the reason and keeps the previous entries. A file without entries revokes all of them. An empty file does so
+ * at the second check in a row, because an editor may truncate a file before it writes the new text.
  */
-function watched<T>(
+function watchFile<T>(
   variable: string,
   path: string,
   parse: (text: string) => FileContent<T>,
   log: Log,
+  poll: typeof pollFiles,
 ): () => T {
   let read: string;
   let current: T;
-  let trouble: string | undefined;
+  let lastError: string | undefined;
+  let isEmpty = false;
   try {
     read = readText(path);
     const { value, entries } = parse(read);
-    if (entries === 0) throw new Error("it has no entry: add one, or leave the setting out");
+    if (entries === 0) throw new Error("the file has no entries: add one, or remove the setting");
     current = value;
   } catch (error) {
-    throw new UsageError(`${variable} "${path}": ${error instanceof Error ? error.message : error}`);
+    throw toUsageError(`${variable} "${path}"`, error);
   }
-  const look = (): void => {
+  const check = (): void => {
     try {
       const text = readText(path);
-      trouble = undefined;
-      // An editor may be between emptying the file and writing it.
-      if (text === read || text === "") return;
+      lastError = undefined;
+      const wasEmpty = isEmpty;
+      isEmpty = text === "";
+      if (text === read) return;
+      if (isEmpty && !wasEmpty) {
+        log.warn({ file: path }, EMPTY);
+        return;
+      }
       read = text;
       const { value, entries } = parse(text);
       current = value;
       log.info({ file: path, entries }, "credentials read again");
     } catch (error) {
-      const said = trouble;
-      trouble = error instanceof Error ? error.message : String(error);
-      if (trouble === said) return;
-      log.error({ file: path, reason: trouble }, "credentials not read: those from before stay in force");
+      isEmpty = false;
+      const previousError = lastError;
+      lastError = errorMessage(error);
+      if (lastError === previousError) return;
+      log.error({ file: path, reason: lastError }, "credentials not read: the previous ones stay in use");
     }
   };
-  lookAgain([path], look);
+  poll([path], check);
   return () => current;
 }
 
@@ -139,12 +158,12 @@ async function importAuthModule(
   try {
     module = await import(url);
   } catch (error) {
-    const reason = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": it cannot be loaded: ${reason}`);
+    const reason = errorMessage(error).split("\n")[0];
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": cannot load the module: ${reason}`);
   }
   const { lookupClient, checkUser } = module;
   if (lookupClient === undefined && checkUser === undefined) {
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": it exports neither lookupClient nor checkUser`);
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": the module exports neither lookupClient nor checkUser`);
   }
   return {
     ...(lookupClient !== undefined && { lookupClient: lookupFrom(path, lookupClient) }),
@@ -156,25 +175,24 @@ type Exported = (...values: readonly string[]) => unknown;
 
 const isFunction = (value: unknown): value is Exported => typeof value === "function";
 
-/** A module is not type-checked when it is loaded, so that what it gives is checked at each call. */
+/** Checks each result, because the types of a loaded module are not checked. */
 function lookupFrom(path: string, exported: unknown): LookupClient {
   if (!isFunction(exported))
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": its lookupClient is not a function`);
+    throw new UsageError(`TODO_AUTH_MODULE "${path}": lookupClient is not a function`);
   return async (token) => {
     const found = await exported(token);
     if (found === undefined || found === null) return undefined;
     if (typeof found === "object" && "name" in found && typeof found.name === "string")
       return { name: found.name };
-    throw new Error("lookupClient gave neither a client with a name nor nothing");
+    throw new Error("lookupClient must return a client with a name, undefined or null");
   };
 }
 
 function checkFrom(path: string, exported: unknown): CheckUser {
-  if (!isFunction(exported))
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": its checkUser is not a function`);
+  if (!isFunction(exported)) throw new UsageError(`TODO_AUTH_MODULE "${path}": checkUser is not a function`);
   return async (user, password) => {
     const passed = await exported(user, password);
     if (typeof passed === "boolean") return passed;
-    throw new Error("checkUser gave neither true nor false");
+    throw new Error("checkUser must return true or false");
   };
 }

@@ -1,48 +1,51 @@
 import type { Command } from "commander";
-import { type Flags, optionFor, readAddress, SETTINGS, UsageError } from "./config.ts";
+import { errnoOf, errorMessage } from "../error-message.ts";
+import { type Flags, optionFor, readAddress, SETTINGS } from "./config.ts";
+import { UsageError } from "./usage-error.ts";
 
-const ANSWER_WITHIN_MS = 3000;
+const TIMEOUT_MS = 3000;
 
-/** Adds `todo health`: containers have no curl. */
+/** Adds `todo health`, for containers without curl. */
 export function addHealthCommand(program: Command): void {
   program
     .command("health")
-    .description("Say whether the server on this machine answers: exit code 0, or 1 and why not.")
+    .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")
     .addOption(optionFor(SETTINGS.host))
     .addOption(optionFor(SETTINGS.port))
     .addOption(optionFor(SETTINGS.tlsCert))
     .addOption(optionFor(SETTINGS.tlsKey))
-    .option("--ready", "ask whether it is ready too: its store answers, and it is not about to stop")
+    .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
     .action(async (flags: Flags) => {
       const { host, port, tls } = readAddress(flags, process.env);
-      if (port === 0) throw new UsageError("port 0 is whichever is free: name the one that the server took");
+      if (port === 0)
+        throw new UsageError("port 0 means any free port: set the port that the server listens on");
       const scheme = tls === undefined ? "http" : "https";
-      const url = `${scheme}://${within(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
-      const trouble = await troubleAt(url);
-      if (trouble === undefined) return;
-      process.stderr.write(`todo: ${url}: ${trouble}\n`);
+      const url = `${scheme}://${reachableHost(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
+      const failure = await probe(url);
+      if (failure === undefined) return;
+      process.stderr.write(`todo: ${url}: ${failure}\n`);
       process.exitCode = 1;
     });
 }
 
-/** The address to reach it at from this machine, as a URL has it. */
-function within(host: string): string {
+/** Returns the address that reaches the server from this machine, in URL syntax. */
+function reachableHost(host: string): string {
   if (host === "0.0.0.0") return "127.0.0.1";
   const bare = host.replace(/^\[(.*)\]$/, "$1");
   if (bare === "::") return "[::1]";
   return bare.includes(":") ? `[${bare}]` : bare;
 }
 
-async function troubleAt(url: string): Promise<string | undefined> {
+/** Returns why the server is not healthy, or `undefined` if it is. */
+async function probe(url: string): Promise<string | undefined> {
   try {
     const response = await fetch(url, {
-      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
-      // The certificate is for the name that clients know, not for this machine's own; nothing secret is sent.
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      // The certificate is for the public name, not for this address. The request contains no secret.
       tls: { rejectUnauthorized: false },
     });
-    return response.ok ? undefined : `it answers ${response.status}: ${await response.text()}`;
+    return response.ok ? undefined : `status ${response.status}: ${await response.text()}`;
   } catch (error) {
-    if (!(error instanceof Error)) return String(error);
-    return "code" in error && error.code === "ECONNREFUSED" ? "nothing listens there" : error.message;
+    return errnoOf(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);
   }
 }

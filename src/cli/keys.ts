@@ -12,17 +12,17 @@ import {
   parseOverlap,
   rotateKey,
 } from "../credential/key.ts";
-import { Failure } from "../failure.ts";
+import { ServiceError } from "../error.ts";
+import { errorMessage } from "../error-message.ts";
 import { openKeys } from "../storage/open.ts";
-import { type Flags, optionFor, readStore, SETTINGS, UsageError } from "./config.ts";
-import { written } from "./output.ts";
-import { harmless } from "./terminal.ts";
+import { type Flags, optionFor, readStore, SETTINGS } from "./config.ts";
+import { writeStdout } from "./output.ts";
+import { escapeControls } from "./terminal.ts";
+import { asUsageError, toUsageError, UsageError } from "./usage-error.ts";
 
-/** Adds `todo keys`, which manages the keys of clients in a store, also of one that is being served. */
+/** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
 export function addKeysCommand(program: Command): void {
-  const keys = program
-    .command("keys")
-    .description("Manage the keys that clients pass with at /api/whoami, also while the server runs.");
+  const keys = program.command("keys").description("Manage API keys, also while the server runs.");
   const add = (name: string, description: string): Command =>
     keys
       .command(name)
@@ -30,27 +30,31 @@ export function addKeysCommand(program: Command): void {
       .addOption(optionFor(SETTINGS.store))
       .addOption(optionFor(SETTINGS.storeFile));
 
-  add("create", "Make a key for a client, and print its token, this once.")
-    .argument("<name>", "the client's name")
-    .option("--expires <duration>", "how long it is valid: 90d, 2w, 24h, 15m or 30s; by default for ever")
+  add("create", "Create an API key and print its token, which is shown only once.")
+    .argument("<name>", "name of the client")
+    .option("--expires <duration>", "lifetime, such as 90d, 2w, 24h, 15m or 30s; by default unlimited")
     .action(create);
-  add("list", "List all keys, without their tokens, which are not kept.").action(list);
-  add("rotate", "Make a successor to a key, and print its token, this once.")
-    .argument("<name-or-id>", "the client's name, for its newest key, or a key's id")
-    .option("--overlap <duration>", "how long the old one is valid still; 0 for not at all", DEFAULT_OVERLAP)
+  add("list", "List all API keys. Their tokens are not stored.").action(list);
+  add("rotate", "Replace an API key and print the new token, which is shown only once.")
+    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .option(
+      "--overlap <duration>",
+      "how long the old key stays valid; 0 revokes it immediately",
+      DEFAULT_OVERLAP,
+    )
     .action(rotate);
-  add("revoke", "Delete a key, or all keys of a client: at once they are nobody's.")
-    .argument("<name-or-id>", "the client's name, or a key's id")
+  add("revoke", "Revoke an API key, or all keys of a client, immediately.")
+    .argument("<name-or-id>", "name of the client or id of a key")
     .action(revoke);
 }
 
 async function create(name: string, flags: Flags): Promise<void> {
-  const checked = saying("the name", () => parseKeyName(name));
-  const lifetime = saying(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
+  const checked = asUsageError("the name", () => parseKeyName(name));
+  const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   await withKeys(flags, true, async (keys) => {
     const minted = await createKey(keys, checked, lifetime, Date.now());
     if (minted === undefined) {
-      throw new UsageError("there is a key of this name already: rotate or revoke it (todo keys --help)");
+      throw new UsageError("a key with this name already exists: rotate or revoke it (todo keys --help)");
     }
     await show(minted);
   });
@@ -60,21 +64,22 @@ async function list(flags: Flags): Promise<void> {
   const now = Date.now();
   await withKeys(flags, false, async (keys) => {
     const all = await keys.list();
-    if (all.length === 0) process.stderr.write("There are no keys.\n");
+    if (all.length === 0) process.stderr.write("No API keys.\n");
     else process.stdout.write(table([HEAD, ...all.map((key) => rowOf(key, now))]));
   });
 }
 
 async function rotate(nameOrId: string, flags: Flags): Promise<void> {
-  const overlap = saying(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
+  const overlap = asUsageError(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
   await withKeys(flags, false, async (keys) => {
     const newest = (await named(keys, nameOrId)).at(-1);
     if (newest === undefined) throw unknownKey();
     const now = Date.now();
     const minted = await rotateKey(keys, newest.id, overlap, now);
     if (minted === undefined) throw unknownKey();
-    const still = overlap === 0 ? "not valid any more" : `valid until ${formatTime(now + overlap)} at most`;
-    await show(minted, `Older keys of ${harmless(minted.key.name)} are ${still}.`);
+    const until =
+      overlap === 0 ? "no longer valid" : `valid until ${formatTime(now + overlap)} at the latest`;
+    await show(minted, `Older keys of ${escapeControls(minted.key.name)} are ${until}.`);
   });
 }
 
@@ -82,18 +87,18 @@ async function revoke(nameOrId: string, flags: Flags): Promise<void> {
   await withKeys(flags, false, async (keys) => {
     let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
-    // A rotation at the same time may add a successor; what is all gone cannot be rotated.
+    // A concurrent rotation may add another key, so repeat until none is left.
     for (; revoked.length > 0; revoked = (await keys.list()).filter(({ name }) => name === nameOrId)) {
       for (const { id, name } of revoked) {
         await keys.delete(id);
-        process.stdout.write(`revoked ${id} of ${harmless(name)}\n`);
+        process.stdout.write(`revoked ${id} of ${escapeControls(name)}\n`);
       }
       if (revoked[0]?.id === nameOrId) return;
     }
   });
 }
 
-/** The key with an id, or else those of a name. */
+/** Returns the key with this id, or else all keys with this name. */
 async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
   const all = await keys.list();
   const byId = all.filter(({ id }) => id === nameOrId);
@@ -101,40 +106,40 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
 }
 
 /**
- * Works on the keys of the store that the settings name. What was asked wrongly is a UsageError; what fails
- * otherwise ends the process with one line and exit code 1.
+ * Runs `work` on the API keys of the configured store. Throws a UsageError if the store cannot be opened; any other failure
+ * prints one line and sets exit code 1.
  */
 async function withKeys(flags: Flags, make: boolean, work: (keys: KeyStore) => Promise<void>): Promise<void> {
   const url = readStore(flags, process.env);
   const opened = await openKeys(url, make).catch((error) => {
-    throw usageError("TODO_STORE", error);
+    throw toUsageError("TODO_STORE", error);
   });
   if (opened === undefined) {
     throw new UsageError(
-      "the keys of memory: are in the server alone: manage them at its /admin/keys, use TODO_CLIENTS_FILE, or name a file with --store sqlite:PATH",
+      "only the server can reach the keys of a memory: store: manage them at /admin/keys, use TODO_CLIENTS_FILE, or set --store sqlite:PATH",
     );
   }
   try {
     await work(opened.keys);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    const reason = error instanceof Failure ? error.cause : error;
-    process.stderr.write(`todo: ${reason instanceof Error ? reason.message : reason}\n`);
+    const reason = error instanceof ServiceError ? error.cause : error;
+    process.stderr.write(`todo: ${errorMessage(reason)}\n`);
     process.exitCode = 1;
   } finally {
     await opened.close();
   }
 }
 
-/** The token alone on standard output, so that TOKEN=$(todo keys create ci) holds it; what it is beside. */
+/** Prints only the token on standard output, for TOKEN=$(todo keys create ci); the rest goes to standard error. */
 async function show({ key, token }: MintedKey, more = ""): Promise<void> {
-  const end = key.expiresAt === undefined ? "does not expire" : `expires ${formatTime(key.expiresAt)}`;
+  const expiry = key.expiresAt === undefined ? "does not expire" : `expires ${formatTime(key.expiresAt)}`;
   process.stderr.write(
-    `Key ${key.id} of ${harmless(key.name)} ${end}. Its token is shown this once. ${more}`.trim(),
+    `Key ${key.id} of ${escapeControls(key.name)} ${expiry}. Its token is shown only once. ${more}`.trim(),
   );
   process.stderr.write("\n");
-  await written(`${token}\n`).catch((error) => {
-    throw new Error(`${error.message}: the token is lost, so revoke the key: todo keys revoke ${key.id}`);
+  await writeStdout(`${token}\n`).catch((error) => {
+    throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
   });
 }
 
@@ -144,7 +149,7 @@ function rowOf(key: Key, now: number): string[] {
   const { id, name, createdAt, expiresAt, lastUsedAt } = key;
   const end = expiresAt === undefined ? "never" : formatTime(expiresAt);
   return [
-    harmless(name),
+    escapeControls(name),
     id,
     formatTime(createdAt),
     isExpired(key, now) ? `${end} (expired)` : end,
@@ -159,21 +164,6 @@ function table(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => `${line(row).trimEnd()}\n`).join("");
 }
 
-/** Says no more, for what was given in place of a name may be a token. */
+/** Does not repeat the argument, because it may be a token. */
 const unknownKey = (): UsageError =>
-  new UsageError("there is no key of that name or id: todo keys list shows them");
-
-function saying<T>(what: string, act: () => T): T {
-  try {
-    return act();
-  } catch (error) {
-    throw usageError(what, error);
-  }
-}
-
-/** What a field or a store says is wrong, as a UsageError that says what it is about. */
-function usageError(what: string, error: unknown): UsageError {
-  const messages =
-    error instanceof Failure ? error.errors?.map(({ message }) => message).join(", ") : undefined;
-  return new UsageError(`${what}: ${messages ?? (error instanceof Error ? error.message : error)}`);
-}
+  new UsageError("no key has this name or id: run todo keys list to see all keys");

@@ -3,13 +3,14 @@ import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { addCompletionCommand } from "./completion.ts";
-import { type Flags, optionFor, readConfig, SETTINGS, UsageError } from "./config.ts";
+import { type Flags, optionFor, readConfig, SETTINGS } from "./config.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
-import { watchOutput } from "./output.ts";
+import { handleStdoutErrors } from "./output.ts";
 import { serve } from "./serve.ts";
 import { addTodoCommands } from "./todos.ts";
 import { addExportCommand, addImportCommand } from "./transfer.ts";
+import { UsageError } from "./usage-error.ts";
 import { addUsersCommand } from "./users.ts";
 
 const USAGE_EXIT_CODE = 2;
@@ -17,7 +18,7 @@ const USAGE_EXIT_CODE = 2;
 const program = new Command("todo")
   .description("A to-do HTTP service.")
   .version(version)
-  .configureOutput({ outputError: (message, write) => write(`todo: ${inOneLine(message)}\n`) })
+  .configureOutput({ outputError: (message, write) => write(`todo: ${toOneLine(message)}\n`) })
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
 const serveCommand = program.command("serve").description("Run the server.");
@@ -26,11 +27,11 @@ for (const setting of Object.values(SETTINGS)) {
 }
 serveCommand.addHelpText(
   "after",
-  "\nA flag wins over its variable. TODO_ADMIN_PASSWORD has no flag: arguments are seen by all.",
+  "\nA flag overrides its variable. TODO_ADMIN_PASSWORD has no flag because other users can see arguments.",
 );
-// The server has a log, which sees to that itself.
+// The log of the server handles these errors itself.
 program.hook("preAction", (_program, command) => {
-  if (command !== serveCommand) watchOutput();
+  if (command !== serveCommand) handleStdoutErrors();
 });
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
 addTodoCommands(program);
@@ -51,13 +52,13 @@ try {
   process.exit(USAGE_EXIT_CODE);
 }
 
-function inOneLine(message: string): string {
-  // What is behind a "=" may be a secret.
+function toOneLine(message: string): string {
+  // The text after "=" may be a secret.
   const line = message
     .replace(/^error: /, "")
     .replace(/'(--[\w-]+)=.*'/, "'$1'")
     .trim()
     .replaceAll("\n", " ");
   if (!line.startsWith("too many arguments")) return line;
-  return `${line} Flags go behind a --, as in: npm start -- --port 8080`;
+  return `${line} Put -- before flags, as in: npm start -- --port 8080`;
 }

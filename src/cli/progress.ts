@@ -1,14 +1,14 @@
 import { Presets, SingleBar } from "cli-progress";
-import type { Work } from "../storage/archive.ts";
+import type { TaskOptions } from "../storage/maintenance.ts";
 
 /**
- * Draws a bar on standard error while the work goes on, where that is a terminal, and removes it in the end.
- * @param isWanted whether a bar is drawn at all
+ * Shows a progress bar on standard error during the work, if that is a terminal, and removes it at the end.
+ * @param isWanted false to show no bar even on a terminal
  */
-export async function withBar<T>(
+export async function withProgressBar<T>(
   what: string,
   isWanted: boolean,
-  work: (onProgress: Work["onProgress"]) => Promise<T>,
+  work: (onProgress: TaskOptions["onProgress"]) => Promise<T>,
 ): Promise<T> {
   if (!isWanted || !process.stderr.isTTY) return work(() => {});
   let bar: SingleBar | undefined;

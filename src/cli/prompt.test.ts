@@ -1,18 +1,16 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run } from "../../test/command.ts";
+import { copyWithCheapHashes } from "../../test/patched-copy.ts";
+import { skipFor } from "../../test/skip.ts";
+import { whyNoTerminal } from "../../test/terminal.ts";
 import { parseUsers } from "../credential/user.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-prompt-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-setDefaultTimeout(20_000);
 
-const script = run(["sh", "-c", "script --version"]);
-const hasScript = (await script.exited) === 0 && script.stdout().includes("util-linux");
-if (!hasScript)
-  process.stderr.write("skipped: passwords typed in a terminal, for there is no script of util-linux\n");
+const main = await copyWithCheapHashes(join(folder, "program"));
 
 interface Typed {
   /** All that the terminal showed. */
@@ -29,7 +27,7 @@ async function type(...texts: readonly string[]): Promise<Typed> {
   const file = join(folder, `users${++files}`);
   const lines = [
     'stty -a > "$TODO_USERS_FILE.before"',
-    '"$BUN" --no-env-file src/cli/main.ts users add alice',
+    `"$BUN" --no-env-file ${main} users add alice`,
     "code=$?",
     'stty -a > "$TODO_USERS_FILE.after"',
     "exit $code",
@@ -61,7 +59,7 @@ async function type(...texts: readonly string[]): Promise<Typed> {
 }
 
 describe.concurrent("a password typed in a terminal", () => {
-  test.skipIf(!hasScript).each<[what: string, texts: readonly string[], password: string]>([
+  test.skipIf(skipFor(whyNoTerminal)).each<[what: string, texts: readonly string[], password: string]>([
     ["is what was typed", ["hunter2\r", "hunter2\r"], "hunter2"],
     ["may be pasted", ["hunter2\rhunter2\r"], "hunter2"],
     ["may be mended", ["hunnn\x7f\x7fter2\r", "x\x15hunter2\r"], "hunter2"],
@@ -75,14 +73,16 @@ describe.concurrent("a password typed in a terminal", () => {
     expect(await Bun.password.verify(password, hash)).toBe(true);
   });
 
-  test.skipIf(!hasScript).each<[what: string, texts: readonly string[], code: number, shown: string]>([
-    ["that differs", ["hunter2\r", "hunter3\r"], 2, "the two passwords differ: nothing is changed"],
-    ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
-    ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
-    ["that is not given", ["\x04"], 2, "no password was given: nothing is changed"],
-    ["that Ctrl-C ends", ["hunter2\x03"], 130, ""],
-    ["that Ctrl-C ends the second time", ["hunter2\r", "hun\x03"], 130, ""],
-  ])("%s changes nothing, and leaves the terminal as it was", async (_what, texts, code, said) => {
+  test
+    .skipIf(skipFor(whyNoTerminal))
+    .each<[what: string, texts: readonly string[], code: number, shown: string]>([
+      ["that differs", ["hunter2\r", "hunter3\r"], 2, "the two passwords differ; nothing was changed"],
+      ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
+      ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
+      ["that is not given", ["\x04"], 2, "no password was entered; nothing was changed"],
+      ["that Ctrl-C ends", ["hunter2\x03"], 130, ""],
+      ["that Ctrl-C ends the second time", ["hunter2\r", "hun\x03"], 130, ""],
+    ])("%s changes nothing, and leaves the terminal as it was", async (_what, texts, code, said) => {
     const typed = await type(...texts);
     expect([typed.code, typed.restored]).toEqual([code, true]);
     const shown = typed.shown.replace(/(?:Password|Again): \r\n/g, "");

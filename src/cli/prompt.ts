@@ -1,22 +1,22 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { UsageError } from "./config.ts";
+import { UsageError } from "./usage-error.ts";
 
-/** A shell's code for what Ctrl-C has ended. */
+/** The exit code after SIGINT, by convention of shells. */
 const INTERRUPTED_EXIT_CODE = 130;
-/** Far more than a password may have. */
-const LINE_MOST_BYTES = 1024;
+/** More than the longest password. */
+const MAX_LINE_BYTES = 1024;
 
-/** A new password: on a terminal asked for twice, without echo; else the first line of standard input. */
+/** Returns a new password: prompts for it twice without echo on a terminal, or else reads the first line of standard input. */
 export function readNewPassword(): Promise<string> {
-  return process.stdin.isTTY ? askTwice() : firstLine(Bun.stdin.stream());
+  return process.stdin.isTTY ? promptTwice() : firstLine(Bun.stdin.stream());
 }
 
-async function askTwice(): Promise<string> {
-  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+async function promptTwice(): Promise<string> {
+  const noEcho = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({
     input: process.stdin,
-    output: nowhere,
+    output: noEcho,
     terminal: true,
     historySize: 0,
   });
@@ -25,31 +25,31 @@ async function askTwice(): Promise<string> {
     process.stderr.write("\n");
     process.exit(INTERRUPTED_EXIT_CODE);
   });
-  // Else Ctrl-Z turns the echo on again, also where nothing can suspend.
+  // Otherwise Ctrl-Z would turn the echo on again.
   terminal.on("SIGTSTP", () => {});
   const lines = terminal[Symbol.asyncIterator]();
-  const ask = async (prompt: string): Promise<string> => {
-    process.stderr.write(prompt);
+  const prompt = async (label: string): Promise<string> => {
+    process.stderr.write(label);
     const line = await lines.next();
     process.stderr.write("\n");
-    if (line.done) throw new UsageError("no password was given: nothing is changed");
+    if (line.done) throw new UsageError("no password was entered; nothing was changed");
     return line.value;
   };
   try {
-    const password = await ask("Password: ");
-    if ((await ask("Again: ")) === password) return password;
-    throw new UsageError("the two passwords differ: nothing is changed");
+    const password = await prompt("Password: ");
+    if ((await prompt("Again: ")) === password) return password;
+    throw new UsageError("the two passwords differ; nothing was changed");
   } finally {
     terminal.close();
   }
 }
 
-/** Does not wait for the end of what may stay open. */
+/** Returns the first line, without waiting for the end of a stream that may stay open. */
 async function firstLine(input: ReadableStream<Uint8Array>): Promise<string> {
   let bytes = Buffer.alloc(0);
   for await (const chunk of input) {
     bytes = Buffer.concat([bytes, chunk]);
-    if (bytes.includes("\n") || bytes.length > LINE_MOST_BYTES) break;
+    if (bytes.includes("\n") || bytes.length > MAX_LINE_BYTES) break;
   }
   return /^[^\n]*?(?=\r?\n|$)/.exec(bytes.toString())?.[0] ?? "";
 }

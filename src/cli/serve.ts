@@ -1,26 +1,29 @@
 import { lookup } from "node:dns/promises";
 import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
-import { type Listener, type ListenOptions, listen, listenTls } from "../http/listen.ts";
-import { isLoopback } from "../http/loopback.ts";
-import type { Metrics } from "../http/metrics.ts";
+import { errnoOf, errorMessage } from "../error-message.ts";
+import { isLoopback } from "../http/policy/loopback.ts";
+import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
+import type { Metrics } from "../http/server/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
-import { type Config, clusterVariables, type Environment, UsageError } from "./config.ts";
+import { type Config, clusterVariables, type Environment } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { openLog, type ProcessLog } from "./log.ts";
+import { toUsageError, UsageError } from "./usage-error.ts";
 
-const STOP_WITHIN_MS = 10_000;
-/** Ctrl-C reaches a server under npm twice: from the terminal, and again from npm. */
+const SHUTDOWN_TIMEOUT_MS = 10_000;
+/** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_SIGNAL_MS = 250;
 
-/** Runs the server until a signal ends it; throws a UsageError before anything listens. */
+/** Runs the server until a signal shuts it down. Throws a UsageError if a setting cannot be used. */
 export async function serve(config: Config, env: Environment): Promise<void> {
   const { log, flush } = await openLog(config.logLevel);
-  for (const name of clusterVariables(env)) log.warn({ name }, "variable ignored: a cluster put it there");
+  for (const name of clusterVariables(env))
+    log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const metrics = await openConfiguredMetrics(config);
   const store = await openConfiguredStore(config, metrics);
   const credentials = await openCredentials(config, store.keys, log);
@@ -38,6 +41,9 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     accessLog: config.accessLog,
     maxRequests: config.maxRequests,
     maxSubscribers: config.maxSubscribers,
+    ...(config.maxSubscribersPerNetwork !== undefined && {
+      maxSubscribersPerNetwork: config.maxSubscribersPerNetwork,
+    }),
     log,
     keys: store.keys,
     lookupClient,
@@ -46,17 +52,17 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   });
   const exporter = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, log);
-  stopOnSignal(listener, config.stopDelay * 1000, store, log, flush);
+  shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   const metricsUrl = exporter && `${exporter.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
 
-/** Loads what counts only where it is wanted. */
+/** Loads the metrics library only if metrics are configured. */
 async function openConfiguredMetrics({ metricsPort }: Config): Promise<Metrics | undefined> {
   if (metricsPort === undefined) return undefined;
-  const { openMetrics } = await import("../http/metrics.ts");
+  const { openMetrics } = await import("../http/server/metrics.ts");
   return openMetrics({ version, runtime: `bun ${process.versions.bun}` });
 }
 
@@ -66,7 +72,7 @@ async function exportMetrics(
   { metricsHost: host, metricsPort: port = 0, maxTodos }: Config,
   log: Logger,
 ): Promise<Listener> {
-  metrics.holds(() => store.count, maxTodos);
+  metrics.trackStoreSize(() => store.count, maxTodos);
   const onLoopback = isLoopback(await addressOf(host));
   const service = metrics.service({ onLoopback, log });
   return listening(() => listen(service, { host, port }), { host, port }, "--metrics-port");
@@ -74,11 +80,14 @@ async function exportMetrics(
 
 async function openConfiguredStore(config: Config, metrics: Metrics | undefined): Promise<Store> {
   const { store, maxTodos, maxEvents, storeConnections: connections } = config;
-  const onBatch = metrics && { onBatch: metrics.onBatch };
+  const callbacks = metrics && {
+    onBatch: metrics.onBatch,
+    onIdempotencyKeysEvicted: metrics.onIdempotencyKeysEvicted,
+  };
   try {
-    return await openStore(store, { maxTodos, maxEvents, connections, ...onBatch });
+    return await openStore(store, { maxTodos, maxEvents, connections, ...callbacks });
   } catch (error) {
-    throw new UsageError(`TODO_STORE: ${error instanceof Error ? error.message : error}`);
+    throw toUsageError("TODO_STORE", error);
   }
 }
 
@@ -86,9 +95,7 @@ async function addressOf(host: string): Promise<string> {
   try {
     return (await lookup(host.replace(/^\[(.*)\]$/, "$1"))).address;
   } catch {
-    throw new UsageError(
-      `the host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`,
-    );
+    throw new UsageError(`host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`);
   }
 }
 
@@ -100,28 +107,26 @@ function serveAt(service: Service, { host, port, tls }: Config, log: Logger): Li
   return listener;
 }
 
-/** What listens at an address; a UsageError says in plain words why it cannot. */
+/** Returns the started listener. Throws a UsageError that says in plain words why it cannot listen. */
 function listening<T extends Listener>(start: () => T, { host, port }: ListenOptions, flag: string): T {
   try {
     return start();
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = errnoOf(error);
     if (code === "EADDRINUSE") {
       throw new UsageError(
-        `port ${port} on ${host} is taken: stop what is there, or choose another with ${flag}`,
+        `port ${port} on ${host} is in use: stop the other program, or choose another port with ${flag}`,
       );
     }
     if (code === "EACCES")
-      throw new UsageError(`port ${port} may not be taken by this user: choose one above 1023`);
-    if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is no address of this machine`);
-    throw new UsageError(
-      `cannot listen on ${host}, port ${port}: ${error instanceof Error ? error.message : error}`,
-    );
+      throw new UsageError(`this user may not use port ${port}: choose a port above 1023`);
+    if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is not an address of this machine`);
+    throw new UsageError(`cannot listen on ${host}, port ${port}: ${errorMessage(error)}`);
   }
 }
 
-/** The first SIGTERM or SIGINT answers what was accepted, then ends; the next one ends at once. */
-function stopOnSignal(
+/** Shuts down on the first SIGTERM or SIGINT; exits immediately on the next one. */
+function shutdownOnSignal(
   listener: Listener,
   delayMs: number,
   store: TodoStore,
@@ -136,18 +141,23 @@ function stopOnSignal(
   const onSignal = async (signal: NodeJS.Signals): Promise<void> => {
     if (first !== undefined) {
       if (signal === first.signal && performance.now() - first.at < SAME_SIGNAL_MS) return;
-      log.warn({ signal }, "stopping at once");
+      log.warn({ signal }, "exiting immediately");
       return exit(1);
     }
     first = { signal, at: performance.now() };
     log.info({ signal }, "stopping");
     setTimeout(() => {
-      log.error({ seconds: STOP_WITHIN_MS / 1000 }, "the store did not close in time: stopping all the same");
+      log.error({ seconds: SHUTDOWN_TIMEOUT_MS / 1000 }, "the shutdown did not finish in time");
       exit(1);
-    }, delayMs + STOP_WITHIN_MS).unref();
-    const cutOff = await listener.stop(delayMs);
-    if (cutOff > 0) log.warn({ requests: cutOff }, "requests did not end in time: cut off");
-    await store.close();
+    }, delayMs + SHUTDOWN_TIMEOUT_MS).unref();
+    const aborted = await listener.stop(delayMs);
+    if (aborted > 0) log.warn({ requests: aborted }, "requests did not finish in time and were aborted");
+    try {
+      await store.close();
+    } catch (error) {
+      log.error({ err: error }, "failed to close the store");
+      return exit(1);
+    }
     log.info({}, "stopped");
     await exit(0);
   };
@@ -161,17 +171,21 @@ function warnOfSurfaces(
   onLoopback: boolean,
   log: Logger,
 ) {
-  if (!hasClients) log.warn({}, "no client is configured: /api/whoami answers 401 to all");
-  if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ answers 401 to all");
-  if (config.allowBasicOverHttp) log.warn({}, "passwords are taken in clear (TODO_ALLOW_BASIC_OVER_HTTP)");
+  if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
+  if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ rejects every request");
+  if (config.allowBasicOverHttp)
+    log.warn({}, "passwords are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)");
   else if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0)
-    log.warn({}, "/admin/ answers only to this machine itself, for passwords would travel in clear");
+    log.warn(
+      {},
+      "/admin/ accepts requests from this machine only, because passwords would be sent over plain HTTP",
+    );
 }
 
-/** Shows the demo credentials, once, past the log: on standard error, ready to be pasted. */
+/** Prints the demo credentials once, on standard error, because secrets do not belong in the log. */
 function showDemo({ token, user, password }: NonNullable<Credentials["demo"]>, url: string): void {
   process.stderr.write(`
-No credentials are configured, so these were made for this start only:
+No credentials are configured. These work until the server stops:
 
 demo-token=${token}
 demo-password=${password}

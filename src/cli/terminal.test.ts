@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { cut, harmless, harmlessJson } from "./terminal.ts";
+import { escapeControls, escapeControlsJson, truncate } from "./terminal.ts";
 
-describe("text that others wrote", () => {
+describe("untrusted text", () => {
   test.each<[what: string, text: string, shown: string]>([
     ["an escape sequence", "\x1b]0;owned\x07", "<U+001B>]0;owned<U+0007>"],
     ["one in a single character", "\x9b31m", "<U+009B>31m"],
@@ -11,19 +11,19 @@ describe("text that others wrote", () => {
     ["what is not seen", "a\u200bb\ufeffc\u{e0041}", "a<U+200B>b<U+FEFF>c<U+E0041>"],
     ["what joins an emoji or letters", "👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم"],
     ["what is plain", "Zoë 日本 😀 <U+001B>", "Zoë 日本 😀 <U+001B>"],
-  ])("is shown harmlessly: %s", (_what, text, shown) => {
-    expect(harmless(text)).toBe(shown);
+  ])("escapeControls escapes only unsafe characters: %s", (_what, text, shown) => {
+    expect(escapeControls(text)).toBe(shown);
   });
 
-  test("is the same value as JSON, without what a terminal takes for commands", () => {
+  test("escapeControlsJson keeps the value and escapes unsafe characters", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (text) => {
-        const json = harmlessJson(JSON.stringify(text));
+        const json = escapeControlsJson(JSON.stringify(text));
         expect(JSON.parse(json)).toBe(text);
-        expect(harmless(json)).toBe(json);
+        expect(escapeControls(json)).toBe(json);
       }),
     );
-    expect(harmlessJson('"\u009b\u{e0041}"')).toBe('"\\u009b\\udb40\\udc41"');
+    expect(escapeControlsJson('"\u009b\u{e0041}"')).toBe('"\\u009b\\udb40\\udc41"');
   });
 
   test.each<[text: string, columns: number, shown: string]>([
@@ -34,14 +34,14 @@ describe("text that others wrote", () => {
     ["日本語", 4, "日…"],
     ["👨‍👩‍👧👨‍👩‍👧", 3, "👨‍👩‍👧…"],
     ["e\u0301e\u0301e\u0301", 2, "e\u0301…"],
-  ])("%s in %i columns is %s", (text, columns, shown) => {
-    expect(cut(text, columns)).toBe(shown);
+  ])("truncate cuts %s to %i columns as %s", (text, columns, shown) => {
+    expect(truncate(text, columns)).toBe(shown);
   });
 
-  test("is never wider than it may be", () => {
+  test("truncate never exceeds the given width", () => {
     fc.assert(
       fc.property(fc.string({ unit: "grapheme" }), fc.integer({ min: 1, max: 20 }), (text, columns) => {
-        expect(Bun.stringWidth(cut(harmless(text), columns))).toBeLessThanOrEqual(columns);
+        expect(Bun.stringWidth(truncate(escapeControls(text), columns))).toBeLessThanOrEqual(columns);
       }),
     );
   });

@@ -1,21 +1,21 @@
-import type { Environment } from "./config.ts";
+import { styleText } from "node:util";
 
 const FALLBACK_WIDTH = 80;
 
 /**
- * What a terminal takes for commands, or shows in another order or not at all: control characters, and format
- * characters such as U+202E. Two of them join letters and emoji, and do no more than that.
+ * Matches control characters, and format characters that reorder or hide text, such as U+202E. U+200C and U+200D
+ * are safe: they only join letters and emoji.
  */
-const HARMFUL = /[[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]--[\u200c\u200d]]/gv;
+const UNSAFE = /[[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]--[\u200c\u200d]]/gv;
 
-/** Text that others wrote, in one line that a terminal shows as it stands: U+001B becomes `<U+001B>`. */
-export function harmless(text: string): string {
-  return text.replace(HARMFUL, (character) => `<U+${hex(character)}>`);
+/** Returns untrusted text as one line that is safe to print on a terminal: U+001B becomes `<U+001B>`. */
+export function escapeControls(text: string): string {
+  return text.replace(UNSAFE, (character) => `<U+${hex(character)}>`);
 }
 
-/** JSON with the same value, and no character that is harmful on a terminal. */
-export function harmlessJson(json: string): string {
-  return json.replace(HARMFUL, (character) =>
+/** Returns JSON with the same value and without characters that are unsafe on a terminal. */
+export function escapeControlsJson(json: string): string {
+  return json.replace(UNSAFE, (character) =>
     Array.from({ length: character.length }, (_, at) => `\\u${hex(character.charAt(at)).toLowerCase()}`).join(
       "",
     ),
@@ -27,8 +27,9 @@ const hex = (character: string): string =>
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-/** Text in at most so many columns, with an ellipsis where it is cut. */
-export function cut(text: string, columns: number): string {
+/** Returns text of at most this many columns, with an ellipsis if it was cut. */
+export function truncate(text: string, columns: number): string {
+  // Bun.sliceAnsi with an ellipsis returns too many columns for wide characters.
   if (Bun.stringWidth(text) <= columns) return text;
   let kept = "";
   let width = 0;
@@ -42,23 +43,6 @@ export function cut(text: string, columns: number): string {
 
 export const columnsOf = (output: NodeJS.WriteStream): number => output.columns || FALLBACK_WIDTH;
 
-type Style = "dim" | "green" | "red";
-export type Paint = (style: Style, text: string) => string;
-
-const CODES: Readonly<Record<Style, readonly [on: number, off: number]>> = {
-  dim: [2, 22],
-  green: [32, 39],
-  red: [31, 39],
-};
-
-/** Colours text, unless NO_COLOR is set or the output is no terminal; FORCE_COLOR wins over both. */
-export function painter(output: NodeJS.WriteStream, env: Environment): Paint {
-  return hasColors(output, env)
-    ? (style, text) => `\x1b[${CODES[style][0]}m${text}\x1b[${CODES[style][1]}m`
-    : (_style, text) => text;
-}
-
-function hasColors(output: NodeJS.WriteStream, { FORCE_COLOR, NO_COLOR, TERM }: Environment): boolean {
-  if (FORCE_COLOR) return FORCE_COLOR !== "0";
-  return !NO_COLOR && output.isTTY && TERM !== "dumb";
-}
+/** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */
+export const paint = (style: "dim" | "green" | "red", text: string, stream: NodeJS.WriteStream): string =>
+  styleText(style, text, { stream });

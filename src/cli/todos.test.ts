@@ -1,5 +1,4 @@
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
-import { existsSync } from "node:fs";
+import { describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,14 +6,12 @@ import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, run, runTodo } from "../../test/command.ts";
 import { type FaultyProxy, startFaultyProxy } from "../../test/faulty-proxy.ts";
 import { startService, type TestService } from "../../test/service.ts";
+import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
-import { listenTls } from "../http/listen.ts";
+import { listenTls } from "../http/server/listen.ts";
+import { parseCertificate } from "../http/server/tls.ts";
 import { createService } from "../http/service.ts";
-import { parseCertificate } from "../http/tls.ts";
-import { openMemory } from "../storage/memory.ts";
-
-setDefaultTimeout(20_000);
-if (whyNoTerminal !== undefined) process.stderr.write(`skipped: to-dos in a terminal: ${whyNoTerminal}\n`);
+import { openMemory } from "../storage/memory/store.ts";
 
 const TOKEN = "t0ken";
 const start = (): TestService =>
@@ -93,6 +90,12 @@ describe("over HTTPS, todo", () => {
   });
 });
 
+const isDefaultPortUsed = await fetch("http://127.0.0.1:3000").then(
+  () => true,
+  () => false,
+);
+const whyServed = isDefaultPortUsed ? "another program serves port 3000" : undefined;
+
 describe("in a pipe, todo", () => {
   test("writes each to-do it adds, marks, deletes and lists as a line of JSON, ids exact", async () => {
     await using service = start();
@@ -126,7 +129,7 @@ describe("in a pipe, todo", () => {
   test("adds no line when one of them is refused", async () => {
     await using service = start();
     const { code, error } = await todo(service, ["add", "-"], `fine\n\n${"x".repeat(121)}\n`);
-    expect([code, error]).toEqual([2, "todo: line 3 must be at most 120 characters: nothing is added\n"]);
+    expect([code, error]).toEqual([2, "todo: line 3 must be at most 120 characters; nothing was added\n"]);
     expect(await titles(service)).toEqual([]);
   });
 
@@ -156,7 +159,8 @@ describe("in a pipe, todo", () => {
     isThrottled = true;
     broken.kill("SIGINT");
     expect(await broken.exited).toBe(130);
-    const [, batch = ""] = /[23] of 4 are added; .*: todo add - --batch (\w+)$/m.exec(broken.stderr()) ?? [];
+    const [, batch = ""] =
+      /[23] of 4 lines were added; .*: todo add - --batch (\w+)$/m.exec(broken.stderr()) ?? [];
     expect((await todo(service, ["add", "-", "--batch", batch], "a\nb\nc\nd\n")).code).toBe(0);
     expect(await titles(service)).toEqual(["a", "b", "c", "d"]);
   });
@@ -221,7 +225,7 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(lines);
   });
 
-  test.skipIf(!existsSync("/dev/full")).each(["list", "add b", "completion bash", "watch"])(
+  test.skipIf(skipFor(whyNoFile("/dev/full"))).each(["list", "add b", "completion bash", "watch"])(
     "says that its output cannot be written: todo %s",
     async (args) => {
       await using service = start();
@@ -243,7 +247,7 @@ describe("in a pipe, todo", () => {
     await using service = start();
     const bytes = Buffer.from("fine\ncaf\xe9\n", "latin1");
     const { code, error } = await ended(runTodo(["add", "-"], { TODO_URL: service.url }, bytes));
-    expect([code, error]).toEqual([2, "todo: line 2 is not UTF-8: nothing is added\n"]);
+    expect([code, error]).toEqual([2, "todo: line 2 is not UTF-8; nothing was added\n"]);
     expect(await titles(service)).toEqual([]);
   });
 
@@ -262,46 +266,28 @@ describe("in a pipe, todo", () => {
       says: string,
     ]
   >([
-    [
-      "no server",
-      ["list"],
-      { TODO_URL: "" },
-      1,
-      "start it with npm start, or say where it is by --url or TODO_URL",
-    ],
-    [
-      "no server elsewhere",
-      ["list", "--url", "http://127.0.0.1:1"],
-      {},
-      1,
-      "does it run, and is that where it is",
-    ],
-    ["an absent to-do", ["done", "1", "2"], {}, 3, "there is no to-do 1, 2: todo list shows all"],
+    ["no server elsewhere", ["list", "--url", "http://127.0.0.1:1"], {}, 1, "is the service running?"],
+    ["an absent to-do", ["done", "1", "2"], {}, 3, "to-do not found: 1, 2; run todo list"],
     ["no token", ["whoami"], {}, 4, "TODO_TOKEN is not set"],
-    ["a wrong token", ["whoami"], { TODO_TOKEN: "other" }, 4, "no client has this token"],
+    ["a wrong token", ["whoami"], { TODO_TOKEN: "other" }, 4, "the token in TODO_TOKEN is not valid"],
     ["a token that is none", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
-    ["a bad id", ["rm", "1", "x"], {}, 2, '"x" is no id'],
+    ["a bad id", ["rm", "1", "x"], {}, 2, '"x" is not an id'],
     ["an empty title", ["add", " "], {}, 1, "the title must not be empty"],
     ["two filters", ["list", "--open", "--done"], {}, 2, "keep one"],
-    ["a batch without a name", ["add", "-", "--batch", ""], {}, 2, "--batch has no name"],
+    ["a batch without a name", ["add", "-", "--batch", ""], {}, 2, "--batch needs a name"],
     ["a batch of words", ["add", "a", "--batch", "b"], {}, 2, "todo add -"],
     [
       "a URL that is none",
       ["list"],
       { TODO_URL: "localhost:3000" },
       2,
-      'TODO_URL "localhost:3000": is not the URL',
+      'TODO_URL "localhost:3000": must be the URL',
     ],
-    ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "is not the URL of a service"],
+    ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "must be the URL of a service"],
     ["a variable that is none", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
-  ])("says what to do about %s", async (what, args, variables, code, says) => {
+  ])("says what to do about %s", async (_what, args, variables, code, says) => {
     await using service = start();
-    // Where npm start would serve, something else may.
-    if (what === "no server" && (await fetch("http://127.0.0.1:3000").catch(() => undefined)) !== undefined) {
-      process.stderr.write("skipped: todo without a server, for there is one at port 3000\n");
-      return;
-    }
     const said = await ended(runTodo(args, { TODO_URL: service.url, ...variables }));
     expect([said.code, said.out]).toEqual([code, ""]);
     expect(said.error).toStartWith("todo: ");
@@ -309,11 +295,21 @@ describe("in a pipe, todo", () => {
     expect(said.error).not.toContain("hunter");
   });
 
+  test.skipIf(skipFor(whyServed))(
+    "says how to start a service where none is at the default URL",
+    async () => {
+      const said = await ended(runTodo(["list"], { TODO_URL: "" }));
+      expect([said.code, said.out]).toEqual([1, ""]);
+      expect(said.error).toStartWith("todo: ");
+      expect(said.error).toContain("start the service with npm start, or set --url or TODO_URL");
+    },
+  );
+
   test("tells a service of another kind", async () => {
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("<h1>Hello") });
     const { code, error } = await todo({ url: other.url.href }, ["list"]);
     await other.stop(true);
-    expect([code, error]).toEqual([1, expect.stringContaining("is no to-do service (200)")]);
+    expect([code, error]).toEqual([1, expect.stringContaining("is not a to-do service (status 200)")]);
   });
 
   test("takes no commands from what a service says", async () => {
@@ -326,7 +322,7 @@ describe("in a pipe, todo", () => {
   });
 });
 
-describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
+describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
   const TODO = '"$BUN" --no-env-file src/cli/main.ts';
 
   async function shown(service: TestService, line: string, variables: Readonly<Record<string, string>> = {}) {
@@ -359,7 +355,7 @@ describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
     [{ TERM: "dumb" }, false],
     [{ TERM: "dumb", FORCE_COLOR: "1" }, true],
     [{ FORCE_COLOR: "0" }, false],
-  ])("with %j has colours: %p", async (variables, isColoured) => {
+  ])("with %j has colors: %p", async (variables, isColoured) => {
     await using service = start();
     await service.sendJson("POST", "/api/todos", { title: "a" });
     const text = await shown(service, `todo done ${FIRST}`, variables);
@@ -390,7 +386,7 @@ describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
   test("shows nothing there, and what was added", async () => {
     await using service = start();
     const text = await shown(service, "todo list; todo add buy milk");
-    expect(text).toBe(`nothing there: todo add buy milk\nadded ${FIRST}  [ ]  buy milk\n`);
+    expect(text).toBe(`No to-dos yet. To add one, run: todo add buy milk\nadded ${FIRST}  [ ]  buy milk\n`);
   });
 
   test("draws a bar while it adds lines, and removes it", async () => {
@@ -409,12 +405,12 @@ describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
     await terminal.shows(`${FIRST}  [ ]  <U+001B>`);
     await passed(proxy, 2);
     proxy.cut();
-    await terminal.shows("is gone; waiting for it to come back");
-    await terminal.shows("connected again");
+    await terminal.shows("; reconnecting");
+    await terminal.shows("reconnected");
     await service.sendJson("POST", "/api/todos", { title: "live" });
     await terminal.shows(`${SECOND}  [ ]  live`);
     proxy.cut();
-    await terminal.shows("is gone; waiting for it to come back", 2);
+    await terminal.shows("; reconnecting", 2);
     await service.send("DELETE", `/api/todos/${FIRST}`);
     await terminal.shows(`deleted ${FIRST} <U+001B>`);
     terminal.type("\x03");
@@ -427,7 +423,7 @@ describe.skipIf(whyNoTerminal !== undefined)("in a terminal, todo", () => {
     await using terminal = openTerminal(`exec ${TODO} watch`, { TODO_URL: service.url });
     await service.asked(2);
     await service.addWhileAway("a", "b", "c");
-    await terminal.shows("what changed meanwhile is not known; this is the list now");
+    await terminal.shows("some changes were missed; this is the current list");
     await terminal.shows("3  [ ]  c");
   });
 

@@ -1,24 +1,26 @@
 import { isUtf8 } from "node:buffer";
 import { createHash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
-import { Failure } from "../failure.ts";
-import { isBlank } from "../field.ts";
-import { type ListQuery, type Todo, TodoApi, TodoApiError, type TodoId } from "../sdk.ts";
+import { ServiceError } from "../error.ts";
+import { errorMessage } from "../error-message.ts";
+import { type ListQuery, type Todo, TodoApi, TodoApiError, type TodoId } from "../sdk/client.ts";
 import { parseNewTodo, parseTodoId } from "../todo.ts";
-import { unlessAborted } from "./archive.ts";
-import { CLIENT_SETTINGS, type Flags, optionFor, readService, UsageError } from "./config.ts";
-import { withBar } from "./progress.ts";
-import { columnsOf, cut, harmless, harmlessJson, painter } from "./terminal.ts";
+import { isBlank } from "../validation.ts";
+import { CLIENT_SETTINGS, type Flags, optionFor, readService } from "./config.ts";
+import { unlessAborted } from "./maintenance.ts";
+import { withProgressBar } from "./progress.ts";
+import { columnsOf, escapeControls, escapeControlsJson, paint, truncate } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
 
-/** Exit codes besides 0, and 2 for what was called wrongly. */
+/** Exit codes besides 0 for success and 2 for usage errors. */
 const FAILED_EXIT_CODE = 1;
 const NOT_FOUND_EXIT_CODE = 3;
 const UNAUTHORIZED_EXIT_CODE = 4;
 const INTERRUPTED_EXIT_CODE = 130;
 
-/** Somebody waits for the answer. */
+/** Few, because somebody waits for the result. */
 const RETRIES = 2;
-/** For many lines nobody does: a restart of the service is sat out. */
+/** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
 
 /** Adds the commands for the to-dos of a running service: `list`, `add`, `done`, `undo`, `rm`, `watch`, `whoami`. */
@@ -28,134 +30,135 @@ export function addTodoCommands(program: Command): void {
       .command(name)
       .description(description)
       .addOption(optionFor(CLIENT_SETTINGS.url))
-      .option("--json", "lines of JSON, as when the output is no terminal");
+      .option("--json", "print lines of JSON, which is the default unless the output is a terminal");
 
   add("list", "Show the to-dos.")
-    .option("--open", "only those that are not done")
-    .option("--done", "only those that are done")
-    .action((flags: Flags) => ask(flags, list));
-  add("add", "Add a to-do, of all the words; with -, one for each line of standard input.")
+    .option("--open", "show only to-dos that are not done")
+    .option("--done", "show only to-dos that are done")
+    .action((flags: Flags) => runCommand(flags, list));
+  add("add", "Add a to-do with the words as its title. With -, add one for each line of standard input.")
     .argument("<title...>")
-    .option("--batch <name>", "with -: no line is added again that was, within a day, under this name")
-    .action((words: string[], flags: Flags) => ask(flags, (asking) => addTodos(asking, words)));
-  add("done", "Mark to-dos as done.").argument("<id...>").action(marker(true));
-  add("undo", "Mark to-dos as not done.").argument("<id...>").action(marker(false));
+    .option("--batch <name>", "with -: skip lines that were added under this name in the last 24 hours")
+    .action((words: string[], flags: Flags) => runCommand(flags, (context) => addTodos(context, words)));
+  add("done", "Mark to-dos as done.").argument("<id...>").action(setDoneCommand(true));
+  add("undo", "Mark to-dos as not done.").argument("<id...>").action(setDoneCommand(false));
   add("rm", "Delete to-dos.")
     .argument("<id...>")
-    .action((ids: string[], flags: Flags) => ask(flags, (asking) => remove(asking, ids)));
-  add(
-    "watch",
-    "Show the to-dos, then each change as it happens, until Ctrl-C; piped, the changes alone.",
-  ).action((flags: Flags) => ask(flags, watch));
-  add("whoami", "Say whose token TODO_TOKEN is.").action((flags: Flags) => ask(flags, whoami));
+    .action((ids: string[], flags: Flags) => runCommand(flags, (context) => remove(context, ids)));
+  add("watch", "Show the to-dos, then each change, until Ctrl-C. In a pipe, print only the changes.").action(
+    (flags: Flags) => runCommand(flags, watch),
+  );
+  add("whoami", "Print the name of the client that TODO_TOKEN belongs to.").action((flags: Flags) =>
+    runCommand(flags, whoami),
+  );
 }
 
-/** A command that runs: what it asks, and how it says what it was told. */
-interface Asking {
+/** What a running command needs. */
+interface CommandContext {
   readonly flags: Flags;
   readonly service: { readonly url: string; readonly token: string | undefined };
   readonly api: TodoApi;
   /** Aborts with the first Ctrl-C. */
   readonly signal: AbortSignal;
-  /** Writes a line: as JSON, or for people, where there is one for them. */
-  readonly say: (value: object, text?: () => string) => void;
+  /** Prints the value as a line of JSON, or else the text, if given. */
+  readonly printLine: (value: object, text?: () => string) => void;
   readonly isJson: boolean;
 }
 
-/** Runs a command; a failure ends the process with one line that says what to do, and an exit code. */
-async function ask(flags: Flags, work: (asking: Asking) => Promise<void>): Promise<void> {
+/** Runs a command. On failure, prints a line that says what to do and sets the exit code. */
+async function runCommand(flags: Flags, work: (context: CommandContext) => Promise<void>): Promise<void> {
   const service = readService(flags, process.env);
   const isJson = flags.json === true || !process.stdout.isTTY;
-  const leaving = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => leaving.abort());
-  const say: Asking["say"] = (value, text) => {
-    if (isJson) process.stdout.write(`${harmlessJson(asJson(value))}\n`);
+  const interrupt = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
+  const printLine: CommandContext["printLine"] = (value, text) => {
+    if (isJson) process.stdout.write(`${escapeControlsJson(asJson(value))}\n`);
     else if (text !== undefined) process.stdout.write(`${text()}\n`);
   };
   try {
     const api = apiOf(service, RETRIES);
-    await work({ flags, service, api, signal: leaving.signal, say, isJson });
+    await work({ flags, service, api, signal: interrupt.signal, printLine, isJson });
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    const isInterrupted = leaving.signal.aborted;
-    if (error instanceof BrokenOff || !isInterrupted) complain(adviceOn(error, service));
-    // What is read may never end.
+    const isInterrupted = interrupt.signal.aborted;
+    if (error instanceof InterruptedError || !isInterrupted) printError(describeError(error, service));
+    // Reading standard input may never end by itself.
     if (isInterrupted) process.exit(INTERRUPTED_EXIT_CODE);
     process.exitCode = exitCodeOf(error);
   }
 }
 
-function apiOf({ url, token }: Asking["service"], retries: number): TodoApi {
+function apiOf({ url, token }: CommandContext["service"], retries: number): TodoApi {
   return new TodoApi({ baseUrl: url, retries, ...(token !== undefined && { token }) });
 }
 
-async function list({ api, flags, signal, say, isJson }: Asking): Promise<void> {
+async function list({ api, flags, signal, printLine, isJson }: CommandContext): Promise<void> {
   if (flags.open === true && flags.done === true)
-    throw new UsageError("--open and --done are both there: keep one");
+    throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
   const { todos } = await api.list(query, { signal });
-  if (isJson) for (const todo of todos) say(todo);
+  if (isJson) for (const todo of todos) printLine(todo);
   else showTable(todos);
 }
 
-async function addTodos(asking: Asking, words: readonly string[]): Promise<void> {
-  const { api, flags, signal, say } = asking;
-  if (words.length === 1 && words[0] === "-") return addLines(asking);
+async function addTodos(context: CommandContext, words: readonly string[]): Promise<void> {
+  const { api, flags, signal, printLine } = context;
+  if (words.length === 1 && words[0] === "-") return addLines(context);
   if (flags.batch !== undefined)
-    throw new UsageError("--batch is for the lines of standard input: todo add -");
+    throw new UsageError("--batch requires lines on standard input: todo add - --batch NAME");
   const todo = await api.create(words.join(" "), { signal });
-  say(todo, () => `added ${rowOf(todo)}`);
+  printLine(todo, () => `added ${rowOf(todo)}`);
 }
 
-/** What was broken off, and how to go on. */
-class BrokenOff extends Error {
-  override readonly name = "BrokenOff";
+/** The command was interrupted; the message says how to continue. */
+class InterruptedError extends Error {
+  override readonly name = "InterruptedError";
 }
 
-async function addLines({ flags, service, signal, say, isJson }: Asking): Promise<void> {
+async function addLines({ flags, service, signal, printLine, isJson }: CommandContext): Promise<void> {
   const { batch } = flags;
-  if (batch === "") throw new UsageError("--batch has no name: the same lines could not be told from others");
+  if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
   const titles = titlesIn(await unlessAborted(signal, Bun.stdin.bytes()));
   const api = apiOf(service, RETRIES_OF_LINES);
   let added = 0;
   try {
-    await withBar("adding", true, async (onProgress) => {
+    await withProgressBar("adding", true, async (onProgress) => {
       for (const [title, idempotencyKey] of keyed(titles, name)) {
         const todo = await api.create(title, { idempotencyKey, signal });
-        if (isJson) say(todo);
+        if (isJson) printLine(todo);
         onProgress(++added, titles.length);
       }
     });
   } catch (error) {
-    const why = signal.aborted ? "broken off" : adviceOn(error, service);
-    const next = `${added} of ${titles.length} are added; for the rest, give the same lines to: todo add - --batch ${name}`;
-    throw new BrokenOff(`${why}\n${next}`, { cause: error });
+    const why = signal.aborted ? "interrupted" : describeError(error, service);
+    const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
+    throw new InterruptedError(`${why}\n${next}`, { cause: error });
   }
   if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
 }
 
-/** The lines that are not blank. All of them are looked at before the first one is sent. */
+/** Returns the lines that are not blank. Checks all of them before the first one is sent. */
 function titlesIn(bytes: Uint8Array): string[] {
-  // What is no UTF-8 becomes U+FFFD, which a title may hold of its own right.
+  // The decoder replaces invalid bytes with U+FFFD, which a title may also contain legitimately.
   const text = new TextDecoder().decode(bytes);
   if (!isUtf8(bytes)) {
     const at = text.split("\n").findIndex((line) => line.includes("\uFFFD"));
-    throw new UsageError(`line ${at + 1} is not UTF-8: nothing is added`);
+    throw new UsageError(`line ${at + 1} is not UTF-8; nothing was added`);
   }
   return text.split(/\r?\n/).flatMap((title, at) => {
     if (isBlank(title)) return [];
     try {
       return [parseNewTodo({ title }).title];
     } catch (error) {
-      if (!(error instanceof Failure)) throw error;
+      if (!(error instanceof ServiceError)) throw error;
       const messages = error.errors?.map(({ message }) => message).join(", ");
-      throw new UsageError(`line ${at + 1} ${messages}: nothing is added`);
+      throw new UsageError(`line ${at + 1} ${messages}; nothing was added`);
     }
   });
 }
 
-/** Each title with a key that is the same whenever it comes in a batch of this name, for the same time. */
+/** Yields each title with an idempotency key, made of the batch name, the title and how often the title came before. */
 function* keyed(titles: readonly string[], batch: string): Generator<readonly [title: string, key: string]> {
   const times = new Map<string, number>();
   for (const title of titles) {
@@ -170,26 +173,27 @@ function* keyed(titles: readonly string[], batch: string): Generator<readonly [t
   }
 }
 
-const marker = (done: boolean) => (ids: string[], flags: Flags) =>
-  ask(flags, ({ api, signal, say }) =>
+const setDoneCommand = (done: boolean) => (ids: string[], flags: Flags) =>
+  runCommand(flags, ({ api, signal, printLine }) =>
     each(ids, async (id) => {
       const todo = await api.setDone(id, done, { signal });
-      say(todo, () => rowOf(todo));
+      printLine(todo, () => rowOf(todo));
     }),
   );
 
-function remove({ api, signal, say }: Asking, ids: readonly string[]): Promise<void> {
+function remove({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
   return each(ids, async (id) => {
     await api.delete(id, { signal });
-    say({ id }, () => `deleted ${id}`);
+    printLine({ id }, () => `deleted ${id}`);
   });
 }
 
-/** Does all there is to do, and fails in the end with the ids that there is no to-do for. */
+/** Calls `work` for every id, then throws a NotFound error that lists the ids without a to-do. */
 async function each(texts: readonly string[], work: (id: TodoId) => Promise<void>): Promise<void> {
   const ids = texts.map((text) => {
     const id = parseTodoId(text);
-    if (id === undefined) throw new UsageError(`${JSON.stringify(text)} is no id: todo list shows them`);
+    if (id === undefined)
+      throw new UsageError(`${JSON.stringify(text)} is not an id: run todo list to see the ids`);
     return id;
   });
   const absent: TodoId[] = [];
@@ -201,110 +205,109 @@ async function each(texts: readonly string[], work: (id: TodoId) => Promise<void
       absent.push(id);
     }
   }
-  if (absent.length > 0) throw new NotFound(`there is no to-do ${absent.join(", ")}: todo list shows all`);
+  if (absent.length > 0)
+    throw new NotFound(`to-do not found: ${absent.join(", ")}; run todo list to see all to-dos`);
 }
 
 class NotFound extends Error {
   override readonly name = "NotFound";
 }
 
-async function watch(asking: Asking): Promise<void> {
-  const leaving = new AbortController();
-  // Who reads the output has had enough, as head does.
-  process.stdout.once("error", () => leaving.abort());
-  const signal = AbortSignal.any([asking.signal, leaving.signal]);
-  while (!signal.aborted) await watchOnce({ ...asking, signal });
+async function watch(context: CommandContext): Promise<void> {
+  const interrupt = new AbortController();
+  // The reader of the output has closed it, as `head` does.
+  process.stdout.once("error", () => interrupt.abort());
+  const signal = AbortSignal.any([context.signal, interrupt.signal]);
+  while (!signal.aborted) await watchOnce({ ...context, signal });
 }
 
-/** Shows the list and what becomes of it; returns when that is not known any more. */
-async function watchOnce({ api, signal, say, isJson, service }: Asking): Promise<void> {
+/** Prints the list and each change to it. Returns when the server no longer has all changes. */
+async function watchOnce({ api, signal, printLine, isJson, service }: CommandContext): Promise<void> {
   const { todos, position } = await api.list({}, { signal });
   if (!isJson) showTable(todos);
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
-  const paint = painter(process.stdout, process.env);
-  let wasGone = false;
+  let wasDisconnected = false;
   for await (const event of api.events({ since: position, signal })) {
     switch (event.type) {
       case "created":
       case "updated":
         titles.set(event.todo.id, event.todo.title);
-        say(event, () => rowOf(event.todo));
+        printLine(event, () => rowOf(event.todo));
         break;
       case "deleted": {
         const { id } = event;
-        say(event, () => paint("red", `deleted ${id} ${harmless(titles.get(id) ?? "")}`));
+        const title = escapeControls(titles.get(id) ?? "");
+        printLine(event, () => paint("red", `deleted ${id} ${title}`, process.stdout));
         titles.delete(id);
         break;
       }
       case "resync":
-        if (isJson) say(event);
-        else complain("what changed meanwhile is not known; this is the list now");
+        if (isJson) printLine(event);
+        else printError("some changes were missed; this is the current list");
         return;
       case "disconnected":
-        wasGone = true;
-        complain(`${service.url} is gone; waiting for it to come back`);
+        wasDisconnected = true;
+        printError(`lost the connection to ${service.url}; reconnecting`);
         break;
       case "connected":
-        if (wasGone) complain("connected again");
+        if (wasDisconnected) printError("reconnected");
     }
   }
 }
 
-async function whoami({ api, signal, say }: Asking): Promise<void> {
+async function whoami({ api, signal, printLine }: CommandContext): Promise<void> {
   const name = await api.whoami({ signal });
-  say({ name }, () => harmless(name));
+  printLine({ name }, () => escapeControls(name));
 }
 
 function showTable(todos: readonly Todo[]): void {
-  if (todos.length === 0) process.stdout.write("nothing there: todo add buy milk\n");
+  if (todos.length === 0) process.stdout.write("No to-dos yet. To add one, run: todo add buy milk\n");
   const width = String(todos.at(-1)?.id ?? "").length;
   for (const todo of todos) process.stdout.write(`${rowOf(todo, width)}\n`);
 }
 
-/** A to-do in one line of the terminal. */
+/** Returns a to-do as one line for the terminal. */
 function rowOf({ id, title, done }: Todo, idWidth = 0): string {
-  const paint = painter(process.stdout, process.env);
   const start = `${String(id).padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
-  const shown = cut(harmless(title), Math.max(columnsOf(process.stdout) - start.length, 10));
-  return done ? paint("dim", start + shown) : start + shown;
+  const shown = truncate(escapeControls(title), Math.max(columnsOf(process.stdout) - start.length, 10));
+  return done ? paint("dim", start + shown, process.stdout) : start + shown;
 }
 
-/** Ids as exact digits. */
+/** Encodes flat or nested objects as JSON, with bigints as exact digits. */
 function asJson(value: unknown): string {
   if (typeof value === "bigint") return String(value);
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   return `{${Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}:${asJson(one)}`)}}`;
 }
 
-function complain(message: string): void {
-  const paint = painter(process.stderr, process.env);
+function printError(message: string): void {
   for (const line of message.split("\n"))
-    process.stderr.write(`${paint("red", "todo:")} ${harmless(line)}\n`);
+    process.stderr.write(`${paint("red", "todo:", process.stderr)} ${escapeControls(line)}\n`);
 }
 
-/** Whether a connection failed for the certificate at its other end. */
+/** Returns whether a connection failed because of the server certificate. */
 const isDistrusted = (cause: unknown): boolean =>
   cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
 
-/** What is wrong, and what to do about it. */
-function adviceOn(error: unknown, { url, token }: Asking["service"]): string {
-  if (!(error instanceof TodoApiError)) return error instanceof Error ? error.message : String(error);
+/** Returns what is wrong and what to do about it. */
+function describeError(error: unknown, { url, token }: CommandContext["service"]): string {
+  if (!(error instanceof TodoApiError)) return errorMessage(error);
   switch (error.code) {
     case "network_error":
       if (isDistrusted(error.cause)) {
-        return `the certificate of ${url} is not trusted here: name the file of its authority in NODE_EXTRA_CA_CERTS`;
+        return `the certificate of ${url} is not trusted: set NODE_EXTRA_CA_CERTS to the file of its certificate authority`;
       }
       return url === CLIENT_SETTINGS.url.default
-        ? `nothing answers at ${url}: start it with npm start, or say where it is by --url or TODO_URL`
-        : `nothing answers at ${url}: does it run, and is that where it is (--url, TODO_URL)?`;
+        ? `cannot connect to ${url}: start the service with npm start, or set --url or TODO_URL`
+        : `cannot connect to ${url}: is the service running? Check --url or TODO_URL`;
     case "timeout":
-      return `${url} does not answer in time: what was asked for may have been done, todo list shows it`;
+      return `${url} did not respond in time: the change may have been made; check with todo list`;
     case "unexpected_answer":
-      return `what answers at ${url} is no to-do service (${error.status}): say where it is by --url or TODO_URL`;
+      return `${url} is not a to-do service (status ${error.status}): check --url or TODO_URL`;
     case "unauthorized":
-      return `${token === undefined ? "TODO_TOKEN is not set" : "no client has this token"}: set TODO_TOKEN to one; todo keys create NAME makes one`;
+      return `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
     case "misdirected_host":
-      return `${url} does not answer for this host: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
+      return `${url} rejects this host name: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
     default:
       return error.fields.length > 0
         ? error.fields.map(({ field, message }) => `the ${field} ${message}`).join(", ")

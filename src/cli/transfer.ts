@@ -1,13 +1,14 @@
 import { open } from "node:fs/promises";
 import type { Command } from "commander";
-import { type Archive, type Moved, Refusal } from "../storage/archive.ts";
-import { makeWholeFile, whyNot } from "../storage/whole-file.ts";
-import { addStoreOptions, unlessAborted, withArchive } from "./archive.ts";
+import { describeFsError } from "../error-message.ts";
+import { createFileAtomic } from "../storage/atomic-file.ts";
+import { type Maintenance, PreconditionError, type TransferSummary } from "../storage/maintenance.ts";
 import { type Flags, optionFor, readMaxTodos, SETTINGS } from "./config.ts";
-import { written } from "./output.ts";
-import { withBar } from "./progress.ts";
+import { addStoreOptions, unlessAborted, withMaintenance } from "./maintenance.ts";
+import { writeStdout } from "./output.ts";
+import { withProgressBar } from "./progress.ts";
 
-/** Before what the user takes away by umask. */
+/** Permissions before the umask. */
 const EXPORT_MODE = 0o666;
 
 /** Adds `todo export`. */
@@ -15,13 +16,14 @@ export function addExportCommand(program: Command): void {
   const command = program
     .command("export")
     .description(
-      "Write all to-dos as lines of JSON, to a new file or standard output; also while a server runs.",
+      "Export all to-dos as lines of JSON to a new file or standard output. Works while a server runs.",
     )
     .argument("[file]");
   addStoreOptions(command).action((file: string | undefined, flags: Flags) =>
-    withArchive(flags, async (archive, signal) => {
-      if (file === undefined) say(process.stderr, "exported", await exportToOutput(archive, signal));
-      else say(process.stdout, "exported", await exportToFile(archive, file, signal));
+    withMaintenance(flags, async (maintenance, signal) => {
+      if (file === undefined)
+        printSummary(process.stderr, "exported", await exportToOutput(maintenance, signal));
+      else printSummary(process.stdout, "exported", await exportToFile(maintenance, file, signal));
     }),
   );
 }
@@ -30,41 +32,39 @@ export function addExportCommand(program: Command): void {
 export function addImportCommand(program: Command): void {
   const command = program
     .command("import")
-    .description(
-      "Read to-dos, as export writes them, into a store that has held none; not while a server runs.",
-    )
+    .description("Import exported to-dos into a store that has never held any. Stop the server first.")
     .argument("[file]");
   addStoreOptions(command)
     .addOption(optionFor(SETTINGS.maxTodos))
     .action((file: string | undefined, flags: Flags) => {
       const maxTodos = readMaxTodos(flags, process.env);
-      return withArchive(flags, async (archive, signal) => {
-        const source = file === undefined ? piecesOfInput(signal) : piecesOf(file);
-        const moved = await withBar("importing", true, (onProgress) =>
-          archive.import(source, maxTodos, { signal, onProgress }),
+      return withMaintenance(flags, async (maintenance, signal) => {
+        const source = file === undefined ? inputChunks(signal) : fileChunks(file);
+        const summary = await withProgressBar("importing", true, (onProgress) =>
+          maintenance.import(source, maxTodos, { signal, onProgress }),
         );
-        say(process.stdout, "imported", moved);
+        printSummary(process.stdout, "imported", summary);
       });
     });
 }
 
-function exportToFile(archive: Archive, file: string, signal: AbortSignal): Promise<Moved> {
-  return makeWholeFile(file, EXPORT_MODE, async (part) => {
+function exportToFile(maintenance: Maintenance, file: string, signal: AbortSignal): Promise<TransferSummary> {
+  return createFileAtomic(file, EXPORT_MODE, async (part) => {
     await using handle = await open(part, "a");
-    return await withBar("exporting", true, (onProgress) =>
-      archive.export((text) => handle.appendFile(text), { signal, onProgress }),
+    return await withProgressBar("exporting", true, (onProgress) =>
+      maintenance.export((text) => handle.appendFile(text), { signal, onProgress }),
     );
   });
 }
 
-function exportToOutput(archive: Archive, signal: AbortSignal): Promise<Moved> {
-  // A bar would be drawn between the lines.
-  return withBar("exporting", !process.stdout.isTTY, (onProgress) =>
-    archive.export((text) => unlessAborted(signal, written(text)), { signal, onProgress }),
+function exportToOutput(maintenance: Maintenance, signal: AbortSignal): Promise<TransferSummary> {
+  // A progress bar would appear between the lines.
+  return withProgressBar("exporting", !process.stdout.isTTY, (onProgress) =>
+    maintenance.export((text) => unlessAborted(signal, writeStdout(text)), { signal, onProgress }),
   );
 }
 
-async function* piecesOfInput(signal: AbortSignal): AsyncGenerator<Uint8Array> {
+async function* inputChunks(signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const reader = Bun.stdin.stream().getReader();
   while (true) {
     const { done, value } = await unlessAborted(signal, reader.read());
@@ -73,14 +73,14 @@ async function* piecesOfInput(signal: AbortSignal): AsyncGenerator<Uint8Array> {
   }
 }
 
-async function* piecesOf(file: string): AsyncGenerator<Uint8Array> {
+async function* fileChunks(file: string): AsyncGenerator<Uint8Array> {
   try {
     yield* Bun.file(file).stream();
   } catch (error) {
-    throw new Refusal(`${file}: ${whyNot(error)}`, { cause: error });
+    throw new PreconditionError(`${file}: ${describeFsError(error)}`, { cause: error });
   }
 }
 
-function say(output: NodeJS.WriteStream, what: string, { todos, lastId }: Moved): void {
+function printSummary(output: NodeJS.WriteStream, what: string, { todos, lastId }: TransferSummary): void {
   output.write(`${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}\n`);
 }

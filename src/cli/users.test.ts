@@ -1,7 +1,6 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import {
   chmodSync,
-  chownSync,
   existsSync,
   lstatSync,
   mkdtempSync,
@@ -14,26 +13,27 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Command, run, runTodo } from "../../test/command.ts";
+import { type Command, run } from "../../test/command.ts";
+import { copyWithCheapHashes } from "../../test/patched-copy.ts";
+import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { parseUsers } from "../credential/user.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-setDefaultTimeout(20_000);
+
+const main = await copyWithCheapHashes(join(folder, "program"));
+/** Runs a command of the program whose password hashes are cheap. */
+const todo = (
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+  input?: string | Uint8Array,
+): Command => run([process.execPath, "--no-env-file", main, ...args], variables, input);
 
 /** By Apache's htpasswd; the password is "secret". */
 const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
 const BOB = `bob:${BCRYPT}\n`;
 /** Enough for a change to take its time. */
 const LONG = `#${"x".repeat(99)}\n`.repeat(200_000);
-
-const apache = run(["sh", "-c", "command -v htpasswd"]);
-const hasApache = (await apache.exited) === 0;
-if (!hasApache) process.stderr.write("skipped: what Apache verifies and writes, for there is no htpasswd\n");
-const hasProc = existsSync("/proc/self/cmdline");
-if (!hasProc) process.stderr.write("skipped: what arguments show, for there is no /proc\n");
-const isRoot = process.getuid?.() === 0;
-if (!isRoot) process.stderr.write("skipped: a file of another user, for it takes the right to make one\n");
 
 let files = 0;
 /** A path of its own, with a file there if it is to have a text. */
@@ -44,7 +44,7 @@ function usersFile(text?: string | Uint8Array): string {
 }
 
 const users = (path: string, args: readonly string[], input?: string | Uint8Array): Command =>
-  runTodo(["users", ...args], { TODO_USERS_FILE: path }, input);
+  todo(["users", ...args], { TODO_USERS_FILE: path }, input);
 
 type Outcome = readonly [code: number | undefined, stdout: string, stderr: string];
 
@@ -86,12 +86,12 @@ describe("todo users", () => {
     expect(await outcome(users(path, ["list"]))).toEqual([0, "Zoë 😀\n", ""]);
     expect(await remove(path, "Zoë 😀")).toEqual([0, "removed Zoë 😀\n", ""]);
     expect(await outcome(users(path, ["list"]))).toEqual([0, "", ""]);
-    expect(existsSync(`${path}.new`)).toBe(false);
+    expect(existsSync(`${path}.part`)).toBe(false);
   });
 
   test("takes the file from a flag", async () => {
     const path = usersFile(BOB);
-    await using command = runTodo(["users", "list", "--users-file", path]);
+    await using command = todo(["users", "list", "--users-file", path]);
     expect(await outcome(command)).toEqual([0, "bob\n", ""]);
   });
 
@@ -117,10 +117,9 @@ describe("todo users", () => {
 
   test("does not wait for more than a line", async () => {
     const path = usersFile();
-    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file src/cli/main.ts users add alice <&3`;
+    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file ${main} users add alice <&3`;
     await using command = run(["sh", "-c", line, process.execPath, usersFile()], { TODO_USERS_FILE: path });
-    // A test that waited for ever would leave it running.
-    expect(await Promise.race([command.exited, Bun.sleep(10_000)])).toBe(0);
+    expect(await command.exited).toBe(0);
     expect([command.stdout(), command.stderr()]).toEqual(["added alice\n", ""]);
   });
 
@@ -128,10 +127,10 @@ describe("todo users", () => {
     const before = `\ufeff# ours\r\n\r\nal:${BCRYPT}\r\n#al:x\n \t\n${BOB}# end`;
     const path = usersFile(before);
     await add(path, "al", "one");
-    expect(text(path)).toMatch(/^\ufeff# ours\r\n\r\nal:\$2y\$12\$\S{53}\r\n#al:x\n \t\n/);
+    expect(text(path)).toMatch(/^\ufeff# ours\r\n\r\nal:\$2y\$04\$\S{53}\r\n#al:x\n \t\n/);
     expect(text(path)).toEndWith(`\n${BOB}# end`);
     await add(path, "carol", "two");
-    expect(text(path)).toMatch(/\n# end\r\ncarol:\$2y\$12\$\S{53}\r\n$/);
+    expect(text(path)).toMatch(/\n# end\r\ncarol:\$2y\$04\$\S{53}\r\n$/);
     await remove(path, "al");
     await remove(path, "carol");
     expect(text(path)).toBe(before.replace(/al:\$.*\r\n/, "").concat("\r\n"));
@@ -141,7 +140,7 @@ describe("todo users", () => {
     const [fresh, open] = [usersFile(), usersFile(BOB)];
     chmodSync(open, 0o664);
     const lines = [fresh, open].map((path) => {
-      const line = `umask 0; echo one | "$0" --no-env-file src/cli/main.ts users add alice`;
+      const line = `umask 0; echo one | "$0" --no-env-file ${main} users add alice`;
       return run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path }).exited;
     });
     expect(await Promise.all(lines)).toEqual([0, 0]);
@@ -150,22 +149,14 @@ describe("todo users", () => {
     expect(permissions(open)).toBe("664");
   });
 
-  test.skipIf(!isRoot)("keeps the owner of the file", async () => {
-    const path = usersFile(BOB);
-    chownSync(path, 1234, 5678);
-    await add(path, "alice", "one");
-    const { uid, gid } = statSync(path);
-    expect([uid, gid]).toEqual([1234, 5678]);
-  });
-
   test("changes the file that a link leads to", async () => {
     const [target, link] = [usersFile(BOB), usersFile()];
     symlinkSync(target, link);
     expect((await add(link, "alice", "one"))[0]).toBe(0);
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect([...parseUsers(text(target)).keys()]).toEqual(["bob", "alice"]);
-    writeFileSync(`${target}.new`, "");
-    expect(await refusal(users(link, ["remove", "bob"]))).toContain(`remove ${target}.new`);
+    writeFileSync(`${target}.part`, "");
+    expect(await refusal(users(link, ["remove", "bob"]))).toContain(`remove ${target}.part`);
   });
 });
 
@@ -202,7 +193,7 @@ describe("todo users refuses, and changes nothing:", () => {
   });
 
   test.each<[what: string, args: readonly string[], line: string]>([
-    ["an argument too many", ["hunter2"], "never a password, for arguments are seen by all"],
+    ["an argument too many", ["hunter2"], "never a password, because other users can see arguments"],
     ["a flag for it", ["--password", "hunter2"], "unknown option '-…'"],
     ["a flag with it", ["--password=hunter2"], "unknown option '-…'"],
     ["a short flag with it", ["-phunter2"], "unknown option '-…'"],
@@ -220,9 +211,9 @@ describe("todo users refuses, and changes nothing:", () => {
     ["a mistyped flag", ["add", "alice", "--user-file", "x"], "(Did you mean --users-file?)"],
     ["a name too many", ["remove", "alice", "bob"], "too many arguments for 'remove'"],
     ["an unknown command", ["delete", "alice"], "unknown command 'delete'"],
-    ["an unknown user", ["remove", "alice"], 'there is no user "alice"'],
-    ["a part of a name", ["remove", "bo"], 'there is no user "bo"'],
-    ["a name and more", ["remove", BOB.trim()], "there is no user"],
+    ["an unknown user", ["remove", "alice"], 'user "alice" does not exist'],
+    ["a part of a name", ["remove", "bo"], 'user "bo" does not exist'],
+    ["a name and more", ["remove", BOB.trim()], "does not exist"],
   ])("%s", async (_what, args, line) => {
     const path = usersFile(BOB);
     expect(await refusal(users(path, args, "one"))).toContain(line);
@@ -231,9 +222,9 @@ describe("todo users refuses, and changes nothing:", () => {
 
   test("no users file", async () => {
     for (const args of [["add", "alice"], ["remove", "alice"], ["list"]]) {
-      await using command = runTodo(["users", ...args], {}, "one");
+      await using command = todo(["users", ...args], {}, "one");
       expect(await refusal(command)).toBe(
-        "todo: there is no users file: set --users-file or TODO_USERS_FILE",
+        "todo: no users file is configured: set --users-file or TODO_USERS_FILE",
       );
     }
   });
@@ -247,7 +238,7 @@ describe("todo users refuses, and changes nothing:", () => {
       [dangling, ["add", "bob"]],
     ] as const) {
       expect(await refusal(users(path, args, "one"))).toBe(
-        `todo: TODO_USERS_FILE "${path}": there is no such file`,
+        `todo: TODO_USERS_FILE "${path}": no such file or folder`,
       );
     }
     expect(lstatSync(dangling).isSymbolicLink()).toBe(true);
@@ -256,14 +247,16 @@ describe("todo users refuses, and changes nothing:", () => {
 
   test("a file in a folder that is not there", async () => {
     const path = join(folder, "nowhere", "users");
-    expect(await refusal(users(path, ["add", "bob"], "one"))).toContain(`TODO_USERS_FILE "${path}": ENOENT`);
+    expect(await refusal(users(path, ["add", "bob"], "one"))).toBe(
+      `todo: TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
+    );
   });
 
   test.each<[what: string, before: string | Uint8Array, complaint: string]>([
     ["a line without a hash", `${BOB}al\n`, 'line 2 is not "user:hash"'],
     ["a weak hash", "carol:3yEiEzkpwN9Yo\n", "line 1 (carol) has DES-crypt"],
     ["a user twice", `${BOB}${BOB}`, "line 2 names bob a second time"],
-    ["no UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "it is not UTF-8"],
+    ["no UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "the file is not UTF-8"],
   ])("a file with %s", async (_what, before, complaint) => {
     const path = usersFile(before);
     for (const args of [
@@ -274,17 +267,17 @@ describe("todo users refuses, and changes nothing:", () => {
       expect(line).toStartWith(`todo: TODO_USERS_FILE "${path}": ${complaint}`);
     }
     expect(readFileSync(path).equals(Buffer.from(before))).toBe(true);
-    expect(existsSync(`${path}.new`)).toBe(false);
+    expect(existsSync(`${path}.part`)).toBe(false);
   });
 
   test("a file that has no room to be written", async () => {
     const before = `${LONG}${BOB}`;
     const path = usersFile(before);
-    const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file src/cli/main.ts users remove bob`;
+    const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file ${main} users remove bob`;
     const command = run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path });
     expect(await refusal(command)).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
     expect(text(path) === before).toBe(true);
-    expect(existsSync(`${path}.new`)).toBe(false);
+    expect(existsSync(`${path}.part`)).toBe(false);
   });
 });
 
@@ -294,12 +287,12 @@ describe("todo users and another change", () => {
 
   /** Those of `names` whose change was made; the others must have been told why not. */
   function done(path: string, outcomes: readonly Outcome[]): string[] {
-    const reason = "another change is under way; if none is, one was broken off: remove";
+    const reason = `another command is writing ${path}.part: if no other command is running, remove ${path}.part`;
     for (const [code, stdout, stderr] of outcomes.filter(([code]) => code !== 0)) {
-      const line = `todo: TODO_USERS_FILE "${path}": ${reason} ${path}.new\n`;
+      const line = `todo: TODO_USERS_FILE "${path}": ${reason}\n`;
       expect([code, stdout, stderr]).toEqual([2, "", line]);
     }
-    expect(existsSync(`${path}.new`)).toBe(false);
+    expect(existsSync(`${path}.part`)).toBe(false);
     return names.filter((_, index) => outcomes[index]?.[0] === 0);
   }
 
@@ -320,7 +313,7 @@ describe("todo users and another change", () => {
   test("that was killed find the file whole, and are told what to remove", async () => {
     const before = `${LONG}${BOB}al:${BCRYPT}\n`;
     const path = usersFile(before);
-    const draft = `${path}.new`;
+    const draft = `${path}.part`;
     while (!existsSync(draft)) {
       writeFileSync(path, before);
       await using command = users(path, ["remove", "bob"]);
@@ -339,34 +332,6 @@ describe("todo users and another change", () => {
   });
 });
 
-describe("todo users and Apache", () => {
-  test.skipIf(!hasApache)("verify each other's passwords", async () => {
-    const path = usersFile();
-    const passwords = ["one", `a"b'c\\d $HOME`, "Zoë 😀", "é".repeat(36)];
-    const WRONG = 3;
-    const htpasswd = (args: readonly string[]): Promise<number | undefined> =>
-      run(["htpasswd", ...args]).exited;
-    for (const [index, password] of passwords.entries()) await add(path, `ours${index}`, `${password}\n`);
-    for (const [index, password] of passwords.entries()) {
-      expect(await htpasswd(["-bBC", "4", path, `theirs${index}`, password])).toBe(0);
-    }
-    expect((await add(path, "y".repeat(193), "last"))[0]).toBe(0);
-    for (const [index, password] of passwords.entries()) {
-      const verified = [password, `${password.slice(0, -1)}!`].map((tried) =>
-        htpasswd(["-vb", path, `ours${index}`, tried]),
-      );
-      expect(await Promise.all(verified)).toEqual([0, WRONG]);
-      expect(await passes(path, `theirs${index}`, password)).toBe(true);
-    }
-    expect(await htpasswd(["-vb", path, "y".repeat(193), "last"])).toBe(0);
-    expect((await remove(path, "theirs0"))[0]).toBe(0);
-    expect((await add(path, "theirs1", "new"))[1]).toBe("changed the password of theirs1\n");
-    expect(await htpasswd(["-vb", path, "theirs1", "new"])).toBe(0);
-    expect(await htpasswd(["-D", path, "ours0"])).toBe(0);
-    expect((await outcome(users(path, ["list"])))[1]).not.toContain("ours0");
-  });
-});
-
 describe("todo users and a server", () => {
   async function status(url: string, user: string, password: string): Promise<number> {
     const Authorization = `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
@@ -380,7 +345,7 @@ describe("todo users and a server", () => {
 
   test("that runs lets in who is added, and nobody who is removed", async () => {
     const path = usersFile(BOB);
-    await using server = runTodo(["serve", "--port", "0", "--users-file", path]);
+    await using server = todo(["serve", "--port", "0", "--users-file", path]);
     const url = await server.url;
     expect([await status(url, "bob", "secret"), await status(url, "alice", "one")]).toEqual([200, 401]);
 
@@ -406,25 +371,28 @@ describe("todo users and a server", () => {
   });
 });
 
-test.skipIf(!hasProc)("a password shows in no process's arguments and in no output", async () => {
-  const CANARY = "canary-7f3a91";
-  const path = usersFile();
-  await using command = users(path, ["add", "alice"], `${CANARY}\n`);
-  const ended = command.exited.then(() => true);
-  const seen = new Set<string>();
-  while (!(await Promise.race([ended, Bun.sleep(5).then(() => false)]))) {
-    for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-      for (const what of ["cmdline", "environ"]) {
-        try {
-          seen.add(readFileSync(`/proc/${id}/${what}`, "latin1"));
-        } catch {
-          // It has ended, or is another user's.
+test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
+  "a password shows in no process's arguments and in no output",
+  async () => {
+    const CANARY = "canary-7f3a91";
+    const path = usersFile();
+    await using command = users(path, ["add", "alice"], `${CANARY}\n`);
+    const ended = command.exited.then(() => true);
+    const seen = new Set<string>();
+    while (!(await Promise.race([ended, Bun.sleep(5).then(() => false)]))) {
+      for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+        for (const what of ["cmdline", "environ"]) {
+          try {
+            seen.add(readFileSync(`/proc/${id}/${what}`, "latin1"));
+          } catch {
+            // It has ended, or is another user's.
+          }
         }
       }
     }
-  }
-  expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
-  expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
-  expect(await outcome(command)).toEqual([0, "added alice\n", ""]);
-  expect(text(path)).not.toContain(CANARY);
-});
+    expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
+    expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
+    expect(await outcome(command)).toEqual([0, "added alice\n", ""]);
+    expect(text(path)).not.toContain(CANARY);
+  },
+);

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type BasicCredential, type Presented, parseBasic, parseBearer } from "./authorization.ts";
+import { type BasicCredential, type ParsedAuthorization, parseBasic, parseBearer } from "./authorization.ts";
 
 const base64 = (text: string | Uint8Array): string => Buffer.from(text).toString("base64");
 const presented = <Credential>(credential: Credential) => ({ state: "presented", credential }) as const;
 const malformed = { state: "malformed" } as const;
 const absent = { state: "absent" } as const;
 
-test.each<[header: string | null, outcome: Presented<string>]>([
+test.each<[header: string | null, outcome: ParsedAuthorization<string>]>([
   [null, absent],
   ["", absent],
   ["todo_abc", absent],
@@ -32,11 +32,11 @@ test.each<[header: string | null, outcome: Presented<string>]>([
   ["Bearer \0", malformed],
   ["Bearer \x7f", malformed],
   ["Bearer clé", malformed],
-])("parseBearer reads %j", (header, outcome) => {
+])("parseBearer parses %j", (header, outcome) => {
   expect(parseBearer(header)).toEqual(outcome);
 });
 
-test.each<[header: string | null, outcome: Presented<BasicCredential>]>([
+test.each<[header: string | null, outcome: ParsedAuthorization<BasicCredential>]>([
   [null, absent],
   ["", absent],
   ["Bearer abc", absent],
@@ -62,7 +62,7 @@ test.each<[header: string | null, outcome: Presented<BasicCredential>]>([
   [`Basic ${base64("a:b")}, Basic ${base64("a:b")}`, malformed],
   ["Basic YTpi!", malformed],
   ["Basic YT pi", malformed],
-  // The alphabet of URLs, and bits behind the end.
+  // The base64url alphabet, and non-zero bits after the end.
   ["Basic YTo_Pz8-", malformed],
   ["Basic YTpiYx==", malformed],
   [`Basic ${base64(Uint8Array.of(0x61, 0x3a, 0xff))}`, malformed],
@@ -72,7 +72,7 @@ test.each<[header: string | null, outcome: Presented<BasicCredential>]>([
   [`Basic ${base64("a\n:b")}`, malformed],
   [`Basic ${base64("a:b\r\n")}`, malformed],
   [`Basic ${base64("a:\x7f")}`, malformed],
-])("parseBasic reads %j", (header, outcome) => {
+])("parseBasic parses %j", (header, outcome) => {
   expect(parseBasic(header)).toEqual(outcome);
 });
 
@@ -80,7 +80,7 @@ describe("parseBasic", () => {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 7617 forbids them
   const text = fc.string({ unit: "grapheme" }).filter((given) => !/[\x00-\x1f\x7f]/.test(given));
 
-  test("reads back every pair", () => {
+  test("parses every pair it can encode", () => {
     fc.assert(
       fc.property(
         text.filter((user) => !user.includes(":")),
@@ -92,7 +92,7 @@ describe("parseBasic", () => {
     );
   });
 
-  test("takes only one spelling of a pair", () => {
+  test("accepts only one encoding of a pair", () => {
     fc.assert(
       fc.property(fc.string({ minLength: 1 }), (spelling) => {
         const outcome = parseBasic(`Basic ${spelling}`);

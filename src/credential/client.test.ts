@@ -1,25 +1,25 @@
 import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
-import { lookupAmong, parseClients } from "./client.ts";
+import { createClientLookup, parseClients } from "./client.ts";
 import { mintToken } from "./token.ts";
 
 const sha256 = (token: string): string => createHash("sha256").update(token).digest("hex");
 const [HEX, OTHER_HEX] = [sha256("one"), sha256("other")];
 
-describe("lookupAmong", () => {
-  test("only a hash of a token is stored", () => {
+describe("createClientLookup", () => {
+  test("stores only the hash of a token", () => {
     const token = mintToken();
     const stored = parseClients(`alice:${sha256(token)}\n`);
     expect(stored).toEqual([{ client: { name: "alice" }, tokenHash: Buffer.from(sha256(token), "hex") }]);
     expect(Bun.inspect(stored, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
-    expect(lookupAmong(stored)(token)).toEqual({ name: "alice" });
-    // Nor can the token itself be put where its hash belongs.
+    expect(createClientLookup(stored)(token)).toEqual({ name: "alice" });
+    // The token itself is not accepted in place of its hash.
     expect(() => parseClients(`alice:${token}\n`)).toThrow("SHA-256");
   });
 
-  test("a token is looked up by its hash", () => {
+  test("finds the client by the hash of the token", () => {
     const token = mintToken();
-    const lookup = lookupAmong(parseClients(`other:${OTHER_HEX}\nalice:${sha256(token)}\n`));
+    const lookup = createClientLookup(parseClients(`other:${OTHER_HEX}\nalice:${sha256(token)}\n`));
     expect(lookup(token)).toEqual({ name: "alice" });
     expect(lookup("other")).toEqual({ name: "other" });
     for (const hash of [sha256(token), Buffer.from(sha256(token), "hex").toString("latin1")]) {
@@ -28,10 +28,10 @@ describe("lookupAmong", () => {
   });
 
   test.each(["", "on", "onee", "One", "one ", "alice", "__proto__", "constructor"])(
-    "knows no %j",
+    "rejects the unknown token %j",
     (token) => {
-      expect(lookupAmong(parseClients(`alice:${HEX}`))(token)).toBeUndefined();
-      expect(lookupAmong([])(token)).toBeUndefined();
+      expect(createClientLookup(parseClients(`alice:${HEX}`))(token)).toBeUndefined();
+      expect(createClientLookup([])(token)).toBeUndefined();
     },
   );
 });
@@ -41,38 +41,38 @@ describe("parseClients", () => {
     ["nothing", "", []],
     ["blank lines and comments", "\n  \n# alice:x\n#\n\n", []],
     ["one line", `alice:${HEX}\n`, ["alice"]],
-    ["a last line without its end", `alice:${HEX}\nbob:${OTHER_HEX}`, ["alice", "bob"]],
-    ["lines of Windows", `alice:${HEX}\r\n\r\nbob:${OTHER_HEX}\r\n`, ["alice", "bob"]],
-    ["digits in capitals", `alice:${HEX.toUpperCase()}`, ["alice"]],
-    ["blanks around", `  alice : ${HEX} `, ["alice"]],
-    ["a mark of the byte order", `\ufeffalice:${HEX}`, ["alice"]],
+    ["a last line without a line break", `alice:${HEX}\nbob:${OTHER_HEX}`, ["alice", "bob"]],
+    ["Windows line breaks", `alice:${HEX}\r\n\r\nbob:${OTHER_HEX}\r\n`, ["alice", "bob"]],
+    ["uppercase digits", `alice:${HEX.toUpperCase()}`, ["alice"]],
+    ["surrounding whitespace", `  alice : ${HEX} `, ["alice"]],
+    ["a byte order mark", `\ufeffalice:${HEX}`, ["alice"]],
     ["colons in the name", `urn:team:alice:${HEX}`, ["urn:team:alice"]],
     ["other scripts", `Zoë 😀:${HEX}`, ["Zoë 😀"]],
     ["two tokens of one client", `alice:${HEX}\nalice:${OTHER_HEX}`, ["alice", "alice"]],
-  ])("reads %s", (_what, text, names) => {
+  ])("parses %s", (_what, text, names) => {
     expect(parseClients(text).map(({ client }) => client.name)).toEqual([...names]);
   });
 
-  test.each<[what: string, text: string, complaint: string]>([
+  test.each<[what: string, text: string, message: string]>([
     ["no colon", `# who\nalice ${HEX}`, 'line 2 is not "name:SHA-256 of the token in hex"'],
     ["no name", `:${HEX}`, 'line 1 is not "name:SHA-256 of the token in hex"'],
     ["a blank name", `\n\n  :${HEX}`, 'line 3 is not "name:SHA-256 of the token in hex"'],
     ["a control character", `a\x07lice:${HEX}`, "line 1 has a control character in the name"],
-    ["a token", `alice:${mintToken()}`, "line 1 has no SHA-256 in hex behind the last colon"],
+    ["a token", `alice:${mintToken()}`, "line 1 has no SHA-256 in hex after the last colon"],
     ["too few digits", `bob:${OTHER_HEX}\nalice:${HEX.slice(1)}`, "line 2 has no SHA-256 in hex"],
     ["too many digits", `alice:${HEX}0`, "line 1 has no SHA-256 in hex"],
     ["no digits", `alice:${HEX.slice(1)}g`, "line 1 has no SHA-256 in hex"],
-    ["what sha256sum prints behind", `alice:${HEX}  -`, "line 1 has no SHA-256 in hex"],
+    ["the file name that sha256sum prints", `alice:${HEX}  -`, "line 1 has no SHA-256 in hex"],
     [
       "the same token twice",
       `alice:${HEX}\n\nbob:${HEX.toUpperCase()}`,
       "line 3 has the same token as line 1",
     ],
-  ])("refuses %s, by line", (_what, text, complaint) => {
-    expect(() => parseClients(text)).toThrow(complaint);
+  ])("rejects %s and names the line", (_what, text, message) => {
+    expect(() => parseClients(text)).toThrow(message);
   });
 
-  test("repeats no token in what it says", () => {
+  test("does not repeat the token in its error", () => {
     const token = mintToken();
     expect(() => parseClients(`alice:${token}`)).toThrow(expect.not.stringContaining(token));
   });

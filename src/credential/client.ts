@@ -1,27 +1,48 @@
 import { timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
-import { entriesOf } from "./lines.ts";
+import { CONTROL_CHARACTER } from "./authorization.ts";
+import { parseEntries } from "./entries.ts";
 import { hashToken } from "./token.ts";
 
-/** Who a bearer token belongs to. */
+/** The client that holds a bearer token. */
 export interface Client {
   readonly name: string;
 }
 
-/** Yields the client of a token, or nothing; a throw means that it could not be looked up. */
+/**
+ * Returns the client that holds a token, or `undefined` for an unknown token. If it throws, the request gets a 503.
+ *
+ * @example
+ * ```ts
+ * import { createClientLookup, type LookupClient, parseClients } from "todo-service/credentials";
+ *
+ * const lookup: LookupClient = createClientLookup(
+ *   parseClients("alice:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"),
+ * );
+ * const client = await lookup("foo");
+ * ```
+ */
 export type LookupClient = (token: string) => Awaitable<Client | undefined>;
 
-/** A client and the SHA-256 of its token. */
+/** A client and the SHA-256 of its token, 32 bytes. */
 export interface StoredClient {
   readonly client: Client;
   readonly tokenHash: Uint8Array;
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: a name goes into a text response and into logs
-const CONTROL = /[\x00-\x1f\x7f]/;
-
-/** Looks a token up by its hash, then compares the digests in constant time. */
-export function lookupAmong(stored: Iterable<StoredClient>): (token: string) => Client | undefined {
+/**
+ * Returns a function that looks a token up by its SHA-256 and compares the hashes in constant time.
+ *
+ * @example
+ * ```ts
+ * import { createHash } from "node:crypto";
+ * import { createClientLookup } from "todo-service/credentials";
+ *
+ * const tokenHash = createHash("sha256").update("secret").digest();
+ * const lookupClient = createClientLookup([{ client: { name: "alice" }, tokenHash }]);
+ * ```
+ */
+export function createClientLookup(stored: Iterable<StoredClient>): (token: string) => Client | undefined {
   const byHash = new Map<string, StoredClient>();
   for (const entry of stored) byHash.set(Buffer.from(entry.tokenHash).toString("latin1"), entry);
   return (token) => {
@@ -32,13 +53,21 @@ export function lookupAmong(stored: Iterable<StoredClient>): (token: string) => 
 }
 
 /**
- * Reads a clients file: a line `name:SHA256-HEX-OF-TOKEN` for each token, split at the last colon; blank
- * lines and lines that start with `#` are skipped. Throws an Error that names the line.
+ * Parses a clients file: one line `name:SHA256-HEX-OF-TOKEN` per token, split at the last colon. Skips blank
+ * lines and lines that start with `#`. Throws an Error that names the invalid line.
+ *
+ * @example
+ * ```ts
+ * import { readFileSync } from "node:fs";
+ * import { createClientLookup, parseClients } from "todo-service/credentials";
+ *
+ * const lookupClient = createClientLookup(parseClients(readFileSync("clients", "utf8")));
+ * ```
  */
 export function parseClients(text: string): StoredClient[] {
   const clients: StoredClient[] = [];
   const lineOf = new Map<string, number>();
-  for (const [number, line] of entriesOf(text)) {
+  for (const [number, line] of parseEntries(text)) {
     const colon = line.lastIndexOf(":");
     const name = line.slice(0, Math.max(colon, 0)).trim();
     const hex = line
@@ -46,10 +75,10 @@ export function parseClients(text: string): StoredClient[] {
       .trim()
       .toLowerCase();
     if (colon < 0 || name === "") throw new Error(`line ${number} is not "name:SHA-256 of the token in hex"`);
-    if (CONTROL.test(name)) throw new Error(`line ${number} has a control character in the name`);
+    if (CONTROL_CHARACTER.test(name)) throw new Error(`line ${number} has a control character in the name`);
     if (!/^[0-9a-f]{64}$/.test(hex)) {
       throw new Error(
-        `line ${number} has no SHA-256 in hex behind the last colon: printf %s "$TOKEN" | sha256sum`,
+        `line ${number} has no SHA-256 in hex after the last colon: printf %s "$TOKEN" | sha256sum`,
       );
     }
     const earlier = lineOf.get(hex);

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Failure, type FieldError } from "../failure.ts";
-import { openMemory } from "../storage/memory.ts";
+import { type FieldError, ServiceError } from "../error.ts";
+import { openMemory } from "../storage/memory/store.ts";
 import {
   createKey,
+  createKeyLookup,
   formatTime,
   isKeyId,
   type Key,
   type KeyStore,
-  lookupKey,
   parseDuration,
   parseKeyName,
   parseLifetime,
@@ -24,20 +24,20 @@ const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
 
-/** The rules that a call says are broken; none when it gives a value. */
-function brokenBy(call: () => unknown): readonly FieldError[] {
+/** Returns the validation errors that a call throws; none if it returns. */
+function errorsOf(call: () => unknown): readonly FieldError[] {
   try {
     call();
     return [];
   } catch (error) {
-    if (error instanceof Failure && error.code === "validation_failed") return error.errors ?? [];
+    if (error instanceof ServiceError && error.code === "validation_failed") return error.errors ?? [];
     throw error;
   }
 }
 
 describe("parseKeyName", () => {
   test.each(["a", "ci", " ci ", "Zoë 😀", "a:b", "__proto__", "a\u2028b", "x".repeat(100), "😀".repeat(100)])(
-    "takes %j as it is",
+    "accepts %j unchanged",
     (name) => {
       expect(parseKeyName(name)).toBe(name);
     },
@@ -49,7 +49,7 @@ describe("parseKeyName", () => {
     ["a number", 7, ["must be a string"]],
     ["a list", ["ci"], ["must be a string"]],
     ["an empty name", "", ["must not be empty"]],
-    ["blanks", " \u00a0\u3000\ufeff", ["must not be empty"]],
+    ["only whitespace", " \u00a0\u3000\ufeff", ["must not be empty"]],
     ["101 characters", "x".repeat(101), ["must be at most 100 characters"]],
     ["101 emoji", "😀".repeat(101), ["must be at most 100 characters"]],
     ["a line break", "a\nb", ["must have no control characters"]],
@@ -62,8 +62,8 @@ describe("parseKeyName", () => {
       "\t".repeat(101),
       ["must not be empty", "must be at most 100 characters", "must have no control characters"],
     ],
-  ])("refuses %s", (_what, name, messages) => {
-    expect(brokenBy(() => parseKeyName(name))).toEqual(
+  ])("rejects %s", (_what, name, messages) => {
+    expect(errorsOf(() => parseKeyName(name))).toEqual(
       messages.map((message) => ({ field: "name", message })),
     );
   });
@@ -81,11 +81,11 @@ describe("parseDuration", () => {
     ["007d", 7 * DAY],
     ["36500d", 36_500 * DAY],
     ["876000h", 36_500 * DAY],
-  ])("reads %j", (text, milliseconds) => {
+  ])("parses %j", (text, milliseconds) => {
     expect(parseDuration("overlap", text)).toBe(milliseconds);
   });
 
-  test("reads every whole number of each unit, up to 36500 days", () => {
+  test("parses every whole number of each unit up to 36500 days", () => {
     const units: readonly (readonly [unit: string, length: number])[] = [
       ["s", SECOND],
       ["m", 60 * SECOND],
@@ -97,7 +97,7 @@ describe("parseDuration", () => {
       fc.property(fc.nat({ max: 2 ** 31 }), fc.constantFrom(...units), (count, [unit, length]) => {
         const read = () => parseDuration("x", `${count}${unit}`);
         if (count * length <= 36_500 * DAY) expect(read()).toBe(count * length);
-        else expect(brokenBy(read)).toEqual([{ field: "x", message: "must be at most 36500d" }]);
+        else expect(errorsOf(read)).toEqual([{ field: "x", message: "must be at most 36500d" }]);
       }),
     );
   });
@@ -126,24 +126,24 @@ describe("parseDuration", () => {
     "1y",
     "1ms",
     "1__proto__",
-  ])("refuses %j, and says what is right", (text) => {
-    expect(brokenBy(() => parseDuration("expires", text))).toEqual([
+  ])("rejects %j and names the valid forms", (text) => {
+    expect(errorsOf(() => parseDuration("expires", text))).toEqual([
       { field: "expires", message: "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0" },
     ]);
   });
 
   test.each(["36501d", "5215w", "876001h", "3153600001s", `${"9".repeat(400)}d`])(
-    "refuses %j, which is too long",
+    "rejects %j as too long",
     (text) => {
-      expect(brokenBy(() => parseDuration("expires", text))).toEqual([
+      expect(errorsOf(() => parseDuration("expires", text))).toEqual([
         { field: "expires", message: "must be at most 36500d" },
       ]);
     },
   );
 
-  test("refuses what is no string", () => {
+  test("rejects values other than strings", () => {
     for (const value of [undefined, null, 90, true, ["90d"], {}]) {
-      expect(brokenBy(() => parseDuration("expires", value))).toEqual([
+      expect(errorsOf(() => parseDuration("expires", value))).toEqual([
         { field: "expires", message: "must be a string" },
       ]);
     }
@@ -151,12 +151,12 @@ describe("parseDuration", () => {
 });
 
 describe("parseLifetime", () => {
-  test("is none unless one is given", () => {
+  test("returns no lifetime by default", () => {
     expect([parseLifetime(undefined), parseLifetime("1s")]).toEqual([undefined, SECOND]);
   });
 
-  test.each(["0", "0d", "000s"])("refuses %j, of which one might think that it means for ever", (text) => {
-    expect(brokenBy(() => parseLifetime(text))).toEqual([
+  test.each(["0", "0d", "000s"])("rejects %j, which could be mistaken for no expiry", (text) => {
+    expect(errorsOf(() => parseLifetime(text))).toEqual([
       {
         field: "expires",
         message: "must be longer than 0; leave it out for a key that does not expire",
@@ -165,7 +165,7 @@ describe("parseLifetime", () => {
   });
 });
 
-test("parseOverlap is 24 hours unless one is given, and may be 0", () => {
+test("parseOverlap returns 24 hours by default and accepts 0", () => {
   expect([parseOverlap(undefined), parseOverlap("0"), parseOverlap("1h")]).toEqual([DAY, 0, HOUR]);
 });
 
@@ -173,8 +173,8 @@ describe("parseNewKey", () => {
   test.each<[what: string, body: unknown, name: string, lifetime: number | undefined]>([
     ["a name", { name: "ci" }, "ci", undefined],
     ["a name and a lifetime", { name: "ci", expires: "90d" }, "ci", 90 * DAY],
-    ["other members", { name: "ci", id: "x", token: "t", createdAt: 0 }, "ci", undefined],
-  ])("reads %s", (_what, body, name, lifetime) => {
+    ["other properties", { name: "ci", id: "x", token: "t", createdAt: 0 }, "ci", undefined],
+  ])("parses %s", (_what, body, name, lifetime) => {
     expect(parseNewKey(body)).toEqual({ name, lifetime });
   });
 
@@ -188,29 +188,29 @@ describe("parseNewKey", () => {
     ["a bad lifetime", { name: "ci", expires: "1y" }, ["expires"]],
     ["a lifetime of null", { name: "ci", expires: null }, ["expires"]],
     ["both, all together", { name: "\t", expires: 0 }, ["name", "name", "expires"]],
-  ])("refuses %s", (_what, body, fields) => {
-    expect(brokenBy(() => parseNewKey(body)).map(({ field }) => field)).toEqual([...fields]);
+  ])("rejects %s", (_what, body, fields) => {
+    expect(errorsOf(() => parseNewKey(body)).map(({ field }) => field)).toEqual([...fields]);
   });
 });
 
 describe("parseRotation", () => {
-  test("gives the overlap", () => {
+  test("returns the overlap", () => {
     expect([{}, { overlap: "0" }, { overlap: "2h", x: 1 }].map(parseRotation)).toEqual([DAY, 0, 2 * HOUR]);
   });
 
-  test("refuses what is wrong rather than give the default", () => {
+  test("rejects invalid bodies instead of using the default", () => {
     for (const body of [null, "0", 0, [], [{ overlap: "0" }], { overlap: "soon" }, { overlap: null }]) {
-      expect(brokenBy(() => parseRotation(body)).map(({ field }) => field)).toEqual(["overlap"]);
+      expect(errorsOf(() => parseRotation(body)).map(({ field }) => field)).toEqual(["overlap"]);
     }
   });
 });
 
-test("formatTime is in UTC, to the second", () => {
+test("formatTime returns UTC to the second", () => {
   expect(formatTime(NOW)).toBe("2026-01-02T03:04:05Z");
   expect(formatTime(NOW + 36_500 * DAY)).toBe("2125-12-09T03:04:05Z");
 });
 
-test("isKeyId takes what is minted, and no token", async () => {
+test("isKeyId accepts new ids and rejects tokens", async () => {
   const minted = await createKey(openMemory().keys, "ci", undefined, NOW);
   expect(isKeyId(minted?.key.id ?? "")).toBe(true);
   for (const text of ["", "a", "1234567", "123456789", "1234 678", "1234567\n", mintToken()]) {
@@ -218,8 +218,8 @@ test("isKeyId takes what is minted, and no token", async () => {
   }
 });
 
-/** Makes a key that must be made. */
-async function made(keys: KeyStore, name: string, lifetime?: number, now = NOW) {
+/** Creates a key; throws if it cannot be created. */
+async function createdKey(keys: KeyStore, name: string, lifetime?: number, now = NOW) {
   const minted = await createKey(keys, name, lifetime, now);
   if (minted === undefined) throw new Error(`no key was made for ${name}`);
   return minted;
@@ -231,14 +231,14 @@ async function rotated(keys: KeyStore, { id }: Key, overlap: number, now = NOW) 
   return minted;
 }
 
-/** Who a token belongs to at a time. */
+/** Returns the name of the client that holds a token at a time. */
 const nameAt = async (keys: KeyStore, token: string, now: number) =>
-  (await lookupKey(keys, () => now)(token))?.name;
+  (await createKeyLookup(keys, () => now)(token))?.name;
 
 describe("createKey", () => {
   test("stores the hash of a token that is shown once", async () => {
     const { keys } = openMemory();
-    const { key, token } = await made(keys, "ci", DAY);
+    const { key, token } = await createdKey(keys, "ci", DAY);
     expect(key).toEqual({
       id: expect.any(String),
       name: "ci",
@@ -251,36 +251,36 @@ describe("createKey", () => {
     expect(Bun.inspect(keys, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
   });
 
-  test("makes none where one of the name is valid", async () => {
+  test("creates no key if a valid one has the same name", async () => {
     const { keys } = openMemory();
-    await made(keys, "ci", DAY);
+    await createdKey(keys, "ci", DAY);
     expect(await createKey(keys, "ci", undefined, NOW + DAY - 1)).toBeUndefined();
-    await made(keys, "ci", undefined, NOW + DAY);
-    await made(keys, "CI");
+    await createdKey(keys, "ci", undefined, NOW + DAY);
+    await createdKey(keys, "CI");
     expect(await keys.list()).toHaveLength(3);
   });
 
-  test("makes ids and tokens that differ", async () => {
+  test("creates different ids and tokens", async () => {
     const { keys } = openMemory();
-    const all = await Promise.all(Array.from({ length: 100 }, (_, index) => made(keys, `${index}`)));
+    const all = await Promise.all(Array.from({ length: 100 }, (_, index) => createdKey(keys, `${index}`)));
     expect(new Set(all.flatMap(({ key, token }) => [key.id, token])).size).toBe(200);
   });
 });
 
-describe("lookupKey", () => {
-  test("knows a key until it expires", async () => {
+describe("createKeyLookup", () => {
+  test("accepts a key until it expires", async () => {
     const { keys } = openMemory();
-    const { token } = await made(keys, "ci", DAY);
+    const { token } = await createdKey(keys, "ci", DAY);
     expect(await nameAt(keys, token, NOW)).toBe("ci");
     expect(await nameAt(keys, token, NOW + DAY - 1)).toBe("ci");
     expect(await nameAt(keys, token, NOW + DAY)).toBeUndefined();
-    const lasting = await made(keys, "backup");
+    const lasting = await createdKey(keys, "backup");
     expect(await nameAt(keys, lasting.token, NOW + 36_500 * DAY)).toBe("backup");
   });
 
-  test("knows nothing but the token", async () => {
+  test("accepts only the token", async () => {
     const { keys } = openMemory();
-    const { key, token } = await made(keys, "ci");
+    const { key, token } = await createdKey(keys, "ci");
     const hash = hashToken(token);
     for (const other of [
       "",
@@ -295,39 +295,39 @@ describe("lookupKey", () => {
     }
   });
 
-  test("does not take the store's word for the hash", async () => {
+  test("compares the hash that the store returns", async () => {
     const { keys } = openMemory();
-    const { key, token } = await made(keys, "ci");
+    const { key, token } = await createdKey(keys, "ci");
     const careless: KeyStore = {
       ...keys,
       find: () => ({ ...key, tokenHash: hashToken(token) }),
-      touch: () => {},
+      recordUse: () => {},
     };
     expect(await nameAt(careless, token, NOW)).toBe("ci");
     expect(await nameAt(careless, mintToken(), NOW)).toBeUndefined();
   });
 
-  test("notes each use, and no refusal", async () => {
+  test("records each use and no rejection", async () => {
     const { keys } = openMemory();
-    const { token } = await made(keys, "ci", DAY);
+    const { token } = await createdKey(keys, "ci", DAY);
     await nameAt(keys, token, NOW + 5);
     await nameAt(keys, token, NOW + DAY);
     await nameAt(keys, mintToken(), NOW + 6);
     expect((await keys.list()).map(({ lastUsedAt }) => lastUsedAt)).toEqual([NOW + 5]);
   });
 
-  test("fails as the store does", async () => {
+  test("fails with the store's error", async () => {
     const { keys } = openMemory();
-    const broken: KeyStore = { ...keys, find: () => Promise.reject(new Failure("store_unavailable")) };
+    const broken: KeyStore = { ...keys, find: () => Promise.reject(new ServiceError("store_unavailable")) };
     expect(nameAt(broken, mintToken(), NOW)).rejects.toThrow("store_unavailable");
   });
 });
 
 describe("rotateKey", () => {
-  test("gives the whole lifetime to the successor of a key that was rotated before", async () => {
+  test("gives the whole lifetime to the successor of a successor", async () => {
     for (const lifetime of [undefined, 90 * DAY]) {
       const { keys } = openMemory();
-      const { key } = await made(keys, "ci", lifetime);
+      const { key } = await createdKey(keys, "ci", lifetime);
       const lost = await rotateKey(keys, key.id, 0, NOW);
       await keys.delete(lost?.key.id ?? "");
       const again = await rotateKey(keys, key.id, 0, NOW + 1);
@@ -335,76 +335,76 @@ describe("rotateKey", () => {
     }
   });
 
-  test("lets both pass for the overlap", async () => {
+  test("accepts both tokens during the overlap", async () => {
     const { keys } = openMemory();
-    const old = await made(keys, "ci");
+    const old = await createdKey(keys, "ci");
     const { token, key } = await rotated(keys, old.key, HOUR, NOW + DAY);
     expect(key).toEqual({ id: expect.any(String), name: "ci", createdAt: NOW + DAY });
-    const passing = async (now: number) => [
+    const acceptedNames = async (now: number) => [
       await nameAt(keys, old.token, now),
       await nameAt(keys, token, now),
     ];
-    expect(await passing(NOW + DAY + HOUR - 1)).toEqual(["ci", "ci"]);
-    expect(await passing(NOW + DAY + HOUR)).toEqual([undefined, "ci"]);
+    expect(await acceptedNames(NOW + DAY + HOUR - 1)).toEqual(["ci", "ci"]);
+    expect(await acceptedNames(NOW + DAY + HOUR)).toEqual([undefined, "ci"]);
   });
 
-  test("lets only the successor pass when there is no overlap", async () => {
+  test("accepts only the successor's token without an overlap", async () => {
     const { keys } = openMemory();
-    const old = await made(keys, "ci");
+    const old = await createdKey(keys, "ci");
     const { token } = await rotated(keys, old.key, 0);
     expect(await nameAt(keys, old.token, NOW)).toBeUndefined();
     expect(await nameAt(keys, token, NOW)).toBe("ci");
   });
 
-  test("does not make a key last longer than it would", async () => {
+  test("does not extend the lifetime of a key", async () => {
     const { keys } = openMemory();
-    const old = await made(keys, "ci", HOUR);
+    const old = await createdKey(keys, "ci", HOUR);
     await rotated(keys, old.key, DAY);
     expect(await nameAt(keys, old.token, NOW + HOUR)).toBeUndefined();
   });
 
-  test("gives the successor the whole lifetime, however often and whichever is rotated", async () => {
+  test("gives every successor the whole lifetime", async () => {
     const { keys } = openMemory();
-    const first = await made(keys, "ci", 90 * DAY);
-    await made(keys, "another", HOUR);
+    const first = await createdKey(keys, "ci", 90 * DAY);
+    await createdKey(keys, "another", HOUR);
     const second = await rotated(keys, first.key, HOUR, NOW + 10 * DAY);
     const third = await rotated(keys, first.key, HOUR, NOW + 10 * DAY + 1);
     expect(second.key.expiresAt).toBe(NOW + 100 * DAY);
     expect(third.key.expiresAt).toBe(NOW + 100 * DAY + 1);
-    const forEver = await made(keys, "for ever");
-    await rotated(keys, forEver.key, 0);
-    expect((await rotated(keys, forEver.key, 0)).key.expiresAt).toBeUndefined();
+    const noExpiry = await createdKey(keys, "no-expiry");
+    await rotated(keys, noExpiry.key, 0);
+    expect((await rotated(keys, noExpiry.key, 0)).key.expiresAt).toBeUndefined();
   });
 
-  test("gives the successor the lifetime of the newest of its name", async () => {
+  test("gives the successor the lifetime of the newest key of its name", async () => {
     const { keys } = openMemory();
-    await made(keys, "ci", DAY);
-    const { key } = await made(keys, "ci", undefined, NOW + DAY);
+    await createdKey(keys, "ci", DAY);
+    const { key } = await createdKey(keys, "ci", undefined, NOW + DAY);
     expect((await rotated(keys, key, 0, NOW + DAY + 1)).key.expiresAt).toBeUndefined();
   });
 
-  test("ends what was valid beside the key too, so that a lost successor does not stay", async () => {
+  test("ends all other keys of the name, a lost successor included", async () => {
     const { keys } = openMemory();
-    const old = await made(keys, "ci");
+    const old = await createdKey(keys, "ci");
     const lost = await rotated(keys, old.key, DAY);
     const { token } = await rotated(keys, old.key, HOUR);
     const tokens = [old.token, lost.token, token];
-    const passing = async (now: number) => Promise.all(tokens.map((one) => nameAt(keys, one, now)));
-    expect(await passing(NOW + HOUR - 1)).toEqual(["ci", "ci", "ci"]);
-    expect(await passing(NOW + HOUR)).toEqual([undefined, undefined, "ci"]);
+    const acceptedNames = async (now: number) => Promise.all(tokens.map((one) => nameAt(keys, one, now)));
+    expect(await acceptedNames(NOW + HOUR - 1)).toEqual(["ci", "ci", "ci"]);
+    expect(await acceptedNames(NOW + HOUR)).toEqual([undefined, undefined, "ci"]);
   });
 
-  test("revives a client whose key has expired", async () => {
+  test("gives a new token to a client whose key has expired", async () => {
     const { keys } = openMemory();
-    const old = await made(keys, "ci", HOUR);
+    const old = await createdKey(keys, "ci", HOUR);
     const { token } = await rotated(keys, old.key, DAY, NOW + 2 * HOUR);
     expect(await nameAt(keys, old.token, NOW + 2 * HOUR)).toBeUndefined();
     expect(await nameAt(keys, token, NOW + 3 * HOUR - 1)).toBe("ci");
   });
 
-  test("knows no absent key, and makes none then", async () => {
+  test("creates nothing for an absent key", async () => {
     const { keys } = openMemory();
-    const { key } = await made(keys, "ci");
+    const { key } = await createdKey(keys, "ci");
     expect(await rotateKey(keys, "absent", 0, NOW)).toBeUndefined();
     expect(await rotateKey(keys, "ci", 0, NOW)).toBeUndefined();
     await keys.delete(key.id);

@@ -1,7 +1,8 @@
 import { timingSafeEqual } from "node:crypto";
-import { Failure, type FieldError } from "../failure.ts";
-import { brokenTextRules, invalid, isObject, member } from "../field.ts";
+import { chain } from "../awaitable.ts";
+import { type FieldError, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
+import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
 import type { LookupClient } from "./client.ts";
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
 
@@ -19,143 +20,144 @@ const UNITS = new Map([
 ]);
 const MAX_DAYS = 36_500;
 
-/** How long a key goes on beside its successor unless something else is asked for. */
+/** How long a rotated key stays valid beside its successor, by default. */
 export const DEFAULT_OVERLAP = "24h";
 
-/** For how long after its end a key is still listed, so that one can see why a client has stopped. */
-export const EXPIRED_KEPT_MS = 30 * DAY;
+/** How long an expired key stays in the list, in milliseconds: it explains why a client gets 401. */
+export const EXPIRED_RETENTION_MS = 30 * DAY;
 
-/** A client's key, without its token. Times are in milliseconds since 1970. */
+/** An API key without its token. Times are in milliseconds since 1970. */
 export interface Key {
-  /** Short, random, and no secret: for lists and logs. */
+  /** Eight random characters. The id is not secret; lists and logs show it. */
   readonly id: string;
-  /** The client's. */
+  /** The name of the client. */
   readonly name: string;
   readonly createdAt: number;
   readonly expiresAt?: number;
-  /** How long it was made to last; a rotation lets it expire sooner. Without it, it was made to last for ever. */
+  /** The lifetime given at creation, in milliseconds; absent for a key without expiry. A rotation may end the key earlier. */
   readonly lifetime?: number;
-  /** To within some minutes. */
+  /** The last use, accurate to a few minutes. */
   readonly lastUsedAt?: number;
 }
 
-/** A key with the SHA-256 of its token, 32 bytes. */
+/** An API key with the SHA-256 of its token, 32 bytes. */
 export interface StoredKey extends Key {
   readonly tokenHash: Uint8Array;
 }
 
-/** A key and its token, which is shown this once and stored nowhere. */
+/** A new API key with its token. The token is shown once and never stored. */
 export interface MintedKey {
   readonly key: Key;
   readonly token: string;
 }
 
-/** Keys as a storage engine keeps them. Each call is atomic; "absent" is `undefined`. */
+/** The API keys of a store. Each call is atomic; an absent key is `undefined`. */
 export interface KeyStore {
-  /** The key whose token has this hash, be it expired. */
+  /** Returns the key with this token hash, expired or not. */
   find(tokenHash: Uint8Array): Awaitable<StoredKey | undefined>;
-  /** All of them, expired ones too, by when they were created. */
+  /** Returns all keys, expired ones included, in order of creation. */
   list(): Awaitable<readonly Key[]>;
   /**
-   * Adds a key; not, and false, when one of its name is valid still at `createdAt`. Each key added lets go of
-   * those that have been expired for EXPIRED_KEPT_MS.
+   * Adds a key. Returns false and adds nothing if a key with its name is still valid at `createdAt`. Also deletes
+   * the keys that expired more than EXPIRED_RETENTION_MS earlier.
    */
   insert(key: StoredKey): Awaitable<boolean>;
   /**
-   * Lets a key, and with it all others of its name, expire at `expiresAt`, unless they do sooner, and adds its
-   * successor; false if it is absent.
+   * Adds the successor of a key. All existing keys of that name expire at `expiresAt`, unless they expire earlier.
+   * Returns false and changes nothing if the key is absent.
    */
   replace(id: string, expiresAt: number, successor: StoredKey): Awaitable<boolean>;
-  /** Whether there was one to delete. */
+  /** Deletes a key. Returns whether it existed. */
   delete(id: string): Awaitable<boolean>;
-  /** Notes a use; kept at once or some minutes later. */
-  touch(id: string, usedAt: number): void;
+  /** Records a use. The store may write it a few minutes later. */
+  recordUse(id: string, usedAt: number): void;
 }
 
-/** What is asked for in a new key. */
+/** The validated body of a request that creates a key. */
 export interface NewKey {
   readonly name: string;
-  /** In milliseconds; without it, the key does not expire. */
+  /** In milliseconds; `undefined` for a key that does not expire. */
   readonly lifetime: number | undefined;
 }
 
-/** Checks the body of a create: throws `validation_failed` with every broken rule; unknown members are ignored. */
+/** Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties. */
 export function parseNewKey(body: unknown): NewKey {
   const errors: FieldError[] = [];
-  const name = orBroken(errors, () => parseKeyName(member(body, "name")));
-  const lifetime = orBroken(errors, () => parseLifetime(member(body, "expires")));
-  if (name === undefined || errors.length > 0) throw new Failure("validation_failed", { errors });
+  const name = collectErrors(errors, () => parseKeyName(ownProperty(body, "name")));
+  const lifetime = collectErrors(errors, () => parseLifetime(ownProperty(body, "expires")));
+  if (name === undefined || errors.length > 0) throw new ServiceError("validation_failed", { errors });
   return { name, lifetime };
 }
 
-/** Checks the body of a rotation, as parseNewKey does: gives the overlap in milliseconds. */
+/** Validates the body of a rotation request. Returns the overlap in milliseconds; throws `validation_failed`. */
 export function parseRotation(body: unknown): number {
-  if (!isObject(body)) throw invalid("overlap", 'must be a member of an object: {"overlap": "24h"}');
-  return parseOverlap(member(body, "overlap"));
+  if (!isObject(body)) throw validationError("overlap", 'must be a member of an object: {"overlap": "24h"}');
+  return parseOverlap(ownProperty(body, "overlap"));
 }
 
-/** Reads a key's name; throws `validation_failed` with every rule it breaks. */
+/** Validates the name of a key. Throws `validation_failed` with every violated rule. */
 export function parseKeyName(name: unknown): string {
-  if (name === undefined) throw invalid("name", "is required");
-  if (typeof name !== "string") throw invalid("name", "must be a string");
-  const messages = brokenTextRules(name, MAX_NAME_LENGTH);
-  // It goes into a text response and into the lines of lists.
+  if (name === undefined) throw validationError("name", "is required");
+  if (typeof name !== "string") throw validationError("name", "must be a string");
+  const messages = textViolations(name, MAX_NAME_LENGTH);
+  // The name is part of text responses and of lists with one line per key.
   if (/\p{Cc}/u.test(name)) messages.push("must have no control characters");
-  if (messages.length > 0) throw invalid("name", ...messages);
+  if (messages.length > 0) throw validationError("name", ...messages);
   return name;
 }
 
-/** Reads for how long a new key is valid: for ever, if nothing is said. */
+/** Parses the lifetime of a new key, in milliseconds. Returns `undefined` (no expiry) for `undefined`. */
 export function parseLifetime(expires: unknown): number | undefined {
   if (expires === undefined) return undefined;
   const lifetime = parseDuration("expires", expires);
   if (lifetime > 0) return lifetime;
-  throw invalid("expires", "must be longer than 0; leave it out for a key that does not expire");
+  throw validationError("expires", "must be longer than 0; leave it out for a key that does not expire");
 }
 
-/** Reads for how long a key goes on beside its successor. */
+/** Parses how long a rotated key stays valid beside its successor, in milliseconds. */
 export const parseOverlap = (overlap: unknown = DEFAULT_OVERLAP): number => parseDuration("overlap", overlap);
 
-/** Reads a duration, such as 90d, in milliseconds; throws `validation_failed` for the field. */
+/** Parses a duration, such as "90d", into milliseconds. Throws `validation_failed` for the field. */
 export function parseDuration(field: string, duration: unknown): number {
-  if (typeof duration !== "string") throw invalid(field, "must be a string");
+  if (typeof duration !== "string") throw validationError(field, "must be a string");
   if (duration === "0") return 0;
   const [, digits, unit = ""] = /^(\d+)([smhdw])$/.exec(duration) ?? [];
   const milliseconds = Number(digits) * (UNITS.get(unit) ?? Number.NaN);
   if (Number.isNaN(milliseconds)) {
-    throw invalid(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
+    throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
   }
-  if (milliseconds > MAX_DAYS * DAY) throw invalid(field, `must be at most ${MAX_DAYS}d`);
+  if (milliseconds > MAX_DAYS * DAY) throw validationError(field, `must be at most ${MAX_DAYS}d`);
   return milliseconds;
 }
 
-/** What is read; `undefined`, and the rules it breaks among the errors, when it breaks any. */
-function orBroken<T>(errors: FieldError[], read: () => T): T | undefined {
+/** Returns what `read` returns. If it throws `validation_failed`, adds the errors to `errors` and returns `undefined`. */
+function collectErrors<T>(errors: FieldError[], read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof Failure) || error.errors === undefined) throw error;
+    if (!(error instanceof ServiceError) || error.errors === undefined) throw error;
     errors.push(...error.errors);
     return undefined;
   }
 }
 
-/** A time as people and programs read it: in UTC, to the second (RFC 3339). */
+/** Returns a time in UTC, to the second (RFC 3339). */
 export const formatTime = (time: number): string => new Date(time).toISOString().replace(/\.\d+Z$/, "Z");
 
-/** Whether a text can be the id of a key, and so may be shown: what else comes in its place may be a token. */
+/** Returns whether a text has the form of a key id. Any other text may be a token and must not be shown. */
 export const isKeyId = (text: string): boolean => ID.test(text);
 
-/** Looks tokens up among the keys of a store. */
-export function lookupKey(keys: KeyStore, now: () => number): LookupClient {
-  return async (token) => {
+/** Returns a lookup of tokens among the API keys of a store. It is synchronous if `keys.find` is. */
+export function createKeyLookup(keys: KeyStore, now: () => number): LookupClient {
+  return (token) => {
     const tokenHash = hashToken(token);
-    const key = await keys.find(tokenHash);
-    if (key === undefined || !timingSafeEqual(key.tokenHash, tokenHash)) return undefined;
-    const usedAt = now();
-    if (isExpired(key, usedAt)) return undefined;
-    keys.touch(key.id, usedAt);
-    return { name: key.name };
+    return chain(keys.find(tokenHash), (key) => {
+      if (key === undefined || !timingSafeEqual(key.tokenHash, tokenHash)) return undefined;
+      const usedAt = now();
+      if (isExpired(key, usedAt)) return undefined;
+      keys.recordUse(key.id, usedAt);
+      return { name: key.name };
+    });
   };
 }
 
@@ -163,8 +165,8 @@ export const isExpired = ({ expiresAt }: Key, now: number): boolean =>
   expiresAt !== undefined && expiresAt <= now;
 
 /**
- * Makes a key; `undefined` when there is a valid one of that name already.
- * @param lifetime in milliseconds; without it, the key does not expire
+ * Creates an API key. Returns `undefined` if a valid key with that name exists.
+ * @param lifetime in milliseconds; `undefined` for a key that does not expire
  */
 export async function createKey(
   keys: KeyStore,
@@ -177,8 +179,8 @@ export async function createKey(
 }
 
 /**
- * Makes a successor with the same name and lifetime; what keys of that name there are already are valid for the
- * overlap still, unless they expire sooner. `undefined` when there is no such key.
+ * Creates a successor with the same name and the lifetime of the newest key of that name. The existing keys of that
+ * name stay valid for the overlap, unless they expire earlier. Returns `undefined` if the key does not exist.
  * @param overlap in milliseconds
  */
 export async function rotateKey(

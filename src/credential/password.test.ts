@@ -1,19 +1,19 @@
 import { describe, expect, test } from "bun:test";
-import { Failure } from "../failure.ts";
+import { ServiceError } from "../error.ts";
 import { hashPassword, passwordVerifier } from "./password.ts";
 
-const AT_ONCE = 2;
-const WAITING_MOST = 64;
+const MAX_CONCURRENT = 2;
+const MAX_QUEUED = 64;
 
-/** Verifies as the test says: each one that has begun, to be ended by it. */
-function inHand() {
-  const begun: { readonly password: string; readonly end: PromiseWithResolvers<boolean> }[] = [];
+/** Returns a verifier whose verifications the test completes. */
+function controlledVerifier() {
+  const started: { readonly password: string; readonly end: PromiseWithResolvers<boolean> }[] = [];
   const verify = passwordVerifier((password) => {
     const end = Promise.withResolvers<boolean>();
-    begun.push({ password, end });
+    started.push({ password, end });
     return end.promise;
   });
-  return { begun, verify };
+  return { started, verify };
 }
 
 const turn = (): Promise<void> => Bun.sleep(0);
@@ -28,74 +28,74 @@ describe("passwordVerifier", () => {
     expect([await verify("secret", hash), await verify("wrong", hash)]).toEqual([true, false]);
   });
 
-  test("verifies two at once, in the order they came", async () => {
-    const { begun, verify } = inHand();
+  test("verifies two passwords concurrently, in order of arrival", async () => {
+    const { started, verify } = controlledVerifier();
     const passwords = ["a", "b", "c", "d", "e"];
     const results = passwords.map((password) => verify(password, "hash"));
     for (const [index, password] of passwords.entries()) {
       await turn();
-      expect(begun.length).toBe(Math.min(index + AT_ONCE, passwords.length));
-      expect(begun[index]?.password).toBe(password);
-      begun[index]?.end.resolve(password === "c");
+      expect(started.length).toBe(Math.min(index + MAX_CONCURRENT, passwords.length));
+      expect(started[index]?.password).toBe(password);
+      started[index]?.end.resolve(password === "c");
     }
     expect(await Promise.all(results)).toEqual([false, false, true, false, false]);
   });
 
-  test("refuses what the queue has no room for, and takes it later", async () => {
-    const { begun, verify } = inHand();
-    const results = Array.from({ length: AT_ONCE + WAITING_MOST }, () => verify("a", "hash"));
+  test("rejects requests while the queue is full and accepts them later", async () => {
+    const { started, verify } = controlledVerifier();
+    const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, () => verify("a", "hash"));
     for (const _ of [1, 2]) {
       const refused = await Promise.race([verify("b", "hash").catch((error: unknown) => error), turn()]);
-      expect(refused).toBeInstanceOf(Failure);
+      expect(refused).toBeInstanceOf(ServiceError);
       expect(refused).toMatchObject({ code: "credentials_unavailable" });
     }
-    expect(begun.length).toBe(AT_ONCE);
-    begun[0]?.end.resolve(true);
+    expect(started.length).toBe(MAX_CONCURRENT);
+    started[0]?.end.resolve(true);
     expect(await results[0]).toBe(true);
     results.push(verify("c", "hash"));
     for (let index = 1; index < results.length; index++) {
       await turn();
-      begun[index]?.end.resolve(true);
+      started[index]?.end.resolve(true);
     }
     expect((await Promise.all(results)).every(Boolean)).toBe(true);
-    expect(begun.at(-1)?.password).toBe("c");
+    expect(started.at(-1)?.password).toBe("c");
   });
 
-  test("lets networks have their turns, however many of one wait", async () => {
-    const { begun, verify } = inHand();
+  test("serves waiting networks in turn", async () => {
+    const { started, verify } = controlledVerifier();
     const results = Array.from({ length: 20 }, () => verify("flood", "hash", "192.0.2.1"));
     results.push(verify("b", "hash", "192.0.2.2"), verify("c", "hash", "192.0.2.3"));
     for (let index = 0; index < results.length; index++) {
       await turn();
-      begun[index]?.end.resolve(true);
+      started[index]?.end.resolve(true);
     }
     await Promise.all(results);
-    const order = begun.map(({ password }) => password);
+    const order = started.map(({ password }) => password);
     expect(order.slice(0, 6)).toEqual(["flood", "flood", "flood", "b", "c", "flood"]);
   });
 
-  test("makes room for another network, at the end of the one with most in the queue", async () => {
-    const { begun, verify } = inHand();
+  test("rejects the newest request of the network with most requests for another network", async () => {
+    const { started, verify } = controlledVerifier();
     const outcome = (password: string, network: string) =>
       verify(password, "hash", network).then(
         () => "verified",
-        (error: unknown) => (error instanceof Failure ? error.code : error),
+        (error: unknown) => (error instanceof ServiceError ? error.code : error),
       );
-    const flood = Array.from({ length: AT_ONCE + WAITING_MOST }, () => outcome("flood", "192.0.2.1"));
+    const flood = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, () => outcome("flood", "192.0.2.1"));
     const owner = outcome("owner", "192.0.2.2");
     expect(await flood.at(-1)).toBe("credentials_unavailable");
-    for (let index = 0; index < AT_ONCE + WAITING_MOST; index++) {
+    for (let index = 0; index < MAX_CONCURRENT + MAX_QUEUED; index++) {
       await turn();
-      begun[index]?.end.resolve(true);
+      started[index]?.end.resolve(true);
     }
     expect(await owner).toBe("verified");
     expect((await Promise.all(flood)).filter((one) => one === "verified").length).toBe(flood.length - 1);
-    expect(begun[AT_ONCE + 1]?.password).toBe("owner");
+    expect(started[MAX_CONCURRENT + 1]?.password).toBe("owner");
   });
 
-  test("refuses newcomers where as many networks wait as there is room, and goes on", async () => {
-    const { begun, verify } = inHand();
-    const results = Array.from({ length: AT_ONCE + WAITING_MOST }, (_, index) =>
+  test("rejects new networks while the queue is full of other networks", async () => {
+    const { started, verify } = controlledVerifier();
+    const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, (_, index) =>
       verify("a", "hash", `192.0.2.${index}`),
     );
     for (const newcomer of ["one", "another", "a third"]) {
@@ -106,35 +106,35 @@ describe("passwordVerifier", () => {
       ]);
       expect(refused).toMatchObject({ code: "credentials_unavailable" });
     }
-    for (let index = 0; index < AT_ONCE + WAITING_MOST; index++) {
+    for (let index = 0; index < MAX_CONCURRENT + MAX_QUEUED; index++) {
       await turn();
-      begun[index]?.end.resolve(true);
+      started[index]?.end.resolve(true);
     }
     await Promise.all(results);
     results.push(verify("c", "hash", "one"));
     await turn();
-    expect(begun.at(-1)?.password).toBe("c");
-    begun.at(-1)?.end.resolve(true);
+    expect(started.at(-1)?.password).toBe("c");
+    started.at(-1)?.end.resolve(true);
     expect((await Promise.all(results)).every(Boolean)).toBe(true);
   });
 
-  test("goes on after a hash that cannot be verified", async () => {
-    const { begun, verify } = inHand();
+  test("continues after a hash that cannot be verified", async () => {
+    const { started, verify } = controlledVerifier();
     const results = ["a", "b", "c", "d"].map((password) => verify(password, "hash").catch(() => "failed"));
     for (let index = 0; index < results.length; index++) {
       await turn();
-      begun[index]?.end.reject(new Error("no hash"));
+      started[index]?.end.reject(new Error("no hash"));
     }
     expect(await Promise.all(results)).toEqual(results.map(() => "failed"));
     const after = [1, 2, 3].map(() => verify("after", "hash"));
     for (const index of [4, 5, 6]) {
       await turn();
-      begun[index]?.end.resolve(true);
+      started[index]?.end.resolve(true);
     }
     expect(await Promise.all(after)).toEqual([true, true, true]);
   });
 
-  test("gives each of many at once its own answer", async () => {
+  test("returns the right result to each of many concurrent requests", async () => {
     const verify = passwordVerifier();
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     const passwords = Array.from({ length: 20 }, (_, index) =>
@@ -144,24 +144,73 @@ describe("passwordVerifier", () => {
     expect(matches).toEqual(passwords.map((password) => password === "secret"));
   });
 
-  test("fails when a thread dies, and goes on in another", async () => {
-    const dead = URL.createObjectURL(new Blob(['onmessage = () => { throw new Error("dead") }']));
+  /** Runs a function while new threads run other code. Returns the threads that it started. */
+  function withThreads(code: string, run: () => void): Worker[] {
+    const url = URL.createObjectURL(new Blob([code]));
+    const started: Worker[] = [];
     const { Worker } = globalThis;
     globalThis.Worker = class extends Worker {
       constructor() {
-        super(dead);
+        super(url);
+        started.push(this);
       }
     };
+    try {
+      run();
+    } finally {
+      globalThis.Worker = Worker;
+    }
+    return started;
+  }
+
+  test.each<[what: string, code: string, reason: string]>([
+    ["throws", 'throw new Error("dead")', "dead"],
+    ["exits without an error", "process.exit(0)", "exited"],
+    ["exits with a code", "process.exit(3)", "exited"],
+  ])("fails when a thread %s, then starts another", async (_what, code, reason) => {
     const verify = passwordVerifier();
-    const failed = verify("secret", "hash").catch(String);
-    globalThis.Worker = Worker;
-    expect(await failed).toContain("dead");
-    URL.revokeObjectURL(dead);
+    let failed: Promise<unknown> | undefined;
+    withThreads(`onmessage = () => { ${code} }`, () => {
+      failed = verify("secret", "hash").catch(String);
+    });
+    expect(await failed).toContain(reason);
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     expect(await verify("secret", hash)).toBe(true);
   });
 
-  test("goes on after what is no hash", async () => {
+  test("starts another thread when an idle one has exited", async () => {
+    const verify = passwordVerifier();
+    const code = `onmessage = () => {
+      postMessage({ type: "verified", matches: true });
+      setTimeout(() => process.exit(0), 20);
+    }`;
+    let verified: Promise<boolean> | undefined;
+    const [thread] = withThreads(code, () => {
+      verified = verify("wrong", "hash");
+    });
+    const exited = new Promise((resolve) => thread?.addEventListener("close", resolve));
+    expect(await verified).toBe(true);
+    await exited;
+    const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
+    expect(await verify("wrong", hash)).toBe(false);
+  });
+
+  test("keeps its thread after a hash that cannot be verified", async () => {
+    const verify = passwordVerifier();
+    const code = 'onmessage = () => postMessage({ type: "failed", reason: "no hash" })';
+    const outcomes: Promise<unknown>[] = [];
+    const verifyNext = (): void => {
+      outcomes.push(verify("secret", "hash").catch(String));
+    };
+    const started = withThreads(code, verifyNext);
+    expect(await outcomes[0]).toContain("no hash");
+    const startedLater = withThreads(code, verifyNext);
+    expect(await outcomes[1]).toContain("no hash");
+    expect([started.length, startedLater.length]).toEqual([1, 0]);
+    for (const thread of started) thread.terminate();
+  });
+
+  test("continues after an invalid hash", async () => {
     const verify = passwordVerifier();
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     for (let round = 0; round < 5; round++) {
@@ -173,18 +222,18 @@ describe("passwordVerifier", () => {
 });
 
 describe("hashPassword", () => {
-  test("hashes as Apache does, at cost 12, with a salt of its own", async () => {
+  test("returns a bcrypt hash for Apache with cost 12 and a random salt", async () => {
     const [one, other] = await Promise.all([hashPassword("secret"), hashPassword("secret")]);
     for (const hash of [one, other]) expect(hash).toMatch(/^\$2y\$12\$[./A-Za-z0-9]{53}$/);
     expect(one).not.toBe(other);
     const verify = passwordVerifier();
     expect([await verify("secret", one), await verify("Secret", one)]).toEqual([true, false]);
-  }, 60_000);
+  });
 
-  test("hashes all of 72 bytes", async () => {
+  test("hashes all 72 bytes", async () => {
     const hash = await hashPassword("x".repeat(72));
     const verify = passwordVerifier();
     expect(await verify("x".repeat(72), hash)).toBe(true);
     for (const other of [`${"x".repeat(71)}y`, "x".repeat(71)]) expect(await verify(other, hash)).toBe(false);
-  }, 60_000);
+  });
 });

@@ -1,26 +1,26 @@
-import { Failure } from "../failure.ts";
-import type { VerifyReply, VerifyRequest } from "./password-thread.ts";
+import { ServiceError } from "../error.ts";
+import type { VerifyReply, VerifyRequest } from "./password.worker.ts";
 import type { VerifyPassword } from "./user.ts";
 
-const AT_ONCE = 2;
-const WAITING_MOST = 64;
-/** A quarter of a second. */
+const MAX_CONCURRENT = 2;
+const MAX_QUEUED = 64;
+/** About a quarter of a second per hash. */
 const BCRYPT_COST = 12;
 
-/** Verifies one hash; it may take a quarter of a second. */
+/** Verifies a password against one hash. May take a quarter of a second. */
 export type Verify = (password: string, passwordHash: string) => Promise<boolean>;
 
 /**
- * Verifies bcrypt and argon2id hashes off the event loop, two at a time, the networks that wait in turn. What does
- * not fit the queue fails with `credentials_unavailable`, the last of the network with most in it first: a flood of
- * logins must not take the memory or the cores of everyone else, nor their turns.
+ * Verifies bcrypt and argon2id hashes in worker threads, two at a time, and serves the waiting networks in turn. When
+ * the queue is full, the newest request of the network with the most requests fails with `credentials_unavailable`.
+ * A flood of logins from one network therefore cannot delay the others, and its memory is bounded.
  */
-export function passwordVerifier(verify: Verify = inThreads()): VerifyPassword {
-  const queue = new FairQueue();
+export function passwordVerifier(verify: Verify = workerPool()): VerifyPassword {
+  const queue = new RoundRobinQueue();
   let running = 0;
 
   return async (password, passwordHash, network = "") => {
-    if (running >= AT_ONCE) await queue.turn(network);
+    if (running >= MAX_CONCURRENT) await queue.turn(network);
     else running++;
     try {
       return await verify(password, passwordHash);
@@ -30,33 +30,49 @@ export function passwordVerifier(verify: Verify = inThreads()): VerifyPassword {
   };
 }
 
-/** Verifies in threads of their own, which are started when they are first needed and again when they have died. */
-function inThreads(): Verify {
-  const idle: Thread[] = [];
+/** Verifies in worker threads that start on demand. Replaces a thread that has exited. */
+function workerPool(): Verify {
+  const idle = new Set<PasswordWorker>();
   return async (password, passwordHash) => {
-    const thread = idle.pop() ?? new Thread();
-    const matches = await thread.verify({ password, passwordHash });
-    idle.push(thread);
-    return matches;
+    const [thread = new PasswordWorker((exited) => idle.delete(exited))] = idle;
+    idle.delete(thread);
+    try {
+      return await thread.verify({ password, passwordHash });
+    } finally {
+      if (!thread.hasExited) idle.add(thread);
+    }
   };
 }
 
 /** Verifies one hash at a time. */
-class Thread {
-  readonly #worker = new Worker(new URL("./password-thread.ts", import.meta.url).href);
-  #asked = Promise.withResolvers<VerifyReply>();
+class PasswordWorker {
+  readonly #worker = new Worker(new URL("./password.worker.ts", import.meta.url).href);
+  #pending: PromiseWithResolvers<VerifyReply> | undefined;
+  #hasExited = false;
 
-  constructor() {
-    // It alone does not keep the process.
+  constructor(onExit: (thread: PasswordWorker) => void) {
+    const exit = (reason: string): void => {
+      this.#hasExited = true;
+      this.#pending?.reject(new Error(reason));
+      onExit(this);
+    };
     this.#worker.unref();
-    this.#worker.onmessage = ({ data }: MessageEvent<VerifyReply>) => this.#asked.resolve(data);
-    this.#worker.onerror = ({ message }) => this.#asked.reject(new Error(message));
+    this.#worker.onmessage = ({ data }: MessageEvent<VerifyReply>) => this.#pending?.resolve(data);
+    this.#worker.onerror = ({ message }) => exit(message);
+    // A thread can exit without an error event.
+    this.#worker.addEventListener("close", ({ code }) => exit(`the password thread exited with ${code}`));
+  }
+
+  get hasExited(): boolean {
+    return this.#hasExited;
   }
 
   async verify(request: VerifyRequest): Promise<boolean> {
-    this.#asked = Promise.withResolvers();
+    this.#pending = Promise.withResolvers();
+    // While a request is pending, the thread keeps the process running; without any reference Bun would poll for the reply.
+    this.#worker.ref();
     this.#worker.postMessage(request);
-    const reply = await this.#asked.promise;
+    const reply = await this.#pending.promise.finally(() => this.#worker.unref());
     if (reply.type === "failed") throw new Error(reply.reason);
     return reply.matches;
   }
@@ -64,23 +80,23 @@ class Thread {
 
 type Turn = PromiseWithResolvers<void>;
 
-/** Those who wait, by network; the network whose turn is next comes first. */
-class FairQueue {
+/** Requests that wait, grouped by network; the network to serve next comes first. */
+class RoundRobinQueue {
   readonly #lanes = new Map<string, Turn[]>();
   #length = 0;
 
-  /** Resolves when it is its turn; rejects when there is no room. */
+  /** Resolves when the request may start; rejects if the queue is full. */
   turn(network: string): Promise<void> {
     const turn: Turn = Promise.withResolvers();
     const lane = this.#lanes.get(network) ?? [];
     lane.push(turn);
     this.#lanes.set(network, lane);
     this.#length++;
-    if (this.#length > WAITING_MOST) this.#refuseLastOfLongest();
+    if (this.#length > MAX_QUEUED) this.#rejectLastOfLongest();
     return turn.promise;
   }
 
-  /** Whether there was somebody to let go on. */
+  /** Starts the next request. Returns false if the queue is empty. */
   next(): boolean {
     const [first] = this.#lanes;
     if (first === undefined) return false;
@@ -93,19 +109,21 @@ class FairQueue {
     return true;
   }
 
-  #refuseLastOfLongest(): void {
-    // The last of equals, so that of many networks with one each the newcomer is refused.
+  #rejectLastOfLongest(): void {
+    // `>=` selects the last of equal lanes: if every network has one request, the newest is rejected.
     const [network, lane] = [...this.#lanes].reduce((one, other) =>
       other[1].length >= one[1].length ? other : one,
     );
     const turn = lane.pop();
     if (lane.length === 0) this.#lanes.delete(network);
     this.#length--;
-    turn?.reject(new Failure("credentials_unavailable", { detail: "Too many passwords are being checked." }));
+    turn?.reject(
+      new ServiceError("credentials_unavailable", { detail: "Too many passwords are being checked." }),
+    );
   }
 }
 
-/** A bcrypt hash, with the prefix that Apache's htpasswd writes and every Apache verifies. */
+/** Returns a bcrypt hash with the prefix `$2y$`, which Apache's htpasswd writes and every Apache verifies. */
 export async function hashPassword(password: string): Promise<string> {
   const hash = await Bun.password.hash(password, { algorithm: "bcrypt", cost: BCRYPT_COST });
   return hash.replace(/^\$2b\$/, () => "$2y$");

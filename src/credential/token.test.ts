@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import fc from "fast-check";
-import { hashToken, isMistyped, mintToken, randomBase62 } from "./token.ts";
+import { hashToken, hasInvalidChecksum, mintToken, randomBase62 } from "./token.ts";
 
 const PREFIX = "todo_";
 const BASE62 = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"];
-/** Computed with another CRC-32, so that keys minted by any version pass. */
+/** Computed with another CRC-32 implementation, because tokens of all versions must stay valid. */
 const MINTED_ELSEWHERE = [
   "todo_00000000000000000000000000000000000000000000Rs1Na",
   "todo_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg3heM01",
@@ -18,15 +18,15 @@ const place = fc.integer({ min: PREFIX.length, max: PREFIX.length + 43 + 6 - 1 }
 describe("mintToken", () => {
   const tokens = Array.from({ length: 2000 }, mintToken);
 
-  test("makes the prefix, 43 random characters and 6 of a check", () => {
+  test("returns the prefix, 43 random characters and 6 characters of checksum", () => {
     for (const token of tokens) expect(token).toMatch(/^todo_[0-9A-Za-z]{43}[0-9A-Za-z]{6}$/);
   });
 
-  test("makes no token twice", () => {
+  test("returns different tokens", () => {
     expect(new Set(tokens).size).toBe(tokens.length);
   });
 
-  test("favours no character, in no place", () => {
+  test("uses every character equally often in every position", () => {
     const random = tokens.map((token) => token.slice(PREFIX.length, -6));
     const all = random.join("");
     const expected = all.length / BASE62.length;
@@ -41,45 +41,45 @@ describe("mintToken", () => {
   });
 });
 
-test.each([0, 1, 24, 1000])("randomBase62 makes %i characters", (length) => {
+test.each([0, 1, 24, 1000])("randomBase62 returns %i characters", (length) => {
   expect(randomBase62(length)).toMatch(new RegExp(`^[0-9A-Za-z]{${length}}$`));
 });
 
-describe("isMistyped", () => {
-  test("takes what was minted, here or elsewhere", () => {
-    fc.assert(fc.property(minted, (token) => !isMistyped(token)));
-    expect(MINTED_ELSEWHERE.map(isMistyped)).toEqual([false, false, false]);
+describe("hasInvalidChecksum", () => {
+  test("accepts tokens minted by this and other implementations", () => {
+    fc.assert(fc.property(minted, (token) => !hasInvalidChecksum(token)));
+    expect(MINTED_ELSEWHERE.map(hasInvalidChecksum)).toEqual([false, false, false]);
   });
 
-  test("finds every changed character", () => {
+  test("detects every changed character", () => {
     fc.assert(
       fc.property(minted, place, fc.constantFrom(...BASE62, "-", "_", " "), (token, at, other) => {
         fc.pre(token.charAt(at) !== other);
-        expect(isMistyped(token.slice(0, at) + other + token.slice(at + 1))).toBe(true);
+        expect(hasInvalidChecksum(token.slice(0, at) + other + token.slice(at + 1))).toBe(true);
       }),
       { numRuns: 2000 },
     );
   });
 
-  test("finds every two neighbours that changed places", () => {
+  test("detects every swap of two neighbors", () => {
     fc.assert(
       fc.property(minted, place, (token, at) => {
         fc.pre(at + 1 < token.length && token.charAt(at) !== token.charAt(at + 1));
         const swapped = token.charAt(at + 1) + token.charAt(at);
-        expect(isMistyped(token.slice(0, at) + swapped + token.slice(at + 2))).toBe(true);
+        expect(hasInvalidChecksum(token.slice(0, at) + swapped + token.slice(at + 2))).toBe(true);
       }),
       { numRuns: 2000 },
     );
   });
 
-  test("finds a missing end", () => {
-    fc.assert(fc.property(minted, place, (token, at) => isMistyped(token.slice(0, at))));
+  test("detects a missing end", () => {
+    fc.assert(fc.property(minted, place, (token, at) => hasInvalidChecksum(token.slice(0, at))));
   });
 
   test.each(["", "a", "todo", "TODO_x", "ghp_abcdef", "6f1ed002ab5595859014ebf0951522d9"])(
-    "leaves %j alone, which is no key of ours",
+    "ignores %j, which is not one of our tokens",
     (token) => {
-      expect(isMistyped(token)).toBe(false);
+      expect(hasInvalidChecksum(token)).toBe(false);
     },
   );
 });
@@ -89,11 +89,11 @@ describe("hashToken", () => {
     ["abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"],
     ["", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
     ["tökén", "c61a705e32913a858921fec03c7dc0259250783f37e3d82341e7bda6fe7e7833"],
-  ])("gives the SHA-256 of %j", (token, hex) => {
+  ])("returns the SHA-256 of %j", (token, hex) => {
     expect(hashToken(token).toString("hex")).toBe(hex);
   });
 
-  test("gives the 32 bytes of SHA-256 for any token", () => {
+  test("returns the 32 bytes of SHA-256 for any token", () => {
     fc.assert(
       fc.property(fc.string({ unit: "grapheme" }), (token) =>
         hashToken(token).equals(createHash("sha256").update(token, "utf8").digest()),

@@ -1,24 +1,24 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
-  checkAmong,
-  checkedPassword,
-  checkedUserName,
-  checkFixedPair,
+  createFixedUserCheck,
+  createUserCheck,
   parseUsers,
+  removeUserEntry,
+  setUserEntry,
   type VerifyPassword,
-  withoutUser,
-  withUser,
+  validatePassword,
+  validateUserName,
 } from "./user.ts";
 
-/** By Apache's htpasswd; the password is "secret". */
+/** Written by Apache's htpasswd; the password is "secret". */
 const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
 const ARGON2ID =
   "$argon2id$v=19$m=8,t=1,p=1$KDlEj2b6OQNVYFDEl8rqP6C5j41OfDlEVbXwxHmzpg0$qlIwBiCL6KUSKtjIta92ltn+jyaFdpcgil+98cZleKM";
 const MINUTE = 60_000;
 
-describe("checkFixedPair", () => {
-  const check = checkFixedPair("Zoë", "a:b 😀");
+describe("createFixedUserCheck", () => {
+  const check = createFixedUserCheck("Zoë", "a:b 😀");
 
   test.each<[user: string, password: string, passes: boolean]>([
     ["Zoë", "a:b 😀", true],
@@ -32,17 +32,20 @@ describe("checkFixedPair", () => {
     ["", "", false],
     ["a:b 😀", "Zoë", false],
     ["Zoëa", ":b 😀", false],
-  ])("takes %j with %j: %p", (user, password, passes) => {
+  ])("checks %j with %j: %p", (user, password, passes) => {
     expect(check(user, password)).toBe(passes);
   });
 
-  test("takes an empty pair only when it is configured", () => {
-    expect([checkFixedPair("", "")("", ""), checkFixedPair("", "")("", "x")]).toEqual([true, false]);
+  test("accepts an empty pair only if it is configured", () => {
+    expect([createFixedUserCheck("", "")("", ""), createFixedUserCheck("", "")("", "x")]).toEqual([
+      true,
+      false,
+    ]);
   });
 });
 
-describe("checkAmong", () => {
-  /** A check whose hashes, clock and verifications a test has in hand. */
+describe("createUserCheck", () => {
+  /** Returns a check with the hashes, clock and verifications that it uses. */
   function checking(initial: Readonly<Record<string, string>>) {
     const hashes = new Map(Object.entries(initial));
     const verified: (readonly [password: string, passwordHash: string])[] = [];
@@ -52,7 +55,7 @@ describe("checkAmong", () => {
       return passwordHash.endsWith(`:${password}`);
     };
     return {
-      check: checkAmong(
+      check: createUserCheck(
         () => hashes,
         verify,
         () => time.ms,
@@ -63,7 +66,7 @@ describe("checkAmong", () => {
     };
   }
 
-  test("takes a user's password and nothing else", async () => {
+  test("accepts only the user's own password", async () => {
     const { check } = checking({ alice: "hash:one", bob: "hash:two" });
     expect(await check("alice", "one")).toBe(true);
     expect(await check("bob", "two")).toBe(true);
@@ -79,7 +82,7 @@ describe("checkAmong", () => {
     }
   });
 
-  test("does not remember a user by another's hash", async () => {
+  test("does not cache a success for another user's hash", async () => {
     const { check, hashes } = checking({ alice: "hash:one", bob: "hash:two" });
     expect(await check("alice", "one")).toBe(true);
     hashes.clear();
@@ -88,7 +91,7 @@ describe("checkAmong", () => {
     expect(await check("zoe", "one")).toBe(true);
   });
 
-  test("lets an unknown user cost a verification too, which lets nobody in", async () => {
+  test("verifies and rejects passwords of unknown users", async () => {
     const { check, verified } = checking({ alice: "hash:one" });
     expect(await check("nobody", "wrong")).toBe(false);
     expect(await check("nobody", "one")).toBe(false);
@@ -100,11 +103,11 @@ describe("checkAmong", () => {
     ]);
   });
 
-  test("lets nobody in where there are no users", async () => {
+  test("rejects everyone if there are no users", async () => {
     expect(await checking({}).check("alice", "one")).toBe(false);
   });
 
-  test("remembers a success for a minute", async () => {
+  test("caches a success for one minute", async () => {
     const { check, verified, time } = checking({ alice: "hash:one" });
     const at = async (ms: number): Promise<number> => {
       time.ms = ms;
@@ -115,7 +118,7 @@ describe("checkAmong", () => {
     expect([await at(2 * MINUTE - 1), await at(2 * MINUTE)]).toEqual([2, 3]);
   });
 
-  test("remembers a success for that user, that password and that hash alone", async () => {
+  test("caches a success for one combination of user, password and hash", async () => {
     const { check, hashes, verified } = checking({ alice: "hash:one", bob: "other:one" });
     expect(await check("alice", "one")).toBe(true);
     expect(await check("alice", "wrong")).toBe(false);
@@ -128,7 +131,7 @@ describe("checkAmong", () => {
     expect(verified.length).toBe(5);
   });
 
-  test("verifies a password once that is sent many times at once, right or wrong", async () => {
+  test("verifies concurrent requests with the same password once", async () => {
     const { check, verified } = checking({ alice: "hash:one", bob: "hash:two" });
     const together = (user: string, password: string) =>
       Promise.all(Array.from({ length: 20 }, () => check(user, password)));
@@ -140,7 +143,7 @@ describe("checkAmong", () => {
     expect(verified.length).toBe(4);
   });
 
-  test("remembers no failure", async () => {
+  test("does not cache a failure", async () => {
     const { check, hashes, verified } = checking({ alice: "hash:one" });
     for (const _ of [1, 2]) expect(await check("alice", "two")).toBe(false);
     hashes.set("alice", "hash:two");
@@ -148,7 +151,7 @@ describe("checkAmong", () => {
     expect(verified.length).toBe(3);
   });
 
-  test("remembers a thousand at most, the longest ago first forgotten", async () => {
+  test("caches at most a thousand successes and evicts the oldest", async () => {
     const names = Array.from({ length: 1001 }, (_, index) => `user${index}`);
     const { check, verified } = checking(Object.fromEntries(names.map((name) => [name, "hash:one"])));
     for (const name of names) await check(name, "one");
@@ -158,13 +161,13 @@ describe("checkAmong", () => {
     expect(verified.length).toBe(1002);
   });
 
-  test("passes on that it could not be verified, and verifies again", async () => {
+  test("throws when verification fails and verifies again later", async () => {
     let isDown = true;
     const verify = async () => {
       if (isDown) throw new Error("no memory");
       return true;
     };
-    const check = checkAmong(
+    const check = createUserCheck(
       () => new Map([["alice", "hash"]]),
       verify,
       () => 0,
@@ -179,7 +182,7 @@ describe("checkAmong", () => {
     ["73 bytes for bcrypt", BCRYPT, "x".repeat(73), 0],
     ["73 bytes in 37 characters for bcrypt", BCRYPT, `x${"é".repeat(36)}`, 0],
     ["1000 bytes for argon2id", ARGON2ID, "x".repeat(1000), 1],
-  ])("verifies %s only as far as it means one thing", async (_what, hash, password, verifications) => {
+  ])("verifies %s only if the whole password counts", async (_what, hash, password, verifications) => {
     const { check, verified } = checking({ alice: hash });
     expect(await check("alice", password)).toBe(false);
     expect(verified.length).toBe(verifications);
@@ -189,8 +192,8 @@ describe("checkAmong", () => {
     ["bcrypt of Apache", BCRYPT],
     ["bcrypt of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
     ["argon2id", ARGON2ID],
-  ])("takes %s", async (_what, hash) => {
-    const check = checkAmong(
+  ])("accepts %s", async (_what, hash) => {
+    const check = createUserCheck(
       () => parseUsers(`bob:${hash}`),
       (password, passwordHash) => Bun.password.verify(password, passwordHash),
       () => 0,
@@ -205,19 +208,19 @@ describe("parseUsers", () => {
     ["blank lines and comments", "\n \n# bob:x\n", {}],
     ["Apache's line", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
     ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
-    ["lines of Windows", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
+    ["Windows line breaks", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
     ["other scripts", `Zoë 😀:${BCRYPT}`, { "Zoë 😀": BCRYPT }],
     [
       "names of objects",
       `__proto__:${BCRYPT}\nconstructor:${BCRYPT}`,
       { ["__proto__"]: BCRYPT, constructor: BCRYPT },
     ],
-    ["a mark of the byte order", `\ufeffbob:${BCRYPT}`, { bob: BCRYPT }],
-  ])("reads %s", (_what, text, users) => {
+    ["a byte order mark", `\ufeffbob:${BCRYPT}`, { bob: BCRYPT }],
+  ])("parses %s", (_what, text, users) => {
     expect([...parseUsers(text)]).toEqual(Object.entries(users));
   });
 
-  test.each<[what: string, text: string, complaint: string]>([
+  test.each<[what: string, text: string, message: string]>([
     ["no colon", `\nbob`, 'line 2 is not "user:hash"'],
     ["no user", `:${BCRYPT}`, 'line 1 is not "user:hash"'],
     ["a user twice", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
@@ -243,18 +246,18 @@ describe("parseUsers", () => {
     ["a part of argon2id", `bob:${ARGON2ID.slice(0, 40)}`, "an argon2id hash that is not whole"],
     ["a password", "bob:hunter2", "no known hash"],
     ["no hash", "bob:", "no known hash"],
-    ["what comes behind a hash", `bob:${BCRYPT}:Bob`, "a bcrypt hash that is not whole"],
-  ])("refuses %s, by line and name", (_what, text, complaint) => {
-    expect(() => parseUsers(text)).toThrow(complaint);
+    ["text after a hash", `bob:${BCRYPT}:Bob`, "a bcrypt hash that is not whole"],
+  ])("rejects %s and names line and user", (_what, text, message) => {
+    expect(() => parseUsers(text)).toThrow(message);
     expect(() => parseUsers(`# users\n${text}`)).toThrow(/^line \d+ /);
   });
 
-  test("repeats no hash and no password in what it says", () => {
+  test("does not repeat a hash or password in its error", () => {
     expect(() => parseUsers("bob:hunter2")).toThrow(expect.not.stringContaining("hunter2"));
   });
 });
 
-describe("checkedUserName", () => {
+describe("validateUserName", () => {
   test.each([
     "alice",
     "Zoë 😀",
@@ -265,11 +268,11 @@ describe("checkedUserName", () => {
     "a\u2028b",
     "x".repeat(193),
     `${"é".repeat(96)}x`,
-  ])("takes %j", (name) => {
-    expect(checkedUserName(name)).toBe(name);
+  ])("accepts %j", (name) => {
+    expect(validateUserName(name)).toBe(name);
   });
 
-  test.each<[name: string, complaint: string]>([
+  test.each<[name: string, message: string]>([
     ["", "empty"],
     ["a:b", "colon"],
     [":", "colon"],
@@ -288,17 +291,17 @@ describe("checkedUserName", () => {
     ["a\u2028", "blank"],
     ["x".repeat(194), "193 bytes"],
     ["é".repeat(97), "193 bytes"],
-  ])("refuses %j", (name, complaint) => {
-    expect(() => checkedUserName(name)).toThrow(complaint);
+  ])("rejects %j", (name, message) => {
+    expect(() => validateUserName(name)).toThrow(message);
   });
 });
 
-describe("checkedPassword", () => {
-  test.each(["x", " ", ":", "#a", "é".repeat(36), "x".repeat(72), "\ufeffa"])("takes %j", (password) => {
-    expect(checkedPassword(password)).toBe(password);
+describe("validatePassword", () => {
+  test.each(["x", " ", ":", "#a", "é".repeat(36), "x".repeat(72), "\ufeffa"])("accepts %j", (password) => {
+    expect(validatePassword(password)).toBe(password);
   });
 
-  test.each<[password: string, complaint: string]>([
+  test.each<[password: string, message: string]>([
     ["", "empty"],
     ["hunter2\r", "control"],
     ["hun\tter2", "control"],
@@ -307,67 +310,72 @@ describe("checkedPassword", () => {
     ["hunter2\ufffd", "UTF-8"],
     [`hunter2${"x".repeat(66)}`, "72 bytes"],
     [`hunter2${"é".repeat(33)}`, "72 bytes"],
-  ])("refuses %j, without repeating it", (password, complaint) => {
-    expect(() => checkedPassword(password)).toThrow(complaint);
-    expect(() => checkedPassword(password)).toThrow(expect.not.stringContaining("hunter2"));
+  ])("rejects %j without repeating it", (password, message) => {
+    expect(() => validatePassword(password)).toThrow(message);
+    expect(() => validatePassword(password)).toThrow(expect.not.stringContaining("hunter2"));
   });
 });
 
-describe("withUser", () => {
+describe("setUserEntry", () => {
   const NEW = BCRYPT.replace("$05$", "$12$");
 
   test.each<[what: string, text: string, user: string, changed: string]>([
     ["nothing", "", "bob", `bob:${NEW}\n`],
     ["other users", `al:${BCRYPT}\n`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
     ["no last line break", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
-    ["lines of Windows", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
+    ["Windows line breaks", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
     [
-      "lines of Windows and no last one",
+      "Windows line breaks and no last one",
       `# users\r\nal:${BCRYPT}`,
       "bob",
       `# users\r\nal:${BCRYPT}\r\nbob:${NEW}\r\n`,
     ],
     ["a comment", "# none", "bob", `# none\nbob:${NEW}\n`],
     ["a blank last line", `al:${BCRYPT}\n\n`, "bob", `al:${BCRYPT}\n\nbob:${NEW}\n`],
-    ["a name that begins so", `bobby:${BCRYPT}\n`, "bob", `bobby:${BCRYPT}\nbob:${NEW}\n`],
-    ["a name that ends so", `al bob:${BCRYPT}\n`, "bob", `al bob:${BCRYPT}\nbob:${NEW}\n`],
+    ["a longer name with the same start", `bobby:${BCRYPT}\n`, "bob", `bobby:${BCRYPT}\nbob:${NEW}\n`],
+    ["a longer name with the same end", `al bob:${BCRYPT}\n`, "bob", `al bob:${BCRYPT}\nbob:${NEW}\n`],
     ["the user", `al:${BCRYPT}\nbob:${BCRYPT}\nz:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\nz:${BCRYPT}`],
-    ["the user of Windows", `bob:${BCRYPT}\r\nz:${BCRYPT}\n`, "bob", `bob:${NEW}\r\nz:${BCRYPT}\n`],
+    [
+      "the user before a Windows line break",
+      `bob:${BCRYPT}\r\nz:${BCRYPT}\n`,
+      "bob",
+      `bob:${NEW}\r\nz:${BCRYPT}\n`,
+    ],
     ["the user without a line break", `# \r\nbob:${BCRYPT}`, "bob", `# \r\nbob:${NEW}`],
     ["the user in a comment", `#bob:${BCRYPT}\n`, "bob", `#bob:${BCRYPT}\nbob:${NEW}\n`],
-    ["blanks behind the user", `bob: ${BCRYPT} \n`, "bob", `bob:${NEW}\n`],
+    ["whitespace after the user", `bob: ${BCRYPT} \n`, "bob", `bob:${NEW}\n`],
     ["the user with that hash", `bob:${NEW}\n`, "bob", `bob:${NEW}\n`],
-    ["a mark of the byte order", `\ufeffbob:${BCRYPT}\n`, "bob", `\ufeffbob:${NEW}\n`],
-    ["separators that break no line", `# \u2028bob:\r#\n`, "bob", `# \u2028bob:\r#\nbob:${NEW}\n`],
-    ["a name with signs", `a.b:${BCRYPT}\n`, "a*", `a.b:${BCRYPT}\na*:${NEW}\n`],
-  ])("sets a hash where there is %s", (_what, text, user, changed) => {
-    expect(withUser(text, user, NEW)).toBe(changed);
+    ["a byte order mark", `\ufeffbob:${BCRYPT}\n`, "bob", `\ufeffbob:${NEW}\n`],
+    ["separators that are not line breaks", `# \u2028bob:\r#\n`, "bob", `# \u2028bob:\r#\nbob:${NEW}\n`],
+    ["a name with special characters", `a.b:${BCRYPT}\n`, "a*", `a.b:${BCRYPT}\na*:${NEW}\n`],
+  ])("sets a hash in a file with %s", (_what, text, user, changed) => {
+    expect(setUserEntry(text, user, NEW)).toBe(changed);
   });
 });
 
-describe("withoutUser", () => {
-  const HEADING = "# a line user:hash for each user\n";
+describe("removeUserEntry", () => {
+  const HEADING = "# One line user:hash per user\n";
 
   test.each<[what: string, text: string, changed: string]>([
     ["the first", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
     ["one between", `# 1\r\nbob:${BCRYPT}\r\n\r\n# 2`, "# 1\r\n\r\n# 2"],
     ["the last, without a line break", `al:${BCRYPT}\nbob:${BCRYPT}`, `al:${BCRYPT}\n`],
     ["the only one", `bob:${BCRYPT}\n`, HEADING],
-    ["the only one, above blanks", `bob:${BCRYPT}\n \r\n `, " \r\n "],
-    ["the only one, behind a mark of the byte order", `\ufeffbob:${BCRYPT}`, `\ufeff${HEADING}`],
+    ["the only one, above blank lines", `bob:${BCRYPT}\n \r\n `, " \r\n "],
+    ["the only one, after a byte order mark", `\ufeffbob:${BCRYPT}`, `\ufeff${HEADING}`],
     ["none", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
   ])("removes %s", (_what, text, changed) => {
-    expect(withoutUser(text, "bob")).toBe(changed);
+    expect(removeUserEntry(text, "bob")).toBe(changed);
   });
 
-  test("leaves what says that there are no users", () => {
-    const text = withoutUser(`bob:${BCRYPT}`, "bob");
+  test("keeps the comment of a file without users", () => {
+    const text = removeUserEntry(`bob:${BCRYPT}`, "bob");
     expect([...parseUsers(text)]).toEqual([]);
-    expect([...parseUsers(withUser(text, "al", BCRYPT)).keys()]).toEqual(["al"]);
+    expect([...parseUsers(setUserEntry(text, "al", BCRYPT)).keys()]).toEqual(["al"]);
   });
 });
 
-test("withUser and withoutUser change that user and no byte of another line", () => {
+test("setUserEntry and removeUserEntry change no other line", () => {
   const names = ["al", "bob", "bobby", "a.b", "__proto__"];
   const entries = names.map((name) => `${name}:${BCRYPT}`);
   const others = ["", " ", "#", "#bob:x", "# \u2028bob:x\r#"];
@@ -382,7 +390,7 @@ test("withUser and withoutUser change that user and no byte of another line", ()
       fc.boolean(),
       fc.constantFrom(...names),
       (mark, lines, breaks, ends, name) => {
-        /** The file when each line is as `edit` leaves it. */
+        /** Returns the file with `edit` applied to each line. */
         const textOf = (edit: (line: string) => readonly string[]): string =>
           mark +
           lines
@@ -394,13 +402,13 @@ test("withUser and withoutUser change that user and no byte of another line", ()
         const text = textOf((line) => [line]);
         const users = parseUsers(text);
 
-        const set = withUser(text, name, ARGON2ID);
+        const set = setUserEntry(text, name, ARGON2ID);
         expect(parseUsers(set)).toEqual(new Map(users).set(name, ARGON2ID));
         if (users.has(name))
           expect(set).toBe(textOf((line) => [isUser(line) ? `${name}:${ARGON2ID}` : line]));
         else expect(set).toStartWith(text);
 
-        const removed = withoutUser(text, name);
+        const removed = removeUserEntry(text, name);
         users.delete(name);
         expect(parseUsers(removed)).toEqual(users);
         expect(removed).toStartWith(textOf((line) => (isUser(line) ? [] : [line])));

@@ -1,33 +1,35 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
-import { entriesOf } from "./lines.ts";
+import { CONTROL_CHARACTER } from "./authorization.ts";
+import { parseEntries } from "./entries.ts";
 
-/** The name that passed the Basic check. */
+/** The user who authenticated with HTTP Basic. */
 export interface BasicUser {
   readonly name: string;
 }
 
 /**
- * Whether a password is the user's; a throw means that it could not be checked.
- * @param network whence it comes: where checks have to wait, no network's keep those of others waiting
+ * Returns whether the password is the user's. If it throws, the request gets a 503.
+ * @param network the network of the client; waiting checks are served in turn by network
  */
 export type CheckUser = (user: string, password: string, network?: string) => Awaitable<boolean>;
 
-/** Checks a password from a network against a stored hash. */
+/** Verifies a password against a stored hash. */
 export type VerifyPassword = (password: string, passwordHash: string, network?: string) => Promise<boolean>;
 
-const REMEMBERED_MS = 60_000;
-const REMEMBERED_MOST = 1_000;
-const BCRYPT_MOST_BYTES = 72;
-/** In a longer line of name, colon and bcrypt, htpasswd no longer takes the file for one of its own. */
-const NAME_MOST_BYTES = 193;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what RFC 7617 forbids
-const CONTROL = /[\x00-\x1f\x7f]/;
-/** What a decoder leaves of bytes that are no UTF-8. */
+const CACHE_TTL_MS = 60_000;
+const MAX_CACHED = 1_000;
+const MAX_BCRYPT_BYTES = 72;
+/** htpasswd rejects a file with a longer line of name, colon and bcrypt hash. */
+const MAX_NAME_BYTES = 193;
+/** The character that a decoder puts in place of invalid UTF-8. */
 const REPLACEMENT = "\uFFFD";
 
-/** Checks against one fixed pair: digests of both halves, under a key of this process, no short circuit. */
-export function checkFixedPair(user: string, password: string): (user: string, password: string) => boolean {
+/** Returns a check of one fixed user and password. It compares keyed digests of both in constant time. */
+export function createFixedUserCheck(
+  user: string,
+  password: string,
+): (user: string, password: string) => boolean {
   const digest = keyedDigest();
   const [userDigest, passwordDigest] = [digest(user), digest(password)];
   return (triedUser, triedPassword) => {
@@ -38,39 +40,39 @@ export function checkFixedPair(user: string, password: string): (user: string, p
 }
 
 /**
- * Checks against password hashes by user name. An unknown user costs as much as a known one. A success is
- * remembered for a minute, as a keyed digest, so that a browser's every request does not pay for a hash.
- * @param hashes the hashes as they are now: they may change between calls
- * @param now milliseconds of a steady clock
+ * Returns a check against password hashes by user name. An unknown user takes as long as a known one. A success is
+ * cached for one minute as a keyed digest, because browsers send the password with every request.
+ * @param hashes returns the current hashes, which may change between calls
+ * @param monotonicNow returns the milliseconds of a steady clock
  */
-export function checkAmong(
+export function createUserCheck(
   hashes: () => ReadonlyMap<string, string>,
   verify: VerifyPassword,
-  now: () => number,
+  monotonicNow: () => number,
 ): CheckUser {
   const digest = keyedDigest();
-  const remembered = new Map<string, number>();
-  /** A page sends the same password with many requests at once: it is verified once. */
+  const cache = new Map<string, number>();
+  /** Verifications under way. Concurrent requests with the same password share one. */
   const verifying = new Map<string, Promise<boolean>>();
 
   return async (user, password, network) => {
     const known = hashes().get(user);
-    const passwordHash = known ?? dummyAmong(hashes());
+    const passwordHash = known ?? dummyHash(hashes());
     if (passwordHash === undefined || !withinLimits(password, passwordHash)) return false;
     const key = digest(JSON.stringify([user, password, passwordHash])).toString("latin1");
-    // An unknown user is checked against somebody else's hash, which may be remembered.
-    if (known !== undefined && (remembered.get(key) ?? Number.NEGATIVE_INFINITY) > now()) return true;
-    const matches = await (verifying.get(key) ?? verifyOnce(key, password, passwordHash, network));
+    // An unknown user is checked against another user's hash, whose success may be cached.
+    if (known !== undefined && (cache.get(key) ?? Number.NEGATIVE_INFINITY) > monotonicNow()) return true;
+    const matches = await (verifying.get(key) ?? verifyShared(key, password, passwordHash, network));
     if (!matches || known === undefined) return false;
-    remembered.delete(key);
-    remembered.set(key, now() + REMEMBERED_MS);
-    const [oldest] = remembered.keys();
-    if (remembered.size > REMEMBERED_MOST && oldest !== undefined) remembered.delete(oldest);
+    cache.delete(key);
+    cache.set(key, monotonicNow() + CACHE_TTL_MS);
+    const [oldest] = cache.keys();
+    if (cache.size > MAX_CACHED && oldest !== undefined) cache.delete(oldest);
     return true;
   };
 
-  function verifyOnce(key: string, ...asked: Parameters<VerifyPassword>): Promise<boolean> {
-    const verified = verify(...asked).finally(() => verifying.delete(key));
+  function verifyShared(key: string, ...args: Parameters<VerifyPassword>): Promise<boolean> {
+    const verified = verify(...args).finally(() => verifying.delete(key));
     verifying.set(key, verified);
     return verified;
   }
@@ -92,13 +94,12 @@ const REFUSED_FORMATS: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * Reads a users file as Apache's `htpasswd -B` writes it: a line `user:hash` each, with bcrypt or argon2id;
- * blank lines and lines that start with `#` are skipped. Throws an Error that names the line, and the format
- * if it is a weak one.
+ * Parses a users file as Apache's `htpasswd -B` writes it: one line `user:hash` per user, with bcrypt or argon2id.
+ * Skips blank lines and lines that start with `#`. Throws an Error that names the invalid line and its hash format.
  */
 export function parseUsers(text: string): Map<string, string> {
   const users = new Map<string, string>();
-  for (const [number, line] of entriesOf(text)) {
+  for (const [number, line] of parseEntries(text)) {
     const colon = line.indexOf(":");
     const user = line.slice(0, Math.max(colon, 0));
     const passwordHash = line.slice(colon + 1).trim();
@@ -113,68 +114,68 @@ export function parseUsers(text: string): Map<string, string> {
   return users;
 }
 
-/** A name that a users file can hold and Basic can send; an Error says what is wrong with another. */
-export function checkedUserName(name: string): string {
+/** Returns the name if a users file and HTTP Basic can represent it. Otherwise throws an Error with the reason. */
+export function validateUserName(name: string): string {
   if (name === "") throw new Error("must not be empty");
   if (name.includes(":")) throw new Error("must have no colon (RFC 7617)");
-  if (CONTROL.test(name)) throw new Error("must have no control characters (RFC 7617)");
+  if (CONTROL_CHARACTER.test(name)) throw new Error("must have no control characters (RFC 7617)");
   if (name.includes(REPLACEMENT)) throw new Error("must be UTF-8");
-  if (name.startsWith("#")) throw new Error("must not start with #, as comments do");
+  if (name.startsWith("#")) throw new Error("must not start with #, which starts a comment");
   if (name.trim() !== name) throw new Error("must not start or end with a blank");
-  if (Buffer.byteLength(name) > NAME_MOST_BYTES) {
-    throw new Error(`must have at most ${NAME_MOST_BYTES} bytes in UTF-8, so that htpasswd reads it`);
+  if (Buffer.byteLength(name) > MAX_NAME_BYTES) {
+    throw new Error(`must have at most ${MAX_NAME_BYTES} bytes in UTF-8, so that htpasswd reads it`);
   }
   return name;
 }
 
-/** A password that bcrypt takes whole and Basic can send; an Error says what is wrong with another. */
-export function checkedPassword(password: string): string {
+/** Returns the password if bcrypt hashes all of it and HTTP Basic can send it. Otherwise throws an Error. */
+export function validatePassword(password: string): string {
   if (password === "") throw new Error("must not be empty");
-  if (CONTROL.test(password)) {
-    throw new Error("must have no control characters: it could not be sent (RFC 7617)");
+  if (CONTROL_CHARACTER.test(password)) {
+    throw new Error("must have no control characters, because HTTP Basic cannot send them (RFC 7617)");
   }
   if (password.includes(REPLACEMENT)) throw new Error("must be UTF-8");
-  if (Buffer.byteLength(password) > BCRYPT_MOST_BYTES) {
-    throw new Error(`must have at most ${BCRYPT_MOST_BYTES} bytes in UTF-8: bcrypt takes no more`);
+  if (Buffer.byteLength(password) > MAX_BCRYPT_BYTES) {
+    throw new Error(`must have at most ${MAX_BCRYPT_BYTES} bytes in UTF-8, because bcrypt ignores the rest`);
   }
   return password;
 }
 
-/** The text of a users file with a user's hash: in the line the user has, or in a new one at the end. */
-export function withUser(text: string, user: string, passwordHash: string): string {
+/** Returns the text of a users file with a new hash for the user, in the user's line or in a new last line. */
+export function setUserEntry(text: string, user: string, passwordHash: string): string {
   const entry = `${user}:${passwordHash}`;
   const lines = linesOf(text);
-  const index = lines.findIndex(isOf(user));
+  const index = lines.findIndex(isEntryOf(user));
   if (index >= 0) return lines.with(index, entry + (/\r?\n$/.exec(lines[index] ?? "")?.[0] ?? "")).join("");
   const lineBreak = /\r?\n/.exec(text)?.[0] ?? "\n";
   return text + (/[^\n]$/.test(text) ? lineBreak : "") + entry + lineBreak;
 }
 
-/** The text of a users file without a user; never an empty one. */
-export function withoutUser(text: string, user: string): string {
-  const of = isOf(user);
+/** Returns the text of a users file without the user; a comment if nothing else remains. */
+export function removeUserEntry(text: string, user: string): string {
+  const of = isEntryOf(user);
   const rest = linesOf(text)
     .filter((line) => !of(line))
     .join("");
-  // Who reads the file again ignores an empty one: an editor may be about to write it.
-  return /^\uFEFF?$/.test(rest) ? `${rest}# a line user:hash for each user\n` : rest;
+  // A server does not accept an empty file at once, because an editor may be about to write it.
+  return /^\uFEFF?$/.test(rest) ? `${rest}# One line user:hash per user\n` : rest;
 }
 
-/** The lines with their breaks; a mark of the byte order is one of its own. */
+/** Splits a text into lines with their line breaks. A byte order mark is a line of its own. */
 const linesOf = (text: string): string[] => text.split(/(?<=^\uFEFF|\n)/);
 
-const isOf =
+const isEntryOf =
   (user: string) =>
   (line: string): boolean =>
     line.startsWith(`${user}:`);
 
-/** Past 72 bytes, implementations of bcrypt disagree on what counts. */
+/** Returns whether bcrypt hashes the whole password: implementations differ beyond 72 bytes. */
 function withinLimits(password: string, passwordHash: string): boolean {
-  return !passwordHash.startsWith("$2") || Buffer.byteLength(password) <= BCRYPT_MOST_BYTES;
+  return !passwordHash.startsWith("$2") || Buffer.byteLength(password) <= MAX_BCRYPT_BYTES;
 }
 
-/** A hash for an unknown user to be checked against, in vain: any real one has the right cost. */
-function dummyAmong(hashes: ReadonlyMap<string, string>): string | undefined {
+/** Returns any stored hash, against which an unknown user is checked: it has the right cost. */
+function dummyHash(hashes: ReadonlyMap<string, string>): string | undefined {
   const [first] = hashes.values();
   return first;
 }

@@ -4,14 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { capturingLog } from "../../test/log.ts";
 import { chunked, request, statusOf } from "../../test/message.ts";
 import { verdict } from "../../test/problem.ts";
-import { sendRaw } from "../../test/raw.ts";
+import { sendRaw } from "../../test/raw-http.ts";
 import { startService } from "../../test/service.ts";
 import { MAX_BODY_BYTES } from "./body.ts";
 
 const JSON_TYPE = "Content-Type: application/json";
 const X = '{"title":"x"}';
 
-/** JSON of exactly so many bytes, with the title "x". */
+/** Returns JSON of exactly this many bytes, with the title "x". */
 const bodyOf = (bytes: number): string => `{"title":"x","y":"${"y".repeat(bytes - 20)}"}`;
 
 describe("the Content-Type of a body", () => {
@@ -22,6 +22,8 @@ describe("the Content-Type of a body", () => {
     "application/json;charset=utf-8",
     "application/json; charset=UTF-8",
     'application/json ; charset="utf-8"',
+    "application/json; charset=utf8",
+    "application/json; charset=UTF8",
     "application/json;",
     "application/json; version=1",
     "application/merge-patch+json",
@@ -59,7 +61,7 @@ describe("the Content-Type of a body", () => {
     "application/json; charset=iso-8859-1",
     'application/json; charset="utf-8 "',
     'application/json; charset=""',
-    "application/json; charset=utf8",
+    "application/json; charset=utf_8",
     "text/plain; x=application/json",
   ])("may not be %s", async (type) => {
     await using service = startService();
@@ -116,7 +118,7 @@ describe("a body", () => {
     ["with a number no double holds", '{"n":1e400,"m":18446744073709551615,"title":"x"}', "x"],
     ["with UTF-8 of two to four bytes", bytes(0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0x80), "é€😀"],
     ["with a BOM inside a string", '{"title":"\ufeffx"}', "\ufeffx"],
-  ])("%s is taken", async (_what, body, title) => {
+  ])("%s is accepted", async (_what, body, title) => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
@@ -154,7 +156,7 @@ describe("a body", () => {
     ["with a byte that UTF-8 never has", bytes(0xff)],
     ["of arrays 30,000 deep, unclosed", "[".repeat(30_000)],
     ["of objects 10,000 deep, unclosed", '{"a":'.repeat(10_000)],
-  ])("%s is no JSON", async (_what, body) => {
+  ])("%s is not JSON", async (_what, body) => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
@@ -170,7 +172,7 @@ describe("a body", () => {
     ["__proto__ alone", '{"__proto__":{"title":"x"}}'],
     ["a lone surrogate", '{"title":"\\ud83d"}'],
     ["one name twice, the last of which is wrong", '{"title":"x","title":1}'],
-  ])("of %s breaks a rule", async (_what, body) => {
+  ])("with %s violates a rule", async (_what, body) => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
@@ -180,7 +182,7 @@ describe("a body", () => {
   test.each([
     ["arrays", "[", "]", 30_000],
     ["objects", '{"a":', "}", 10_000],
-  ])("of deep %s does no harm", async (_what, opening, closing, depth) => {
+  ])("with deep %s causes no server error", async (_what, opening, closing, depth) => {
     await using service = startService();
     const deep = `{"title":"x","y":${opening.repeat(depth)}1${closing.repeat(depth)}}`;
     const headers = { "Content-Type": "application/json" };
@@ -194,7 +196,7 @@ describe("a body", () => {
     ["on DELETE", "DELETE", "/api/todos/1", 204],
     ["on OPTIONS", "OPTIONS", "/api/todos", 204],
     ["on an unknown path", "POST", "/nowhere", 404],
-  ])("%s is passed over", async (_what, method, path, status) => {
+  ])("%s is ignored", async (_what, method, path, status) => {
     await using service = startService();
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const bytes = request(`${method} ${path}`, ["Content-Length: 1"], "{");
@@ -208,7 +210,7 @@ describe("the length of a body", () => {
   const atLimit = bodyOf(MAX_BODY_BYTES);
   const overLimit = bodyOf(MAX_BODY_BYTES + 1);
 
-  test("of 64 KiB is written as the tests need it", () => {
+  test("in these tests has the intended size", () => {
     expect([atLimit.length, overLimit.length]).toEqual([65_536, 65_537]);
   });
 
@@ -258,7 +260,7 @@ describe("the length of a body", () => {
     expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
   });
 
-  test("past the limit makes no requests of what is inside", async () => {
+  test("above the limit is not parsed as further requests", async () => {
     await using service = startService();
     const smuggled = "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1400);
     const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\n`;
@@ -272,7 +274,7 @@ describe("the length of a body", () => {
   });
 });
 
-describe("a body that is cut off", () => {
+describe("an incomplete body", () => {
   const cuts: [what: string, headers: string[], sent: string][] = [
     ["within its length", ["Content-Length: 13"], '{"title":'],
     ["where it is whole JSON already", ["Content-Length: 20"], X],

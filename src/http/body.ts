@@ -1,54 +1,60 @@
 import { MIMEType } from "node:util";
-import { Failure } from "../failure.ts";
+import { ServiceError } from "../error.ts";
 
+/** The maximum size of a request body. */
 export const MAX_BODY_BYTES = 64 * 1024;
 
-// Keeps a byte order mark, which then is no JSON.
+/** The registered name and a common alias (Encoding Standard §4.2). */
+const UTF_8_NAMES: readonly string[] = ["utf-8", "utf8"];
+
+// Keeps a byte order mark, so that parsing rejects it.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
- * Reads a request's JSON body. Throws `unsupported_media_type` for any type but `application/json` and
- * `application/*+json` in UTF-8, or for a content coding; `body_too_large` past 64 KiB; `invalid_json`
- * for what is empty, no valid UTF-8 (a byte order mark included), or no JSON (RFC 8259).
+ * Reads a request's JSON body (RFC 8259). Throws or rejects with `unsupported_media_type` for any type but
+ * `application/json` and `application/*+json` in UTF-8, or for a content coding; with `body_too_large` past 64 KiB;
+ * with `invalid_json` for a body that is empty, incomplete, not valid UTF-8 (a byte order mark included), or not JSON.
  */
-export async function readJson(request: Request): Promise<unknown> {
+export function readJson(request: Request): Promise<unknown> {
   requireJson(request);
-  const bytes = await readBytes(request);
-  if (bytes.byteLength === 0) throw new Failure("invalid_json", { detail: "The body is empty." });
-  return parseJson(bytes);
+  return readBytes(request).then(parseBody, incomplete);
 }
 
-/** Reads a JSON body as readJson does, or gives `undefined` where none is sent, or an empty one, of whatever type. */
+/** Reads a JSON body as readJson does; returns `undefined` for an absent or an empty one, whatever its type. */
 export async function readJsonIfAny(request: Request): Promise<unknown> {
-  // Not by its headers: over HTTP/2 a body needs none (RFC 9113 §8.1).
+  // Headers cannot tell whether a body exists: HTTP/2 needs none for one (RFC 9113 §8.1).
   if (request.body === null) return undefined;
-  const bytes = await readBytes(request);
+  const bytes = await readBytes(request).catch(incomplete);
   if (bytes.byteLength === 0) return undefined;
   requireJson(request);
   return parseJson(bytes);
 }
 
-async function readBytes(request: Request): Promise<ArrayBuffer | Uint8Array> {
+function readBytes(request: Request): Promise<Uint8Array> {
   const length = request.headers.get("content-length");
   if (Number(length) > MAX_BODY_BYTES) throw tooLarge();
-  // What is sent in chunks has no length: it is counted as it arrives.
-  return (length === null ? readCounting(request.body) : request.arrayBuffer()).catch(notWhole);
+  // A chunked body has no length in advance, so its bytes are counted as they arrive.
+  return length === null ? readCounting(request.body) : request.bytes();
 }
 
-function parseJson(bytes: ArrayBuffer | Uint8Array): unknown {
+function parseBody(bytes: Uint8Array): unknown {
+  if (bytes.byteLength === 0) throw new ServiceError("invalid_json", { detail: "The body is empty." });
+  return parseJson(bytes);
+}
+
+function parseJson(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(utf8.decode(bytes));
   } catch (cause) {
-    const detail =
-      cause instanceof SyntaxError ? "The body cannot be read as JSON." : "The body is not valid UTF-8.";
-    throw new Failure("invalid_json", { detail, cause });
+    const detail = cause instanceof SyntaxError ? "The body is not JSON." : "The body is not valid UTF-8.";
+    throw new ServiceError("invalid_json", { detail, cause });
   }
 }
 
-function notWhole(cause: unknown): never {
-  throw cause instanceof Failure
+function incomplete(cause: unknown): never {
+  throw cause instanceof ServiceError
     ? cause
-    : new Failure("invalid_json", { detail: "The body did not arrive whole.", cause });
+    : new ServiceError("invalid_json", { detail: "The body is incomplete.", cause });
 }
 
 function requireJson({ method, headers }: Request): void {
@@ -57,15 +63,15 @@ function requireJson({ method, headers }: Request): void {
   if (type === "application/json" && coding === null) return;
   const accepted = { [`Accept-${method === "PATCH" ? "Patch" : "Post"}`]: "application/json" };
   if (coding !== null) {
-    const detail = "Send the body as it is, without Content-Encoding.";
-    throw new Failure("unsupported_media_type", {
+    const detail = "Send the body without Content-Encoding.";
+    throw new ServiceError("unsupported_media_type", {
       detail,
       headers: { ...accepted, "Accept-Encoding": "identity" },
     });
   }
   if (type === null || !isJson(type)) {
     const detail = "Send the body with Content-Type: application/json, in UTF-8.";
-    throw new Failure("unsupported_media_type", { detail, headers: accepted });
+    throw new ServiceError("unsupported_media_type", { detail, headers: accepted });
   }
 }
 
@@ -73,13 +79,17 @@ function isJson(type: string): boolean {
   try {
     const { type: kind, subtype, params } = new MIMEType(type);
     const charset = params.get("charset")?.toLowerCase() ?? "utf-8";
-    return kind === "application" && (subtype === "json" || subtype.endsWith("+json")) && charset === "utf-8";
+    return (
+      kind === "application" &&
+      (subtype === "json" || subtype.endsWith("+json")) &&
+      UTF_8_NAMES.includes(charset)
+    );
   } catch {
     return false;
   }
 }
 
-/** Reads a body no further than it may be long. */
+/** Reads a body, at most MAX_BODY_BYTES of it; rejects with `body_too_large` past that. */
 async function readCounting(body: ReadableStream<Uint8Array> | null): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -91,5 +101,5 @@ async function readCounting(body: ReadableStream<Uint8Array> | null): Promise<Bu
   return Buffer.concat(chunks, length);
 }
 
-const tooLarge = (): Failure =>
-  new Failure("body_too_large", { detail: `A body may have at most ${MAX_BODY_BYTES} bytes.` });
+const tooLarge = (): ServiceError =>
+  new ServiceError("body_too_large", { detail: `The limit is ${MAX_BODY_BYTES} bytes.` });

@@ -1,83 +1,93 @@
-import { Failure } from "../failure.ts";
+import { chain } from "../awaitable.ts";
+import { ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
-import { reply } from "./reply.ts";
+import { respond } from "./response.ts";
 
-/** A request as the router hands it over: each path parameter is percent-decoded once. */
+/** A request with the path parameters of its route, each percent-decoded once. */
 export type RoutedRequest = Request & { readonly params: Readonly<Record<string, string | undefined>> };
 
-/** The listener, as far as a handler needs it; `Bun.serve`'s server is one. */
-export interface Peer {
-  /** `https` where TLS ends here. */
+/** The HTTP server that received a request, such as the one that `Bun.serve` returns. */
+export interface HttpServer {
+  /** `https` if this server terminates TLS. */
   readonly protocol: "http" | "https" | null;
+  /** Returns the IP address of the other end of the connection, or `null` if it has closed. */
   requestIP(request: Request): { readonly address: string } | null;
-  /** For how many seconds the request's connection may be quiet. */
+  /** Sets the idle timeout of the request's connection in seconds. */
   timeout(request: Request, seconds: number): void;
 }
 
-/** Answers a request, or throws a Failure. */
-export type Handler = (request: RoutedRequest, peer: Peer) => Awaitable<Response>;
+/** Returns the response to a request, or throws a ServiceError. */
+export type Handler = (request: RoutedRequest, server: HttpServer) => Awaitable<Response>;
 
-/** Answers a request of somebody who has passed a guard. */
+/** Returns the response to an authenticated request, or throws a ServiceError. */
 export type GuardedHandler<Identity> = (request: RoutedRequest, identity: Identity) => Awaitable<Response>;
 
-/** Says who a request comes from, or throws the Failure to answer with. */
-export type Guard<Identity> = (request: Request, peer: Peer) => Promise<Identity>;
+/**
+ * Authenticates a request and returns the identity, without a promise if the lookup returns none.
+ * Throws a ServiceError if it rejects the request.
+ */
+export type Guard<Identity> = (request: Request, server: HttpServer) => Awaitable<Identity>;
 
 type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
-/** One path: the methods it allows, and its answer. */
+/** The methods and the handler of one path. */
 export interface Route {
+  /** The value of the `Allow` header. */
   readonly allow: string;
-  /** Whether it is behind a guard: what it answers is nobody else's, failures included. */
-  readonly guarded: boolean;
+  /** Whether the route requires authentication. Then no cache may store its responses, errors included. */
+  readonly isGuarded: boolean;
   readonly handler: Handler;
 }
 
-type Answer<Rest extends readonly unknown[]> = (request: RoutedRequest, ...rest: Rest) => Awaitable<Response>;
-type Methods<Rest extends readonly unknown[]> = Partial<Readonly<Record<Method, Answer<Rest>>>>;
+type MethodHandler<Rest extends readonly unknown[]> = (
+  request: RoutedRequest,
+  ...rest: Rest
+) => Awaitable<Response>;
+type Methods<Rest extends readonly unknown[]> = Partial<Readonly<Record<Method, MethodHandler<Rest>>>>;
 
-/** A route that is open to all. */
-export function open(methods: Methods<[Peer]>): Route {
+/** Returns a route that needs no credentials. */
+export function publicRoute(methods: Methods<[HttpServer]>): Route {
   const dispatch = dispatcher(methods);
-  return { allow: dispatch.allow, guarded: false, handler: dispatch.handler };
+  return { allow: dispatch.allow, isGuarded: false, handler: dispatch.handler };
 }
 
-/** A route whose every request, of whatever method, passes the guard first. Without methods it is a 404 behind it. */
-export function guarded<Identity>(guard: Guard<Identity>, methods?: Methods<[Identity]>): Route {
-  const { allow, handler } = methods === undefined ? nowhere : dispatcher(methods);
+/** Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404. */
+export function guardedRoute<Identity>(guard: Guard<Identity>, methods?: Methods<[Identity]>): Route {
+  const { allow, handler } = methods === undefined ? notFoundRoute : dispatcher(methods);
   return {
     allow,
-    guarded: true,
-    handler: async (request, peer) => handler(request, await guard(request, peer)),
+    isGuarded: true,
+    handler: (request, server) => chain(guard(request, server), (identity) => handler(request, identity)),
   };
 }
 
-/** Where no route leads. */
-export const nowhere = {
+/** Handles unknown paths with 404. */
+export const notFoundRoute = {
   allow: "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
-  guarded: false,
+  isGuarded: false,
   handler: (): never => {
-    throw new Failure("route_not_found");
+    throw new ServiceError("route_not_found");
   },
 };
 
-/** HEAD goes where GET does: the listener leaves out the body. */
+/** Selects the handler by method. HEAD uses the handler of GET, because the runtime omits the body. */
 function dispatcher<Rest extends readonly unknown[]>(methods: Methods<Rest>) {
-  const answers = new Map<string, Answer<Rest>>(Object.entries(methods));
-  const get = answers.get("GET");
-  if (get !== undefined) answers.set("HEAD", get);
-  const allow = [...answers.keys(), "OPTIONS"].join(", ");
-  answers.set("OPTIONS", () => reply(204, { Allow: allow }));
+  const handlers = new Map<string, MethodHandler<Rest>>(Object.entries(methods));
+  const get = handlers.get("GET");
+  if (get !== undefined) handlers.set("HEAD", get);
+  const allow = [...handlers.keys(), "OPTIONS"].join(", ");
+  handlers.set("OPTIONS", () => respond(204, { Allow: allow }));
 
-  const handler: Answer<Rest> = (request, ...rest) => {
-    const answer = answers.get(request.method);
-    if (answer === undefined) throw new Failure("method_not_allowed", { headers: { Allow: allow } });
-    return answer(request, ...rest);
+  const handler: MethodHandler<Rest> = (request, ...rest) => {
+    const methodHandler = handlers.get(request.method);
+    if (methodHandler === undefined)
+      throw new ServiceError("method_not_allowed", { headers: { Allow: allow } });
+    return methodHandler(request, ...rest);
   };
   return { allow, handler };
 }
 
-/** The same routes, with a header on each of their responses. */
+/** Returns the routes with a header added to each response. */
 export function withHeader(
   routes: Readonly<Record<string, Handler>>,
   name: string,
@@ -90,8 +100,8 @@ export function withHeader(
   return Object.fromEntries(
     Object.entries(routes).map(([path, handler]) => [
       path,
-      (request: RoutedRequest, peer: Peer) => {
-        const response = handler(request, peer);
+      (request: RoutedRequest, server: HttpServer) => {
+        const response = handler(request, server);
         return response instanceof Promise ? response.then(set) : set(response);
       },
     ]),

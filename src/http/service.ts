@@ -3,152 +3,221 @@ import type { LookupClient } from "../credential/client.ts";
 import type { KeyStore } from "../credential/key.ts";
 import type { CheckUser } from "../credential/user.ts";
 import type { TodoStore } from "../todo.ts";
-import { basicGuard, greet, toAdmin } from "./admin.ts";
-import { openDoor } from "./door.ts";
-import { eventHandlers } from "./events.ts";
-import { healthHandlers } from "./health.ts";
-import { keyHandlers } from "./keys.ts";
-import { type Log, SILENT } from "./log.ts";
-import { type Observer, observedBy } from "./observe.ts";
-import { originPolicy } from "./origin.ts";
-import { asset, docsPage, prefersHtml, todosPage } from "./pages.ts";
-import { remoteReader } from "./remote.ts";
-import { json, reply } from "./reply.ts";
-import { guarded, type Handler, nowhere, open, type Route } from "./route.ts";
-import { Throttle } from "./throttle.ts";
-import { todoHandlers } from "./todos.ts";
-import { bearerGuard, whoami } from "./whoami.ts";
+import { basicGuard } from "./auth/basic.ts";
+import { bearerGuard } from "./auth/bearer.ts";
+import { LoginThrottle } from "./auth/login-throttle.ts";
+import { greet, redirectToAdmin } from "./handlers/admin.ts";
+import { createEventHandlers } from "./handlers/events.ts";
+import { createHealthHandlers } from "./handlers/health.ts";
+import { createKeyHandlers } from "./handlers/keys.ts";
+import { asset, docsPage, favicon, prefersHtml, todosPage } from "./handlers/pages.ts";
+import { createTodoHandlers } from "./handlers/todos.ts";
+import { whoami } from "./handlers/whoami.ts";
+import { createMiddleware, OVERLOAD_DELAY_MS } from "./middleware.ts";
+import { instrument, type Observer } from "./observability/instrumentation.ts";
+import { type Log, NOOP_LOG } from "./observability/log.ts";
+import { LogLimiter } from "./observability/log-limiter.ts";
+import { createRejectionLog } from "./observability/rejection-log.ts";
+import { createConnectionInfoReader } from "./policy/connection.ts";
+import { createOriginPolicy } from "./policy/origin.ts";
+import { json, respond } from "./response.ts";
+import { guardedRoute, type Handler, notFoundRoute, publicRoute, type Route } from "./route.ts";
 
+/** Options of `createService`. Only `store` is required. */
 export interface ServiceOptions {
+  /** The to-dos, for example `openMemory()` of `todo-service/memory`. */
   readonly store: TodoStore;
-  /** The keys that /admin/keys manages; without them, there is no such path. */
+  /** The API keys that `/admin/keys` manages. Without it, that path responds with 404. */
   readonly keys?: KeyStore;
-  /** Who a bearer token belongs to; without it, nobody passes. */
+  /** Returns the client of a bearer token. By default, every token is rejected. */
   readonly lookupClient?: LookupClient;
-  /** Whether a password is the user's; without it, nobody passes. */
+  /** Returns whether a user and a password match. By default, every password is rejected. */
   readonly checkUser?: CheckUser;
+  /** The Basic realm in visible ASCII; `todo admin` by default. */
   readonly realm?: string;
-  /** Take passwords over plain HTTP from other machines too. */
+  /** Whether to accept passwords over plain HTTP from other machines; false by default. */
   readonly allowBasicOverHttp?: boolean;
-  /** Addresses and CIDR blocks of proxies whose word on who their client is, and how it came, is taken. */
+  /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
   readonly trustedProxies?: readonly string[];
-  /** Wrong passwords in a row, per address and user, before a 429; 0 for no limit. */
+  /** Consecutive wrong passwords per network and user before a 429; 100 by default, 0 for no limit. */
   readonly basicFailures?: number;
-  /** Whether it is reached over loopback only: then it answers for loopback's names and origins alone. */
+  /** Whether to accept only loopback hosts and origins, for a server on a loopback address; false by default. */
   readonly onLoopback?: boolean;
+  /** Accepted values of `Host`, besides loopback's; without any, and off loopback, every host is accepted. */
   readonly allowedHosts?: readonly string[];
+  /** Origins whose pages may use the API (CORS); none by default. */
   readonly corsOrigins?: readonly string[];
+  /** The logger, for example pino's; by default, nothing is logged. */
   readonly log?: Log;
-  /** Write a line for each request. */
+  /** Whether to write one log line per request; false by default. */
   readonly accessLog?: boolean;
-  /** Told what happens, such as for metrics; without it, nothing is measured. */
+  /** Receives measurements, for example for metrics; by default, nothing is measured. */
   readonly observer?: Observer;
-  /** How many requests may wait for their answer: of each path, so many that read, and as many that write. */
+  /** Maximum concurrent requests per path, counted separately for reads and writes; 5,000 by default. */
   readonly maxRequests?: number;
-  /** How many streams of events may be open. */
+  /** Milliseconds before the response to a request beyond `maxRequests`; 1,000 by default. */
+  readonly overloadDelayMs?: number;
+  /** Maximum open event streams; 1,000 by default. */
   readonly maxSubscribers?: number;
-  /** Milliseconds between two heartbeats of an event stream. */
+  /** Maximum open event streams of one network, except loopback; a quarter of `maxSubscribers` by default. */
+  readonly maxSubscribersPerNetwork?: number;
+  /** Milliseconds between two heartbeats of an event stream; 15,000 by default. */
   readonly heartbeatMs?: number;
-  /** Milliseconds of a steady clock. */
+  /** A steady clock in milliseconds; `performance.now` by default. */
+  readonly monotonicNow?: () => number;
+  /** The wall clock in milliseconds since 1970; `Date.now` by default. */
   readonly now?: () => number;
-  /** Milliseconds since 1970. */
-  readonly date?: () => number;
 }
 
-/** The to-do service, to be served by `listen(service, …)`. */
+/** A to-do service, as `listen` of `todo-service/listen` takes it. */
 export interface Service {
+  /** The handler of each path pattern. */
   readonly routes: Readonly<Record<string, Handler>>;
-  /** From now on it is not ready. */
-  readonly retire: () => void;
-  /** From now on it is not ready, each response closes its connection, and event streams end. */
+  /** Starts draining: `/readyz` fails, and every later response carries `Connection: close`. */
   readonly drain: () => void;
+  /** Ends open event streams and each later one, and writes pending log summaries. Does not close the store. */
+  readonly close: () => void;
 }
 
-const ABOUT = `This is a to-do service.
+const PLAIN_TEXT_HOME = `This is a to-do service.
 
-GET  /api/todos          the to-dos; POST one: {"title": "buy milk"}
-GET  /api/events         each change to them, as it happens
-GET  /api/whoami         your name, for a bearer token
-GET  /admin/             a greeting, for a user and a password
-GET  /api/openapi.json   all of it, as OpenAPI; for people at /docs
+GET  /api/todos          the to-dos; POST {"title": "buy milk"} adds one
+GET  /api/events         a stream of every change
+GET  /api/whoami         your name (needs a bearer token)
+GET  /admin/             a greeting (needs a user and a password)
+GET  /api/openapi.json   the OpenAPI document; /docs shows it
 
-In a browser, this is the list itself.
+Open this page in a browser to see the list.
 `;
 
-const about = (): Response =>
-  reply(200, { "Content-Type": "text/plain; charset=utf-8", Vary: "Origin, Accept" }, ABOUT);
+const plainTextHome = (): Response =>
+  respond(200, { "Content-Type": "text/plain; charset=utf-8", Vary: "Origin, Accept" }, PLAIN_TEXT_HOME);
 
+/** Default values of `ServiceOptions`; the command line shows them in its help. */
+export const SERVICE_DEFAULTS = {
+  realm: "todo admin",
+  basicFailures: 100,
+  maxRequests: 5000,
+  maxSubscribers: 1000,
+} as const;
+
+/**
+ * Creates the to-do service. Open the store before, and close it after the server has stopped.
+ * Throws an Error if `realm` or an entry of `trustedProxies` is invalid.
+ * @example
+ * ```ts
+ * import { createService } from "todo-service";
+ * import { listen } from "todo-service/listen";
+ * import { openMemory } from "todo-service/memory";
+ *
+ * const store = openMemory();
+ * const lookupClient = (token: string) => (token === "s3cret-token" ? { name: "ci" } : undefined);
+ * const listener = listen(createService({ store, lookupClient }), { host: "127.0.0.1", port: 8080 });
+ * console.log(`Listening on ${listener.url}`);
+ * ```
+ */
 export function createService(options: ServiceOptions): Service {
-  const { keys, observer, log = SILENT, realm = "todo admin" } = options;
-  const { now = () => performance.now(), date = Date.now } = options;
-  const { allowBasicOverHttp = false, basicFailures = 100, accessLog = false } = options;
-  const { maxRequests = 5000, maxSubscribers = 1000, heartbeatMs = 15_000 } = options;
+  const { keys, observer, log = NOOP_LOG, realm = SERVICE_DEFAULTS.realm } = options;
+  const { monotonicNow = () => performance.now(), now = Date.now } = options;
+  const { allowBasicOverHttp = false, accessLog = false } = options;
+  const { basicFailures = SERVICE_DEFAULTS.basicFailures } = options;
+  const { maxRequests = SERVICE_DEFAULTS.maxRequests, overloadDelayMs = OVERLOAD_DELAY_MS } = options;
+  const { maxSubscribers = SERVICE_DEFAULTS.maxSubscribers, heartbeatMs = 15_000 } = options;
+  const { maxSubscribersPerNetwork: maxPerNetwork = Math.ceil(maxSubscribers / 4) } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { trustedProxies = [] } = options;
   const { lookupClient = () => undefined, checkUser = () => false } = options;
 
-  const observed = observedBy(observer, now);
-  const store = observed.store(options.store);
-  const origins = originPolicy({ onLoopback, allowedHosts, corsOrigins });
-  const door = openDoor({ origins, log, accessLog, maxRequests, now });
-  const todos = todoHandlers(store, log);
-  const events = eventHandlers({ store, log, maxSubscribers, heartbeatMs, now });
-  let isRetired = false;
-  const health = healthHandlers(store, () => isRetired);
-  const openapi = JSON.stringify(contract);
-  const remoteOf = remoteReader(trustedProxies);
-  const bearer = observed.guard("bearer", bearerGuard(lookupClient, remoteOf, log));
-  const throttle = new Throttle(basicFailures, now);
-  const basic = observed.guard(
+  const instrumentation = instrument(observer, monotonicNow);
+  const store = instrumentation.store(options.store);
+  const origins = createOriginPolicy({ onLoopback, allowedHosts, corsOrigins });
+  const limiter = new LogLimiter();
+  const middleware = createMiddleware({
+    origins,
+    log,
+    limiter,
+    accessLog,
+    maxRequests,
+    overloadDelayMs,
+    monotonicNow,
+  });
+  const todos = createTodoHandlers(store, log, limiter);
+  const getConnectionInfo = createConnectionInfoReader(trustedProxies);
+  const events = createEventHandlers({
+    store,
+    log,
+    limiter,
+    getConnectionInfo,
+    maxSubscribers,
+    maxPerNetwork,
+    heartbeatMs,
+  });
+  let isDraining = false;
+  const health = createHealthHandlers(store, () => isDraining);
+  const openapi = new Blob([JSON.stringify(contract)]);
+  const bearer = instrumentation.guard(
+    "bearer",
+    bearerGuard(lookupClient, getConnectionInfo, createRejectionLog("bearer", log, limiter)),
+  );
+  const throttle = new LoginThrottle(basicFailures, monotonicNow);
+  const basic = instrumentation.guard(
     "basic",
-    basicGuard({ checkUser, realm, throttle, remoteOf, allowBasicOverHttp, log }),
+    basicGuard({
+      checkUser,
+      realm,
+      throttle,
+      getConnectionInfo,
+      allowBasicOverHttp,
+      logRejection: createRejectionLog("basic", log, limiter),
+    }),
   );
   observer?.subscribers(events.count);
 
   const { requireSameOrigin } = origins;
-  const admin = keys && keyHandlers({ keys, requireSameOrigin, log, now: date });
+  const admin = keys && createKeyHandlers({ keys, requireSameOrigin, log, limiter, now });
 
   const sameSite =
     (handler: Handler): Handler =>
-    (request, peer) => {
+    (request, server) => {
       origins.requireSameSite(request);
-      return handler(request, peer);
+      return handler(request, server);
     };
 
   const table: Readonly<Record<string, Route>> = {
-    "/": open({ GET: (request) => (prefersHtml(request) ? todosPage(request) : about()) }),
-    "/docs": open({ GET: docsPage }),
-    "/assets/:name": open({ GET: asset }),
-    "/livez": open({ GET: health.live }),
-    "/readyz": open({ GET: health.ready }),
-    "/api/openapi.json": open({ GET: () => json(openapi) }),
-    "/api/todos": open({ GET: todos.list, POST: sameSite(todos.create) }),
-    "/api/todos/:id": open({
+    "/": publicRoute({ GET: (request) => (prefersHtml(request) ? todosPage(request) : plainTextHome()) }),
+    "/docs": publicRoute({ GET: docsPage }),
+    "/assets/:name": publicRoute({ GET: asset }),
+    "/favicon.ico": publicRoute({ GET: favicon }),
+    "/livez": publicRoute({ GET: health.live }),
+    "/readyz": publicRoute({ GET: health.ready }),
+    "/api/openapi.json": publicRoute({ GET: () => json(openapi) }),
+    "/api/todos": publicRoute({ GET: todos.list, POST: sameSite(todos.create) }),
+    "/api/todos/:id": publicRoute({
       GET: todos.get,
       PATCH: sameSite(todos.update),
       DELETE: sameSite(todos.delete),
     }),
-    "/api/events": open({ GET: events.follow }),
-    "/api/whoami": guarded(bearer, { GET: whoami }),
-    "/api/whoami/*": guarded(bearer),
-    "/admin": guarded(basic, { GET: toAdmin }),
-    "/admin/": guarded(basic, { GET: greet }),
-    "/admin/keys": guarded(basic, admin && { GET: admin.list, POST: admin.create }),
-    "/admin/keys/:id": guarded(basic, admin && { DELETE: admin.revoke }),
-    "/admin/keys/:id/rotate": guarded(basic, admin && { POST: admin.rotate }),
-    "/admin/*": guarded(basic),
-    "/*": nowhere,
+    "/api/events": publicRoute({ GET: events.follow }),
+    "/api/whoami": guardedRoute(bearer, { GET: whoami }),
+    "/api/whoami/*": guardedRoute(bearer),
+    "/admin": guardedRoute(basic, { GET: redirectToAdmin }),
+    "/admin/": guardedRoute(basic, { GET: greet }),
+    "/admin/keys": guardedRoute(basic, admin && { GET: admin.list, POST: admin.create }),
+    "/admin/keys/:id": guardedRoute(basic, admin && { DELETE: admin.revoke }),
+    "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
+    "/admin/*": guardedRoute(basic),
+    "/*": notFoundRoute,
   };
   const routes = Object.entries(table).map(
-    ([path, route]) => [path, observed.handler(path, door.lead(path, route))] as const,
+    ([path, route]) => [path, instrumentation.handler(path, middleware.wrap(path, route))] as const,
   );
-  const retire = (): void => {
-    isRetired = true;
-  };
   const drain = (): void => {
-    retire();
-    door.close();
-    events.end();
+    isDraining = true;
+    middleware.drain();
   };
-  return { routes: Object.fromEntries(routes), retire, drain };
+  const close = (): void => {
+    events.end();
+    limiter.flush();
+  };
+  return { routes: Object.fromEntries(routes), drain, close };
 }

@@ -1,23 +1,31 @@
+type Bytes = Uint8Array<ArrayBuffer>;
+
 /**
- * A body that is made while it is sent, at the reader's pace: the next piece is asked for when the last one
- * is on its way, and others have their turn between two pieces. A piece that cannot be made cuts the body
- * off, which the reader sees, and is told to `onError`.
+ * Returns a stream of the pieces, in chunks of at most `maxChunkBytes` bytes (unlimited by default). It reads a piece
+ * only when the client takes it, and lets other requests run in between. If `pieces` throws, it calls `onError` and
+ * aborts the stream, so that the client sees an incomplete body.
  */
-export function streamed(
-  pieces: Iterable<Uint8Array<ArrayBuffer>> | AsyncIterable<Uint8Array<ArrayBuffer>>,
+export function toReadableStream(
+  pieces: Iterable<Bytes> | AsyncIterable<Bytes>,
   onError: (error: unknown) => void,
-): ReadableStream<Uint8Array<ArrayBuffer>> {
+  maxChunkBytes = Number.POSITIVE_INFINITY,
+): ReadableStream<Bytes> {
   const iterator = Symbol.iterator in pieces ? pieces[Symbol.iterator]() : pieces[Symbol.asyncIterator]();
+  let rest: Bytes = new Uint8Array();
   let cancelled = false;
   return new ReadableStream(
     {
       async pull(controller) {
         await new Promise(setImmediate);
         try {
-          const { value, done } = await iterator.next();
-          if (cancelled) return;
-          if (done) controller.close();
-          else controller.enqueue(value);
+          if (rest.length === 0) {
+            const { value, done } = await iterator.next();
+            if (cancelled) return;
+            if (done) return controller.close();
+            rest = value;
+          }
+          controller.enqueue(rest.subarray(0, maxChunkBytes));
+          rest = rest.subarray(maxChunkBytes);
         } catch (error) {
           onError(error);
           controller.error(error);

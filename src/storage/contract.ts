@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
+import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
 import { hashToken } from "../credential/token.ts";
-import { Failure } from "../failure.ts";
+import { ServiceError } from "../error.ts";
 import type { Awaitable, ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../todo.ts";
 import type { Store } from "./store.ts";
 
@@ -10,11 +10,13 @@ import type { Store } from "./store.ts";
 export type OpenStore = (options: {
   readonly maxTodos: number;
   readonly maxEvents: number;
+  readonly onIdempotencyKeysEvicted?: (count: number) => void;
 }) => Promise<Store>;
 
+const SEQUENCES = Number(process.env.TODO_TEST_CONTRACT_SEQUENCES ?? 40);
 const LIMITS = { maxTodos: 1000, maxEvents: 100 };
 
-/** The one suite that every storage engine passes. */
+/** The test suite that every store passes. */
 export function storeContract(engine: string, openStore: OpenStore): void {
   describe(`${engine} store`, () => {
     let store: Store;
@@ -29,13 +31,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     const list = async (query: ListQuery = {}): Promise<Todo[]> =>
       (await read(await store.list(query))).todos;
 
-    test("insert gives ids from 1 upwards and a to-do that is not done", async () => {
+    test("insert assigns ids from 1 to to-dos that are not done", async () => {
       expect(await insert("a")).toEqual({ id: 1n, title: "a", done: false });
       expect(await insert("b")).toEqual({ id: 2n, title: "b", done: false });
       expect((await store.insert("c")).id).toBe(3n);
     });
 
-    test("insert never gives an id again, not even the last one's", async () => {
+    test("insert never reuses an id", async () => {
       await insert("a");
       await insert("b");
       await store.delete(2n);
@@ -65,6 +67,65 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect(await store.position()).toEqual(before);
       await store.delete(1n);
       expect((await insert("y")).id).toBe(BigInt(LIMITS.maxTodos) + 1n);
+    });
+
+    describe("with room for three idempotency keys", () => {
+      let limited: Store;
+      let evicted: number;
+      beforeEach(async () => {
+        evicted = 0;
+        const onIdempotencyKeysEvicted = (count: number) => {
+          evicted += count;
+        };
+        limited = await openStore({ ...LIMITS, maxTodos: 3, onIdempotencyKeysEvicted });
+      });
+      afterEach(async () => {
+        await limited.close();
+      });
+
+      /** Inserts a to-do under a key and deletes it again; returns its id. */
+      const insertAndDelete = async (key: string): Promise<TodoId> => {
+        const { id } = await limited.insert("x", key);
+        await limited.delete(id);
+        return id;
+      };
+
+      test("insert with a fourth key evicts the oldest key", async () => {
+        for (const key of ["a", "b", "c"]) await insertAndDelete(key);
+        expect([await insertAndDelete("a"), evicted]).toEqual([1n, 0]);
+        expect([await insertAndDelete("d"), evicted]).toEqual([4n, 1]);
+        for (const [key, id] of [
+          ["b", 2n],
+          ["c", 3n],
+          ["d", 4n],
+        ] as const)
+          expect((await limited.insert("x", key)).id).toBe(id);
+        expect([await insertAndDelete("a"), evicted]).toEqual([5n, 2]);
+        expect(await failureOf(() => limited.insert("y", "c"))).toBe("idempotency_key_reused");
+      });
+
+      test("insert calls with new keys made at once evict as many keys", async () => {
+        for (const key of ["a", "b", "c"]) await insertAndDelete(key);
+        const inserts = ["d", undefined, "e"].map((key) => limited.insert("x", key));
+        const ids = (await Promise.all(inserts)).map(({ id }) => id);
+        expect([ids, evicted]).toEqual([[4n, 5n, 6n], 2]);
+        for (const id of ids) await limited.delete(id);
+        for (const [key, id] of [
+          ["c", 3n],
+          ["d", 4n],
+          ["e", 6n],
+          ["a", 7n],
+          ["b", 8n],
+        ] as const)
+          expect(await insertAndDelete(key)).toBe(id);
+      });
+
+      test("insert that fails evicts no key", async () => {
+        for (const key of ["a", "b", "c"]) await limited.insert("x", key);
+        expect(await failureOf(() => limited.insert("x", "d"))).toBe("store_full");
+        expect(await failureOf(() => limited.insert("y", "a"))).toBe("idempotency_key_reused");
+        expect([(await limited.insert("x", "a")).id, evicted]).toEqual([1n, 0]);
+      });
     });
 
     test("count is how many to-dos the list has", async () => {
@@ -100,7 +161,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect(await list()).toEqual([]);
     });
 
-    test("what get and list gave does not change with the store", async () => {
+    test("results of get and list do not change with the store", async () => {
       const { id } = await insert("a");
       const json = await store.get(id);
       const whole = await store.list({});
@@ -108,6 +169,23 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       await store.delete(id);
       expect(json === undefined ? undefined : decode(json).done).toBe(false);
       expect((await read(whole)).todos).toEqual([{ id, title: "a", done: false }]);
+    });
+
+    test("list returns a Blob up to so many bytes, and pieces beyond", async () => {
+      for (let i = 1; i <= 100; i++) await insert("😀".repeat(120));
+      for (const query of [{}, { limit: 90 }, { after: 5n, limit: 90 }, { done: false, limit: 90 }]) {
+        const whole = await store.list(query);
+        if (!(whole.json instanceof Blob)) throw new Error("a short list is no Blob");
+        const { size } = whole.json;
+        expect((await store.list(query, size)).json).toBeInstanceOf(Blob);
+        const list = await store.list(query, size - 1);
+        if (list.json instanceof Blob) throw new Error("a long list is a Blob");
+        await store.setDone(6n, true);
+        const pieces: Uint8Array[] = await Array.fromAsync(list.json);
+        expect(Buffer.concat(pieces).equals(await whole.json.bytes())).toBe(true);
+        expect([list.position, list.next]).toEqual([whole.position, whole.next]);
+        await store.setDone(6n, false);
+      }
     });
 
     test("list filters by after and done, and pages by limit", async () => {
@@ -124,9 +202,9 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await store.list({ limit: 9 })).next).toBe(9n);
     });
 
-    test("position moves by one with every change, and only then", async () => {
-      const { epoch, n } = await store.position();
-      const moved = async () => (await store.position()).n - n;
+    test("position increases by one with every change only", async () => {
+      const { epoch, sequence: n } = await store.position();
+      const moved = async () => (await store.position()).sequence - n;
       const { id } = await insert("a");
       expect(await moved()).toBe(1);
       await store.setDone(id, true);
@@ -135,12 +213,12 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       await store.setDone(99n, true);
       await store.delete(99n);
       await store.get(id);
-      expect((await store.list({})).position).toEqual({ epoch, n: n + 2 });
+      expect((await store.list({})).position).toEqual({ epoch, sequence: n + 2 });
       await store.delete(id);
-      expect(await store.position()).toEqual({ epoch, n: n + 3 });
+      expect(await store.position()).toEqual({ epoch, sequence: n + 3 });
     });
 
-    test("events bring what was missed and what comes, in order", async () => {
+    test("events include missed and new changes in order", async () => {
       const start = await store.position();
       const { id } = await insert("a");
       const seen = take(store, start, 4);
@@ -148,25 +226,27 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       await insert("b");
       await store.delete(id);
       expect(await seen).toEqual([
-        { n: start.n + 1, type: "created", id, todo: { id, title: "a", done: false } },
-        { n: start.n + 2, type: "updated", id, todo: { id, title: "a", done: true } },
-        { n: start.n + 3, type: "created", id: 2n, todo: { id: 2n, title: "b", done: false } },
-        { n: start.n + 4, type: "deleted", id, todo: undefined },
+        { n: start.sequence + 1, type: "created", id, todo: { id, title: "a", done: false } },
+        { n: start.sequence + 2, type: "updated", id, todo: { id, title: "a", done: true } },
+        { n: start.sequence + 3, type: "created", id: 2n, todo: { id: 2n, title: "b", done: false } },
+        { n: start.sequence + 4, type: "deleted", id, todo: undefined },
       ]);
     });
 
     test("events end at once for a position that is unknown or no longer kept", async () => {
       const start = await store.position();
       for (let i = 0; i <= LIMITS.maxEvents; i++) await store.insert("x");
-      const { epoch, n } = await store.position();
+      const { epoch, sequence: n } = await store.position();
       expect(await take(store, start, 1)).toEqual([]);
-      expect(await take(store, { epoch, n: n + 1 }, 1)).toEqual([]);
-      expect(await take(store, { epoch, n: -1 }, 1)).toEqual([]);
-      expect(await take(store, { epoch: "another", n }, 1)).toEqual([]);
-      expect(await take(store, { epoch, n: n - LIMITS.maxEvents }, LIMITS.maxEvents)).toHaveLength(100);
+      expect(await take(store, { epoch, sequence: n + 1 }, 1)).toEqual([]);
+      expect(await take(store, { epoch, sequence: -1 }, 1)).toEqual([]);
+      expect(await take(store, { epoch: "another", sequence: n }, 1)).toEqual([]);
+      expect(await take(store, { epoch, sequence: n - LIMITS.maxEvents }, LIMITS.maxEvents)).toHaveLength(
+        100,
+      );
     });
 
-    test("events end for a reader that falls behind, and when it goes away", async () => {
+    test("events end for a subscriber that falls behind or aborts", async () => {
       const start = await store.position();
       const controller = new AbortController();
       const events = store.events(start, controller.signal)[Symbol.asyncIterator]();
@@ -181,7 +261,23 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await next).done).toBe(true);
     });
 
-    test("close ends what was asked for before", async () => {
+    test("close ends the events of every subscriber", async () => {
+      const closing = await openStore(LIMITS);
+      const start = await closing.position();
+      const subscribe = (after: Position) =>
+        closing.events(after, new AbortController().signal)[Symbol.asyncIterator]();
+      const [waiting, behind] = [subscribe(start), subscribe(start)];
+      const created = [waiting.next(), behind.next()];
+      for (const title of ["a", "b"]) await closing.insert(title);
+      for (const next of created) expect((await next).value).toMatchObject({ type: "created", id: 1n });
+      expect((await waiting.next()).value).toMatchObject({ type: "created", id: 2n });
+      const starting = subscribe(await closing.position());
+      const pending = [waiting.next(), starting.next()];
+      await closing.close();
+      for (const next of [...pending, behind.next()]) expect((await next).done).toBe(true);
+    });
+
+    test("close completes earlier requests", async () => {
       const closing = await openStore(LIMITS);
       const inserts = Promise.all(["a", "b", "c"].map((title) => closing.insert(title)));
       await closing.close();
@@ -195,13 +291,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
         try {
           for (const call of calls) expect(await apply(fresh, call)).toEqual(model.apply(call));
           expect((await read(await fresh.list({}))).todos).toEqual(model.list({}));
-          expect((await fresh.position()).n).toBe(model.n);
+          expect((await fresh.position()).sequence).toBe(model.n);
         } finally {
           await fresh.close();
         }
       });
-      await fc.assert(property, { numRuns: 150 });
-    }, 60_000);
+      await fc.assert(property, { numRuns: SEQUENCES });
+    });
   });
 
   keyContract(`${engine} store's keys`, async () => {
@@ -232,7 +328,7 @@ export function keyContract(
     };
     const ids = async (): Promise<string[]> => (await keys.list()).map(({ id }) => id);
 
-    test("find gives what was inserted, by its hash alone", async () => {
+    test("find returns an inserted key only by its hash", async () => {
       const all = [storedKey("a"), storedKey("b", { expiresAt: 1 }), storedKey("c", { lastUsedAt: 5 })];
       for (const key of all) expect(await keys.insert(key)).toBe(true);
       for (const key of all) expect(await found(key.id)).toEqual(key);
@@ -262,7 +358,7 @@ export function keyContract(
     test("what find and list gave does not change with the store", async () => {
       await keys.insert(storedKey("a"));
       const [key, list] = [await found("a"), await keys.list()];
-      keys.touch("a", 50);
+      keys.recordUse("a", 50);
       await keys.replace("a", 60, storedKey("b"));
       await keys.delete("a");
       expect([key, list]).toEqual([storedKey("a"), [withoutHash(storedKey("a"))]]);
@@ -326,7 +422,7 @@ export function keyContract(
       expect((await found("a"))?.expiresAt).toBe(30);
     });
 
-    test("replace of an absent key adds nothing", async () => {
+    test("replace adds nothing for an absent key", async () => {
       await keys.insert(storedKey("a"));
       expect(await keys.replace("b", 0, storedKey("c"))).toBe(false);
       expect(await ids()).toEqual(["a"]);
@@ -344,7 +440,7 @@ export function keyContract(
       expect(await ids()).toEqual(replaced ? ["b"] : []);
     });
 
-    test("delete leaves nothing of a key, and nothing else changed", async () => {
+    test("delete removes exactly one key", async () => {
       for (const id of ["a", "b"]) await keys.insert(storedKey(id));
       expect(await keys.delete("a")).toBe(true);
       expect([await keys.delete("a"), await keys.delete("absent")]).toEqual([false, false]);
@@ -355,12 +451,12 @@ export function keyContract(
 
     test("touch shows in the list, the last one of all", async () => {
       for (const id of ["a", "b"]) await keys.insert(storedKey(id));
-      for (const usedAt of [100, 200]) keys.touch("b", usedAt);
-      keys.touch("absent", 300);
+      for (const usedAt of [100, 200]) keys.recordUse("b", usedAt);
+      keys.recordUse("absent", 300);
       expect((await keys.list()).map(({ lastUsedAt }) => lastUsedAt)).toEqual([undefined, 200]);
     });
 
-    test("insert and replace let go of those that expired 30 days ago", async () => {
+    test("insert and replace delete keys that expired 30 days ago", async () => {
       const added = async (createdAt: number) => {
         const key = storedKey(`${createdAt}`, { createdAt });
         return createdAt % 2 === 0 ? keys.insert(key) : keys.replace("a", 10 ** 13, key);
@@ -369,11 +465,14 @@ export function keyContract(
         const old = storedKey("old", { createdAt: start, expiresAt: start + 10 });
         await keys.insert(storedKey("a", { createdAt: start }));
         await keys.insert(old);
-        expect(await added(start + EXPIRED_KEPT_MS + 8)).toBe(true);
+        expect(await added(start + EXPIRED_RETENTION_MS + 8)).toBe(true);
         expect(await found("old")).toEqual(old);
-        expect(await added(start + EXPIRED_KEPT_MS + 10)).toBe(true);
+        expect(await added(start + EXPIRED_RETENTION_MS + 10)).toBe(true);
         expect(await found("old")).toBeUndefined();
-        expect(await ids()).toEqual(["a", ...[8, 10].map((after) => `${start + EXPIRED_KEPT_MS + after}`)]);
+        expect(await ids()).toEqual([
+          "a",
+          ...[8, 10].map((after) => `${start + EXPIRED_RETENTION_MS + after}`),
+        ]);
         for (const id of await ids()) await keys.delete(id);
       }
     });
@@ -411,7 +510,7 @@ type Call =
   | { readonly name: "get"; readonly id: TodoId }
   | { readonly name: "delete"; readonly id: TodoId }
   | { readonly name: "setDone"; readonly id: TodoId; readonly done: boolean }
-  | { readonly name: "list"; readonly query: ListQuery };
+  | { readonly name: "list"; readonly query: ListQuery; readonly maxBlobBytes?: number | undefined };
 
 const ID = fc.bigInt({ min: 0n, max: 30n });
 const TITLE = fc.oneof(
@@ -422,12 +521,17 @@ const QUERY = fc.record(
   { after: ID, limit: fc.integer({ min: 1, max: 8 }), done: fc.boolean() },
   { requiredKeys: [] },
 );
+const LIST = fc.record({
+  name: fc.constant("list"),
+  query: QUERY,
+  maxBlobBytes: fc.constantFrom(undefined, 0, 100),
+});
 const CALL: fc.Arbitrary<Call> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ name: fc.constant("insert"), title: TITLE }) },
   { weight: 2, arbitrary: fc.record({ name: fc.constant("setDone"), id: ID, done: fc.boolean() }) },
   { weight: 1, arbitrary: fc.record({ name: fc.constant("get"), id: ID }) },
   { weight: 2, arbitrary: fc.record({ name: fc.constant("delete"), id: ID }) },
-  { weight: 1, arbitrary: fc.record({ name: fc.constant("list"), query: QUERY }) },
+  { weight: 1, arbitrary: LIST },
 );
 
 /** What a store is, in ten lines. */
@@ -462,7 +566,7 @@ class Model {
 
 async function apply(store: Store, call: Call): Promise<unknown> {
   if (call.name === "insert") return decode((await store.insert(call.title)).json);
-  if (call.name === "list") return (await read(await store.list(call.query))).todos;
+  if (call.name === "list") return (await read(await store.list(call.query, call.maxBlobBytes))).todos;
   if (call.name === "delete") return store.delete(call.id);
   const json = call.name === "get" ? await store.get(call.id) : await store.setDone(call.id, call.done);
   return json === undefined ? undefined : decode(json);
@@ -470,8 +574,7 @@ async function apply(store: Store, call: Call): Promise<unknown> {
 
 /** The to-dos of a list, whole. */
 export async function read({ json, position }: TodoList): Promise<{ position: Position; todos: Todo[] }> {
-  const text =
-    typeof json === "string" || json instanceof Uint8Array ? textOf(json) : textOf(await joined(json));
+  const text = textOf(json instanceof Blob ? await json.bytes() : await joined(json));
   const todos: unknown = JSON.parse(text, exactIds);
   if (!Array.isArray(todos)) throw new Error(`not a list: ${text}`);
   return { position, todos: todos.map(asTodo) };
@@ -510,7 +613,7 @@ async function take(store: Store, after: Position, count: number) {
   const seen: { n: number; type: TodoEvent["type"]; id: TodoId; todo: Todo | undefined }[] = [];
   for await (const event of store.events(after, controller.signal)) {
     const todo = event.type === "deleted" ? undefined : decode(event.json);
-    seen.push({ n: event.position.n, type: event.type, id: event.id, todo });
+    seen.push({ n: event.position.sequence, type: event.type, id: event.id, todo });
     if (seen.length === count) controller.abort();
   }
   return seen;
@@ -520,7 +623,7 @@ async function failureOf(call: () => unknown): Promise<string | undefined> {
   try {
     await call();
   } catch (error) {
-    if (error instanceof Failure) return error.code;
+    if (error instanceof ServiceError) return error.code;
     throw error;
   }
   return undefined;

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { encodeTodo, type Todo } from "../todo.ts";
-import { Refusal } from "./archive.ts";
+import { PreconditionError } from "./maintenance.ts";
 import { encodeHeader, NdjsonReader } from "./ndjson.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 
-/** All that a text holds, read in pieces of some bytes. */
+/** Parses a text in chunks of the given size. */
 function read(text: string | Uint8Array, pieceLength = 64) {
   const bytes = Buffer.from(text);
   const reader = new NdjsonReader(MAX_ID);
@@ -22,7 +22,7 @@ function refusalOf(text: string | Uint8Array, pieceLength?: number): string | un
   try {
     read(text, pieceLength);
   } catch (error) {
-    if (error instanceof Refusal) return error.message;
+    if (error instanceof PreconditionError) return error.message;
     throw error;
   }
   return undefined;
@@ -49,7 +49,7 @@ const TODOS = fc
   });
 
 describe("NdjsonReader", () => {
-  test("reads what was written, wherever the pieces end", () => {
+  test("parses an export in chunks of any size", () => {
     const property = fc.property(TODOS, fc.integer({ min: 1, max: 100 }), (all, pieceLength) => {
       const todos = all.filter(({ title }) => title.isWellFormed());
       const lastId = MAX_ID;
@@ -59,7 +59,7 @@ describe("NdjsonReader", () => {
     fc.assert(property);
   });
 
-  test("does without a header, and without a line break at the end", () => {
+  test("accepts a file without a header or a last line break", () => {
     const todos = [
       { id: 3n, title: "a", done: true },
       { id: 2n ** 53n + 1n, title: "b", done: false },
@@ -68,12 +68,12 @@ describe("NdjsonReader", () => {
     expect(read(text)).toEqual({ todos, lastId: 2n ** 53n + 1n, total: undefined });
   });
 
-  test("skips blank lines, and takes the line breaks of Windows", () => {
+  test("skips blank lines and accepts Windows line breaks", () => {
     const text = `\n \t\r\n${header(9, 1)}\r\n\r\n${line(5)}\r\n\n`;
     expect(read(text)).toEqual({ todos: [{ id: 5n, title: "x", done: false }], lastId: 9n, total: 1 });
   });
 
-  test("takes any order of members, and blanks between them", () => {
+  test("accepts any order of properties and whitespace", () => {
     expect(read('{ "done" : true , "title":"\\u0061", "id" : 7 }').todos).toEqual([
       { id: 7n, title: "a", done: true },
     ]);
@@ -84,8 +84,8 @@ describe("NdjsonReader", () => {
   const LONG = "x".repeat(64 * 1024 + 1);
 
   test.each<[what: string, text: string | Uint8Array, message: string]>([
-    ["nothing", "", "there is no to-do in it"],
-    ["blank lines", "\n\n \n", "there is no to-do in it"],
+    ["nothing", "", "the file has no to-dos"],
+    ["blank lines", "\n\n \n", "the file has no to-dos"],
     ["an empty title", lines(line(1), line(2, "")), "line 2: title must not be empty"],
     ["a blank title", lines(line(1), "", line(2, " \u0085")), "line 3: title must not be empty"],
     ["a long title", lines(line(1, "😀".repeat(121))), "line 1: title must be at most 120 characters"],
@@ -123,9 +123,9 @@ describe("NdjsonReader", () => {
       'line 1: has "__proto__", which would be lost',
     ],
     ["no JSON", lines(line(1), "buy milk"), "line 2: is not JSON"],
-    ["a list", lines(`[${line(1)}]`), "line 1: is no object with id, title and done"],
+    ["a list", lines(`[${line(1)}]`), "line 1: is not an object with id, title and done"],
     ["a whole list in lines", `[\n${line(1)},\n${line(2)}\n]\n`, "line 1: is not JSON"],
-    ["null", lines("null"), "line 1: is no object with id, title and done"],
+    ["null", lines("null"), "line 1: is not an object with id, title and done"],
     ["a byte order mark", `\uFEFF${lines(line(1))}`, "line 1: starts with a byte order mark"],
     [
       "what is not UTF-8",
@@ -144,33 +144,37 @@ describe("NdjsonReader", () => {
       lines(`"${"😀".repeat(16 * 1024)}"`),
       "line 1: is longer than 65536 bytes",
     ],
-    ["a line cut off", lines(line(1)) + line(2).slice(0, 20), "line 2: is not JSON; is the file cut off?"],
+    [
+      "a truncated line",
+      lines(line(1)) + line(2).slice(0, 20),
+      "line 2: is not JSON; is the file truncated?",
+    ],
     [
       "less than the header tells of",
       lines(header(5, 3), line(1), line(2)),
-      "it is not whole: its header tells of 3 to-dos, and 2 came",
+      "the file is incomplete: the header says 3 to-dos, but it has 2",
     ],
     [
       "more than the header tells of",
       lines(header(5, 1), line(1), line(2)),
-      "it is not whole: its header tells of 1 to-dos, and 2 came",
+      "the file is incomplete: the header says 1 to-dos, but it has 2",
     ],
     [
       "only a header that tells of more",
       header(5, 1),
-      "it is not whole: its header tells of 1 to-dos, and 0 came",
+      "the file is incomplete: the header says 1 to-dos, but it has 0",
     ],
     [
       "an id past the header's",
       lines(header(5, 1), line(6)),
-      "line 2: id 6 is past the lastId of the header, 5",
+      "line 2: id 6 is greater than the lastId of the header, 5",
     ],
     ["a second header", lines(header(5, 0), header(5, 0)), 'line 2: has "todoService", which would be lost'],
     ["a late header", lines(line(1), header(5, 1)), 'line 2: has "todoService", which would be lost'],
     [
       "a newer format",
       lines('{"todoService":2,"lastId":"1","todos":1}'),
-      "line 1: has the format 2, which is not known",
+      "line 1: has the format 2, which is not supported",
     ],
     [
       "a header of no format",
@@ -186,7 +190,7 @@ describe("NdjsonReader", () => {
       lines('{"todoService":1,"lastId":"1","todos":1,"users":[]}'),
       'line 1: has "users", which would be lost',
     ],
-  ])("refuses %s", (_what, text, message) => {
+  ])("rejects %s", (_what, text, message) => {
     expect([refusalOf(text), refusalOf(text, 1), refusalOf(text, 1_000_000)]).toEqual([
       message,
       message,
@@ -194,20 +198,20 @@ describe("NdjsonReader", () => {
     ]);
   });
 
-  test("takes a line of just 65536 bytes", () => {
+  test("accepts a line of 65536 bytes", () => {
     const text = line(1).padEnd(64 * 1024);
     expect(read(lines(text)).todos).toHaveLength(1);
     expect(refusalOf(lines(`${text} `))).toBe("line 1: is longer than 65536 bytes");
   });
 
-  test("does not wait for the end of a line that is too long", () => {
+  test("rejects a line that is too long before it ends", () => {
     const reader = new NdjsonReader(MAX_ID);
     const piece = Buffer.alloc(40_000, "x");
     expect([...reader.read(Buffer.from(lines(line(1)))), ...reader.read(piece)]).toHaveLength(1);
     expect(() => [...reader.read(piece)]).toThrow("line 2: is longer than 65536 bytes");
   });
 
-  test("takes a header that tells of no to-dos", () => {
+  test("accepts a header that says 0 to-dos", () => {
     expect(read(lines(header(5, 0)))).toEqual({ todos: [], lastId: 5n, total: 0 });
   });
 });

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openArchive, openKeys, openStore } from "./open.ts";
+import { openKeys, openMaintenance, openStore } from "./open.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-open-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -11,7 +11,7 @@ let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 
 describe("openStore of a file", () => {
-  test("is refused by its other name while it is in use", async () => {
+  test("rejects another name of a file in use", async () => {
     const path = newPath();
     const store = await openStore(`sqlite:${path}`, {});
     const link = newPath();
@@ -24,14 +24,14 @@ describe("openStore of a file", () => {
     expect(existsSync(`${link}-lock`)).toBe(false);
   });
 
-  test("with a second name of its own is refused", async () => {
+  test("rejects a file with a hard link", async () => {
     const path = newPath();
     await (await openStore(`sqlite:${path}`, {})).close();
     linkSync(path, newPath());
     await expect(openStore(`sqlite:${path}`, {})).rejects.toThrow("a hard link");
   });
 
-  test.each<[what: string, url: () => string, complaint: string]>([
+  test.each<[what: string, url: () => string, message: string]>([
     ["no name", () => "sqlite:", "names no file"],
     ["blanks around the name", () => `sqlite:${newPath()} `, "blanks around it"],
     ["a folder", () => `sqlite:${folder}`, "is not a file"],
@@ -62,11 +62,11 @@ describe("openStore of a file", () => {
       },
       "cannot be locked: file is not a database",
     ],
-  ])("refuses %s", async (_what, url, complaint) => {
-    await expect(openStore(url(), {})).rejects.toThrow(complaint);
+  ])("rejects %s", async (_what, url, message) => {
+    await expect(openStore(url(), {})).rejects.toThrow(message);
   });
 
-  test("leaves a database of something else as it is, whoever asks", async () => {
+  test("rejects another program's database without changing it", async () => {
     const path = newPath();
     const database = new Database(path);
     database.run("CREATE TABLE notes (text)");
@@ -76,7 +76,9 @@ describe("openStore of a file", () => {
     await expect(openStore(url, {})).rejects.toThrow("a database of something else");
     await expect(openKeys(url, true)).rejects.toThrow("a database of something else");
     const { signal } = new AbortController();
-    await expect(openArchive(url).backup(newPath(), signal)).rejects.toThrow("a database of something else");
+    await expect(openMaintenance(url).backup(newPath(), signal)).rejects.toThrow(
+      "a database of something else",
+    );
     expect(readFileSync(path)).toEqual(before);
     expect(existsSync(`${path}-wal`)).toBe(false);
   });

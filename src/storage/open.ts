@@ -1,16 +1,16 @@
-import { type Archive, Refusal } from "./archive.ts";
-import { openMemory } from "./memory.ts";
-import { openPostgres, type PostgresOptions } from "./postgres/engine.ts";
+import { type Maintenance, PreconditionError } from "./maintenance.ts";
+import { openMemory } from "./memory/store.ts";
 import { openPostgresKeys } from "./postgres/keys.ts";
-import { sqliteArchive } from "./sqlite/archive.ts";
-import { openSqlite } from "./sqlite/engine.ts";
+import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
-import { realFile } from "./sqlite/path.ts";
-import type { OpenKeys, Store } from "./store.ts";
+import { createSqliteMaintenance } from "./sqlite/maintenance/maintenance.ts";
+import { canonicalPath } from "./sqlite/path.ts";
+import { openSqlite } from "./sqlite/store.ts";
+import type { KeyStoreHandle, Store } from "./store.ts";
 
 const POSTGRES = /^postgres(?:ql)?:\/\//;
 
-/** Opens the store that a URL names, `memory:`, `sqlite:PATH` or `postgres://…`; throws an Error that says why it cannot. */
+/** Opens the store at a URL: `memory:`, `sqlite:PATH` or `postgres://…`. Throws an Error with the reason if it cannot. */
 export async function openStore(url: string, options: PostgresOptions): Promise<Store> {
   if (url === "memory:") return openMemory(options);
   const path = fileOf(url);
@@ -20,11 +20,11 @@ export async function openStore(url: string, options: PostgresOptions): Promise<
 }
 
 /**
- * Opens the keys of the store that a URL names, beside a server that may be using it; `undefined` when its server
- * alone can reach them. Throws an Error that says why it cannot.
- * @param make whether a store that is not there is made
+ * Opens the API keys of the store at a URL. A server may be using the store. Returns `undefined` for `memory:`, whose
+ * keys only its server can access. Throws an Error with the reason if it cannot open them.
+ * @param make whether to create a missing store
  */
-export async function openKeys(url: string, make: boolean): Promise<OpenKeys | undefined> {
+export async function openKeys(url: string, make: boolean): Promise<KeyStoreHandle | undefined> {
   if (url === "memory:") return undefined;
   const path = fileOf(url);
   if (path !== undefined) return openSqliteKeys(path, make);
@@ -32,24 +32,25 @@ export async function openKeys(url: string, make: boolean): Promise<OpenKeys | u
   throw unknownKind(url);
 }
 
-/** What can be done to the whole store that a URL names; throws a Refusal or an Error that says why nothing can. */
-export function openArchive(url: string): Archive {
+/** Returns the maintenance operations of the store at a URL. Throws a PreconditionError if it has none. */
+export function openMaintenance(url: string): Maintenance {
   if (url === "memory:")
-    throw new Refusal("memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH");
+    throw new PreconditionError("memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH");
   const path = fileOf(url);
-  if (path !== undefined) return sqliteArchive(path);
-  if (POSTGRES.test(url)) throw new Refusal("PostgreSQL has its own: use pg_dump and pg_restore");
+  if (path !== undefined) return createSqliteMaintenance(path);
+  if (POSTGRES.test(url))
+    throw new PreconditionError("PostgreSQL has its own tools: use pg_dump and pg_restore");
   throw unknownKind(url);
 }
 
-/** The file that a URL names. */
+/** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
 function fileOf(url: string): string | undefined {
   const path = /^sqlite:(.*)$/s.exec(url)?.[1];
-  if (path === "") throw new Refusal("sqlite: names no file: use sqlite:PATH");
-  return path === undefined ? undefined : realFile(path);
+  if (path === "") throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
+  return path === undefined ? undefined : canonicalPath(path);
 }
 
-/** Says no more of a URL than its scheme, for it may hold a password. */
+/** Returns an error that repeats only the scheme, because the URL may contain a password. */
 function unknownKind(url: string): Error {
   const [scheme, ...rest] = url.split(":");
   if (rest.length === 0) return new Error(`"${url}" names no kind of store: did you mean sqlite:${url}?`);

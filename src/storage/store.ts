@@ -1,29 +1,34 @@
 import type { KeyStore } from "../credential/key.ts";
-import { Failure } from "../failure.ts";
+import { ServiceError } from "../error.ts";
 import type { Awaitable, TodoStore } from "../todo.ts";
 
-/** What every storage engine gives. */
+/** A store of to-dos and API keys. */
 export interface Store extends TodoStore {
   readonly keys: KeyStore;
-  /** How many to-dos it holds, as far as this process knows. */
+  /** The number of to-dos, as far as this process knows. */
   readonly count: number;
 }
 
-/** The keys of a store that another process may be serving. */
-export interface OpenKeys {
+/** The API keys of a store that a server in another process may be using. */
+export interface KeyStoreHandle {
   readonly keys: KeyStore;
   readonly close: () => Awaitable<void>;
 }
 
 export interface StoreOptions {
-  /** How many to-dos it holds at most, and how many idempotency keys: beyond, an insert fails with `store_full`. */
+  /**
+   * The maximum number of to-dos (default: 1,000,000); at the limit, inserts fail with `store_full`. Also the maximum
+   * number of idempotency keys; at the limit, an insert evicts the oldest.
+   */
   readonly maxTodos?: number;
-  /** How many changes it keeps for `events`. */
+  /** The number of changes stored for `events`. Default: 10,000. */
   readonly maxEvents?: number;
-  /** Milliseconds since 1970. */
+  /** Returns the wall-clock time in milliseconds since 1970. Default: `Date.now`. */
   readonly now?: () => number;
-  /** Told of each batch of writes that has been done, and how many milliseconds its transaction took. */
+  /** Called after each batch with its number of writes and the duration of its transaction in milliseconds. */
   readonly onBatch?: (writes: number, ms: number) => void;
+  /** Called with the number of idempotency keys that this process evicted within 24 hours of their creation. */
+  readonly onIdempotencyKeysEvicted?: (count: number) => void;
 }
 
 export const DEFAULTS: Required<StoreOptions> = {
@@ -31,10 +36,11 @@ export const DEFAULTS: Required<StoreOptions> = {
   maxEvents: 10_000,
   now: Date.now,
   onBatch: () => {},
+  onIdempotencyKeysEvicted: () => {},
 };
 
-export const noRoom = (maxTodos: number): Failure =>
-  new Failure("store_full", { detail: `It holds its ${maxTodos} to-dos: delete one first.` });
+export const storeFull = (maxTodos: number): ServiceError =>
+  new ServiceError("store_full", { detail: `The store is full (${maxTodos} to-dos). Delete one first.` });
 
-export const noMoreIds = (): Failure =>
-  new Failure("store_full", { detail: "The last id there is has been given out." });
+export const idsExhausted = (): ServiceError =>
+  new ServiceError("store_full", { detail: "The greatest possible id has been assigned." });

@@ -1,22 +1,21 @@
-import type { Failure } from "../../failure.ts";
+import type { ServiceError } from "../../error.ts";
 import type { TodoId } from "../../todo.ts";
 import type { Value } from "./primary.ts";
 
-const MOST_WRITES = 1000;
+const MAX_WRITES = 1000;
 
-/** What became of a write: the id or the JSON of the to-do, or why there is none. */
+/** The result of a write: the id or the JSON of the to-do, or the reason why it has none. */
 export type Outcome =
   | { readonly type: "made"; readonly id: TodoId }
   | { readonly type: "updated"; readonly json: string }
-  | { readonly type: "deleted" | "absent" | Refusal };
+  | { readonly type: "deleted" | "absent" | InsertError };
 
-/** Why an insert made nothing. */
-type Refusal = "reused" | "no room for key" | "no room" | "no id";
+/** The reason why an insert created nothing. */
+type InsertError = "reused" | "no room" | "no id";
 
-/** What `todo_service.write` gives in place of an id. */
-const REFUSALS = new Map<string, Refusal>([
+/** The codes that `todo_service.write_batch` returns in place of an id. */
+const INSERT_ERRORS = new Map<string, InsertError>([
   ["-1", "reused"],
-  ["-2", "no room for key"],
   ["-3", "no room"],
   ["-4", "no id"],
 ]);
@@ -24,7 +23,7 @@ const REFUSALS = new Map<string, Refusal>([
 /** A write that waits for its batch. */
 interface Waiting {
   readonly settle: (outcome: Outcome) => void;
-  readonly fail: (failure: Failure) => void;
+  readonly fail: (failure: ServiceError) => void;
 }
 
 export type Write = Waiting & (Insert | Update | Delete);
@@ -48,19 +47,21 @@ interface Delete {
   readonly id: TodoId;
 }
 
-/** What `todo_service.write` tells of a batch: a line for each write of a kind. */
+/** The columns that `todo_service.write_batch` returns: one line per write of each type, and a count. */
 export interface Outcomes {
   readonly made: string | null;
   readonly updated: string | null;
   readonly deleted: string | null;
+  /** The number of idempotency keys that it evicted. */
+  readonly evicted: bigint;
 }
 
-/** Writes that go to the database together. They were asked for at the same time: any order of them is right. */
+/** Writes that one query sends to the database. They are concurrent, so any order is correct. */
 export class Batch {
   readonly #inserts: (Waiting & Insert)[] = [];
   readonly #updates: (Waiting & Update)[] = [];
   readonly #deletes: (Waiting & Delete)[] = [];
-  /** The to-dos and the idempotency keys that it is about. */
+  /** The to-dos and idempotency keys that the batch affects. */
   readonly #about = new Set<TodoId | string>();
   #size = 0;
 
@@ -68,10 +69,10 @@ export class Batch {
     return this.#size;
   }
 
-  /** Takes a write in; not, and false, when it is full, or has one about the same to-do or key. */
-  take(write: Write): boolean {
+  /** Adds a write. Returns false if the batch is full or already affects the same to-do or idempotency key. */
+  add(write: Write): boolean {
     const about = write.type === "insert" ? write.keyHash : write.id;
-    if (this.#size === MOST_WRITES || this.#about.has(about)) return false;
+    if (this.#size === MAX_WRITES || this.#about.has(about)) return false;
     if (about !== "") this.#about.add(about);
     this.#size++;
     if (write.type === "insert") this.#inserts.push(write);
@@ -80,7 +81,7 @@ export class Batch {
     return true;
   }
 
-  /** The lists that `todo_service.write` takes. */
+  /** The parameters of `todo_service.write_batch`. */
   get values(): Value[] {
     return [
       linesOf(this.#inserts, ({ title }) => JSON.stringify(title)),
@@ -94,7 +95,7 @@ export class Batch {
 
   settle({ made, updated, deleted }: Outcomes): void {
     settleEach(this.#inserts, made, (line) => {
-      const refusal = REFUSALS.get(line);
+      const refusal = INSERT_ERRORS.get(line);
       return refusal === undefined ? { type: "made", id: BigInt(line) } : { type: refusal };
     });
     settleEach(this.#updates, updated, (json) =>
@@ -103,7 +104,7 @@ export class Batch {
     settleEach(this.#deletes, deleted, (line) => ({ type: line === "true" ? "deleted" : "absent" }));
   }
 
-  fail(failure: Failure): void {
+  fail(failure: ServiceError): void {
     for (const { fail } of [...this.#inserts, ...this.#updates, ...this.#deletes]) fail(failure);
   }
 }

@@ -1,11 +1,11 @@
-import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
-import { type KeyRow, keyOf, storedKeyOf } from "../key-row.ts";
-import { KeyUses } from "../key-uses.ts";
-import type { OpenKeys } from "../store.ts";
+import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
+import { KeyUsage } from "../records/key-usage.ts";
+import type { KeyStoreHandle } from "../store.ts";
 import { openPrimary, PRIMARY_DEFAULTS, type Primary, type Value } from "./primary.ts";
 
-/** Opens the keys of a database, and nothing else of it; throws an Error that says why it cannot be used. */
-export function openPostgresKeys(url: string): Promise<OpenKeys> {
+/** Opens only the API keys of a database. Throws an Error with the reason if it cannot be used. */
+export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
   return openPrimary(url, PRIMARY_DEFAULTS, (primary) => {
     const keys = new PostgresKeys(primary);
     const close = async (): Promise<void> => {
@@ -16,14 +16,14 @@ export function openPostgresKeys(url: string): Promise<OpenKeys> {
   });
 }
 
-/** The keys of a database. Each look-up asks it: a key revoked by any replica is refused by all at once. */
+/** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
 export class PostgresKeys implements KeyStore {
   readonly #primary: Primary;
-  readonly #uses: KeyUses;
+  readonly #uses: KeyUsage;
 
   constructor(primary: Primary) {
     this.#primary = primary;
-    this.#uses = new KeyUses((uses) => this.#write(uses));
+    this.#uses = new KeyUsage((uses) => this.#write(uses));
   }
 
   async find(tokenHash: Uint8Array): Promise<StoredKey | undefined> {
@@ -37,7 +37,7 @@ export class PostgresKeys implements KeyStore {
     const rows = await this.#primary.query<KeyRow>(
       "SELECT * FROM todo_service.keys ORDER BY created_at, added",
     );
-    return rows.map((row) => this.#uses.shown(keyOf(row)));
+    return rows.map((row) => this.#uses.withLatest(keyOf(row)));
   }
 
   insert(key: StoredKey): Promise<boolean> {
@@ -62,8 +62,8 @@ export class PostgresKeys implements KeyStore {
     );
   }
 
-  touch(id: string, usedAt: number): void {
-    this.#uses.note(id, usedAt);
+  recordUse(id: string, usedAt: number): void {
+    this.#uses.record(id, usedAt);
   }
 
   close(): Promise<void> {
@@ -93,6 +93,6 @@ function valuesOf({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifet
     expiresAt ?? null,
     lastUsedAt ?? null,
     lifetime ?? null,
-    createdAt - EXPIRED_KEPT_MS,
+    createdAt - EXPIRED_RETENTION_MS,
   ];
 }

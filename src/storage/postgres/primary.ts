@@ -1,31 +1,32 @@
 import { SQL } from "bun";
-import { Failure } from "../../failure.ts";
+import { ServiceError } from "../../error.ts";
+import { errorMessage } from "../../error-message.ts";
 import type { Awaitable } from "../../todo.ts";
 import { migrate } from "./schema.ts";
 
 const CHANNEL = "todo_service";
 
-/** What can be sent with a query. */
+/** A parameter of a query. */
 export type Value = string | number | bigint | boolean | Uint8Array | null;
 
-/** What is done with the pool; whatever takes long tells of progress. */
+/** Work with the pool. Long work calls `progress` to extend its timeout. */
 export type Work<T> = (sql: SQL, progress: () => void) => Promise<T>;
 
-/** SQLSTATEs after which another connection, or another host, may do: read-only, a standby, shutting down, broken. */
-const MOVE_ON = /^(?:25006|55000|57P0[1-5]|08...)$/;
+/** SQLSTATEs after which another connection or host may work: read-only, standby, shutdown, connection failure. */
+const FAILOVER_SQLSTATES = /^(?:25006|55000|57P0[1-5]|08...)$/;
 
 export interface PrimaryOptions {
-  /** How many connections at most, besides one that listens while somebody reads events. */
+  /** The maximum number of connections, besides the one that listens while events have subscribers. */
   readonly connections: number;
-  /** How many milliseconds an answer may take; a connection to one host a fifth of them, for the next may answer. */
+  /** The timeout of a query in milliseconds. Connecting to one host may take a fifth of it. */
   readonly answerWithinMs: number;
 }
 
 export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, answerWithinMs: 10_000 };
 
 /**
- * Opens something in a database, whose schema `todo_service` is made if it is not there, and brought up to date;
- * throws an Error that says why the database cannot be used.
+ * Connects to a database, creates or migrates its schema `todo_service`, and calls `open`. Throws an Error with the
+ * reason if the database cannot be used.
  */
 export async function openPrimary<Opened>(
   url: string,
@@ -38,11 +39,11 @@ export async function openPrimary<Opened>(
     return await open(primary);
   } catch (error) {
     await primary.close();
-    throw error instanceof Failure ? error.cause : error;
+    throw error instanceof ServiceError ? error.cause : error;
   }
 }
 
-/** The first of some hosts that can be written to; connected anew, to any of them, when it is lost. */
+/** A connection pool to the first host that accepts writes. Reconnects to any of the hosts after a failure. */
 export class Primary {
   readonly #urls: readonly string[];
   readonly #options: PrimaryOptions;
@@ -51,40 +52,40 @@ export class Primary {
   #pool: Promise<SQL> | undefined;
   #closed = false;
 
-  /** @param url as libpq takes it: `postgres://user:password@host1:5432,host2:5432/database?sslmode=…` */
+  /** @param url in libpq's format: `postgres://user:password@host1:5432,host2:5432/database?sslmode=…` */
   constructor(url: string, options: PrimaryOptions) {
     this.#urls = urlsOf(url);
     this.#options = options;
   }
 
-  /** Throws `store_unavailable`; whether the query took effect is then unknown. */
+  /** Runs a query. Throws `store_unavailable`; the query may then still have taken effect. */
   query<Row>(text: string, values: readonly Value[] = []): Promise<readonly Row[]> {
     return this.run((sql) => sql.unsafe<Row[]>(text, [...values]));
   }
 
-  /** Does something with the pool; throws `store_unavailable`, as `query` does. */
+  /** Runs work with the pool. Throws `store_unavailable`, as `query` does. */
   async run<T>(work: Work<T>): Promise<T> {
     const pool = this.#connected();
     let sql: SQL | undefined;
     let isOver = false;
     try {
-      return await within(this.#options.answerWithinMs, async (progress) => {
+      return await withTimeout(this.#options.answerWithinMs, async (progress) => {
         const connected = await pool;
-        // Whoever asked has been told that it failed.
+        // The caller has already received an error.
         if (isOver) throw new Error("it was connected too late");
         sql = connected;
         return work(sql, progress);
       });
     } catch (cause) {
       isOver = true;
-      if (sql !== undefined && isLost(cause)) this.#leave(pool);
-      throw unavailable(cause);
+      if (sql !== undefined && isLost(cause)) this.#discard(pool);
+      throw storeUnavailable(cause);
     }
   }
 
   /**
-   * Has a function called, if none is, with the position that the writes of a replica have come to, and without one
-   * when that may have gone unnoticed.
+   * Listens for writes of other replicas, unless it already does. Calls the function with their latest sequence number,
+   * or without one if a notification may have been missed.
    */
   listen(onNotify: (n?: number) => void): void {
     if (this.#onNotify !== undefined) return;
@@ -92,7 +93,7 @@ export class Primary {
     this.#pool?.then((sql) => this.#listenOn(sql), ignore);
   }
 
-  /** Calls none any more: the database has less to do then. */
+  /** Stops listening, which reduces the load on the database. */
   unlisten(): void {
     this.#onNotify = undefined;
     this.#listening?.subscription.then((subscription) => subscription.unlisten()).catch(ignore);
@@ -109,14 +110,14 @@ export class Primary {
   #connected(): Promise<SQL> {
     if (this.#pool === undefined) {
       const pool = this.#connect();
-      pool.catch(() => this.#leave(pool));
+      pool.catch(() => this.#discard(pool));
       this.#pool = pool;
     }
     return this.#pool;
   }
 
-  /** Connects anew the next time; what is under way in the pool may still end. */
-  #leave(pool: Promise<SQL>): void {
+  /** Makes the next query reconnect. Pending queries of the old pool may still complete. */
+  #discard(pool: Promise<SQL>): void {
     if (this.#pool !== pool) return;
     this.#pool = undefined;
     close(pool, this.#options.answerWithinMs);
@@ -128,7 +129,7 @@ export class Primary {
       if (this.#closed) throw new Error("the store is closed");
       const sql = this.#open(url);
       try {
-        const [row] = await within<readonly { standby: boolean }[]>(this.#options.answerWithinMs, () =>
+        const [row] = await withTimeout<readonly { standby: boolean }[]>(this.#options.answerWithinMs, () =>
           sql.unsafe("SELECT pg_is_in_recovery() AS standby"),
         );
         if (row?.standby === false) {
@@ -137,7 +138,7 @@ export class Primary {
         }
         reasons.push(`${hostOf(url)}: it is a standby`);
       } catch (error) {
-        reasons.push(`${hostOf(url)}: ${error instanceof Error ? error.message : error}`);
+        reasons.push(`${hostOf(url)}: ${errorMessage(error)}`);
       }
       await sql.close({ timeout: 0 });
     }
@@ -151,7 +152,7 @@ export class Primary {
       max: connections,
       connectionTimeout: answerWithinMs / 5 / 1000,
       bigint: true,
-      // Else the variable PGDATABASE would win over the URL.
+      // Without this option, the variable PGDATABASE overrides the URL.
       ...(database !== "" && { database }),
       connection: {
         application_name: "todo-service",
@@ -164,7 +165,7 @@ export class Primary {
     });
   }
 
-  /** A notification wakes, no more: one that is lost, or a channel that cannot be had, costs some time. */
+  /** Subscribes to notifications. They only speed up polling, so a lost one causes no more than a delay. */
   #listenOn(sql: SQL): void {
     if (this.#onNotify === undefined || this.#listening?.sql === sql) return;
     const mayHaveMissed = (): void => this.#onNotify?.();
@@ -174,21 +175,21 @@ export class Primary {
   }
 }
 
-/** Whoever asks for something next is told of what went wrong. */
+/** Ignores an error, because the next query reports it. */
 const ignore = (): void => {};
 
-export const unavailable = (cause: unknown): Failure =>
-  cause instanceof Failure ? cause : new Failure("store_unavailable", { cause });
+export const storeUnavailable = (cause: unknown): ServiceError =>
+  cause instanceof ServiceError ? cause : new ServiceError("store_unavailable", { cause });
 
-/** There was no answer in time: whatever was asked may still take effect. */
-export class LateError extends Error {
-  override readonly name = "LateError";
+/** The query timed out. It may still take effect. */
+export class TimeoutError extends Error {
+  override readonly name = "TimeoutError";
 }
 
-/** Rejects with a LateError when work takes longer than some milliseconds, or as long since it told of progress. */
-export async function within<T>(ms: number, work: (progress: () => void) => Promise<T>): Promise<T> {
+/** Rejects with a TimeoutError if the work neither ends nor reports progress within `ms` milliseconds. */
+export async function withTimeout<T>(ms: number, work: (progress: () => void) => Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new LateError(`no answer in ${ms / 1000} seconds`)), ms);
+  const timer = setTimeout(() => late.reject(new TimeoutError(`no answer in ${ms / 1000} seconds`)), ms);
   try {
     return await Promise.race([work(() => timer.refresh()), late.promise]);
   } finally {
@@ -196,7 +197,7 @@ export async function within<T>(ms: number, work: (progress: () => void) => Prom
   }
 }
 
-/** Our own splitting: neither `URL` nor the driver takes several hosts. */
+/** Splits a URL with several hosts, because neither `URL` nor the driver supports them. */
 function urlsOf(url: string): string[] {
   const [, start = "", hosts = "", rest = ""] = /^(\w+:\/\/(?:[^/]*@)?)([^/?]*)(.*)$/s.exec(url) ?? [];
   const urls = hosts.split(",").map((host) => `${start}${host}${rest}`);
@@ -211,14 +212,14 @@ const hostOf = (url: string): string => new URL(url).host || "localhost";
 const databaseOf = (url: string): string => decodeURIComponent(new URL(url).pathname.slice(1));
 
 function isLost(error: unknown): boolean {
-  if (!(error instanceof SQL.PostgresError)) return error instanceof LateError;
-  return error.errno === undefined || MOVE_ON.test(error.errno);
+  if (!(error instanceof SQL.PostgresError)) return error instanceof TimeoutError;
+  return error.errno === undefined || FAILOVER_SQLSTATES.test(error.errno);
 }
 
 async function close(pool: Promise<SQL>, withinMs: number): Promise<void> {
   try {
     await (await pool).close({ timeout: withinMs / 1000 });
   } catch {
-    // It never was, or is no more.
+    // The pool was never connected or is already closed.
   }
 }

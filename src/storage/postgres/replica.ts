@@ -1,24 +1,24 @@
-import type { Feed } from "../../event.ts";
+import type { ChangeFeed } from "../../change-feed.ts";
 import type { Position } from "../../todo.ts";
-import { decodeEvents, type StoredEvent } from "../event-line.ts";
-import type { Table } from "../table.ts";
+import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
+import type { Table } from "../table/table.ts";
 
-/** Where the database has come to, as `todo_service.tail` gives it. */
+/** The position of the database and its latest events, as `todo_service.tail` returns them. */
 export interface Tail {
   readonly epoch: string;
   readonly n: bigint;
-  /** The events after a position, a line each. */
+  /** The events after a position, one per line. */
   readonly tail: string | null;
 }
 
-/** This process's copy of the to-dos and the last changes, as of a position. */
+/** This process's copy of the to-dos and the latest changes, at a position. */
 export class Replica {
   readonly table: Table;
-  readonly feed: Feed;
+  readonly feed: ChangeFeed;
   readonly #epoch: string;
   #n: number;
 
-  constructor(table: Table, feed: Feed, { epoch, n }: Position) {
+  constructor(table: Table, feed: ChangeFeed, { epoch, sequence: n }: Position) {
     this.table = table;
     this.feed = feed;
     this.#epoch = epoch;
@@ -26,18 +26,18 @@ export class Replica {
   }
 
   get position(): Position {
-    return { epoch: this.#epoch, n: this.#n };
+    return { epoch: this.#epoch, sequence: this.#n };
   }
 
-  /** Goes on to where the database has come; false when that cannot be reached from here. */
+  /** Applies the new events. Returns false if events are missing or the epoch has changed. */
   follow({ epoch, n, tail }: Tail): boolean {
     if (epoch !== this.#epoch) return false;
     const last = Number(n);
     if (last <= this.#n) return true;
-    const events = tail === null ? [] : decodeEvents(tail, { epoch, n: last });
-    const first = events[0]?.position.n ?? Number.POSITIVE_INFINITY;
+    const events = tail === null ? [] : decodeEvents(tail, { epoch, sequence: last });
+    const first = events[0]?.position.sequence ?? Number.POSITIVE_INFINITY;
     if (first > this.#n + 1) return false;
-    for (const event of events) if (event.position.n > this.#n) this.#apply(event);
+    for (const event of events) if (event.position.sequence > this.#n) this.#apply(event);
     return true;
   }
 
@@ -45,7 +45,7 @@ export class Replica {
     if (event.type === "created") this.table.append(event.id, event.json);
     else if (event.type === "updated") this.table.setDone(event.id, event.json.endsWith("true}"));
     else this.table.delete(event.id);
-    this.#n = event.position.n;
+    this.#n = event.position.sequence;
     this.feed.publish(event);
   }
 }

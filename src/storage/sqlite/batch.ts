@@ -1,25 +1,25 @@
-import type { Failure } from "../../failure.ts";
+import type { ServiceError } from "../../error.ts";
 import type { Position, TodoId } from "../../todo.ts";
-import { encodeEvent, type StoredEvent } from "../event-line.ts";
-import type { Receipt } from "../receipt.ts";
-import type { Table } from "../table.ts";
-import type { Commit } from "./writer.ts";
+import { encodeEvent, type StoredEvent } from "../records/event-codec.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
+import type { Table } from "../table/table.ts";
+import type { Commit } from "./writer.worker.ts";
 
-/** What some writes, one after the other, come to. */
+/** The combined effect of a sequence of writes. */
 export class Batch {
   readonly events: StoredEvent[] = [];
   /** By the digest of their key. */
-  readonly receipts = new Map<string, Receipt>();
+  readonly receipts = new Map<string, IdempotencyRecord>();
   readonly #start: Position;
   readonly #startId: TodoId;
   #lastId: TodoId;
   #count: number;
-  /** The to-dos it makes, from `#startId` + 1 on. */
+  /** The created to-dos, with ids from `#startId` + 1. */
   readonly #created: string[] = [];
-  /** What else becomes of to-dos; `undefined` for deleted. */
+  /** The other changed to-dos; `undefined` for deleted ones. */
   readonly #changed = new Map<TodoId, { readonly json: string; readonly done: boolean } | undefined>();
 
-  /** @param count how many to-dos there are before it */
+  /** @param count the number of to-dos before the batch */
   constructor(start: Position, lastId: TodoId, count: number) {
     this.#start = start;
     this.#startId = lastId;
@@ -31,20 +31,20 @@ export class Batch {
     return this.#lastId;
   }
 
-  /** How many to-dos there are after it. */
+  /** The number of to-dos after the batch. */
   get count(): number {
     return this.#count;
   }
 
-  /** A to-do as the batch leaves it so far, if the batch touches it. */
-  touched(id: TodoId): { readonly json: string | undefined } | undefined {
+  /** Returns the pending state of a to-do; `undefined` if the batch has not changed it. */
+  pending(id: TodoId): { readonly json: string | undefined } | undefined {
     if (this.#changed.has(id)) return { json: this.#changed.get(id)?.json };
     return id > this.#startId && id <= this.#lastId
       ? { json: this.#created[Number(id - this.#startId) - 1] }
       : undefined;
   }
 
-  /** Makes the to-do with the id after the last one. */
+  /** Creates a to-do with the next id. */
   create(json: string): void {
     this.#lastId++;
     this.#count++;
@@ -63,7 +63,7 @@ export class Batch {
     this.events.push({ type: "deleted", position: this.#nextPosition(), id });
   }
 
-  /** Does to a table, which is as it was before the batch, what the batch does. */
+  /** Applies the batch to a table in the state before the batch. */
   applyTo(table: Table): void {
     let id = this.#startId;
     for (const json of this.#created) table.append(++id, json);
@@ -73,57 +73,61 @@ export class Batch {
     }
   }
 
-  /** All of it, as it is written; `undefined` when nothing changes. */
-  commit(): Commit | undefined {
+  /**
+   * Returns what the writer stores; `undefined` if nothing changes.
+   * @param evicted the hashes of idempotency keys to delete
+   */
+  commit(evicted: readonly string[]): Commit | undefined {
     if (this.events.length === 0) return undefined;
     return {
       lastId: this.#lastId,
-      startN: this.#start.n,
-      lastN: this.#start.n + this.events.length,
+      startN: this.#start.sequence,
+      lastN: this.#start.sequence + this.events.length,
       events: this.events.map(encodeEvent).join("\n"),
       changed: [...this.#changed].map(([id, todo]) => [id, todo?.done]),
+      evicted,
       receipts: [...this.receipts.values()],
     };
   }
 
   #nextPosition(): Position {
-    return { epoch: this.#start.epoch, n: this.#start.n + this.events.length + 1 };
+    return { epoch: this.#start.epoch, sequence: this.#start.sequence + this.events.length + 1 };
   }
 }
 
 /** A write that waits for its batch. */
-export interface Waiting {
-  plan(batch: Batch): void;
-  /** Answers it: the batch is on disk. */
+export interface PendingWrite {
+  apply(batch: Batch): void;
+  /** Resolves the write, because the batch is on disk. */
   settle(): void;
-  fail(failure: Failure): void;
+  fail(failure: ServiceError): void;
 }
 
-export class Write<T> implements Waiting {
+export class Write<T> implements PendingWrite {
   readonly answer: Promise<T>;
-  readonly #plan: (batch: Batch) => T;
+  readonly #apply: (batch: Batch) => T;
   readonly #waiting = Promise.withResolvers<T>();
-  #planned: { readonly answer: T } | undefined;
+  #result: { readonly answer: T } | undefined;
 
-  /** @param plan works out the answer and what it changes, after the writes before it in the batch; throws a Failure */
-  constructor(plan: (batch: Batch) => T) {
-    this.#plan = plan;
+  /** @param apply adds the write to the batch and returns the result; throws a ServiceError */
+  constructor(apply: (batch: Batch) => T) {
+    this.#apply = apply;
     this.answer = this.#waiting.promise;
   }
 
-  plan(batch: Batch): void {
+  apply(batch: Batch): void {
     try {
-      this.#planned = { answer: this.#plan(batch) };
+      this.#result = { answer: this.#apply(batch) };
     } catch (failure) {
       this.#waiting.reject(failure);
     }
   }
 
   settle(): void {
-    if (this.#planned !== undefined) this.#waiting.resolve(this.#planned.answer);
+    if (this.#result !== undefined) this.#waiting.resolve(this.#result.answer);
   }
 
-  fail(failure: Failure): void {
+  fail(failure: ServiceError): void {
     this.#waiting.reject(failure);
   }
 }

@@ -1,13 +1,14 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
-import { Feed } from "../../event.ts";
+import { ChangeFeed } from "../../change-feed.ts";
+import { errorMessage } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
-import { decodeEvents } from "../event-line.ts";
-import { type Receipt, Receipts } from "../receipt.ts";
+import { decodeEvents } from "../records/event-codec.ts";
+import { type IdempotencyRecord, IdempotencyRecords } from "../records/idempotency.ts";
 import type { DEFAULTS } from "../store.ts";
-import { Table } from "../table.ts";
+import { Table } from "../table/table.ts";
 
-/** What has been done to the file, in order: a migration once released is never changed. */
+/** All migrations of the file, in order. A released migration must never change. */
 const MIGRATIONS: readonly string[] = [
   `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
    CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
@@ -27,25 +28,25 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT;`,
 ];
 
-/** The JSON of a row of todos. */
+/** An SQL expression for the JSON of a row of `todos`. */
 export const TODO_JSON = `'{"id":' || id || ',"title":' || title || ',"done":' || iif(done, 'true', 'false') || '}'`;
 
-/** What a file holds. */
+/** The contents of a file. */
 export interface State {
   readonly epoch: string;
   readonly table: Table;
-  readonly feed: Feed;
-  readonly receipts: Receipts;
+  readonly feed: ChangeFeed;
+  readonly receipts: IdempotencyRecords;
   readonly lastId: TodoId;
   readonly n: number;
 }
 
-/** Takes a lock that the system lets go when the process ends, however it ends. */
-export function takeLock(path: string): Database {
+/** Locks a store. The operating system releases the lock when the process ends, even after a crash. */
+export function acquireLock(path: string): Database {
   let lock: Database | undefined;
   try {
     lock = new Database(`${path}-lock`, { create: true });
-    // A server holds it for good, but what only brings the file up to date is done soon.
+    // A server keeps the lock while it runs; a migration releases it soon.
     lock.run("PRAGMA busy_timeout = 1000");
     lock.run("BEGIN EXCLUSIVE");
     return lock;
@@ -55,11 +56,11 @@ export function takeLock(path: string): Database {
     if (cause instanceof SQLiteError && cause.code === "SQLITE_BUSY") {
       throw new Error(`${path} is in use by another server: stop it first`, { cause });
     }
-    throw new Error(`${path} cannot be locked: ${cause instanceof Error ? cause.message : cause}`, { cause });
+    throw new Error(`${path} cannot be locked: ${errorMessage(cause)}`, { cause });
   }
 }
 
-/** Reads all that a file holds. */
+/** Loads the contents of a file into memory. */
 export function load(database: Database, { maxTodos, maxEvents, now }: typeof DEFAULTS): State {
   const { epoch, last_id, n } = storeRow(database);
   const table = new Table();
@@ -67,49 +68,49 @@ export function load(database: Database, { maxTodos, maxEvents, now }: typeof DE
     `SELECT id, ${TODO_JSON} AS json FROM todos ORDER BY id`,
   );
   for (const { id, json } of todos.iterate()) table.append(id, json);
-  const receipts = new Receipts(maxTodos, now);
+  const receipts = new IdempotencyRecords(maxTodos, now);
   for (const receipt of storedReceipts(database)) receipts.add(receipt);
   const feed = loadFeed(database, epoch, Number(n), maxEvents);
   return { epoch, table, feed, receipts, lastId: last_id, n: Number(n) };
 }
 
-/** The one row of the table store. */
+/** Returns the only row of the table `store`. */
 export function storeRow(database: Database): { epoch: string; last_id: bigint; n: bigint } {
   const row = database.query<ReturnType<typeof storeRow>, []>("SELECT * FROM store").get();
   if (row === null) throw new Error("it has no row in store");
   return row;
 }
 
-function* storedReceipts(database: Database): Generator<Receipt> {
+function* storedReceipts(database: Database): Generator<IdempotencyRecord> {
   const rows = database.query<{ key_hash: string; title_hash: string; id: bigint; made_at: bigint }, []>(
-    "SELECT * FROM receipts ORDER BY made_at",
+    "SELECT * FROM receipts ORDER BY made_at, id",
   );
   for (const { key_hash, title_hash, id, made_at } of rows.iterate()) {
     yield { keyHash: key_hash, titleHash: title_hash, id, madeAt: Number(made_at) };
   }
 }
 
-function loadFeed(database: Database, epoch: string, last: number, maxEvents: number): Feed {
+function loadFeed(database: Database, epoch: string, last: number, maxEvents: number): ChangeFeed {
   const rows = database
     .query<{ events: string }, [number]>("SELECT events FROM events WHERE last_n > ? ORDER BY last_n")
     .all(last - maxEvents);
   const lines = rows.map(({ events }) => events).join("\n");
-  const events = lines === "" ? [] : decodeEvents(lines, { epoch, n: last });
-  const feed = new Feed(maxEvents, last - events.length);
+  const events = lines === "" ? [] : decodeEvents(lines, { epoch, sequence: last });
+  const feed = new ChangeFeed(maxEvents, last - events.length);
   for (const event of events) feed.publish(event);
   return feed;
 }
 
-/** How long a connection waits for what another does. */
+/** How long a connection waits for the lock of another. */
 const BUSY_TIMEOUT_MS = 5000;
 
-/** Opens the file as every connection here does; reads back what durability rests on. */
+/** Opens a connection and verifies that it is durable: journal mode WAL and synchronous=FULL. */
 export function connect(path: string): Database {
   const database = new Database(path, { create: true, safeIntegers: true });
   try {
     database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
-    // At one moment: another process may be making it.
-    database.transaction(requireOurs)(database);
+    // In one transaction, because another process may be creating the file.
+    database.transaction(assertOwnSchema)(database);
     const mode = setWal(database);
     database.run("PRAGMA synchronous = FULL");
     const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
@@ -121,7 +122,7 @@ export function connect(path: string): Database {
   }
 }
 
-/** The journal mode after it; this pragma does not wait by itself while another process makes the file. */
+/** Sets WAL and returns the journal mode. Retries, because this pragma ignores busy_timeout. */
 function setWal(database: Database): string | undefined {
   const deadline = performance.now() + BUSY_TIMEOUT_MS;
   while (true) {
@@ -135,9 +136,9 @@ function setWal(database: Database): string | undefined {
   }
 }
 
-/** Throws for a database of something else, before anything is written to it. */
-function requireOurs(database: Database): void {
-  const version = requireKnownFormat(database);
+/** Throws for another program's database, before anything is written to it. */
+function assertOwnSchema(database: Database): void {
+  const version = assertKnownFormat(database);
   const [{ tables, stores } = { tables: 0n, stores: 0n }] = database
     .query<{ tables: bigint; stores: bigint }, []>(
       "SELECT count(*) AS tables, count(*) FILTER (WHERE name = 'store') AS stores FROM sqlite_schema",
@@ -148,9 +149,9 @@ function requireOurs(database: Database): void {
   }
 }
 
-/** Brings the file up to date; whoever calls this holds the lock. */
+/** Applies the missing migrations. The caller must hold the lock. */
 export function migrate(database: Database): void {
-  const version = requireKnownFormat(database);
+  const version = assertKnownFormat(database);
   database.transaction(() => {
     for (const migration of MIGRATIONS.slice(version)) database.run(migration);
     if (version === 0) database.run("INSERT INTO store VALUES (?, 0, 0)", [newEpoch()]);
@@ -158,8 +159,8 @@ export function migrate(database: Database): void {
   })();
 }
 
-/** How many migrations the file has seen; throws when they are more than there are. */
-export function requireKnownFormat(database: Database): number {
+/** Returns the number of applied migrations. Throws if a newer version wrote the file. */
+export function assertKnownFormat(database: Database): number {
   const version = Number(
     database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version,
   );
@@ -169,8 +170,8 @@ export function requireKnownFormat(database: Database): number {
   );
 }
 
-/** Opens the file beside a server that may be using it; brings it up to date when none does. */
-export function connectBeside(path: string): Database {
+/** Opens a file that a server may be using. Applies missing migrations if no server uses it. */
+export function connectShared(path: string): Database {
   const database = connect(path);
   try {
     if (!isCurrent(database)) migrateAlone(path, database);
@@ -181,14 +182,14 @@ export function connectBeside(path: string): Database {
   }
 }
 
-const isCurrent = (database: Database): boolean => requireKnownFormat(database) === MIGRATIONS.length;
+const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 
 function migrateAlone(path: string, database: Database): void {
   let lock: Database;
   try {
-    lock = takeLock(path);
+    lock = acquireLock(path);
   } catch (error) {
-    // A server that has just started has brought it up to date, and keeps the lock.
+    // A server that has just started may have migrated the file. It keeps the lock.
     if (isCurrent(database)) return;
     throw error;
   }

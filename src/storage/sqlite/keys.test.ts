@@ -3,12 +3,18 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createKey, type KeyStore, lookupKey, type MintedKey, rotateKey } from "../../credential/key.ts";
+import {
+  createKey,
+  createKeyLookup,
+  type KeyStore,
+  type MintedKey,
+  rotateKey,
+} from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { keyContract } from "../contract.ts";
 import type { Store } from "../store.ts";
-import { openSqlite } from "./engine.ts";
 import { openSqliteKeys } from "./keys.ts";
+import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-keys-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -24,11 +30,11 @@ async function made(keys: KeyStore, name: string, lifetime?: number): Promise<Mi
   return minted;
 }
 
-/** Who a token belongs to, by one store after the other. */
+/** Returns the client that holds a token, according to each store. */
 const namesAt = (now: number, token: string, ...stores: readonly { readonly keys: KeyStore }[]) =>
-  Promise.all(stores.map(async ({ keys }) => (await lookupKey(keys, () => now)(token))?.name));
+  Promise.all(stores.map(async ({ keys }) => (await createKeyLookup(keys, () => now)(token))?.name));
 
-/** A store that is being served, and the keys of its file as another process opens them. */
+/** Returns a store of a server and the API keys of its file as another process opens them. */
 async function openTwice(path: string) {
   const served = await openSqlite(path);
   const beside = openSqliteKeys(path, false);
@@ -46,7 +52,7 @@ keyContract("the keys of a file", async () => openSqliteKeys(newPath(), true));
 
 keyContract("the keys of a file that is being served", async () => {
   const { served, beside, [Symbol.asyncDispose]: close } = await openTwice(await emptyFile());
-  // Each call to another of the two, in turn.
+  // Alternates between the two.
   const turn = turns(served.keys, beside.keys);
   const keys: KeyStore = {
     find: (tokenHash) => turn().find(tokenHash),
@@ -54,7 +60,7 @@ keyContract("the keys of a file that is being served", async () => {
     insert: (key) => turn().insert(key),
     replace: (id, expiresAt, successor) => turn().replace(id, expiresAt, successor),
     delete: (id) => turn().delete(id),
-    touch: (id, usedAt) => served.keys.touch(id, usedAt),
+    recordUse: (id, usedAt) => served.keys.recordUse(id, usedAt),
   };
   return { keys, close };
 });
@@ -70,7 +76,7 @@ function turns<T>(one: T, other: T): () => T {
   return () => (count++ % 2 === 0 ? one : other);
 }
 
-test("keys are there again after a restart", async () => {
+test("keys persist across a restart", async () => {
   const path = newPath();
   const first = await openSqlite(path);
   const [ci, backup] = [await made(first.keys, "ci", HOUR), await made(first.keys, "backup")];
@@ -87,7 +93,7 @@ test("keys are there again after a restart", async () => {
   await second.close();
 });
 
-test("the last use is kept when the store is closed, and shown before", async () => {
+test("the last use is listed immediately and stored when the store closes", async () => {
   const path = newPath();
   const first = await openSqlite(path);
   const { token } = await made(first.keys, "ci");
@@ -101,7 +107,7 @@ test("the last use is kept when the store is closed, and shown before", async ()
   beside.close();
 });
 
-test("keys made, rotated and deleted on either connection are so on the other at once", async () => {
+test("changes to keys on one connection are immediately visible on the other", async () => {
   await using twice = await openTwice(await emptyFile());
   for (const [one, other] of [
     [twice.served, twice.beside],
@@ -120,7 +126,7 @@ test("keys made, rotated and deleted on either connection are so on the other at
   }
 });
 
-test("keys of one name made on both connections at once are one", async () => {
+test("concurrent inserts of one name on both connections create one key", async () => {
   await using twice = await openTwice(await emptyFile());
   const { served, beside } = twice;
   for (let round = 0; round < 20; round++) {
@@ -132,7 +138,7 @@ test("keys of one name made on both connections at once are one", async () => {
   expect(await served.keys.list()).toHaveLength(20);
 });
 
-test("keys are made while to-dos are written, and neither stops the other", async () => {
+test("keys and to-dos can be created concurrently", async () => {
   await using twice = await openTwice(await emptyFile());
   const { served, beside } = twice;
   const written = Promise.all(Array.from({ length: 2000 }, (_, i) => served.insert(`${i}`)));
@@ -144,7 +150,7 @@ test("keys are made while to-dos are written, and neither stops the other", asyn
   expect(await beside.keys.list()).toHaveLength(100);
 });
 
-test("the bytes of a token are in no file, and those of its hash are", async () => {
+test("files contain the hash of a token but not the token", async () => {
   const path = newPath();
   const served = await openSqlite(path);
   const ci = await made(served.keys, "ci");
@@ -160,7 +166,7 @@ test("the bytes of a token are in no file, and those of its hash are", async () 
     for (const token of tokens) {
       const hash = hashToken(token);
       expect(all.some((bytes) => bytes.includes(hash))).toBe(true);
-      // Without its prefix and check, which need not be random; as bytes, hex or base64.
+      // The random part of the token, as bytes, hex or base64.
       const secret = Buffer.from(token.slice(5, 48));
       for (const form of [secret, secret.toString("hex"), secret.subarray(0, 42).toString("base64")]) {
         expect(all.some((bytes) => bytes.includes(form))).toBe(false);
@@ -174,7 +180,7 @@ test("the bytes of a token are in no file, and those of its hash are", async () 
   expect(check()).not.toContain(`${files}.db-wal`);
 });
 
-test("a deleted key stays so after a restart", async () => {
+test("a deleted key stays deleted after a restart", async () => {
   const path = newPath();
   const served = await openSqlite(path);
   const { key, token } = await made(served.keys, "ci");
@@ -185,7 +191,7 @@ test("a deleted key stays so after a restart", async () => {
   await again.close();
 });
 
-test("openSqliteKeys makes a file only where it is to", async () => {
+test("openSqliteKeys creates a file only if `make` is true", async () => {
   const path = newPath();
   expect(() => openSqliteKeys(path, false)).toThrow(`there is no such store: ${path}`);
   expect(readdirSync(folder).filter((name) => name.startsWith(`${files}.db`))).toEqual([]);
@@ -198,7 +204,7 @@ test("openSqliteKeys makes a file only where it is to", async () => {
   await store.close();
 });
 
-test("openSqliteKeys refuses what it cannot use, and says why", async () => {
+test("openSqliteKeys rejects an unusable file with the reason", async () => {
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));
   expect(() => openSqliteKeys(noDatabase, true)).toThrow(`${noDatabase}: file is not a database`);
@@ -210,7 +216,7 @@ test("openSqliteKeys refuses what it cannot use, and says why", async () => {
   expect(() => openSqliteKeys(join(folder, "no", "folder.db"), true)).toThrow("unable to open database");
 });
 
-test("openSqliteKeys of processes that all make the file make it once", async () => {
+test("openSqliteKeys creates a file once across concurrent processes", async () => {
   const path = newPath();
   const source = `
     import { openSqliteKeys } from ${JSON.stringify(join(import.meta.dir, "keys.ts"))};
@@ -226,4 +232,4 @@ test("openSqliteKeys of processes that all make the file make it once", async ()
   const keys = openSqliteKeys(path, false);
   expect(await keys.keys.list()).toHaveLength(8);
   keys.close();
-}, 20_000);
+});

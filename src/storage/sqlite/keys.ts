@@ -1,26 +1,27 @@
 import type { Database, Statement } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { EXPIRED_KEPT_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
-import { type KeyRow, keyOf, storedKeyOf } from "../key-row.ts";
-import type { OpenKeys } from "../store.ts";
-import { connectBeside } from "./file.ts";
+import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import { errorMessage } from "../../error-message.ts";
+import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
+import type { KeyStoreHandle } from "../store.ts";
+import { connectShared } from "./file.ts";
 
 /**
- * Opens the keys of a file, beside a server that may be using it; throws an Error that says why they cannot be.
- * @param make whether a file that is not there is made
+ * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot.
+ * @param make whether to create a missing file
  */
-export function openSqliteKeys(path: string, make: boolean): OpenKeys {
+export function openSqliteKeys(path: string, make: boolean): KeyStoreHandle {
   if (!make && !existsSync(path)) throw new Error(`there is no such store: ${resolve(path)}`);
   try {
-    const database = connectBeside(path);
+    const database = connectShared(path);
     return { keys: new SqliteKeys(database), close: () => database.close() };
   } catch (cause) {
-    throw new Error(`${path}: ${cause instanceof Error ? cause.message : cause}`, { cause });
+    throw new Error(`${path}: ${errorMessage(cause)}`, { cause });
   }
 }
 
-/** The keys of a file, on one connection to it. What others write to the file is seen at once. */
+/** The API keys of a file, through one connection. Every call sees the latest committed state. */
 export class SqliteKeys implements KeyStore {
   readonly #database: Database;
   readonly #find: Statement<KeyRow, [Uint8Array]>;
@@ -68,7 +69,7 @@ export class SqliteKeys implements KeyStore {
     return this.#database.query("DELETE FROM keys WHERE id = ?").run(id).changes > 0;
   }
 
-  touch(id: string, usedAt: number): void {
+  recordUse(id: string, usedAt: number): void {
     this.#database.query("UPDATE keys SET last_used_at = ?2 WHERE id = ?1").run(id, usedAt);
   }
 
@@ -76,7 +77,7 @@ export class SqliteKeys implements KeyStore {
     this.#database
       .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)")
       .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null);
-    this.#database.query("DELETE FROM keys WHERE expires_at <= ?").run(createdAt - EXPIRED_KEPT_MS);
+    this.#database.query("DELETE FROM keys WHERE expires_at <= ?").run(createdAt - EXPIRED_RETENTION_MS);
   }
 
   #atomically<T>(work: () => T): T {

@@ -1,0 +1,48 @@
+/** Rates and latencies under wrk, which measures for whole seconds. */
+import type { RequestSpec } from "./requests.ts";
+import { cpuByThread, cpuSpent, type ServerProcess, track } from "./server-process.ts";
+
+export interface WrkResult {
+  readonly requests: number;
+  readonly perSecond: number;
+  /** The part of its core that the server used, from 0 to 1. */
+  readonly coreUse: number;
+  /** The 99th percentile of the latency, in microseconds. */
+  readonly p99: number;
+}
+
+/** Sends one request repeatedly for whole `seconds`. Throws on any status above 399 and any socket error. */
+export async function measure(
+  server: ServerProcess,
+  { method, path, headers, body }: RequestSpec,
+  seconds: number,
+  connections: number,
+): Promise<WrkResult> {
+  const headerFlags = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
+  const url = `http://127.0.0.1:${server.port}${path}`;
+  const script = new URL("wrk.lua", import.meta.url).pathname;
+  const before = cpuByThread(server.pid);
+  const wrk = Bun.spawn(
+    ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, ...headerFlags, url],
+    {
+      env: { BENCH_METHOD: method, ...(body === undefined ? {} : { BENCH_BODY: body }) },
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
+  track(wrk);
+  const output = await new Response(wrk.stdout).text();
+  const after = cpuByThread(server.pid);
+
+  const line = output.split("\n").find((text) => text.startsWith("{"));
+  if ((await wrk.exited) !== 0 || line === undefined) throw new Error(`wrk failed on ${url}: ${output}`);
+  const { requests, microseconds, p99, ...failures }: Record<string, number> = JSON.parse(line);
+  if (!requests || !microseconds || p99 === undefined || Object.values(failures).some((count) => count > 0)) {
+    throw new Error(`${method} ${url} failed: ${line}`);
+  }
+  return {
+    requests,
+    perSecond: (requests / microseconds) * 1e6,
+    coreUse: cpuSpent(before, after) / microseconds,
+    p99,
+  };
+}

@@ -1,0 +1,141 @@
+import { heapStats } from "bun:jsc";
+import { expect, test } from "bun:test";
+import { getEventListeners } from "node:events";
+import { ChangeFeed } from "./change-feed.ts";
+import type { TodoEvent } from "./todo.ts";
+
+const eventAt = (n: number): TodoEvent => ({
+  type: "deleted",
+  position: { epoch: "e", sequence: n },
+  id: 1n,
+});
+
+function publish(feed: ChangeFeed, first: number, last: number): void {
+  for (let n = first; n <= last; n++) feed.publish(eventAt(n));
+}
+
+/** Returns the sequence numbers that a subscriber receives until its stream ends. */
+async function read(feed: ChangeFeed, after: number, signal: AbortSignal): Promise<number[]> {
+  const numbers: number[] = [];
+  for await (const { position } of feed.after(after, signal)) numbers.push(position.sequence);
+  return numbers;
+}
+
+/** Returns the number of live objects after a garbage collection. */
+function objects(): number {
+  Bun.gc(true);
+  return heapStats().objectCount;
+}
+
+test("ChangeFeed sends each subscriber stored and new events until it aborts", async () => {
+  const feed = new ChangeFeed(10, 0);
+  const controller = new AbortController();
+  publish(feed, 1, 5);
+  const subscribers = [0, 3, 5].map((after) => read(feed, after, controller.signal));
+  for (const n of [6, 7, 8]) {
+    publish(feed, n, n);
+    await new Promise(setImmediate);
+  }
+  controller.abort();
+  expect(await Promise.all(subscribers)).toEqual([
+    [1, 2, 3, 4, 5, 6, 7, 8],
+    [4, 5, 6, 7, 8],
+    [6, 7, 8],
+  ]);
+  expect(await read(feed, 0, controller.signal)).toEqual([]);
+});
+
+test.each([
+  [-1, []],
+  [2, []],
+  [3, [4, 5, 6]],
+  [5, [6]],
+  [6, []],
+  [7, []],
+  [Number.POSITIVE_INFINITY, []],
+])("ChangeFeed that stores 4 to 6 sends the known events after %d", async (after, numbers) => {
+  const feed = new ChangeFeed(3, 0);
+  publish(feed, 1, 6);
+  const subscriber = read(feed, after, new AbortController().signal);
+  await new Promise(setImmediate);
+  feed.end();
+  expect(await subscriber).toEqual(numbers);
+});
+
+test("ChangeFeed disconnects only the subscriber that falls behind", async () => {
+  const feed = new ChangeFeed(3, 0);
+  const { signal } = new AbortController();
+  const [slow, quick] = [feed.after(0, signal), feed.after(0, signal)];
+  publish(feed, 1, 2);
+  expect((await slow.next()).value?.position.sequence).toBe(1);
+  for (const n of [1, 2]) expect((await quick.next()).value?.position.sequence).toBe(n);
+  publish(feed, 3, 5);
+  expect((await slow.next()).done).toBe(true);
+  for (const n of [3, 4, 5]) expect((await quick.next()).value?.position.sequence).toBe(n);
+});
+
+test("ChangeFeed reports whether it has subscribers", async () => {
+  const feed = new ChangeFeed(10, 0);
+  const [one, other] = [new AbortController(), new AbortController()];
+  expect(feed.hasSubscribers).toBe(false);
+  const subscribers = [read(feed, 0, one.signal), read(feed, 0, other.signal)];
+  expect(feed.hasSubscribers).toBe(true);
+  one.abort();
+  await subscribers[0];
+  expect(feed.hasSubscribers).toBe(true);
+  other.abort();
+  await subscribers[1];
+  expect(feed.hasSubscribers).toBe(false);
+});
+
+test("ChangeFeed ends the stream of every subscriber when it ends", async () => {
+  const feed = new ChangeFeed(10, 0);
+  const { signal } = new AbortController();
+  publish(feed, 1, 3);
+  const reading = feed.after(0, signal);
+  await reading.next();
+  const waiting = Promise.all([3, 3, 2].map((after) => read(feed, after, signal)));
+  await new Promise(setImmediate);
+  feed.end();
+  expect(await waiting).toEqual([[], [], [3]]);
+  expect((await reading.next()).done).toBe(true);
+  expect(await read(feed, 3, signal)).toEqual([]);
+});
+
+test("ChangeFeed leaks nothing over 20,000 events of one stream", async () => {
+  const feed = new ChangeFeed(100, 0);
+  const controller = new AbortController();
+  const events = feed.after(0, controller.signal);
+  const follow = async (first: number, last: number): Promise<void> => {
+    for (let n = first; n <= last; n++) {
+      const next = events.next();
+      publish(feed, n, n);
+      await next;
+    }
+  };
+  await follow(1, 1000);
+  const before = objects();
+  await follow(1001, 21_000);
+  expect(objects() - before).toBeLessThan(1000);
+  expect(getEventListeners(controller.signal, "abort")).toHaveLength(1);
+});
+
+test("ChangeFeed leaks nothing when idle subscribers connect and disconnect", async () => {
+  const feed = new ChangeFeed(100, 0);
+  publish(feed, 1, 1);
+  const { signal } = new AbortController();
+  const connectAndDisconnect = async (times: number): Promise<void> => {
+    for (let time = 0; time < times; time++) {
+      const controller = new AbortController();
+      const waiting = read(feed, 1, controller.signal);
+      controller.abort();
+      await waiting;
+      for await (const _event of feed.after(0, signal)) break;
+    }
+  };
+  await connectAndDisconnect(1000);
+  const before = objects();
+  await connectAndDisconnect(20_000);
+  expect(objects() - before).toBeLessThan(1000);
+  expect(getEventListeners(signal, "abort")).toEqual([]);
+});

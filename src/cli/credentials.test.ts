@@ -1,0 +1,137 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { capturingLog } from "../../test/log.ts";
+import { startService } from "../../test/service.ts";
+import { FOREIGN_THENABLES } from "../../test/thenables.ts";
+import { hashToken } from "../credential/token.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { readConfig } from "./config.ts";
+import { openCredentials } from "./credentials.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-credentials-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const CLIENT = `alice:${hashToken("token").toString("hex")}\n`;
+/** By Apache's htpasswd; the password is "secret". */
+const USER = "bob:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK\n";
+const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
+const READ = "credentials read again";
+const NOT_READ = "credentials not read: the previous ones stay in use";
+
+/** Credentials from a file, which is checked only when the test says so. */
+async function open(setting: "clientsFile" | "usersFile", text: string) {
+  const path = join(folder, `${setting}-${crypto.randomUUID()}`);
+  writeFileSync(path, text);
+  const { log, lines } = capturingLog();
+  const checks: (() => void)[] = [];
+  const config = readConfig({ [setting]: path }, {});
+  const { lookupClient, checkUser } = await openCredentials(config, openMemory().keys, log, (_paths, check) =>
+    checks.push(check),
+  );
+  return {
+    path,
+    write: (next: string) => writeFileSync(path, next),
+    /** Checks the file; gives the lines of the log since the last check. */
+    check: () => {
+      for (const check of checks) check();
+      return lines.splice(0).map(({ level, message, fields }) => [level, message, fields.entries]);
+    },
+    isAccepted: async (): Promise<boolean | undefined> =>
+      setting === "clientsFile"
+        ? (await lookupClient("token")) !== undefined
+        : await checkUser?.("bob", "secret"),
+  };
+}
+
+describe.each([
+  ["clientsFile", CLIENT],
+  ["usersFile", USER],
+] as const)("an emptied file (%s)", (setting, text) => {
+  test("revokes its entries when it is empty at two checks in a row", async () => {
+    const file = await open(setting, text);
+    file.write("");
+    expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
+    expect(await file.isAccepted()).toBe(true);
+    expect(file.check()).toEqual([["info", READ, 0]]);
+    expect(await file.isAccepted()).toBe(false);
+    expect(file.check()).toEqual([]);
+    file.write(text);
+    expect(file.check()).toEqual([["info", READ, 1]]);
+    expect(await file.isAccepted()).toBe(true);
+  });
+
+  test("revokes nothing when it is written again before the next check", async () => {
+    const file = await open(setting, text);
+    for (let round = 0; round < 3; round++) {
+      file.write("");
+      expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
+      file.write(text);
+      expect(file.check()).toEqual([]);
+      expect(await file.isAccepted()).toBe(true);
+    }
+  });
+
+  test("revokes nothing when it cannot be read at the next check", async () => {
+    const file = await open(setting, text);
+    file.write("");
+    file.check();
+    unlinkSync(file.path);
+    expect(file.check()).toEqual([["error", NOT_READ, undefined]]);
+    file.write("");
+    expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
+    expect(await file.isAccepted()).toBe(true);
+    file.check();
+    expect(await file.isAccepted()).toBe(false);
+  });
+
+  test("revokes its entries at once when it has comments only", async () => {
+    const file = await open(setting, text);
+    writeFileSync(`${file.path}.new`, "# nobody\n");
+    renameSync(`${file.path}.new`, file.path);
+    expect(file.check()).toEqual([["info", READ, 0]]);
+    expect(await file.isAccepted()).toBe(false);
+  });
+});
+
+describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions give %s", (kind) => {
+  /** Opens a module whose lookupClient and checkUser both give a thenable of what the expression says. */
+  async function openModule(expression: string, clients?: string) {
+    const name = crypto.randomUUID();
+    const path = join(folder, `${name}.ts`);
+    const thenables = fileURLToPath(new URL("../../test/thenables.ts", import.meta.url));
+    writeFileSync(
+      path,
+      `import { FOREIGN_THENABLES } from ${JSON.stringify(thenables)};
+       const thenable = () => FOREIGN_THENABLES[${JSON.stringify(kind)}](() => ${expression});
+       export const lookupClient = thenable, checkUser = thenable;`,
+    );
+    const clientsFile = join(folder, `${name}-clients`);
+    if (clients !== undefined) writeFileSync(clientsFile, clients);
+    const config = readConfig({ authModule: path, ...(clients !== undefined && { clientsFile }) }, {});
+    const { lookupClient, checkUser } = await openCredentials(config, openMemory().keys, capturingLog().log);
+    return startService({ lookupClient, ...(checkUser !== undefined && { checkUser }) });
+  }
+
+  test.each<[what: string, expression: string, bearer: number, basic: number]>([
+    ["nobody", "Promise.resolve(undefined)", 401, 503],
+    ["null", "Promise.resolve(null)", 401, 503],
+    ["a client", 'Promise.resolve({ name: "carol" })', 200, 503],
+    ["false", "Promise.resolve(false)", 503, 401],
+    ["true", "Promise.resolve(true)", 503, 200],
+    ["an error", 'Promise.reject(new Error("no database"))', 503, 503],
+  ])("accepts nothing but a client and true: %s", async (_what, expression, bearer, basic) => {
+    // A file before the module makes the look-ups a chain.
+    for (const clients of [undefined, CLIENT]) {
+      await using service = await openModule(expression, clients);
+      const status = async (path: string, authorization: string): Promise<number> =>
+        (await service.send("GET", path, { headers: { Authorization: authorization } })).status;
+      expect([
+        await status("/api/whoami", "Bearer x"),
+        await status("/admin/", `Basic ${Buffer.from("bob:secret").toString("base64")}`),
+      ]).toEqual([bearer, basic]);
+    }
+  });
+});

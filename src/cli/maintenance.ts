@@ -1,0 +1,49 @@
+import type { Command } from "commander";
+import { errorMessage } from "../error-message.ts";
+import { type Maintenance, PreconditionError } from "../storage/maintenance.ts";
+import { openMaintenance } from "../storage/open.ts";
+import { type Flags, optionFor, readStore, SETTINGS } from "./config.ts";
+import { asUsageError, UsageError } from "./usage-error.ts";
+
+/** Adds the options that select the store of a command. */
+export function addStoreOptions(command: Command): Command {
+  return command.addOption(optionFor(SETTINGS.store)).addOption(optionFor(SETTINGS.storeFile));
+}
+
+/**
+ * Runs `work` on the configured store. SIGINT and SIGTERM abort it. Throws a UsageError if a precondition is not met; any
+ * other failure exits with one line and exit code 1.
+ */
+export async function withMaintenance(
+  flags: Flags,
+  work: (maintenance: Maintenance, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const url = readStore(flags, process.env);
+  try {
+    const maintenance = asUsageError("TODO_STORE", () => openMaintenance(url));
+    await work(maintenance, stopSignal());
+  } catch (error) {
+    if (error instanceof PreconditionError) throw new UsageError(error.message);
+    if (error instanceof UsageError) throw error;
+    process.stderr.write(`todo: ${errorMessage(error)}\n`);
+    process.exit(1);
+  }
+}
+
+/** Settles as the promise does, or rejects with the reason of the signal if that aborts first. */
+export function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", onAbort);
+  if (signal.aborted) onAbort();
+  return Promise.race([promise, aborted.promise]).finally(() => signal.removeEventListener("abort", onAbort));
+}
+
+/** Returns a signal that the first SIGINT or SIGTERM aborts. The next one ends the process. */
+function stopSignal(): AbortSignal {
+  const controller = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => controller.abort(new Error(`interrupted by ${signal}`)));
+  }
+  return controller.signal;
+}

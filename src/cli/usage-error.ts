@@ -1,0 +1,23 @@
+import { ServiceError } from "../error.ts";
+import { errorMessage } from "../error-message.ts";
+
+/** An error in how the command was called, in one line that says what to do. The command exits with code 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** Returns an error as a UsageError that names its subject, such as a flag with its value. */
+export function toUsageError(subject: string, error: unknown): UsageError {
+  const violations = error instanceof ServiceError ? error.errors : undefined;
+  const reason = violations?.map(({ message }) => message).join(", ") ?? errorMessage(error);
+  return new UsageError(`${subject}: ${reason}`, { cause: error });
+}
+
+/** Returns the result of `act`. Throws a UsageError that names the subject if `act` throws. */
+export function asUsageError<T>(subject: string, act: () => T): T {
+  try {
+    return act();
+  } catch (error) {
+    throw toUsageError(subject, error);
+  }
+}

@@ -1,0 +1,83 @@
+import { parseBasic } from "../../credential/authorization.ts";
+import type { BasicUser, CheckUser } from "../../credential/user.ts";
+import { ServiceError } from "../../error.ts";
+import type { LogRejection } from "../observability/rejection-log.ts";
+import type { GetConnectionInfo } from "../policy/connection.ts";
+import { networkPrefix } from "../policy/network.ts";
+import type { Guard } from "../route.ts";
+import type { LoginThrottle } from "./login-throttle.ts";
+
+export interface BasicOptions {
+  readonly checkUser: CheckUser;
+  readonly realm: string;
+  readonly throttle: LoginThrottle;
+  readonly getConnectionInfo: GetConnectionInfo;
+  /** Whether to accept passwords over plain HTTP from other machines. Otherwise TLS or loopback is required. */
+  readonly allowBasicOverHttp: boolean;
+  readonly logRejection: LogRejection;
+}
+
+/**
+ * Returns a guard that authenticates users by password (RFC 7617). It rejects with `unauthorized`, `https_required` or
+ * `too_many_failures`, and with `credentials_unavailable` if the check throws. Throws an Error for an invalid realm.
+ */
+export function basicGuard({
+  checkUser,
+  realm,
+  throttle,
+  getConnectionInfo,
+  allowBasicOverHttp,
+  logRejection,
+}: BasicOptions): Guard<BasicUser> {
+  const challenge = `Basic realm="${validateRealm(realm).replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
+  const unauthorized = (): ServiceError =>
+    new ServiceError("unauthorized", { headers: { "WWW-Authenticate": challenge } });
+
+  return async (request, server) => {
+    const { address, isSecure } = getConnectionInfo(request, server);
+    const authorization = parseBasic(request.headers.get("authorization"));
+    if (!allowBasicOverHttp && !isSecure) {
+      if (authorization.state !== "absent") logRejection("in clear", address);
+      throw httpsRequired();
+    }
+    if (authorization.state === "absent") throw unauthorized();
+    if (authorization.state === "presented") {
+      const { user, password } = authorization.credential;
+      const network = networkPrefix(address);
+      const isAccepted = await throttle
+        .attempt(network, user, () => check(user, password, network))
+        .catch(async (error) => {
+          if (error instanceof ServiceError && error.code === "too_many_failures")
+            logRejection("throttled", address);
+          await throttle.delayRefusal();
+          throw error;
+        });
+      if (isAccepted) return { name: user };
+      await throttle.delayRefusal();
+    }
+    logRejection(authorization.state === "malformed" ? "malformed" : "wrong", address);
+    throw unauthorized();
+  };
+
+  async function check(user: string, password: string, network: string): Promise<boolean> {
+    try {
+      return (await checkUser(user, password, network)) === true;
+    } catch (cause) {
+      throw cause instanceof ServiceError ? cause : new ServiceError("credentials_unavailable", { cause });
+    }
+  }
+}
+
+/** Returns the realm. Throws an Error unless it is visible ASCII, as a header requires. */
+export function validateRealm(realm: string): string {
+  if (!/^[\x20-\x7e]+$/.test(realm)) throw new Error("a realm must be visible ASCII");
+  return realm;
+}
+
+// Without a challenge, so that a browser does not ask for a password that it would send in clear text.
+function httpsRequired(): ServiceError {
+  return new ServiceError("https_required", {
+    detail:
+      "Use HTTPS, or connect from the server's own machine. List a proxy that terminates TLS in TODO_TRUSTED_PROXY, and let it send X-Forwarded-Proto: https. TODO_ALLOW_BASIC_OVER_HTTP=on disables this check.",
+  });
+}

@@ -1,0 +1,135 @@
+import { describe, expect, test } from "bun:test";
+import { ServiceError } from "../../error.ts";
+import { LoginThrottle } from "./login-throttle.ts";
+
+const NETWORK = "10.0.0.5";
+const USER = "admin";
+
+/** Returns how many wrong passwords were checked before a rejection. */
+function throttled(mostFailures: number) {
+  const throttle = new LoginThrottle(mostFailures, () => 0);
+  const tryAs = async (user: string, isRight = false): Promise<boolean | string> => {
+    try {
+      return await throttle.attempt(NETWORK, user, async () => isRight);
+    } catch (error) {
+      if (error instanceof ServiceError) return error.code;
+      throw error;
+    }
+  };
+  return { throttle, tryAs };
+}
+
+describe("LoginThrottle", () => {
+  test.each<[others: number, outcome: boolean | string]>([
+    [9_999, "too_many_failures"],
+    [10_000, true],
+  ])("tracks at most 10,000 users: after %d others, the first gets %p", async (others, outcome) => {
+    const { tryAs } = throttled(1);
+    expect(await tryAs(USER)).toBe(false);
+    for (let user = 0; user < others; user++) await tryAs(`user ${user}`);
+    expect(await tryAs(USER, true)).toBe(outcome);
+  });
+
+  test("evicts the least recently used count first", async () => {
+    const { tryAs } = throttled(3);
+    expect(await tryAs(USER)).toBe(false);
+    for (let user = 0; user < 9_999; user++) await tryAs(`user ${user}`);
+    expect(await tryAs(USER)).toBe(false);
+    await tryAs("one more");
+    expect(await tryAs(USER)).toBe(false);
+    expect(await tryAs(USER, true)).toBe("too_many_failures");
+  });
+
+  test.each([
+    ["10.0.0.11", "x"],
+    ["10.0.0.1", "1X"],
+  ])("distinguishes networks and users of any name: %s, %s", async (network, user) => {
+    const throttle = new LoginThrottle(1, () => 0);
+    expect(await throttle.attempt("10.0.0.1", "1x", async () => false)).toBe(false);
+    expect(await throttle.attempt(network, user, async () => true)).toBe(true);
+  });
+
+  test("keeps rejecting a user at the limit while many other names are tried", async () => {
+    const { tryAs } = throttled(2);
+    for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER)).toBe(false);
+    for (let user = 0; user < 10_100; user++) await tryAs(`user ${user}`);
+    expect(await tryAs(USER, true)).toBe("too_many_failures");
+  });
+
+  test("allows no extra attempt after an expired entry was evicted", async () => {
+    let now = 0;
+    const throttle = new LoginThrottle(2, () => now);
+    const isWrong = async (): Promise<boolean> => false;
+    const evict = async (round: string): Promise<void> => {
+      for (let user = 0; user < 10_100; user++) await throttle.attempt(NETWORK, `${round} ${user}`, isWrong);
+    };
+    for (let attempt = 0; attempt < 2; attempt++) await throttle.attempt(NETWORK, USER, isWrong);
+    await evict("first");
+    now = 15 * 60_000;
+    for (let attempt = 0; attempt < 2; attempt++)
+      expect(await throttle.attempt(NETWORK, USER, isWrong)).toBe(false);
+    const third = throttle.attempt(NETWORK, USER, isWrong).catch((error: unknown) => error);
+    expect(await third).toMatchObject({ code: "too_many_failures" });
+  });
+
+  test("stores a short digest of a long name", async () => {
+    const { tryAs } = throttled(1);
+    const heap = (): number => {
+      Bun.gc(true);
+      return process.memoryUsage().heapUsed;
+    };
+    const before = heap();
+    for (let user = 0; user < 6_000; user++) await tryAs(`${user} ${"x".repeat(10_000)}`);
+    expect((heap() - before) / 2 ** 20).toBeLessThan(10);
+  });
+
+  test("runs at most 16 concurrent checks per user", async () => {
+    const throttle = new LoginThrottle(100, () => 0);
+    const begun: PromiseWithResolvers<boolean>[] = [];
+    const check = (): Promise<boolean> => {
+      const end = Promise.withResolvers<boolean>();
+      begun.push(end);
+      return end.promise;
+    };
+    const passed = Array.from({ length: 40 }, () => throttle.attempt(NETWORK, USER, check));
+    for (let ended = 0; ended < passed.length; ended++) {
+      await Bun.sleep(0);
+      expect(begun.length).toBe(Math.min(ended + 16, passed.length));
+      // Another user does not wait for them.
+      expect(await throttle.attempt(NETWORK, "another", async () => true)).toBe(true);
+      begun[ended]?.resolve(true);
+    }
+    expect(await Promise.all(passed)).toEqual(passed.map(() => true));
+  });
+
+  test("delays rejections longer the more of them are waiting", async () => {
+    const { throttle } = throttled(100);
+    const took = async (count: number): Promise<number> => {
+      const started = performance.now();
+      await Promise.all(Array.from({ length: count }, () => throttle.delayRefusal()));
+      return performance.now() - started;
+    };
+    // A timer can be early by a fraction of a millisecond.
+    expect(await took(100)).toBeGreaterThan(198);
+    // Of 100 that ask again at once, five times, no more than five hundred a second are answered.
+    const started = performance.now();
+    const again = async () => {
+      for (let round = 0; round < 5; round++) await throttle.delayRefusal();
+    };
+    await Promise.all(Array.from({ length: 100 }, again));
+    expect(performance.now() - started).toBeGreaterThan(800);
+  });
+
+  test("delays at most 500 rejections at a time", async () => {
+    const { throttle } = throttled(100);
+    const held = Array.from({ length: 500 }, () => throttle.delayRefusal().then(() => "held"));
+    expect(await Promise.race([...held, throttle.delayRefusal().then(() => "not held")])).toBe("not held");
+    await Promise.all(held);
+  });
+
+  test("does not delay when it is disabled", async () => {
+    const { throttle } = throttled(0);
+    const outcome = await Promise.race([throttle.delayRefusal().then(() => "at once"), Bun.sleep(0)]);
+    expect(outcome).toBe("at once");
+  });
+});

@@ -1,0 +1,215 @@
+import { describe, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { capturingLog } from "../../test/log.ts";
+import { request, statusOf } from "../../test/message.ts";
+import { verdict } from "../../test/problem.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { follow } from "../../test/sse.ts";
+import { storeWith, watch } from "../../test/store.ts";
+import { until } from "../../test/until.ts";
+import { ServiceError } from "../error.ts";
+import { openMemory } from "../storage/memory/store.ts";
+
+/** The number of concurrent POSTs. */
+const AT_ONCE = Number(process.env.TODO_TEST_AT_ONCE ?? 1000);
+const OVERLOAD_DELAY_MS = 20;
+
+/** A store whose inserts wait until the test releases them. */
+function stuckStore() {
+  const memory = openMemory();
+  let released = Promise.withResolvers<void>();
+  let waiting = 0;
+  let maxWaiting = 0;
+  const store = storeWith(
+    {
+      insert: async (title) => {
+        maxWaiting = Math.max(maxWaiting, ++waiting);
+        await released.promise;
+        waiting--;
+        return memory.insert(title);
+      },
+    },
+    memory,
+  );
+  return {
+    store,
+    /** Resolves when this many inserts wait. */
+    until: (count: number): Promise<void> => until(() => waiting === count, `${count} inserts wait`),
+    maxWaiting: () => maxWaiting,
+    /** Releases the inserts that wait; later ones wait again. */
+    release: (): void => {
+      released.resolve();
+      released = Promise.withResolvers();
+    },
+  };
+}
+
+const start = (options: Parameters<typeof startService>[0]): TestService =>
+  startService({ overloadDelayMs: OVERLOAD_DELAY_MS, ...options });
+
+const post = (service: TestService): Promise<Response> =>
+  service.sendJson("POST", "/api/todos", { title: "x" });
+
+const OVERLOADED: [status: number, code: string] = [503, "overloaded"];
+
+describe("requests in progress", () => {
+  test("beyond the limit are rejected until one is answered", async () => {
+    const stuck = stuckStore();
+    await using service = start({ store: stuck.store, maxRequests: 2 });
+    for (let round = 0; round < 3; round++) {
+      const waiting = [post(service), post(service)];
+      await stuck.until(2);
+      const rejected = await post(service);
+      expect(rejected.headers.get("retry-after")).toBe("5");
+      expect(await verdict(rejected)).toEqual(OVERLOADED);
+      stuck.release();
+      expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([201, 201]);
+    }
+  });
+
+  test("beyond the limit are rejected after a delay, so that instant retries leave time for answers", async () => {
+    const stuck = stuckStore();
+    await using service = start({ store: stuck.store, maxRequests: 1, overloadDelayMs: 200 });
+    const waiting = post(service);
+    await stuck.until(1);
+    const sent = performance.now();
+    expect((await post(service)).status).toBe(503);
+    expect(performance.now() - sent).toBeGreaterThan(190);
+    stuck.release();
+    await waiting;
+  });
+
+  test("limit no other kind of request: reads, other paths and health checks", async () => {
+    const stuck = stuckStore();
+    await using service = start({
+      store: stuck.store,
+      maxRequests: 1,
+      lookupClient: () => ({ name: "client" }),
+    });
+    const waiting = post(service);
+    await stuck.until(1);
+    const sent: [method: string, path: string, status: number][] = [
+      ["GET", "/livez", 200],
+      ["GET", "/readyz", 200],
+      ["GET", "/api/todos", 200],
+      ["HEAD", "/api/todos", 200],
+      ["OPTIONS", "/api/todos", 204],
+      ["GET", "/api/todos/1", 404],
+      ["DELETE", "/api/todos/1", 404],
+      ["GET", "/api/whoami", 200],
+      ["POST", "/api/todos", 503],
+    ];
+    const headers = { Authorization: "Bearer x" };
+    for (const [method, path, status] of sent) {
+      const response = await service.send(method, path, { headers });
+      expect([method, path, response.status]).toEqual([method, path, status]);
+    }
+    stuck.release();
+    expect((await waiting).status).toBe(201);
+  });
+
+  test("no longer count when they fail", async () => {
+    const insert = () => Promise.reject(new ServiceError("store_unavailable"));
+    await using service = start({ store: storeWith({ insert }), maxRequests: 1 });
+    for (let times = 0; times < 3; times++)
+      expect(await verdict(await post(service))).toEqual([503, "store_unavailable"]);
+  });
+
+  test("count before their body has arrived, and no longer when their connection closes", async () => {
+    await using service = start({ maxRequests: 2 });
+    const head = request("POST /api/todos", ["Content-Type: application/json", "Content-Length: 99"]);
+    const answers = (status: number) =>
+      until(async () => (await post(service)).status === status, `a POST is answered with ${status}`);
+    for (let round = 0; round < 3; round++) {
+      const sockets = [1, 2].map(() => connect(service.port, "127.0.0.1"));
+      for (const socket of sockets) socket.write(head);
+      await answers(503);
+      for (const socket of sockets) socket.destroy();
+      await answers(201);
+    }
+  });
+
+  test("in a flood are logged once per route, and a summary counts the rest", async () => {
+    const { log, lines } = capturingLog();
+    const stuck = stuckStore();
+    await using service = start({ store: stuck.store, log, maxRequests: 1 });
+    const waiting = post(service);
+    await stuck.until(1);
+    for (const { status } of await Promise.all([1, 2, 3, 4, 5].map(() => post(service))))
+      expect(status).toBe(503);
+    stuck.release();
+    await waiting;
+    service.close();
+    const line = { level: "warn", message: "overloaded" } as const;
+    expect(lines).toEqual([
+      { ...line, fields: { route: "/api/todos" } },
+      { ...line, fields: { route: "/api/todos", times: 4 } },
+    ]);
+  });
+
+  test(`up to the limit are accepted of ${AT_ONCE} writes at once to a slow store, while reads are answered`, async () => {
+    const max = AT_ONCE / 10;
+    const stuck = stuckStore();
+    await using service = start({ store: stuck.store, maxRequests: max });
+    let rejected = 0;
+    const statuses = Array.from({ length: AT_ONCE }, async () => {
+      const status = await postRaw(service.port);
+      if (status === 503) rejected++;
+      return status;
+    });
+    await stuck.until(max);
+    for (let times = 0; times < 10; times++)
+      expect((await service.send("GET", "/api/todos?limit=1")).status).toBe(200);
+    await until(() => rejected === AT_ONCE - max, "all other writes are rejected");
+    expect(stuck.maxWaiting()).toBe(max);
+    stuck.release();
+    const count = (await Promise.all(statuses)).filter((status) => status === 201).length;
+    expect(count).toBe(max);
+    const last = post(service);
+    await stuck.until(1);
+    stuck.release();
+    expect((await last).status).toBe(201);
+  });
+});
+
+async function postRaw(port: number): Promise<number | undefined> {
+  const socket = connect(port, "127.0.0.1");
+  const body = '{"title":"x"}';
+  const headers = ["Content-Type: application/json", `Content-Length: ${body.length}`];
+  socket.write(request("POST /api/todos", headers, body));
+  return statusOf(Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1"));
+}
+
+describe("subscribers of events", () => {
+  test("beyond the limit are rejected until one disconnects", async () => {
+    const { log, lines } = capturingLog();
+    const watched = watch(openMemory());
+    await using service = start({ store: watched.store, maxSubscribers: 2, log });
+    await using first = await follow(service.url);
+    for (let round = 0; round < 3; round++) {
+      const second = await follow(service.url);
+      const rejected = await service.send("GET", "/api/events");
+      expect(rejected.headers.get("retry-after")).toBe("5");
+      expect(await verdict(rejected)).toEqual(OVERLOADED);
+      expect((await post(service)).status).toBe(201);
+      await second.close();
+      await until(() => watched.open() === 1, "the second stream ends");
+    }
+    expect((await first.take(4)).length).toBe(4);
+    service.close();
+    const line = { level: "warn", message: "too many subscribers" } as const;
+    expect(lines).toEqual([
+      { ...line, fields: { subscribers: 2 } },
+      { ...line, fields: { subscribers: 2, times: 2 } },
+    ]);
+  });
+
+  test("count for no longer than the response to HEAD takes", async () => {
+    const watched = watch(openMemory());
+    await using service = start({ store: watched.store, maxSubscribers: 1 });
+    for (let times = 1; times <= 5; times++) {
+      expect((await service.send("HEAD", "/api/events")).status).toBe(200);
+      await until(() => watched.opened() === times && watched.open() === 0, "the stream ends");
+    }
+  });
+});

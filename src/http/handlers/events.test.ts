@@ -1,0 +1,658 @@
+import { heapStats } from "bun:jsc";
+import { describe, expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import contract from "../../../openapi.json" with { type: "json" };
+import { runTodo } from "../../../test/command.ts";
+import {
+  expectAll,
+  here,
+  LONGEST_TITLE,
+  nOf,
+  readOn,
+  serve,
+  startReading,
+} from "../../../test/event-streams.ts";
+import { capturingLog } from "../../../test/log.ts";
+import { request } from "../../../test/message.ts";
+import { mismatch } from "../../../test/openapi.ts";
+import { verdict } from "../../../test/problem.ts";
+import { type EventStream, type FollowOptions, follow, type SseEvent, SseParser } from "../../../test/sse.ts";
+import { storeWith, watch } from "../../../test/store.ts";
+import { storesOfEachKind } from "../../../test/stores.ts";
+import { until } from "../../../test/until.ts";
+import { ChangeFeed } from "../../change-feed.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { openSqlite } from "../../storage/sqlite/store.ts";
+import type { TodoEvent, TodoStore } from "../../todo.ts";
+import { listen } from "../server/listen.ts";
+import { createService } from "../service.ts";
+
+type Served = ReturnType<typeof serve<TodoStore>>;
+
+/** Concurrent writers that create, change and delete over HTTP, each this number of times. */
+async function write({ sendJson, send }: Served, writers: number, each: number): Promise<void> {
+  const writer = async (seed: number): Promise<void> => {
+    for (let turn = 0; turn < each; turn++) {
+      const id = 1 + ((seed * 31 + turn * 17) % (1 + writers * turn));
+      if (turn % 3 === 0) await sendJson("POST", "/api/todos", { title: `${seed}: ${turn}` });
+      else if (turn % 3 === 1) await sendJson("PATCH", `/api/todos/${id}`, { done: turn % 2 === 0 });
+      else await send("DELETE", `/api/todos/${id}`);
+    }
+  };
+  await Promise.all(Array.from({ length: writers }, (_, seed) => writer(seed)));
+}
+
+/** Applies events to a list; throws if one does not match. */
+function applied(list: string, events: readonly SseEvent[]): string {
+  const todos = new Map<number, string>();
+  for (const [json, id] of list.matchAll(/\{"id":(\d+),.*?"done":(?:true|false)\}/g))
+    todos.set(Number(id), json);
+  for (const { type, data } of events) {
+    const id = Number(/^\{"id":(\d+)/.exec(data)?.[1]);
+    expect([type, todos.has(id)]).toEqual([type, type !== "created"]);
+    if (type === "deleted") todos.delete(id);
+    else todos.set(id, data);
+  }
+  return `[${[...todos.values()].join(",")}]`;
+}
+
+const HOSTILE_TITLES = [
+  "line\nbreak",
+  "carriage\rreturn",
+  "\r\n\r\nevent: deleted\r\ndata: {}\r\n\r\n",
+  "\n\nid: forged-1\n\n",
+  "line separator \u2028 and \u2029",
+  "next line \u0085",
+  "NUL \0 in the middle",
+  "\uFEFFbyte order mark",
+  ": comment",
+  "data: x",
+  '"quotes" and \\backslashes\\',
+  LONGEST_TITLE,
+  "\u0001".repeat(120),
+];
+
+describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) => {
+  test("sends each change with its position as the id", async () => {
+    await using service = serve(await openStore());
+    const { epoch, sequence: n } = await service.store.position();
+    await using events = await service.follow();
+    await service.sendJson("POST", "/api/todos", { title: "Zoë 😀" });
+    await service.sendJson("PATCH", "/api/todos/1", { done: true });
+    await service.sendJson("PATCH", "/api/todos/1", { done: true });
+    await service.sendJson("POST", "/api/todos", { title: "" });
+    await service.sendJson("PATCH", "/api/todos/1", { done: false });
+    await service.send("DELETE", "/api/todos/1");
+    await service.send("DELETE", "/api/todos/1");
+    await service.sendJson("POST", "/api/todos", { title: "b" });
+    expect(await events.take(6)).toEqual([
+      { id: `${epoch}-${n}`, type: "position", data: "{}" },
+      { id: `${epoch}-${n + 1}`, type: "created", data: '{"id":1,"title":"Zoë 😀","done":false}' },
+      { id: `${epoch}-${n + 2}`, type: "updated", data: '{"id":1,"title":"Zoë 😀","done":true}' },
+      { id: `${epoch}-${n + 3}`, type: "updated", data: '{"id":1,"title":"Zoë 😀","done":false}' },
+      { id: `${epoch}-${n + 4}`, type: "deleted", data: '{"id":1}' },
+      { id: `${epoch}-${n + 5}`, type: "created", data: '{"id":2,"title":"b","done":false}' },
+    ]);
+  });
+
+  // Of a store with the changes 1 to 5, of which 3 to 5 are kept; HERE stands for its epoch.
+  const starts: [what: string, from: FollowOptions, first: string, then: number[]][] = [
+    ["nothing", {}, "position HERE-5", []],
+    ["since the present", { since: "HERE-5" }, "", []],
+    ["since the last change but one", { since: "HERE-4" }, "", [5]],
+    ["since as far back as is kept", { since: "HERE-2" }, "", [3, 4, 5]],
+    ["since, with zeros", { since: "HERE-00003" }, "", [4, 5]],
+    ["since what is not kept", { since: "HERE-1" }, "resync HERE-5", []],
+    ["since the very beginning", { since: "HERE-0" }, "resync HERE-5", []],
+    ["since the future", { since: "HERE-6" }, "resync HERE-5", []],
+    ["since a future past all doubles", { since: `HERE-${"9".repeat(400)}` }, "resync HERE-5", []],
+    ["since another epoch", { since: "9f86d081-5" }, "resync HERE-5", []],
+    ["since an epoch with a hyphen", { since: "HERE--5" }, "resync HERE-5", []],
+    ["a last id", { lastEventId: "HERE-3" }, "", [4, 5]],
+    ["a last id that is not kept", { lastEventId: "HERE-1" }, "resync HERE-5", []],
+    ["a last id in the future", { lastEventId: "HERE-6" }, "resync HERE-5", []],
+    ["a last id of another epoch", { lastEventId: "9f86d081-3" }, "resync HERE-5", []],
+    ["a malformed last id", { lastEventId: "HERE" }, "resync HERE-5", []],
+    ["a last id in quotes", { lastEventId: '"HERE-3"' }, "resync HERE-5", []],
+    ["a last id with a fraction", { lastEventId: "HERE-3.5" }, "resync HERE-5", []],
+    ["two last ids", { lastEventId: "HERE-3, HERE-4" }, "resync HERE-5", []],
+    ["a last id of no ASCII", { lastEventId: "é-3" }, "resync HERE-5", []],
+    ["an empty last id", { lastEventId: "" }, "position HERE-5", []],
+    ["an empty last id and since", { lastEventId: "", since: "HERE-4" }, "", [5]],
+    ["a last id and an older since", { lastEventId: "HERE-4", since: "HERE-2" }, "", [5]],
+    ["a last id and a lost since", { lastEventId: "HERE-3", since: "HERE-0" }, "", [4, 5]],
+    ["a lost last id and a since", { lastEventId: "HERE-0", since: "HERE-4" }, "resync HERE-5", []],
+  ];
+
+  test("starts at the requested position and continues", async () => {
+    await using service = serve(await openStore({ maxEvents: 3 }));
+    for (let n = 1; n <= 5; n++) await service.store.insert(`${n}`);
+    const { epoch } = await service.store.position();
+    await using stack = new AsyncDisposableStack();
+    const streams = starts.map(async ([what, from, first, then]) => {
+      const asked = Object.fromEntries(
+        Object.entries(from).map(([name, text]) => [name, text.replaceAll("HERE", epoch)]),
+      );
+      const events = stack.use(await service.follow(asked));
+      const expected = [
+        ...(first === "" ? [] : [first.replace("HERE", epoch)]),
+        ...[...then, 6, 7].map((n) => `created ${epoch}-${n}`),
+      ];
+      const told = first === "" ? [] : await events.take(1);
+      return { what, events, expected, told };
+    });
+    const started = await Promise.all(streams);
+    for (const title of ["6", "7"]) await service.store.insert(title);
+    for (const { what, events, expected, told } of started) {
+      told.push(...(await events.take(expected.length - told.length)));
+      expect([what, told.map(({ type, id }) => `${type} ${id}`)]).toEqual([what, expected]);
+    }
+  });
+
+  test("sends every change to every subscriber once and in order under concurrent writes", async () => {
+    await using service = serve(await openStore());
+    const { sequence: n } = await service.store.position();
+    await using one = await service.follow();
+    await using other = await service.follow({ since: await here(service.store) });
+    await write(service, 8, 40);
+    const last = (await service.store.position()).sequence;
+    expect(last - n).toBeGreaterThan(150);
+    const [[position, ...told], toldOther] = await Promise.all([
+      one.take(last - n + 1),
+      other.take(last - n),
+    ]);
+    expect(position?.type).toBe("position");
+    expect(told).toEqual(toldOther);
+    expectAll(told, n + 1, last);
+    for (const { type, data } of told) {
+      const schema = type === "deleted" ? DELETED : { $ref: "#/components/schemas/Todo" };
+      expect(mismatch(schema, JSON.parse(data))).toBeUndefined();
+    }
+    expect(applied("[]", told)).toBe(await (await service.send("GET", "/api/todos")).text());
+  });
+
+  test("sends no change twice and misses none when a subscriber reconnects repeatedly", async () => {
+    await using service = serve(await openStore());
+    const { sequence: n } = await service.store.position();
+    let lastEventId = "";
+    const told: SseEvent[] = [];
+    const takeSome = async (count: number): Promise<void> => {
+      // As an EventSource: always to the same URL.
+      await using events = await service.follow({
+        lastEventId,
+        since: `${(await service.store.position()).epoch}-${n}`,
+      });
+      told.push(...(await events.take(count)));
+      lastEventId = events.lastId();
+    };
+    const writing = write(service, 4, 60);
+    for (let turn = 0; turn < 15; turn++) await takeSome(1 + (turn % 4));
+    await writing;
+    const last = (await service.store.position()).sequence;
+    await takeSome(last - nOf(lastEventId));
+    expectAll(told, n + 1, last);
+  });
+
+  test("resumes at the announced position even if no change arrived before the reconnect", async () => {
+    await using service = serve(await openStore());
+    await service.store.insert("before");
+    const first = await service.follow();
+    await first.take(1);
+    await first.close();
+    await service.store.insert("between");
+    await using second = await service.follow({ lastEventId: first.lastId() });
+    expect((await second.take(1))[0]?.data).toContain("between");
+  });
+
+  test("turns a list into the latest list with the changes since its ETag", async () => {
+    let amid = 0;
+    for (let round = 0; round < 3; round++) {
+      await using service = serve(await openStore());
+      const looks: { list: string; n: number; events: EventStream }[] = [];
+      let writing = true;
+      const look = async (): Promise<void> => {
+        // Bun limits a process to 256 concurrent fetches.
+        while (writing && looks.length < 50) {
+          const response = await service.send("GET", "/api/todos");
+          const since = response.headers.get("etag")?.slice(1, -1) ?? "";
+          const events = await service.follow({ since });
+          looks.push({ list: await response.text(), n: nOf(since), events });
+        }
+      };
+      const written = write(service, 4, 100).finally(() => {
+        writing = false;
+      });
+      await Promise.all([written, ...Array.from({ length: 8 }, look)]);
+      const last = (await service.store.position()).sequence;
+      const final = await (await service.send("GET", "/api/todos")).text();
+      amid += looks.filter(({ n }) => n > 0 && n < last).length;
+      for (const { list, n, events } of looks) {
+        const told = await events.take(last - n);
+        expectAll(told, n + 1, last);
+        expect(applied(list, told)).toBe(final);
+        await events.close();
+      }
+    }
+    expect(amid).toBeGreaterThan(10);
+  });
+
+  test("sends any title in one line of data", async () => {
+    await using service = serve(await openStore());
+    await using events = await service.follow();
+    await events.take(1);
+    for (const [index, title] of HOSTILE_TITLES.entries()) {
+      const id = index + 1;
+      const created = await service.sendJson("POST", "/api/todos", { title });
+      const patched = await service.sendJson("PATCH", `/api/todos/${id}`, { done: true });
+      const [first, second] = await events.take(2);
+      expect([first?.type, first?.data]).toEqual(["created", await created.text()]);
+      expect([second?.type, second?.data]).toEqual(["updated", await patched.text()]);
+      expect(JSON.parse(second?.data ?? "")).toEqual({ id, title, done: true });
+    }
+  });
+
+  test("replays any number of missed changes", async () => {
+    await using service = serve(await openStore());
+    const since = await here(service.store);
+    await Promise.all(Array.from({ length: 10_000 }, () => service.store.insert(LONGEST_TITLE)));
+    await using events = await service.follow({ since });
+    expectAll(await events.take(10_000), 1, 10_000);
+    await service.store.delete(1n);
+    expect((await events.take(1))[0]?.type).toBe("deleted");
+  });
+
+  test("ends for a slow subscriber, which receives resync when it reconnects", async () => {
+    await using service = serve(await openStore({ maxEvents: 500 }));
+    const { store } = service;
+    const stalled = await startReading(service.port, await here(store));
+    await using reader = await service.follow();
+    await reader.take(1);
+    for (let n = 0; n < 12_000; n += 200) {
+      await Promise.all(Array.from({ length: 200 }, () => store.insert(LONGEST_TITLE)));
+      expectAll(await reader.take(200), n + 1, n + 200);
+    }
+
+    const told = await readOn(stalled);
+    expect(told.length).toBeGreaterThan(100);
+    expectAll(told, 1, told.length);
+    expect(told.length).toBeLessThan(11_500);
+    await using again = await service.follow({ lastEventId: told.at(-1)?.id ?? "" });
+    const [resync] = await again.take(1);
+    await store.delete(12_000n);
+    expect([resync, ...(await again.take(1))].map((event) => [event?.type, nOf(event?.id ?? "")])).toEqual([
+      ["resync", 12_000],
+      ["deleted", 12_001],
+    ]);
+  });
+});
+
+describe("a reopened store", () => {
+  test("on a file replays the missed changes", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-events-"));
+    const path = join(folder, "todos.db");
+    let lastEventId: string;
+    {
+      await using service = serve(await openSqlite(path));
+      await using events = await service.follow();
+      await service.store.insert("a");
+      await events.take(2);
+      lastEventId = events.lastId();
+      await service.store.insert("b");
+    }
+    {
+      await using service = serve(await openSqlite(path));
+      await using events = await service.follow({ lastEventId });
+      await service.store.insert("c");
+      expect((await events.take(2)).map(({ data }) => JSON.parse(data).title)).toEqual(["b", "c"]);
+    }
+    await rm(folder, { recursive: true });
+  });
+
+  test("in memory sends resync", async () => {
+    let lastEventId: string;
+    {
+      await using service = serve(openMemory());
+      await service.store.insert("a");
+      lastEventId = await here(service.store);
+    }
+    await using service = serve(openMemory());
+    await service.store.insert("b");
+    await using events = await service.follow({ lastEventId });
+    expect(await events.take(1)).toEqual([{ id: await here(service.store), type: "resync", data: "{}" }]);
+    await service.store.insert("c");
+    expect(JSON.parse((await events.take(1))[0]?.data ?? "").title).toBe("c");
+  });
+});
+
+describe("an event stream", () => {
+  test.each(
+    [
+      "since=",
+      "since",
+      "since=1",
+      "since=-1",
+      "since=HERE",
+      "since=HERE-",
+      "since=HERE-x",
+      "since=HERE-1.5",
+      "since=HERE-1e1",
+      "since=HERE-%D9%A1",
+      "since=%22HERE-1%22",
+      "since=W/%22HERE-1%22",
+      "since=HERE+-1",
+      "since=HERE-1%20",
+      "since=HERE-1%0A",
+      "since=HERE-1,HERE-2",
+      "since=%00-1",
+      "since=HERE-1&since=HERE-1",
+      "since=HERE-1&since=",
+      "%73ince=x",
+    ].map((query) => [query]),
+  )("rejects ?%s", async (query) => {
+    await using service = serve(openMemory());
+    await service.store.insert("x");
+    const path = `/api/events?${query.replaceAll("HERE", (await service.store.position()).epoch)}`;
+    expect(await verdict(await service.send("GET", path))).toEqual([400, "invalid_query"]);
+    expect((await service.send("HEAD", path)).status).toBe(400);
+    const resumed = await service.send("GET", path, {
+      headers: { "Last-Event-ID": await here(service.store) },
+    });
+    expect(resumed.status).toBe(400);
+  });
+
+  test("has headers against caching and buffering", async () => {
+    await using service = serve(openMemory(), { corsOrigins: ["https://listed.example"] });
+    for (const [origin, shared] of [
+      ["https://listed.example", "https://listed.example"],
+      ["https://other.example", null],
+    ] as const) {
+      const { status, headers, body } = await service.send("GET", "/api/events", {
+        headers: { Origin: origin },
+      });
+      await body?.cancel();
+      expect([
+        status,
+        ...["content-type", "cache-control", "x-accel-buffering", "x-content-type-options", "vary"].map(
+          (name) => headers.get(name),
+        ),
+        headers.get("access-control-allow-origin"),
+      ]).toEqual([200, "text/event-stream", "no-store, no-transform", "no", "nosniff", "Origin", shared]);
+    }
+  });
+
+  test("keeps every digit of an id", async () => {
+    await using service = serve(openMemory({ lastId: 2n ** 53n }));
+    await using events = await service.follow();
+    await service.store.insert("x");
+    await service.store.delete(2n ** 53n + 1n);
+    expect((await events.take(3)).map(({ data }) => data)).toEqual([
+      "{}",
+      '{"id":9007199254740993,"title":"x","done":false}',
+      '{"id":9007199254740993}',
+    ]);
+  });
+
+  test("sends changes in quick succession in one chunk", async () => {
+    const watched = watch(openMemory());
+    await using service = serve(watched.store);
+    const socket = connect(service.port, "127.0.0.1");
+    let text = "";
+    socket.on("data", (bytes) => {
+      text += bytes;
+    });
+    socket.write(request("GET /api/events"));
+    await until(() => watched.open() === 1, "the stream is open");
+    for (let n = 1; n <= 100; n++) {
+      await service.store.insert(`${n}`);
+      await new Promise(setImmediate);
+    }
+    await until(() => text.match(/^event: created$/gm)?.length === 100, "all changes have arrived");
+    socket.destroy();
+    // Each by itself, they would be 101 chunks.
+    expect(text.match(/\r\n[0-9a-f]+\r\nid: /g)?.length).toBeLessThan(50);
+  });
+
+  test("sends a comment in each heartbeat interval", async () => {
+    await using service = serve(openMemory(), { heartbeatMs: 20 });
+    const started = performance.now();
+    await using events = await service.follow();
+    const taken = events.take(2);
+    await until(() => events.comments() > 5, "there are comments");
+    await service.store.insert("x");
+    expect((await taken).map(({ type }) => type)).toEqual(["position", "created"]);
+    expect(events.comments()).toBeLessThanOrEqual((performance.now() - started) / 20);
+  });
+
+  test.each<[what: string, resumes: boolean, changes: number]>([
+    ["a new one, while nothing happens", false, 0],
+    ["a new one, after a change", false, 1],
+    ["a resumed one, while nothing happens", true, 0],
+    ["a resumed one, after a change", true, 1],
+  ])("ends when its subscriber disconnects: %s", async (_what, resumes, changes) => {
+    const watched = await watchedStore();
+    await using service = serve(watched.store);
+    const events = await service.follow(resumes ? { since: watched.start } : {});
+    for (let n = 0; n < changes; n++) await service.store.insert("x");
+    await events.take(changes);
+    expect(watched.open()).toBe(1);
+    await events.close();
+    await until(() => watched.open() === 0, "its stream is given up");
+    await new Promise(setImmediate);
+    expect(watched.positionsAsked()).toBe(1);
+  });
+
+  test("leaves no iterator or timer behind when its subscriber disconnects", async () => {
+    const watched = await watchedStore();
+    await using service = serve(watched.store);
+    const comeAndGo = async (times: number): Promise<void> => {
+      for (let time = 0; time < times; time += 50) {
+        const readers = Array.from({ length: 50 }, () => startReading(service.port, watched.start));
+        for (const socket of await Promise.all(readers)) socket.destroy();
+        await until(() => watched.open() === 0, "streams are given up");
+      }
+    };
+    const objects = (): number => {
+      Bun.gc(true);
+      return heapStats().objectCount;
+    };
+    await comeAndGo(100);
+    const before = objects();
+    await comeAndGo(300);
+    await until(() => objects() - before < 300, "there are fewer objects more than there were streams");
+  });
+
+  test("ends when its subscriber disconnects before reading buffered events", async () => {
+    const watched = await watchedStore();
+    await using service = serve(watched.store);
+    await Promise.all(Array.from({ length: 10_000 }, () => watched.store.insert(LONGEST_TITLE)));
+    const stalled = await startReading(service.port, watched.start);
+    await until(() => watched.read() >= 500, "the service has read ahead");
+    expect(watched.open()).toBe(1);
+    stalled.destroy();
+    await until(() => watched.open() === 0, "its stream is given up");
+  });
+
+  test("ends immediately for HEAD", async () => {
+    const watched = await watchedStore();
+    await using service = serve(watched.store);
+    const response = await service.send("HEAD", "/api/events");
+    expect([response.status, response.headers.get("content-type")]).toEqual([200, "text/event-stream"]);
+    await until(() => watched.open() === 0, "its stream is given up");
+  });
+
+  test.each([
+    ["cannot answer", new ServiceError("store_unavailable"), 503, "store_unavailable"],
+    ["breaks", new Error("s3cret"), 500, "internal_error"],
+  ])("is rejected if the store %s", async (_what, error, status, code) => {
+    const { log, lines } = capturingLog();
+    await using service = serve(storeWith({ position: () => Promise.reject(error) }), { log });
+    const response = await service.send("GET", "/api/events");
+    expect(await verdict(response)).toEqual([status, code]);
+    expect(lines).toMatchObject([{ level: "error", fields: { route: "/api/events", code } }]);
+  });
+
+  test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
+    ["at once", {}, { events: fail }, ["position"]],
+    ["after a change", {}, { events: failAfterOne }, ["position", "deleted"]],
+    ["when asked for what was missed", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
+    ["when what was missed is lost", { since: "e-1" }, failsAtSecond(), []],
+  ])("ends and logs the error when its store fails %s", async (_what, from, answers, types) => {
+    const { log, lines } = capturingLog();
+    await using service = serve(storeWith(answers), { log });
+    await using events = await service.follow(from);
+    expect((await events.rest()).map(({ type }) => type)).toEqual(types);
+    expect(lines).toMatchObject([
+      { level: "error", message: "event stream aborted", fields: { err: BROKEN } },
+    ]);
+    expect((await service.send("GET", "/livez")).status).toBe(200);
+  });
+
+  test("that its store aborts is logged once, and a summary counts the rest", async () => {
+    const { log, lines } = capturingLog();
+    await using service = serve(storeWith({ events: fail }), { log });
+    for (const _ of [1, 2, 3]) {
+      await using events = await service.follow();
+      await events.rest();
+    }
+    service.close();
+    const line = { level: "error", message: "event stream aborted" } as const;
+    expect(lines).toMatchObject([
+      { ...line, fields: { err: BROKEN } },
+      { ...line, fields: { err: BROKEN, times: 2 } },
+    ]);
+  });
+
+  test.each<[from: FollowOptions, told: string[]]>([
+    [{}, ["position e-1", "deleted e-2"]],
+    [{ since: "other-1" }, ["resync e-2", "deleted e-3"]],
+  ])("continues from the position that it sends: %j", async (from, told) => {
+    let n = 0;
+    const store = storeWith({
+      position: async () => ({ epoch: "e", sequence: ++n }),
+      events: async function* (after) {
+        if (after.epoch === "e")
+          yield { type: "deleted", position: { epoch: "e", sequence: after.sequence + 1 }, id: 1n };
+      },
+    });
+    await using service = serve(store);
+    await using events = await service.follow(from);
+    expect((await events.rest()).map(({ type, id }) => `${type} ${id}`)).toEqual(told);
+  });
+
+  test("ends when the store's feed ends, and sends resync if no event was sent", async () => {
+    const feed = new ChangeFeed(10, 0);
+    const position = { epoch: "e", sequence: 0 };
+    const store = storeWith({
+      position: () => position,
+      events: ({ sequence: n }, signal) => feed.after(n, signal),
+    });
+    await using service = serve(store);
+    await using live = await service.follow();
+    await using resumed = await service.follow({ since: "e-0" });
+    feed.end();
+    expect((await live.rest()).map(({ type }) => type)).toEqual(["position"]);
+    expect((await resumed.rest()).map(({ type }) => type)).toEqual(["resync"]);
+  });
+});
+
+const BROKEN = new Error("s3cret");
+
+function fail(): never {
+  throw BROKEN;
+}
+
+async function* failAfterOne(): AsyncGenerator<TodoEvent> {
+  yield { type: "deleted", position: { epoch: "e", sequence: 2 }, id: 1n };
+  fail();
+}
+
+/** Returns a position once, then throws. */
+function failsAtSecond(): Partial<TodoStore> {
+  let asked = 0;
+  return { position: async () => (++asked === 1 ? { epoch: "f", sequence: 1 } : fail()) };
+}
+
+/** A memory store that counts its iterators. */
+async function watchedStore() {
+  const memory = openMemory();
+  return { ...watch(memory), start: await here(memory) };
+}
+
+describe("a subscriber that does not read", () => {
+  test("receives no further heartbeats", async () => {
+    await using service = serve(openMemory({ maxEvents: 500 }), { heartbeatMs: 5 });
+    const stalled = await startReading(service.port, await here(service.store));
+    await using reader = await service.follow();
+    await reader.take(1);
+    for (let n = 0; n < 12_000; n += 200) {
+      await Promise.all(Array.from({ length: 200 }, () => service.store.insert(LONGEST_TITLE)));
+      await reader.take(200);
+    }
+    const before = reader.comments();
+    const next = reader.take(1);
+    await until(() => reader.comments() > 2 * before + 50, "another subscriber has had many heartbeats");
+    const parser = new SseParser();
+    expect((await readOn(stalled, parser)).length).toBeGreaterThan(1000);
+    expect(parser.comments).toBeLessThan(before + 50);
+    await service.store.insert("x");
+    await next;
+  });
+});
+
+/** A service that a test shuts down itself. */
+function stoppable() {
+  const store = openMemory();
+  const service = createService({ store });
+  const listener = listen(service, { host: "127.0.0.1", port: 0 });
+  const port = Number(new URL(listener.url).port);
+  return { ...service, ...listener, store, port, [Symbol.asyncDispose]: () => listener.abort() };
+}
+
+describe("a service that shuts down", () => {
+  test("ends open and later streams with a complete body", async () => {
+    await using service = stoppable();
+    await service.store.insert("x");
+    const since = await here(service.store);
+    const readers = await Promise.all(
+      [{}, { since }, { since: "other-1" }].map((from) => follow(service.url, from)),
+    );
+    const [live, , lost] = readers;
+    expect((await live?.take(1))?.map(({ type }) => type)).toEqual(["position"]);
+    expect((await lost?.take(1))?.map(({ type }) => type)).toEqual(["resync"]);
+    service.drain();
+    service.close();
+    for (const reader of readers) expect(await reader.rest()).toEqual([]);
+
+    await service.store.insert("y");
+    await using late = await follow(service.url, { lastEventId: since });
+    expect(late.response.headers.get("connection")).toBe("close");
+    expect(await late.rest()).toEqual([]);
+  });
+
+  test("exits with 0 and aborts no event stream", async () => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const url = await server.url;
+    const readers = await Promise.all(Array.from({ length: 20 }, () => follow(url)));
+    const rests = Promise.all(readers.map((reader) => reader.rest()));
+    await fetch(`${url}/api/todos`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"x"}',
+    });
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    for (const rest of await rests) expect(rest.map(({ type }) => type)).toEqual(["position", "created"]);
+    expect(server.stdout()).not.toMatch(/aborted|cut off/);
+  });
+});
+
+const DELETED = {
+  type: "object",
+  required: ["id"],
+  properties: { id: contract.components.schemas.Todo.properties.id },
+  additionalProperties: false,
+};

@@ -1,0 +1,286 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { ServiceError } from "../../error.ts";
+import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
+import { ConcurrencyLimit } from "../concurrency-limit.ts";
+import type { Log } from "../observability/log.ts";
+import type { LogLimiter } from "../observability/log-limiter.ts";
+import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts";
+import { isLoopback } from "../policy/loopback.ts";
+import { networkPrefix } from "../policy/network.ts";
+import { NetworkLimit } from "../policy/network-limit.ts";
+import { respond } from "../response.ts";
+import type { Handler } from "../route.ts";
+import { toReadableStream } from "../stream.ts";
+
+/** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
+const HIGH_WATER_MARK = 64 * 1024;
+/** After this time without reading even a heartbeat, a subscriber counts as disconnected. */
+const IDLE_TIMEOUT_SECONDS = 120;
+/** The idle timeout after a stream has ended, so that slow subscribers do not delay the shutdown. */
+const CLOSE_TIMEOUT_SECONDS = 1;
+/** Events within this time are sent in one chunk, because a chunk per event costs several times as much. */
+const COALESCE_MS = 10;
+
+const HEADERS = {
+  "Content-Type": "text/event-stream",
+  "Cache-Control": "no-store, no-transform",
+  "X-Accel-Buffering": "no",
+};
+
+export interface EventOptions {
+  readonly store: TodoStore;
+  readonly log: Log;
+  readonly limiter: LogLimiter;
+  readonly getConnectionInfo: GetConnectionInfo;
+  /** Maximum open streams. */
+  readonly maxSubscribers: number;
+  /** Maximum open streams of one network. */
+  readonly maxPerNetwork: number;
+  /** Milliseconds between two heartbeats. */
+  readonly heartbeatMs: number;
+}
+
+/** Returns the handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), a stream count, and a function that ends all streams. */
+export function createEventHandlers(options: EventOptions) {
+  const { store, log, limiter, getConnectionInfo, maxSubscribers, maxPerNetwork, heartbeatMs } = options;
+  /** A function per open stream that ends it. */
+  const open = new Set<() => void>();
+  let ended = false;
+  const logFull = limiter.topic((fields) => log.warn(fields, "too many subscribers"));
+  const logNetworkFull = limiter.topic((fields) => log.warn(fields, "too many subscribers from one network"));
+  const logIgnoredHeaders = limiter.topic((fields) => log.warn(fields, FORWARDING_IGNORED));
+  const logError = limiter.topic((fields) => log.error(fields, "event stream aborted"));
+  const subscribers = new ConcurrencyLimit(maxSubscribers, () => logFull("", { subscribers: open.size }));
+  const networks = new NetworkLimit(maxPerNetwork);
+  // Created once, because the stack trace is most of an error's cost.
+  const networkFull = new ServiceError("overloaded", {
+    detail: `Your network has as many event streams as one network may have (${maxPerNetwork}). Close one, or try later.`,
+  });
+  const onError = (err: unknown): void => logError("", { err });
+
+  const follow: Handler = async (request, server) => {
+    const connection = getConnectionInfo(request, server);
+    const network = limitedNetwork(connection);
+    const start = startOf(request);
+    const position = await store.position();
+    requireCapacity(connection, network);
+    const closeStream = (): void => {
+      server.timeout(request, CLOSE_TIMEOUT_SECONDS);
+      subscription.end();
+    };
+    const onEnd = (): void => {
+      open.delete(closeStream);
+      subscribers.release();
+      if (network !== undefined) networks.release(network);
+    };
+    const subscription = new Subscription({ store, heartbeatMs, onError, onEnd });
+    open.add(closeStream);
+    subscribers.acquire();
+    if (network !== undefined) networks.acquire(network);
+    server.timeout(request, IDLE_TIMEOUT_SECONDS);
+    subscription.run(start, position);
+    if (ended) closeStream();
+    return respond(200, HEADERS, toReadableStream(subscription, onError));
+  };
+
+  /** Throws `overloaded` if the limit of open streams is reached, in total or by this network. */
+  function requireCapacity({ address, forwarding }: ConnectionInfo, network: string | undefined): void {
+    const isNetworkFull = network !== undefined && networks.isReached(network);
+    if (!subscribers.isReached && !isNetworkFull) return;
+    if (forwarding === "ignored") logIgnoredHeaders(address, { address });
+    if (subscribers.isReached || network === undefined) throw subscribers.error();
+    logNetworkFull(network, { network });
+    throw networkFull;
+  }
+
+  return {
+    follow,
+    /** Returns the number of open streams. */
+    count: (): number => open.size,
+    /** Ends every stream, and each later one when it begins. An EventSource then reconnects. */
+    end: (): void => {
+      ended = true;
+      for (const closeStream of open) closeStream();
+    },
+  };
+}
+
+const FORWARDING_IGNORED =
+  "rejected a subscriber with forwarding headers from an unlisted address: if that is your proxy, list it in TODO_TRUSTED_PROXY";
+
+/** Returns the network to limit, or `undefined` for loopback, unless the request comes through a trusted proxy there. */
+const limitedNetwork = ({ address, forwarding }: ConnectionInfo): string | undefined =>
+  isLoopback(address) && forwarding !== "used" ? undefined : networkPrefix(address);
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Where a stream starts: after a position, at the latest event, or with `resync` for an unknown position. */
+type Start = Position | "latest" | "unknown";
+
+/** Returns the start of a stream. Last-Event-ID wins over `since`, because an EventSource reconnects to the same URL. */
+function startOf({ url, headers }: Request): Start {
+  const since = readSince(url);
+  const lastEventId = headers.get("last-event-id");
+  if (lastEventId) return parsePosition(lastEventId) ?? "unknown";
+  return since ?? "latest";
+}
+
+/** Returns the position in `?since=`, if any. Throws `invalid_query` for a bad or repeated value. */
+function readSince(url: string): Position | undefined {
+  const start = url.indexOf("?");
+  const values = start < 0 ? [] : new URLSearchParams(url.slice(start)).getAll("since");
+  if (values.length === 0) return undefined;
+  const since = values.length === 1 ? parsePosition(values[0] ?? "") : undefined;
+  if (since !== undefined) return since;
+  throw new ServiceError("invalid_query", {
+    detail: "Send since once, as an event's id or a list's ETag without its quotes.",
+  });
+}
+
+const POSITION = /^([\w.~-]+)-(\d+)$/;
+
+function parsePosition(text: string): Position | undefined {
+  const [, epoch, n] = POSITION.exec(text) ?? [];
+  return epoch === undefined ? undefined : { epoch, sequence: Number(n) };
+}
+
+interface SubscriptionOptions {
+  readonly store: TodoStore;
+  readonly heartbeatMs: number;
+  readonly onError: (error: unknown) => void;
+  readonly onEnd: () => void;
+}
+
+/** The event stream of one subscriber, in chunks of all pieces that are ready. */
+class Subscription implements AsyncIterableIterator<Bytes, undefined> {
+  readonly #store: TodoStore;
+  readonly #onError: (error: unknown) => void;
+  readonly #onEnd: () => void;
+  readonly #ending = new AbortController();
+  readonly #heartbeat: NodeJS.Timeout;
+  #buffer: Bytes[] = [];
+  #bufferedBytes = 0;
+  #onData = (): void => {};
+  #onDrain = (): void => {};
+
+  constructor({ store, heartbeatMs, onError, onEnd }: SubscriptionOptions) {
+    this.#store = store;
+    this.#onError = onError;
+    this.#onEnd = onEnd;
+    this.#heartbeat = setInterval(() => {
+      if (this.#bufferedBytes === 0) this.#send(COMMENT);
+    }, heartbeatMs);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<Bytes, undefined>> {
+    if (this.#bufferedBytes === 0 && !this.#hasEnded) {
+      await new Promise<void>((resolve) => {
+        this.#onData = resolve;
+      });
+    }
+    if (this.#bufferedBytes < HIGH_WATER_MARK && !this.#hasEnded) await sleep(COALESCE_MS);
+    if (this.#bufferedBytes === 0) return { done: true, value: undefined };
+    const value = Buffer.concat(this.#buffer, this.#bufferedBytes);
+    this.#buffer = [];
+    this.#bufferedBytes = 0;
+    this.#onDrain();
+    return { done: false, value };
+  }
+
+  /** Ends the stream because the subscriber has disconnected. */
+  async return(): Promise<IteratorResult<Bytes, undefined>> {
+    this.end();
+    return { done: true, value: undefined };
+  }
+
+  /** Ends the stream after the buffered bytes. */
+  end(): void {
+    if (this.#hasEnded) return;
+    this.#ending.abort();
+    clearInterval(this.#heartbeat);
+    this.#onData();
+    this.#onDrain();
+    this.#onEnd();
+  }
+
+  /** Sends what `start` requires, then every change until the stream ends. */
+  async run(start: Start, latest: Position): Promise<void> {
+    try {
+      await this.#replay(start, latest);
+    } catch (error) {
+      if (!this.#hasEnded) this.#onError(error);
+    }
+    this.end();
+  }
+
+  async #replay(start: Start, latest: Position): Promise<void> {
+    if (start === "latest") {
+      // The data is unused, but Firefox and WebKit ignore the id of an event without data.
+      this.#send(encode("position", latest, "{}"));
+      await this.#follow(latest);
+      return;
+    }
+    if (start !== "unknown") {
+      // The runtime sends the head of a response with the first piece of its body.
+      this.#send(COMMENT);
+      if ((await this.#follow(start)) || this.#hasEnded) return;
+    }
+    const position = await this.#store.position();
+    this.#send(encode("resync", position, "{}"));
+    await this.#follow(position);
+  }
+
+  /** Sends every change after a position until the store's iterator ends. Returns whether it sent any. */
+  async #follow(after: Position): Promise<boolean> {
+    let hasSent = false;
+    for await (const event of this.#store.events(after, this.#ending.signal)) {
+      this.#send(encodeCached(event));
+      hasSent = true;
+      if (this.#bufferedBytes < HIGH_WATER_MARK || this.#hasEnded) continue;
+      await new Promise<void>((resolve) => {
+        this.#onDrain = resolve;
+      });
+    }
+    return hasSent;
+  }
+
+  #send(piece: Bytes): void {
+    if (this.#hasEnded) return;
+    this.#buffer.push(piece);
+    this.#bufferedBytes += piece.length;
+    this.#onData();
+  }
+
+  get #hasEnded(): boolean {
+    return this.#ending.signal.aborted;
+  }
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const COMMENT = encoder.encode(":\n\n");
+
+/** Returns the encoded event. It is encoded for the first subscriber only. */
+function encodeCached(event: TodoEvent): Bytes {
+  const known = encodedEvents.get(event);
+  if (known !== undefined) return known;
+  const bytes = encode(event.type, event.position, dataOf(event));
+  encodedEvents.set(event, bytes);
+  return bytes;
+}
+
+const encodedEvents = new WeakMap<TodoEvent, Bytes>();
+
+/** Returns one event. Its data is one line, because the JSON has no line breaks. */
+function encode(type: string, position: Position, json: string): Bytes {
+  return encoder.encode(`id: ${formatPosition(position)}\nevent: ${type}\ndata: ${json}\n\n`);
+}
+
+function dataOf(event: TodoEvent): string {
+  if (event.type === "deleted") return `{"id":${event.id}}`;
+  return typeof event.json === "string" ? event.json : decoder.decode(event.json);
+}

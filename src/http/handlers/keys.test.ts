@@ -1,0 +1,559 @@
+import { describe, expect, test } from "bun:test";
+import { capturingLog } from "../../../test/log.ts";
+import { chunked, request, statusOf } from "../../../test/message.ts";
+import { lookalikesOf } from "../../../test/path-variants.ts";
+import { verdict } from "../../../test/problem.ts";
+import { sendRaw } from "../../../test/raw-http.ts";
+import { startService, type TestService } from "../../../test/service.ts";
+import { createKey, createKeyLookup, type KeyStore } from "../../credential/key.ts";
+import { hashToken, mintToken } from "../../credential/token.ts";
+import { createFixedUserCheck } from "../../credential/user.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import type { ServiceOptions } from "../service.ts";
+
+const NOW = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
+const SECOND = 1000;
+const HOUR = 3600 * SECOND;
+const DAY = 24 * HOUR;
+
+const PAIR = Buffer.from("root:s3cret").toString("base64");
+const AUTHORIZATION = { Authorization: `Basic ${PAIR}` };
+const AUTHORIZED = { headers: AUTHORIZATION };
+const TOKEN = /^todo_\w{49}$/;
+const ID = /^\w{8}$/;
+
+/** A service with a key store, its own clock and a log. */
+function serveKeys(options: Partial<ServiceOptions> = {}) {
+  const clock = { now: NOW };
+  const date = () => clock.now;
+  const { keys } = openMemory();
+  const { log, lines, text } = capturingLog();
+  const service = startService({
+    keys,
+    lookupClient: createKeyLookup(keys, date),
+    checkUser: createFixedUserCheck("root", "s3cret"),
+    log,
+    now: date,
+    ...options,
+  });
+  const post = (path: string, body: unknown, headers: Readonly<Record<string, string>> = {}) =>
+    service.sendJson("POST", path, body, { headers: { ...AUTHORIZATION, ...headers } });
+  const list = async (): Promise<unknown> => (await service.send("GET", "/admin/keys", AUTHORIZED)).json();
+  return {
+    service,
+    clock,
+    keys,
+    lines,
+    text,
+    post,
+    list,
+    /** Creates a key and expects success. */
+    make: async (body: object): Promise<Minted> => minted(await post("/admin/keys", body)),
+    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
+  };
+}
+
+interface Minted {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  readonly token: string;
+}
+
+async function minted(response: Response): Promise<Minted> {
+  expect(response.status).toBe(201);
+  const key: Minted = JSON.parse(await response.text());
+  expect(response.headers.get("location")).toBe(`/admin/keys/${key.id}`);
+  return key;
+}
+
+const whoami = async ({ send }: TestService, token: string): Promise<string | number> => {
+  const response = await send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } });
+  return response.status === 200 ? response.text() : response.status;
+};
+
+/** The field errors of a 422. */
+async function brokenBy(response: Response): Promise<readonly string[]> {
+  expect(response.status).toBe(422);
+  const { errors }: { errors: { field: string; message: string }[] } = JSON.parse(await response.text());
+  return errors.map(({ field, message }) => `${field} ${message}`);
+}
+
+describe("POST /admin/keys", () => {
+  test("creates a key whose token works immediately and is shown once", async () => {
+    await using served = serveKeys();
+    const response = await served.post("/admin/keys", { name: "ci", expires: "90d" });
+    expect(response.headers.get("cache-control")).toBe("no-store");
+    const key = await minted(response);
+    expect(key).toEqual({
+      id: expect.stringMatching(ID),
+      name: "ci",
+      createdAt: "2026-01-02T03:04:05Z",
+      expiresAt: "2026-04-02T03:04:05Z",
+      token: expect.stringMatching(TOKEN),
+    });
+    expect(await whoami(served.service, key.token)).toBe("ci");
+    const { token, ...listed } = key;
+    expect(await served.list()).toEqual([{ ...listed, lastUsedAt: "2026-01-02T03:04:05Z" }]);
+    expect(JSON.stringify(await served.list())).not.toContain(hashToken(token).toString("hex"));
+  });
+
+  test("creates a key that does not expire, and ignores unknown members", async () => {
+    await using served = serveKeys();
+    const more = { id: "x", token: "todo_mine", createdAt: "1970-01-01T00:00:00Z", expiresAt: null };
+    const { id, token } = await served.make({ name: "Zoë 😀", ...more });
+    expect([id, token]).toEqual([expect.stringMatching(ID), expect.stringMatching(TOKEN)]);
+    expect(await served.list()).toEqual([{ id, name: "Zoë 😀", createdAt: "2026-01-02T03:04:05Z" }]);
+    served.clock.now += 36_500 * DAY;
+    expect(await whoami(served.service, token)).toBe("Zoë 😀");
+  });
+
+  test.each<[what: string, body: unknown, errors: readonly string[]]>([
+    ["nothing", {}, ["name is required"]],
+    ["a list", [{ name: "ci" }], ["name is required"]],
+    ["null", null, ["name is required"]],
+    ["a name that is no string", { name: 1 }, ["name must be a string"]],
+    ["a blank name", { name: "\u3000" }, ["name must not be empty"]],
+    ["a long name", { name: "😀".repeat(101) }, ["name must be at most 100 characters"]],
+    ["a line break", { name: "a\r\nb" }, ["name must have no control characters"]],
+    ["a number of days", { name: "ci", expires: 90 }, ["expires must be a string"]],
+    ["null for ever", { name: "ci", expires: null }, ["expires must be a string"]],
+    [
+      "0 for ever",
+      { name: "ci", expires: "0" },
+      ["expires must be longer than 0; leave it out for a key that does not expire"],
+    ],
+    ["101 years", { name: "ci", expires: "36865d" }, ["expires must be at most 36500d"]],
+    [
+      "all of it",
+      { name: "\t".repeat(101), expires: "1y" },
+      [
+        "name must not be empty",
+        "name must be at most 100 characters",
+        "name must have no control characters",
+        "expires must be a duration such as 90d, 2w, 24h, 15m, 30s or 0",
+      ],
+    ],
+  ])("rejects %s", async (_what, body, errors) => {
+    await using served = serveKeys();
+    expect(await brokenBy(await served.post("/admin/keys", body))).toEqual([...errors]);
+    expect(await served.list()).toEqual([]);
+  });
+
+  test("rejects the name of a valid key, and accepts that of an expired or revoked one", async () => {
+    await using served = serveKeys();
+    const first = await served.make({ name: "ci", expires: "1h" });
+    const refused = await served.post("/admin/keys", { name: "ci" });
+    expect(await refused.clone().text()).toContain("Rotate or revoke the key of this name");
+    expect(await verdict(refused)).toEqual([409, "key_exists"]);
+    expect(await whoami(served.service, first.token)).toBe("ci");
+    served.clock.now += HOUR;
+    const second = await served.make({ name: "ci" });
+    await served.service.send("DELETE", `/admin/keys/${second.id}`, AUTHORIZED);
+    const third = await served.make({ name: "ci" });
+    expect(
+      await Promise.all([first, second, third].map(({ token }) => whoami(served.service, token))),
+    ).toEqual([401, 401, "ci"]);
+  });
+
+  test("creates one key under concurrent requests with one name", async () => {
+    await using served = serveKeys();
+    const all = await Promise.all(
+      Array.from({ length: 20 }, () => served.post("/admin/keys", { name: "ci" })),
+    );
+    expect(all.map(({ status }) => status).sort()).toEqual([201, ...new Array(19).fill(409)]);
+    expect(await served.list()).toHaveLength(1);
+  });
+
+  test.each<[what: string, headers: Readonly<Record<string, string>>, body: string, status: number]>([
+    ["a form", { "Content-Type": "application/x-www-form-urlencoded" }, "name=ci", 415],
+    ["text, as a cross-site form may send it", { "Content-Type": "text/plain" }, '{"name":"ci"}', 415],
+    ["no media type", { "Content-Type": "" }, '{"name":"ci"}', 415],
+    ["what is encoded", { "Content-Type": "application/json", "Content-Encoding": "gzip" }, "x", 415],
+    ["too much", { "Content-Type": "application/json" }, `{"name":"${"x".repeat(65_536)}"}`, 413],
+    ["no JSON", { "Content-Type": "application/json" }, "{name: ci}", 400],
+    ["no body", { "Content-Type": "application/json" }, "", 400],
+  ])("rejects %s like every JSON body", async (_what, headers, body, status) => {
+    await using served = serveKeys();
+    const init = { headers: { ...AUTHORIZATION, ...headers }, body };
+    expect((await served.service.send("POST", "/admin/keys", init)).status).toBe(status);
+    expect(await served.list()).toEqual([]);
+  });
+});
+
+describe("GET /admin/keys", () => {
+  test("lists all keys by creation time with their last use, including expired ones", async () => {
+    await using served = serveKeys();
+    expect(await served.list()).toEqual([]);
+    const ci = await served.make({ name: "ci", expires: "30s" });
+    served.clock.now += SECOND;
+    const backup = await served.make({ name: "backup" });
+    served.clock.now += 10 * SECOND;
+    expect(await whoami(served.service, backup.token)).toBe("backup");
+    served.clock.now += HOUR;
+    expect(await whoami(served.service, ci.token)).toBe(401);
+    const response = await served.service.send("GET", "/admin/keys", AUTHORIZED);
+    expect(response.headers.get("cache-control")).toBe("no-store");
+    expect(await response.json()).toEqual([
+      { id: ci.id, name: "ci", createdAt: "2026-01-02T03:04:05Z", expiresAt: "2026-01-02T03:04:35Z" },
+      {
+        id: backup.id,
+        name: "backup",
+        createdAt: "2026-01-02T03:04:06Z",
+        lastUsedAt: "2026-01-02T03:04:16Z",
+      },
+    ]);
+    const head = await served.service.send("HEAD", "/admin/keys", AUTHORIZED);
+    expect([head.status, await head.text()]).toEqual([200, ""]);
+  });
+});
+
+describe("POST /admin/keys/:id/rotate", () => {
+  const rotate = ({ post }: ReturnType<typeof serveKeys>, { id }: Minted, body: unknown) =>
+    post(`/admin/keys/${id}/rotate`, body);
+
+  test("accepts both tokens during the overlap", async () => {
+    await using served = serveKeys();
+    const old = await served.make({ name: "ci", expires: "90d" });
+    served.clock.now += 10 * DAY;
+    const successor = await minted(await rotate(served, old, { overlap: "2h" }));
+    expect(successor).toMatchObject({
+      name: "ci",
+      createdAt: "2026-01-12T03:04:05Z",
+      expiresAt: "2026-04-12T03:04:05Z",
+    });
+    expect([successor.id === old.id, successor.token === old.token]).toEqual([false, false]);
+    const passing = () => Promise.all([old, successor].map(({ token }) => whoami(served.service, token)));
+    served.clock.now += 2 * HOUR - 1;
+    expect(await passing()).toEqual(["ci", "ci"]);
+    served.clock.now += 1;
+    expect(await passing()).toEqual([401, "ci"]);
+  });
+
+  test("revokes the old token immediately with an overlap of 0", async () => {
+    await using served = serveKeys();
+    const old = await served.make({ name: "ci" });
+    const { token } = await minted(await rotate(served, old, { overlap: "0" }));
+    expect([await whoami(served.service, old.token), await whoami(served.service, token)]).toEqual([
+      401,
+      "ci",
+    ]);
+  });
+
+  test.each<[what: string, headers: readonly string[], body: string]>([
+    ["no body", ["Content-Length: 0"], ""],
+    ["no word of a body", [], ""],
+    ["a type and no body", ["Content-Type: application/json", "Content-Length: 0"], ""],
+    ["another type and no body", ["Content-Type: text/plain", "Content-Length: 0"], ""],
+    ["an empty object", ["Content-Type: application/json", "Content-Length: 2"], "{}"],
+    [
+      "an object in chunks",
+      ["Content-Type: application/json", "Transfer-Encoding: chunked"],
+      chunked("{}", 1),
+    ],
+  ])("with %s accepts the old token for 24 hours", async (_what, headers, body) => {
+    await using served = serveKeys();
+    const old = await served.make({ name: "ci" });
+    const line = `POST /admin/keys/${old.id}/rotate`;
+    const all = [`Authorization: Basic ${PAIR}`, ...headers];
+    const { text } = await sendRaw(served.service.port, request(line, all, body));
+    expect(statusOf(text)).toBe(201);
+    served.clock.now += DAY - 1;
+    expect(await whoami(served.service, old.token)).toBe("ci");
+    served.clock.now += 1;
+    expect(await whoami(served.service, old.token)).toBe(401);
+  });
+
+  test("accepts a chunked body", async () => {
+    await using served = serveKeys();
+    const old = await served.make({ name: "ci" });
+    const headers = [
+      `Authorization: Basic ${PAIR}`,
+      "Content-Type: application/json",
+      "Transfer-Encoding: chunked",
+    ];
+    const bytes = request(`POST /admin/keys/${old.id}/rotate`, headers, chunked('{"overlap": "0"}', 5));
+    expect(statusOf((await sendRaw(served.service.port, bytes)).text)).toBe(201);
+    expect(await whoami(served.service, old.token)).toBe(401);
+  });
+
+  test("rejects an invalid body and does not change the key", async () => {
+    await using served = serveKeys();
+    const key = await served.make({ name: "ci" });
+    for (const [body, errors] of [
+      [{ overlap: 0 }, ["overlap must be a string"]],
+      [{ overlap: null }, ["overlap must be a string"]],
+      [{ overlap: "soon" }, ["overlap must be a duration such as 90d, 2w, 24h, 15m, 30s or 0"]],
+      [{ overlap: "36501d" }, ["overlap must be at most 36500d"]],
+      ["0", ['overlap must be a member of an object: {"overlap": "24h"}']],
+      [null, ['overlap must be a member of an object: {"overlap": "24h"}']],
+    ] as const) {
+      expect(await brokenBy(await rotate(served, key, body))).toEqual([...errors]);
+    }
+    const path = `/admin/keys/${key.id}/rotate`;
+    const form = await served.service.send("POST", path, { ...AUTHORIZED, body: "overlap=0" });
+    expect(await verdict(form)).toEqual([415, "unsupported_media_type"]);
+    const long = await rotate(served, key, { overlap: "0", more: "x".repeat(65_536) });
+    expect(await verdict(long)).toEqual([413, "body_too_large"]);
+    const headers = { ...AUTHORIZATION, "Content-Type": "application/json" };
+    const broken = await served.service.send("POST", path, { headers, body: "{" });
+    expect(await verdict(broken)).toEqual([400, "invalid_json"]);
+    expect(await served.list()).toHaveLength(1);
+    expect(await whoami(served.service, key.token)).toBe("ci");
+  });
+
+  test("responds with 404 for an absent key, whatever the body", async () => {
+    await using served = serveKeys();
+    const { name } = await served.make({ name: "ci" });
+    for (const id of ["absent00", "x", name, "%00", "..%2f", "rotate"]) {
+      const path = `/admin/keys/${id}/rotate`;
+      for (const body of [{}, { overlap: "0" }, { overlap: "soon" }, null]) {
+        expect(await verdict(await served.post(path, body))).toEqual([404, "key_not_found"]);
+      }
+      for (const init of [AUTHORIZED, { ...AUTHORIZED, body: "x" }]) {
+        expect(await verdict(await served.service.send("POST", path, init))).toEqual([404, "key_not_found"]);
+      }
+    }
+    expect(await served.list()).toHaveLength(1);
+  });
+});
+
+describe("DELETE /admin/keys/:id", () => {
+  test("revokes only that key, immediately", async () => {
+    await using served = serveKeys();
+    const [ci, backup] = [await served.make({ name: "ci" }), await served.make({ name: "backup" })];
+    const response = await served.service.send("DELETE", `/admin/keys/${ci.id}`, AUTHORIZED);
+    expect([response.status, await response.text()]).toEqual([204, ""]);
+    expect(response.headers.get("cache-control")).toBe("no-store");
+    expect(await whoami(served.service, ci.token)).toBe(401);
+    expect(await whoami(served.service, backup.token)).toBe("backup");
+    expect(await served.list()).toEqual([expect.objectContaining({ id: backup.id })]);
+  });
+
+  test("responds with 404 for an absent id, a name and a token", async () => {
+    await using served = serveKeys();
+    const { id, name, token } = await served.make({ name: "ci" });
+    await served.service.send("DELETE", `/admin/keys/${(await served.make({ name: "x" })).id}`, AUTHORIZED);
+    for (const absent of ["absent00", name, token, id.slice(1), `${id}%20`, "%zz", "*"]) {
+      const response = await served.service.send("DELETE", `/admin/keys/${absent}`, AUTHORIZED);
+      expect([absent, ...(await verdict(response))]).toEqual([absent, 404, "key_not_found"]);
+    }
+    expect(await whoami(served.service, token)).toBe("ci");
+  });
+});
+
+describe("the keys", () => {
+  const paths = ["/admin/keys", "/admin/keys/absent00", "/admin/keys/absent00/rotate"];
+
+  test.each(paths)("are guarded at %s before any other check", async (path) => {
+    await using served = serveKeys();
+    const credentials: readonly Readonly<Record<string, string>>[] = [
+      {},
+      { Authorization: `Basic ${Buffer.from("root:wrong").toString("base64")}` },
+      { Authorization: `Bearer ${(await served.make({ name: "ci" })).token}` },
+    ];
+    for (const headers of credentials) {
+      for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+        const init = { headers: { ...headers, "Sec-Fetch-Site": "cross-site" } };
+        const response = await served.service.send(method, path, init);
+        expect([method, response.status]).toEqual([method, 401]);
+      }
+    }
+    const inClear = { headers: { ...AUTHORIZATION, "X-Forwarded-For": "10.0.0.5" } };
+    expect(await verdict(await served.service.send("POST", path, inClear))).toEqual([403, "https_required"]);
+    expect(await served.list()).toHaveLength(1);
+  });
+
+  test.each(paths)(
+    "have no lookalike of %s that leads past the guard",
+    async (path) => {
+      await using served = serveKeys();
+      await served.make({ name: "c4nary" });
+      for (const lookalike of lookalikesOf(path)) {
+        for (const method of ["GET", "POST", "DELETE"]) {
+          const bytes = request(`${method} ${lookalike}`, ["Content-Length: 0"]);
+          const { text } = await sendRaw(served.service.port, bytes, 100);
+          const status = statusOf(text) ?? 0;
+          if (![200, 204].includes(status)) continue;
+          expect([lookalike, text.includes("c4nary"), text.startsWith("HTTP/1.1 204")]).toEqual([
+            lookalike,
+            false,
+            false,
+          ]);
+        }
+      }
+      expect(await served.list()).toHaveLength(1);
+    },
+    60_000,
+  );
+
+  test("respond with 405 to other methods", async () => {
+    await using served = serveKeys();
+    for (const [path, allow] of [
+      ["/admin/keys", "GET, POST, HEAD, OPTIONS"],
+      ["/admin/keys/absent00", "DELETE, OPTIONS"],
+      ["/admin/keys/absent00/rotate", "POST, OPTIONS"],
+    ] as const) {
+      const options = await served.service.send("OPTIONS", path, AUTHORIZED);
+      expect([options.status, options.headers.get("allow")]).toEqual([204, allow]);
+      const refused = await served.service.send("PUT", path, AUTHORIZED);
+      expect([refused.status, refused.headers.get("allow")]).toEqual([405, allow]);
+    }
+    for (const path of ["/admin/keys/", "/admin/keys/a/", "/admin/keys/a/rotate/", "/admin/keys/a/b"]) {
+      const response = await served.service.send("POST", path, AUTHORIZED);
+      expect(await verdict(response)).toEqual([404, "route_not_found"]);
+    }
+  });
+
+  test("check the method, then the origin, then the key, then the body", async () => {
+    await using served = serveKeys();
+    const { id } = await served.make({ name: "ci" });
+    const crossSite = { "Sec-Fetch-Site": "cross-site" };
+    const ask = async (method: string, path: string, headers: object, body = "{") => {
+      const init = { headers: { ...AUTHORIZATION, ...headers }, ...(method === "POST" && { body }) };
+      return (await verdict(await served.service.send(method, path, init)))[0];
+    };
+    expect(await ask("PUT", "/admin/keys", crossSite)).toBe(405);
+    expect(await ask("POST", "/admin/keys", crossSite)).toBe(403);
+    expect(await ask("DELETE", "/admin/keys/absent00", crossSite)).toBe(403);
+    expect(await ask("POST", "/admin/keys/absent00/rotate", crossSite)).toBe(403);
+    expect(await ask("POST", "/admin/keys/absent00/rotate", {})).toBe(404);
+    expect(await ask("POST", `/admin/keys/${id}/rotate`, {})).toBe(415);
+    expect(await ask("POST", "/admin/keys", {})).toBe(415);
+  });
+
+  test("are a guarded 404 in a service without a key store", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ checkUser: createFixedUserCheck("root", "s3cret"), log });
+    for (const [method, path] of [
+      ["GET", "/admin/keys"],
+      ["POST", "/admin/keys"],
+      ["DELETE", "/admin/keys/absent00"],
+      ["POST", "/admin/keys/absent00/rotate"],
+    ] as const) {
+      expect(await verdict(await service.send(method, path))).toEqual([401, "unauthorized"]);
+      expect(await verdict(await service.send(method, path, AUTHORIZED))).toEqual([404, "route_not_found"]);
+    }
+    expect(lines).toEqual([]);
+  });
+
+  test("respond with 503 without details if the store is unavailable", async () => {
+    const cannot = () =>
+      Promise.reject(new ServiceError("store_unavailable", { cause: new Error("disk on fire") }));
+    const { keys: real } = openMemory();
+    const key = (await createKey(real, "ci", undefined, NOW))?.key;
+    for (const keys of [
+      { find: cannot, list: cannot, insert: cannot, replace: cannot, delete: cannot, recordUse: () => {} },
+      {
+        find: cannot,
+        list: () => (key === undefined ? [] : [key]),
+        insert: cannot,
+        replace: cannot,
+        delete: cannot,
+        recordUse: () => {},
+      },
+    ] satisfies KeyStore[]) {
+      await using served = serveKeys({ keys });
+      const answers = [
+        await served.post("/admin/keys", { name: "ci" }),
+        await served.post(`/admin/keys/${key?.id}/rotate`, {}),
+        await served.service.send("DELETE", "/admin/keys/absent00", AUTHORIZED),
+        ...(keys.list === cannot ? [await served.service.send("GET", "/admin/keys", AUTHORIZED)] : []),
+      ];
+      for (const answer of answers) {
+        expect(await answer.clone().text()).not.toContain("disk");
+        expect(answer.headers.get("retry-after")).toBe("5");
+        expect(await verdict(answer)).toEqual([503, "store_unavailable"]);
+      }
+      expect(served.text()).not.toContain("key created");
+    }
+  });
+});
+
+describe("the log of key writes", () => {
+  /** Returns the log lines about keys: message and fields. */
+  const audit = ({ lines }: ReturnType<typeof serveKeys>) =>
+    lines.flatMap(({ level, message, fields }) =>
+      message.startsWith("key ") ? [[level, message, fields]] : [],
+    );
+
+  test("has the user, the action and the key", async () => {
+    await using served = serveKeys();
+    const { id } = await served.make({ name: "ci" });
+    const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
+    await served.service.send("DELETE", `/admin/keys/${successor.id}`, AUTHORIZED);
+    await served.list();
+    const user = "root";
+    expect(audit(served)).toEqual([
+      ["info", "key created", { key: id, user }],
+      ["info", "key rotated", { key: id, successor: successor.id, user }],
+      ["info", "key revoked", { key: successor.id, user }],
+    ]);
+  });
+
+  test("has one line per repeated rejection, and a summary that counts the rest", async () => {
+    await using served = serveKeys();
+    for (let time = 0; time < 10; time++)
+      await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
+    served.service.close();
+    const fields = { action: "create", reason: "cross_site_write", user: "root" };
+    expect(audit(served)).toEqual([
+      ["warn", "key write refused", fields],
+      ["warn", "key write refused", { ...fields, times: 9 }],
+    ]);
+  });
+
+  test("has each rejected write with its reason", async () => {
+    await using served = serveKeys();
+    const { id } = await served.make({ name: "ci" });
+    await served.post("/admin/keys", { name: "ci" });
+    await served.post("/admin/keys", { name: "" });
+    await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
+    await served.post("/admin/keys/absent00/rotate", {});
+    await served.post(`/admin/keys/${id}/rotate`, { overlap: "soon" });
+    await served.service.send("DELETE", "/admin/keys/absent00", AUTHORIZED);
+    const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "same-site" };
+    await served.service.send("DELETE", `/admin/keys/${id}`, { headers });
+    const refused = (action: string, reason: string, key?: string) => [
+      "warn",
+      "key write refused",
+      { action, reason, key, user: "root" },
+    ];
+    expect(audit(served).slice(1)).toEqual([
+      refused("create", "key_exists"),
+      refused("create", "validation_failed"),
+      refused("create", "cross_site_write"),
+      refused("rotate", "key_not_found", "absent00"),
+      refused("rotate", "validation_failed", id),
+      refused("revoke", "key_not_found", "absent00"),
+      refused("revoke", "cross_site_write", id),
+    ]);
+  });
+
+  test("has no token and no hash, wherever the request contains a token", async () => {
+    await using served = serveKeys({ accessLog: true });
+    const stray = mintToken();
+    const { id, token } = await served.make({ name: "ci" });
+    const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
+    for (const one of [token, stray]) {
+      await whoami(served.service, one);
+      await served.service.send("DELETE", `/admin/keys/${one}`, AUTHORIZED);
+      await served.post(`/admin/keys/${one}/rotate`, { overlap: one });
+      await served.post("/admin/keys", { name: `${one}\n`, expires: one });
+      await served.post("/admin/keys", { name: one });
+      await served.service.send("GET", `/admin/keys?token=${one}`, AUTHORIZED);
+      await served.service.send("DELETE", `/admin/keys/${id}/${one}`, AUTHORIZED);
+    }
+    await served.service.send("DELETE", `/admin/keys/${id}`, AUTHORIZED);
+    expect(served.lines.length).toBeGreaterThan(20);
+    for (const one of [token, stray, successor.token]) {
+      const hash = hashToken(one);
+      for (const form of [one.slice(5, 30), hash.toString("hex"), hash.toString("base64")]) {
+        expect(served.text()).not.toContain(form);
+      }
+    }
+    expect(served.text()).not.toContain(PAIR);
+  });
+});

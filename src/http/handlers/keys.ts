@@ -1,0 +1,126 @@
+import {
+  createKey,
+  formatTime,
+  isKeyId,
+  type Key,
+  type KeyStore,
+  type MintedKey,
+  parseNewKey,
+  parseOverlap,
+  parseRotation,
+  rotateKey,
+} from "../../credential/key.ts";
+import type { BasicUser } from "../../credential/user.ts";
+import { ServiceError } from "../../error.ts";
+import { readJson, readJsonIfAny } from "../body.ts";
+import type { Log } from "../observability/log.ts";
+import type { LogLimiter } from "../observability/log-limiter.ts";
+import { created, noContent, respond } from "../response.ts";
+import type { GuardedHandler, RoutedRequest } from "../route.ts";
+import { keysPage, prefersHtml } from "./pages.ts";
+
+export interface KeyOptions {
+  readonly keys: KeyStore;
+  /** Throws `cross_site_write` if a page of another origin sends the request. */
+  readonly requireSameOrigin: (request: Request) => void;
+  readonly log: Log;
+  readonly limiter: LogLimiter;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
+export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }: KeyOptions) {
+  const logRejection = limiter.topic((fields) => log.warn(fields, "key write refused"));
+  let latest = { json: "", blob: new Blob() };
+  return {
+    list: async (request) => {
+      if (prefersHtml(request)) return keysPage(request);
+      const json = JSON.stringify((await keys.list()).map(asJson));
+      // Responses share one Blob, so that clients that read nothing do not fill the memory.
+      if (json !== latest.json) latest = { json, blob: new Blob([json]) };
+      const headers = { "Content-Type": "application/json", Vary: "Origin, Accept" };
+      return respond(200, headers, latest.blob);
+    },
+
+    create: audited("create", async (request, user) => {
+      const { name, lifetime } = parseNewKey(await readJson(request));
+      const minted = await createKey(keys, name, lifetime, now());
+      if (minted === undefined) {
+        throw new ServiceError("key_exists", {
+          detail: "Rotate or revoke the key of this name; GET /admin/keys has its id.",
+        });
+      }
+      log.info({ key: minted.key.id, user: user.name }, "key created");
+      return mintedReply(minted);
+    }),
+
+    rotate: audited("rotate", async (request, user) => {
+      const id = idOf(request);
+      const minted = await rotateKey(keys, id, await readOverlap(request, id), now());
+      if (minted === undefined) throw notFound();
+      log.info({ key: id, successor: minted.key.id, user: user.name }, "key rotated");
+      return mintedReply(minted);
+    }),
+
+    revoke: audited("revoke", async (request, user) => {
+      const id = idOf(request);
+      if (!(await keys.delete(id))) throw notFound();
+      log.info({ key: id, user: user.name }, "key revoked");
+      return noContent();
+    }),
+  } satisfies Record<string, GuardedHandler<BasicUser>>;
+
+  /** Returns a handler that rejects pages of other origins and logs each rejected write. */
+  function audited(action: string, write: GuardedHandler<BasicUser>): GuardedHandler<BasicUser> {
+    return async (request, user) => {
+      try {
+        requireSameOrigin(request);
+        return await write(request, user);
+      } catch (error) {
+        if (error instanceof ServiceError) {
+          const fields = { action, reason: error.code, key: shownId(request), user: user.name };
+          logRejection(JSON.stringify(fields), fields);
+        }
+        throw error;
+      }
+    };
+  }
+
+  /**
+   * Returns the overlap in milliseconds, the default without a body. If both the key and the body are wrong, it reports
+   * the absent key. A valid body needs no lookup for that.
+   */
+  async function readOverlap(request: Request, id: string): Promise<number> {
+    try {
+      const body = await readJsonIfAny(request);
+      return body === undefined ? parseOverlap() : parseRotation(body);
+    } catch (error) {
+      if ((await keys.list()).every((key) => key.id !== id)) throw notFound();
+      throw error;
+    }
+  }
+}
+
+const idOf = (request: RoutedRequest): string => request.params.id ?? "";
+
+/** Returns the id in the path, or `undefined` if it is not a key id, because it could be a token. */
+function shownId(request: RoutedRequest): string | undefined {
+  const id = idOf(request);
+  return isKeyId(id) ? id : undefined;
+}
+
+const notFound = (): ServiceError => new ServiceError("key_not_found");
+
+const mintedReply = ({ key, token }: MintedKey): Response =>
+  created(JSON.stringify({ ...asJson(key), token }), `/admin/keys/${key.id}`);
+
+function asJson({ id, name, createdAt, expiresAt, lastUsedAt }: Key) {
+  return {
+    id,
+    name,
+    createdAt: formatTime(createdAt),
+    ...(expiresAt !== undefined && { expiresAt: formatTime(expiresAt) }),
+    ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
+  };
+}

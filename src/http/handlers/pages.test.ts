@@ -1,0 +1,197 @@
+import { describe, expect, test } from "bun:test";
+import { brotliDecompressSync, gunzipSync, gzipSync } from "node:zlib";
+import { startService } from "../../../test/service.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+
+/** The Accept header that Chromium sends for a page. */
+const BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+const AUTHORIZATION = `Basic ${btoa("admin:secret")}`;
+
+function startWithKeys() {
+  const store = openMemory();
+  const checkUser = (user: string, password: string) => user === "admin" && password === "secret";
+  return startService({ store, keys: store.keys, checkUser });
+}
+
+/** Returns the names of a page's assets. */
+const partsOf = (html: string): readonly string[] =>
+  [...html.matchAll(/(?:href|src)="(\/assets\/[^"]+)"/g)].map(([, path = ""]) => path);
+
+describe("/", () => {
+  test.each([
+    [BROWSER, "text/html; charset=utf-8"],
+    ["TEXT/HTML", "text/html; charset=utf-8"],
+    ["text/html;q=0.5, text/plain;q=0.4", "text/html; charset=utf-8"],
+    ["text/html;q=0.4, text/plain;q=0.5", "text/plain; charset=utf-8"],
+    ["text/html;q=0", "text/plain; charset=utf-8"],
+    ["text/html, text/plain, application/json", "text/html; charset=utf-8"],
+    ["text/htmlx", "text/plain; charset=utf-8"],
+    ["*/*", "text/plain; charset=utf-8"],
+    ["", "text/plain; charset=utf-8"],
+  ])("responds to Accept: %s with %s", async (accept, type) => {
+    await using service = startService();
+    const response = await service.send("GET", "/", { headers: { Accept: accept } });
+    expect(response.headers.get("content-type")).toBe(type);
+    const isPage = type.startsWith("text/html");
+    expect(response.headers.get("vary")).toBe(isPage ? "Origin, Accept, Accept-Encoding" : "Origin, Accept");
+    expect(response.headers.get("referrer-policy")).toBe(isPage ? "same-origin" : null);
+  });
+
+  test("sends a CSP that allows only this server's files and nothing inline", async () => {
+    await using service = startService();
+    const response = await service.send("GET", "/", { headers: { Accept: BROWSER } });
+    expect(response.headers.get("content-security-policy")).toBe(
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    );
+    expect(await response.text()).not.toMatch(/<style|\sstyle=|\son\w+=|<script(?![^>]* src=)|https?:/);
+  });
+
+  test("is revalidated each time, with 304 while it is unchanged", async () => {
+    await using service = startService();
+    const first = await service.send("GET", "/", { headers: { Accept: BROWSER } });
+    expect(first.headers.get("cache-control")).toBe("no-cache");
+    const etag = first.headers.get("etag") ?? "";
+    const headers = { Accept: BROWSER, "If-None-Match": etag };
+    const same = await service.send("GET", "/", { headers });
+    expect([same.status, same.headers.get("vary")]).toEqual([304, first.headers.get("vary")]);
+    const others = { Accept: BROWSER, "If-None-Match": 'W/"another"' };
+    expect((await service.send("GET", "/", { headers: others })).status).toBe(200);
+  });
+
+  test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
+    ["a list that has it", 304, (etag) => `"x", ${etag}`],
+    ["its strong form", 304, (etag) => etag.replace(/^W\//, "")],
+    ["an asterisk", 304, () => "*"],
+    ["a list of others", 200, () => '"x", W/"y"'],
+    ["itself without quotes", 200, (etag) => etag.replaceAll('"', "")],
+  ])("compares If-None-Match with %s: %d", async (_what, status, ifNoneMatch) => {
+    await using service = startService();
+    const etag = (await service.send("GET", "/", { headers: { Accept: BROWSER } })).headers.get("etag") ?? "";
+    const headers = { Accept: BROWSER, "If-None-Match": ifNoneMatch(etag) };
+    expect((await service.send("GET", "/", { headers })).status).toBe(status);
+  });
+
+  test("needs at most 30 KB with all its assets", async () => {
+    await using service = startService();
+    const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
+    let bytes = gzipSync(html).length;
+    expect(partsOf(html).length).toBe(3);
+    for (const path of partsOf(html)) {
+      const part = await (await service.send("GET", path)).arrayBuffer();
+      bytes += gzipSync(new Uint8Array(part)).length;
+    }
+    expect(bytes).toBeLessThan(30_000);
+  });
+});
+
+describe("/assets/:name", () => {
+  test("is immutable and uses the requested coding", async () => {
+    await using service = startService();
+    for (const page of ["/", "/docs"]) {
+      const html = await (await service.send("GET", page, { headers: { Accept: BROWSER } })).text();
+      for (const path of partsOf(html)) {
+        // fetch would decode the body by itself.
+        const get = (coding: string) =>
+          fetch(service.url + path, { headers: { "Accept-Encoding": coding }, decompress: false });
+        const plain = await get("identity");
+        expect(plain.headers.get("content-encoding")).toBeNull();
+        expect(plain.headers.get("cache-control")).toBe("public, max-age=31536000, immutable");
+        expect(plain.headers.get("vary")).toContain("Accept-Encoding");
+        const text = Buffer.from(await plain.arrayBuffer());
+        expect(text.length).toBeGreaterThan(0);
+        const br = await get("gzip;q=0.9, deflate, br");
+        expect(br.headers.get("content-encoding")).toBe("br");
+        expect(brotliDecompressSync(await br.arrayBuffer()).equals(text)).toBe(true);
+        const gzip = await get("gzip, br;q=0");
+        expect(gzip.headers.get("content-encoding")).toBe("gzip");
+        expect(gunzipSync(await gzip.arrayBuffer()).equals(text)).toBe(true);
+      }
+    }
+  });
+
+  test.each([
+    ["br", "br"],
+    ["gzip, br", "br"],
+    ["gzip;q=0.9, br;q=0.1", "gzip"],
+    ["gzip;q=0.001, br;q=0", "gzip"],
+    ["GZIP; Q=1.0", "gzip"],
+    ["identity, gzip;q=0.5, br;q=0.5", null],
+    ["identity;q=0.1, gzip;q=0.5", "gzip"],
+    ["*", "br"],
+    ["br;q=0, *", "gzip"],
+    ["*;q=0.1, identity", null],
+    ["*;q=0, gzip;q=0.5", "gzip"],
+    ["*;q=0", null],
+    ["identity;q=0, br;q=0.2", "br"],
+    ["br;q=2", null],
+    ["br;q=x, gzip;q=0.5", "gzip"],
+    ["br;q=0.0001", null],
+    ["deflate, zstd", null],
+    ["", null],
+  ])("responds to Accept-Encoding: %s in the coding %s", async (accepted, coding) => {
+    await using service = startService();
+    const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
+    for (const path of partsOf(html)) {
+      const response = await fetch(service.url + path, {
+        headers: { "Accept-Encoding": accepted },
+        decompress: false,
+      });
+      expect(response.headers.get("content-encoding")).toBe(coding);
+      await response.arrayBuffer();
+    }
+  });
+
+  test("responds with 404 to unknown names", async () => {
+    await using service = startService();
+    for (const name of ["todos.ts", "constructor", "..%2Fpages.json", "swagger-ui.js.br"]) {
+      expect((await service.send("GET", `/assets/${name}`)).status).toBe(404);
+    }
+  });
+});
+
+describe("/admin/keys", () => {
+  test("is a guarded page for browsers that no cache stores", async () => {
+    await using service = startWithKeys();
+    const stranger = await service.send("GET", "/admin/keys", { headers: { Accept: BROWSER } });
+    expect(stranger.status).toBe(401);
+    const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
+    const page = await service.send("GET", "/admin/keys", { headers });
+    expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
+    expect(page.headers.get("cache-control")).toBe("no-store");
+    expect(page.headers.get("content-security-policy")).toStartWith("default-src 'none'; script-src 'self';");
+  });
+
+  test("is JSON for other clients", async () => {
+    await using service = startWithKeys();
+    for (const accept of ["*/*", "application/json"]) {
+      const headers = { Accept: accept, Authorization: AUTHORIZATION };
+      const keys = await service.send("GET", "/admin/keys", { headers });
+      expect(keys.headers.get("content-type")).toBe("application/json");
+      expect(await keys.json()).toEqual([]);
+    }
+  });
+});
+
+test("/admin/ greets browsers in plain text too", async () => {
+  await using service = startWithKeys();
+  const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
+  expect(await (await service.send("GET", "/admin/", { headers })).text()).toBe("Hello, admin!");
+});
+
+test("/favicon.ico is an icon that caches store for a day", async () => {
+  await using service = startService();
+  const response = await service.send("GET", "/favicon.ico");
+  expect([response.status, response.headers.get("content-type")]).toEqual([200, "image/vnd.microsoft.icon"]);
+  expect(response.headers.get("cache-control")).toBe("public, max-age=86400");
+  // The header of an icon file: reserved, type 1, and one image.
+  expect([...(await response.bytes()).subarray(0, 6)]).toEqual([0, 0, 1, 0, 1, 0]);
+});
+
+test("/docs loads nothing from elsewhere", async () => {
+  await using service = startService();
+  const response = await service.send("GET", "/docs");
+  expect(response.headers.get("content-security-policy")).toBe(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+  );
+  expect(await response.text()).not.toMatch(/https?:|<style|\sstyle=/);
+});

@@ -1,0 +1,177 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { brotliCompress, brotliDecompress, gzip } from "node:zlib";
+import faviconPath from "../../../web/built/favicon.ico" with { type: "file" };
+import built from "../../../web/built/pages.json" with { type: "json" };
+import swaggerUiCss from "../../../web/built/swagger-ui.css.br" with { type: "file" };
+import swaggerUiJs from "../../../web/built/swagger-ui.js.br" with { type: "file" };
+import { ServiceError } from "../../error.ts";
+import { matchesEtag } from "../etag.ts";
+import { respond } from "../response.ts";
+import type { RoutedRequest } from "../route.ts";
+
+/** Allows only scripts, styles and requests of this server, nothing inline, and no HTML from strings (CSP 3, Trusted Types). */
+const PAGE_CSP = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+/** Swagger UI has inline images in its style sheet and creates HTML from strings, so it needs a weaker policy. */
+const DOCS_CSP = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'none'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+/** Lets clients cache an asset for a year, because its name changes with its content. */
+const IMMUTABLE = "public, max-age=31536000, immutable";
+
+const ONE_DAY = "public, max-age=86400";
+
+/** The content codings in the server's order of preference. */
+const CODINGS = ["br", "gzip", "identity"] as const;
+type Coding = (typeof CODINGS)[number];
+/** A text in each coding, encoded on first use and kept as a Blob that responses share. */
+type Coded = Readonly<Record<Coding, () => Promise<Blob>>>;
+
+interface Asset {
+  readonly type: string;
+  readonly text?: string;
+  /** A key of `FILES`. */
+  readonly file?: string;
+}
+
+const FILES: Readonly<Record<string, string>> = {
+  "swagger-ui.js": swaggerUiJs,
+  "swagger-ui.css": swaggerUiCss,
+};
+
+const assets = new Map(
+  Object.entries<Asset>(built.assets).map(([name, { type, text, file = "" }]) => {
+    const coded = text === undefined ? fromBrotli(FILES[file] ?? file) : fromText(text);
+    return [name, { type, coded }] as const;
+  }),
+);
+
+/** Handle the HTML pages: the to-dos, the API keys and the API reference. */
+export const todosPage = page(built.pages.todos, PAGE_CSP);
+export const keysPage = page(built.pages.keys, PAGE_CSP);
+export const docsPage = page(built.pages.docs, DOCS_CSP);
+
+/** Returns an asset of a page (`/assets/:name`). Throws `route_not_found` for an unknown name. */
+export async function asset(request: RoutedRequest): Promise<Response> {
+  const found = assets.get(request.params.name ?? "");
+  if (found === undefined) throw new ServiceError("route_not_found");
+  const { type, coded } = found;
+  return send(request, coded, { "Content-Type": type, "Cache-Control": IMMUTABLE });
+}
+
+const icon = memoize(async () => new Blob([await readFile(faviconPath)]));
+
+/** Returns `/favicon.ico`, which browsers request after every response that names no icon. */
+export async function favicon(): Promise<Response> {
+  return respond(200, { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": ONE_DAY }, await icon());
+}
+
+/** Returns whether the client prefers HTML (RFC 9110 §12.5.1). Browsers name it explicitly; other programs do not. */
+export function prefersHtml({ headers }: Request): boolean {
+  const weights = weightsOf(headers.get("accept") ?? "");
+  const weightOf = (type: string): number => weights.get(type) ?? 0;
+  const html = weightOf("text/html");
+  return html > 0 && html >= Math.max(weightOf("text/plain"), weightOf("application/json"));
+}
+
+function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
+  const coded = fromText(html);
+  // Weak, because all codings of a page share the tag (RFC 9110 §8.8.1).
+  const etag = `W/"${createHash("sha256").update(html).digest("base64url").slice(0, 16)}"`;
+  const headers = {
+    "Cache-Control": "no-cache",
+    ETag: etag,
+    "Content-Security-Policy": contentSecurityPolicy,
+    "Referrer-Policy": "same-origin",
+  };
+  return async (request) => {
+    const ifNoneMatch = request.headers.get("if-none-match");
+    if (ifNoneMatch !== null && matchesEtag(ifNoneMatch, etag))
+      return respond(304, { ...headers, Vary: VARY_PAGE });
+    return send(request, coded, { ...headers, "Content-Type": "text/html; charset=utf-8", Vary: VARY_PAGE });
+  };
+}
+
+const VARY_PAGE = "Origin, Accept, Accept-Encoding";
+
+async function send(request: Request, coded: Coded, headers: Readonly<Record<string, string>>) {
+  const coding = codingFor(request.headers.get("accept-encoding") ?? "");
+  const encoding = coding === "identity" ? undefined : { "Content-Encoding": coding };
+  return respond(200, { Vary: "Origin, Accept-Encoding", ...headers, ...encoding }, await coded[coding]());
+}
+
+/** Returns the coding with the greatest weight, or identity if no coding has one (RFC 9110 §12.5.3). */
+function codingFor(acceptEncoding: string): Coding {
+  const weights = weightsOf(acceptEncoding);
+  let [best, greatest]: [Coding, number] = ["identity", 0];
+  for (const coding of CODINGS) {
+    const weight = weights.get(coding) ?? weights.get("*") ?? 0;
+    if (weight > greatest) [best, greatest] = [coding, weight];
+  }
+  return best;
+}
+
+/** Returns the weights in a header such as Accept, 0 to 1, by lower-case name; 0 where one is malformed (RFC 9110 §12.4.2). */
+function weightsOf(header: string): ReadonlyMap<string, number> {
+  const weights = new Map<string, number>();
+  for (const entry of header.split(",")) {
+    const [name = "", ...parameters] = entry.split(";").map((part) => part.trim().toLowerCase());
+    const weight = parameters.find((parameter) => parameter.startsWith("q="));
+    if (!weights.has(name)) weights.set(name, weight === undefined ? 1 : parseWeight(weight.slice(2)));
+  }
+  return weights;
+}
+
+const parseWeight = (text: string): number =>
+  /^(0(\.\d{0,3})?|1(\.0{0,3})?)$/.test(text) ? Number(text) : 0;
+
+function fromText(text: string): Coded {
+  const whole = new Blob([text]);
+  return {
+    identity: async () => whole,
+    br: memoize(async () => new Blob([await promisify(brotliCompress)(text)])),
+    gzip: memoize(async () => new Blob([await promisify(gzip)(text)])),
+  };
+}
+
+function fromBrotli(path: string): Coded {
+  const text = async () => promisify(brotliDecompress)(await readFile(path));
+  return {
+    br: memoize(async () => new Blob([await readFile(path)])),
+    identity: memoize(async () => new Blob([await text()])),
+    gzip: memoize(async () => new Blob([await promisify(gzip)(await text())])),
+  };
+}
+
+/** Returns a function that calls `make` once and caches its result. After a rejection, the next call tries again. */
+function memoize<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => {
+    made ??= make().catch((error) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+}

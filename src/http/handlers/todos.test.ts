@@ -1,0 +1,626 @@
+import { describe, expect, test } from "bun:test";
+import type { Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import fc from "fast-check";
+import { capturingLog } from "../../../test/log.ts";
+import { LONGEST_TITLE, readOn, startReading, storeOf } from "../../../test/long-list.ts";
+import { request, unchunked } from "../../../test/message.ts";
+import { verdict } from "../../../test/problem.ts";
+import { sendRaw } from "../../../test/raw-http.ts";
+import { startService, type TestService } from "../../../test/service.ts";
+import { storeWith } from "../../../test/store.ts";
+import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { MAX_TODO_ID, type TodoList, type TodoStore } from "../../todo.ts";
+
+/** Creates a to-do and returns its JSON text. */
+async function create({ sendJson }: TestService, title: string): Promise<string> {
+  const response = await sendJson("POST", "/api/todos", { title });
+  expect(response.status).toBe(201);
+  return response.text();
+}
+
+async function textOf({ send }: TestService, path: string): Promise<string> {
+  const response = await send("GET", path);
+  expect(response.status).toBe(200);
+  return response.text();
+}
+
+describe("POST /api/todos", () => {
+  test("stores a to-do and returns its Location", async () => {
+    await using service = startService();
+    for (const id of [1, 2, 3]) {
+      const response = await service.sendJson("POST", "/api/todos", { title: ` ${id} Zoë\0😀 ` });
+      expect(response.status).toBe(201);
+      expect(response.headers.get("location")).toBe(`/api/todos/${id}`);
+      expect(await response.json()).toEqual({ id, title: ` ${id} Zoë\0😀 `, done: false });
+      const stored = await service.send("GET", `/api/todos/${id}`);
+      expect(await stored.json()).toEqual({ id, title: ` ${id} Zoë\0😀 `, done: false });
+    }
+  });
+
+  test("ignores id and done in the body", async () => {
+    await using service = startService();
+    const response = await service.sendJson("POST", "/api/todos", { id: 99, title: "x", done: true });
+    expect(await response.json()).toEqual({ id: 1, title: "x", done: false });
+  });
+
+  test("reports every violated rule and uses no id", async () => {
+    await using service = startService();
+    const response = await service.sendJson("POST", "/api/todos", { title: " ".repeat(121) });
+    expect(response.status).toBe(422);
+    expect(await response.json()).toMatchObject({
+      code: "validation_failed",
+      errors: [
+        { field: "title", message: "must not be empty" },
+        { field: "title", message: "must be at most 120 characters" },
+      ],
+    });
+    expect(await create(service, "x")).toBe('{"id":1,"title":"x","done":false}');
+  });
+
+  test("responds with 507 if the store is full, and uses no id", async () => {
+    await using service = startService({ store: openMemory({ maxTodos: 2 }) });
+    await create(service, "one");
+    await create(service, "two");
+    const full = () => service.sendJson("POST", "/api/todos", { title: "three" });
+    expect(await verdict(await full())).toEqual([507, "store_full"]);
+    expect(await verdict(await full())).toEqual([507, "store_full"]);
+    expect(await verdict(await service.sendJson("POST", "/api/todos", {}))).toEqual([
+      422,
+      "validation_failed",
+    ]);
+    await service.send("DELETE", "/api/todos/1");
+    expect(await create(service, "three")).toBe('{"id":3,"title":"three","done":false}');
+  });
+
+  test("gives concurrent to-dos consecutive ids", async () => {
+    await using service = startService();
+    const titles = Array.from({ length: 200 }, (_, index) => `to-do ${index}`);
+    await Promise.all(titles.map((title) => create(service, title)));
+    const todos: { id: number; title: string }[] = JSON.parse(await textOf(service, "/api/todos"));
+    expect(todos.map(({ id }) => id)).toEqual(titles.map((_, index) => index + 1));
+    expect(todos.map(({ title }) => title).sort()).toEqual(titles.toSorted());
+  });
+});
+
+describe("/api/todos/:id", () => {
+  test.each([
+    ["past what a double can hold", 2n ** 53n],
+    ["past what a signed integer can hold", 2n ** 63n],
+  ])("keeps every digit of an id %s", async (_what, lastId) => {
+    await using service = startService({ store: openMemory({ lastId }) });
+    const [id, path] = [lastId + 1n, `/api/todos/${lastId + 1n}`];
+    const response = await service.sendJson("POST", "/api/todos", { title: "x" });
+    expect(response.headers.get("location")).toBe(path);
+    expect(await response.text()).toBe(`{"id":${id},"title":"x","done":false}`);
+    expect(await textOf(service, path)).toBe(`{"id":${id},"title":"x","done":false}`);
+    expect(await textOf(service, "/api/todos")).toBe(`[{"id":${id},"title":"x","done":false}]`);
+    for (const neighbor of [lastId, id + 1n]) {
+      expect((await service.send("GET", `/api/todos/${neighbor}`)).status).toBe(404);
+      expect((await service.send("DELETE", `/api/todos/${neighbor}`)).status).toBe(404);
+    }
+    const patched = await service.sendJson("PATCH", path, { done: true });
+    expect(await patched.text()).toBe(`{"id":${id},"title":"x","done":true}`);
+    expect((await service.send("DELETE", path)).status).toBe(204);
+  });
+
+  test("assigns the last id, and then no other", async () => {
+    await using service = startService({ store: openMemory({ lastId: MAX_TODO_ID - 1n }) });
+    expect(await create(service, "x")).toBe('{"id":18446744073709551615,"title":"x","done":false}');
+    await service.send("DELETE", "/api/todos/18446744073709551615");
+    const response = await service.sendJson("POST", "/api/todos", { title: "y" });
+    expect(await verdict(response)).toEqual([507, "store_full"]);
+    expect(await textOf(service, "/api/todos")).toBe("[]");
+  });
+
+  test.each([
+    "abc",
+    "1.0",
+    "-1",
+    "+1",
+    "1e0",
+    "0x1",
+    "%201",
+    "1%20",
+    "%2531",
+    "1%2F",
+    "%C2%B2",
+    "%D9%A1",
+    "%EF%BC%91",
+    "%C0%B1",
+    "%00",
+    "%zz",
+    "1%0A",
+    "1,2",
+    "1;x",
+    "events",
+    "__proto__",
+    "18446744073709551616",
+    "999999999999999999999999999999999999",
+  ])("rejects the id %s for every method", async (id) => {
+    await using service = startService();
+    await create(service, "x");
+    for (const method of ["GET", "PATCH", "DELETE"]) {
+      const response = await service.send(method, `/api/todos/${id}`);
+      expect([method, ...(await verdict(response))]).toEqual([method, 400, "invalid_id"]);
+    }
+    expect((await service.send("HEAD", `/api/todos/${id}`)).status).toBe(400);
+  });
+
+  test.each(["0", "2", "9007199254740993", "18446744073709551615", "0002", "%32"])(
+    "knows no to-do at %s",
+    async (id) => {
+      await using service = startService();
+      await create(service, "x");
+      const path = `/api/todos/${id}`;
+      expect(await verdict(await service.send("GET", path))).toEqual([404, "todo_not_found"]);
+      expect(await verdict(await service.send("DELETE", path))).toEqual([404, "todo_not_found"]);
+      const patched = await service.sendJson("PATCH", path, { done: true });
+      expect(await verdict(patched)).toEqual([404, "todo_not_found"]);
+      expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
+    },
+  );
+
+  test.each(["1", "01", "0000000000000000000000000001", "%31", "%30%31", "1?x=/y", "1?"])(
+    "finds the to-do 1 at %s",
+    async (id) => {
+      await using service = startService();
+      await create(service, "x");
+      expect(await textOf(service, `/api/todos/${id}`)).toBe('{"id":1,"title":"x","done":false}');
+    },
+  );
+
+  test("PATCH sets done to true and false, and changes nothing else", async () => {
+    await using service = startService();
+    await create(service, "x");
+    await create(service, "y");
+    for (const done of [true, true, false, false, true]) {
+      const response = await service.sendJson("PATCH", "/api/todos/1", { done, title: "z", id: 7 });
+      expect(response.status).toBe(200);
+      expect(await response.json()).toEqual({ id: 1, title: "x", done });
+      expect(await textOf(service, "/api/todos")).toBe(
+        `[{"id":1,"title":"x","done":${done}},{"id":2,"title":"y","done":false}]`,
+      );
+    }
+  });
+
+  test("DELETE succeeds once under concurrent requests", async () => {
+    await using service = startService();
+    await create(service, "x");
+    const responses = await Promise.all(
+      Array.from({ length: 20 }, () => service.send("DELETE", "/api/todos/1")),
+    );
+    expect(responses.map(({ status }) => status).sort()).toEqual([204, ...new Array(19).fill(404)]);
+    expect(await create(service, "y")).toBe('{"id":2,"title":"y","done":false}');
+  });
+});
+
+describe("the order of checks", () => {
+  const json = { "Content-Type": "application/json" };
+  const crossSite = { "Sec-Fetch-Site": "cross-site" };
+  const tooLong = `{"done":true,"x":"${"x".repeat(65536)}"}`;
+
+  test.each([
+    ["the path before a cross-site write", "POST", "/api/nowhere", crossSite, "{}", 404, "route_not_found"],
+    [
+      "the method before a cross-site write",
+      "PUT",
+      "/api/todos/1",
+      crossSite,
+      "{}",
+      405,
+      "method_not_allowed",
+    ],
+    ["the method before the id", "POST", "/api/todos/abc", json, "{}", 405, "method_not_allowed"],
+    ["a cross-site write before the id", "PATCH", "/api/todos/abc", crossSite, "{}", 403, "cross_site_write"],
+    ["a cross-site write before the body", "POST", "/api/todos", crossSite, "{", 403, "cross_site_write"],
+    ["the id before the media type", "PATCH", "/api/todos/abc", {}, "{}", 400, "invalid_id"],
+    ["the id before the size", "PATCH", "/api/todos/abc", json, tooLong, 400, "invalid_id"],
+    ["the id before the syntax", "PATCH", "/api/todos/abc", json, "{", 400, "invalid_id"],
+    ["absence before the media type", "PATCH", "/api/todos/9", {}, "{}", 404, "todo_not_found"],
+    ["absence before the size", "PATCH", "/api/todos/9", json, tooLong, 404, "todo_not_found"],
+    ["absence before the syntax", "PATCH", "/api/todos/9", json, "{", 404, "todo_not_found"],
+    ["absence before the rules", "PATCH", "/api/todos/9", json, '{"done":1}', 404, "todo_not_found"],
+    ["the media type before the size", "PATCH", "/api/todos/1", {}, tooLong, 415, "unsupported_media_type"],
+    ["the size before the syntax", "PATCH", "/api/todos/1", json, `{${tooLong}`, 413, "body_too_large"],
+    ["the syntax before the rules", "PATCH", "/api/todos/1", json, '{"done":1', 400, "invalid_json"],
+    ["the rules at last", "PATCH", "/api/todos/1", json, '{"done":1}', 422, "validation_failed"],
+  ])("reports %s", async (_what, method, path, headers, text, status, code) => {
+    await using service = startService();
+    await create(service, "x");
+    // Send bytes, because fetch would set a Content-Type for a string.
+    const response = await service.send(method, path, { headers, body: Buffer.from(text) });
+    expect(await verdict(response)).toEqual([status, code]);
+    expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
+  });
+});
+
+describe("GET /api/todos", () => {
+  test("returns an empty array at first", async () => {
+    await using service = startService();
+    expect(await textOf(service, "/api/todos")).toBe("[]");
+    expect(await textOf(service, "/api/todos?limit=5")).toBe("[]");
+  });
+
+  test("returns the ids in ascending order, without deleted ones", async () => {
+    await using service = startService();
+    for (const title of ["a", "b", "c", "d"]) await create(service, title);
+    await service.send("DELETE", "/api/todos/2");
+    await service.send("DELETE", "/api/todos/4");
+    await create(service, "e");
+    expect(await (await service.send("GET", "/api/todos")).json()).toEqual([
+      { id: 1, title: "a", done: false },
+      { id: 3, title: "c", done: false },
+      { id: 5, title: "e", done: false },
+    ]);
+  });
+
+  test.each([
+    "limit=0",
+    "limit=1001",
+    "limit=-1",
+    "limit=%2B1",
+    "limit=1.0",
+    "limit=1e2",
+    "limit=0x1",
+    "limit=",
+    "limit=%201",
+    "limit=99999",
+    "limit=NaN",
+    "limit",
+    "limit=1&limit=1",
+    "after=",
+    "after=x",
+    "after=-1",
+    "after=18446744073709551616",
+    "after=1&after=1",
+    "done=",
+    "done=1",
+    "done=TRUE",
+    "done=true%20",
+    "done=true&done=false",
+    "limit=1&after=x",
+    "%6cimit=0",
+  ])("rejects ?%s", async (query) => {
+    await using service = startService();
+    const path = `/api/todos?${query}`;
+    expect(await verdict(await service.send("GET", path))).toEqual([400, "invalid_query"]);
+    const conditional = await service.send("GET", path, { headers: { "If-None-Match": "*" } });
+    expect(await verdict(conditional)).toEqual([400, "invalid_query"]);
+  });
+
+  test.each([
+    ["", [1, 3, 4, 6]],
+    ["unknown=1&LIMIT=0", [1, 3, 4, 6]],
+    ["limit=1000", [1, 3, 4, 6]],
+    ["limit=0002", [1, 3]],
+    ["after=0", [1, 3, 4, 6]],
+    ["after=1", [3, 4, 6]],
+    ["after=2", [3, 4, 6]],
+    ["after=0006", []],
+    ["after=18446744073709551615", []],
+    ["done=true", [3, 6]],
+    ["done=false", [1, 4]],
+    ["done=true&after=3", [6]],
+    ["limit=1&after=1&done=false", [4]],
+    ["%6cimit=%31", [1]],
+  ])("returns the to-dos of ?%s", async (query, ids) => {
+    const store = openMemory();
+    for (const title of ["a", "b", "c", "d", "e", "f"]) await store.insert(title);
+    for (const id of [2n, 5n]) await store.delete(id);
+    for (const id of [3n, 6n]) await store.setDone(id, true);
+    await using service = startService({ store });
+    const todos: { id: number }[] = JSON.parse(await textOf(service, `/api/todos?${query}`));
+    expect(todos.map(({ id }) => id)).toEqual(ids);
+  });
+
+  test("links every page to the next one, up to the whole list", async () => {
+    const arrangement = fc.record({
+      firstId: fc.constantFrom(0n, 2n ** 53n - 20n, MAX_TODO_ID - 60n),
+      fates: fc.array(fc.constantFrom("stays", "is done", "is deleted"), { maxLength: 60, size: "max" }),
+      limit: fc.oneof(fc.integer({ min: 1, max: 10 }), fc.integer({ min: 11, max: 70 })),
+      filter: fc.constantFrom("", "&done=true", "&done=false"),
+    });
+    await fc.assert(
+      fc.asyncProperty(arrangement, async ({ firstId, fates, limit, filter }) => {
+        const store = openMemory({ lastId: firstId });
+        for (const [index, fate] of fates.entries()) {
+          const { id } = await store.insert(`to-do ${index}`);
+          if (fate === "is done") await store.setDone(id, true);
+          if (fate === "is deleted") await store.delete(id);
+        }
+        await using service = startService({ store });
+        const whole = await textOf(service, `/api/todos?${filter}`);
+
+        const pages: string[] = [];
+        let path: string | undefined = `/api/todos?limit=${limit}${filter}`;
+        while (path !== undefined) {
+          const response: Response = await service.send("GET", path);
+          const page = (await response.text()).slice(1, -1);
+          const size = page.match(/"id":/g)?.length ?? 0;
+          path = /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+          expect(path === undefined || size === limit).toBe(true);
+          if (size > 0) pages.push(page);
+        }
+        expect(`[${pages.join(",")}]`).toBe(whole);
+        const count = whole.match(/"id":/g)?.length ?? 0;
+        expect(pages.length).toBe(Math.ceil(count / limit));
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
+
+describe("the list's ETag", () => {
+  const etagOf = async ({ send }: TestService, path = "/api/todos") =>
+    (await send("GET", path)).headers.get("etag") ?? "";
+
+  test("changes with each write and at no other time", async () => {
+    await using service = startService();
+    const { send, sendJson } = service;
+    const steps: [changes: boolean, what: string, act: () => Promise<unknown>][] = [
+      [true, "a create", () => create(service, "x")],
+      [true, "a second create", () => create(service, "x")],
+      [false, "a refused create", () => sendJson("POST", "/api/todos", { title: "" })],
+      [true, "an update", () => sendJson("PATCH", "/api/todos/1", { done: true })],
+      [false, "an update to what is", () => sendJson("PATCH", "/api/todos/1", { done: true })],
+      [false, "a refused update", () => sendJson("PATCH", "/api/todos/1", { done: 0 })],
+      [false, "an update of nothing", () => sendJson("PATCH", "/api/todos/9", { done: true })],
+      [true, "an update back", () => sendJson("PATCH", "/api/todos/1", { done: false })],
+      [false, "a read", () => send("GET", "/api/todos/1")],
+      [true, "a delete", () => send("DELETE", "/api/todos/1")],
+      [false, "a second delete", () => send("DELETE", "/api/todos/1")],
+      [true, "a delete that leaves nothing", () => send("DELETE", "/api/todos/2")],
+    ];
+    const seen = [await etagOf(service)];
+    for (const [changes, what, act] of steps) {
+      await act();
+      const etag = await etagOf(service);
+      expect([what, seen.includes(etag)]).toEqual([what, !changes]);
+      expect([what, etag === seen.at(-1)]).toEqual([what, !changes]);
+      seen.push(etag);
+      const response = await send("GET", "/api/todos", { headers: { "If-None-Match": etag } });
+      expect([what, response.status]).toEqual([what, 304]);
+    }
+  });
+
+  test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
+    ["itself", 304, (etag) => etag],
+    ["its weak form", 304, (etag) => `W/${etag}`],
+    ["anything", 304, () => "*"],
+    ["a list that has it", 304, (etag) => `"x", "", W/"y",${etag} , "z"`],
+    ["another", 200, () => '"x"'],
+    ["itself without quotes", 200, (etag) => etag.replaceAll('"', "")],
+    ["its beginning", 200, (etag) => `${etag.slice(0, -2)}"`],
+    ["itself in a wrong weak form", 200, (etag) => `w/${etag}`],
+    ["an asterisk in quotes", 200, () => '"*"'],
+    ["nothing", 200, () => ""],
+  ])("is compared with %s", async (_what, status, ifNoneMatch) => {
+    await using service = startService();
+    await create(service, "x");
+    const etag = await etagOf(service);
+    for (const method of ["GET", "HEAD"]) {
+      const response = await service.send(method, "/api/todos", {
+        headers: { "If-None-Match": ifNoneMatch(etag) },
+      });
+      expect([method, response.status]).toEqual([method, status]);
+      expect(response.headers.get("etag")).toBe(etag);
+      expect(response.headers.get("cache-control")).toBe("no-cache");
+    }
+  });
+
+  test("from before a restart never matches", async () => {
+    const etags: string[] = [];
+    for (const _start of [1, 2, 3]) {
+      await using service = startService();
+      await create(service, "x");
+      for (const etag of etags) {
+        const response = await service.send("GET", "/api/todos", { headers: { "If-None-Match": etag } });
+        expect(response.status).toBe(200);
+      }
+      etags.push(await etagOf(service));
+    }
+    expect(new Set(etags).size).toBe(3);
+  });
+});
+
+/** A store whose operations all throw or reject. */
+function failingStore(error: unknown, isLate: boolean): TodoStore {
+  const fail = (): never => {
+    throw error;
+  };
+  const answer = isLate ? async () => fail() : fail;
+  const answers = {
+    insert: answer,
+    get: answer,
+    list: answer,
+    setDone: answer,
+    delete: answer,
+    position: answer,
+  };
+  return { ...answers, events: fail, close() {} };
+}
+
+/** A store that returns the given lists. */
+const storeOfLists = (json: () => TodoList["json"]): TodoStore =>
+  storeWith({ list: () => ({ position: { epoch: "e", sequence: 1 }, json: json() }) });
+
+test.each(Object.entries(FOREIGN_THENABLES))("a store may give %s", async (_what, thenable) => {
+  const memory = openMemory();
+  await memory.insert("a");
+  const json = '{"id":1,"title":"a","done":false}';
+  const get = Object.assign(() => thenable(async () => memory.get(1n)));
+  const list = Object.assign(() => thenable(async () => memory.list({})));
+  await using service = startService({ store: storeWith({ get, list }, memory) });
+  expect(await (await service.send("GET", "/api/todos/1")).text()).toBe(json);
+  expect(await (await service.send("GET", "/api/todos")).text()).toBe(`[${json}]`);
+});
+
+describe("a failing store", () => {
+  const json = { "Content-Type": "application/json" };
+  const requests: [method: string, path: string, init: RequestInit][] = [
+    ["GET", "/api/todos", {}],
+    ["HEAD", "/api/todos", {}],
+    ["GET", "/api/todos?limit=1", {}],
+    ["GET", "/api/todos", { headers: { "If-None-Match": "*" } }],
+    ["POST", "/api/todos", { headers: json, body: '{"title":"s3cret-title"}' }],
+    ["GET", "/api/todos/1", {}],
+    ["PATCH", "/api/todos/1", { headers: json, body: '{"done":true}' }],
+    ["PATCH", "/api/todos/1", { headers: json, body: '{"done":"bad"}' }],
+    ["DELETE", "/api/todos/1", {}],
+    ["GET", "/readyz", {}],
+  ];
+  const cause = new Error("s3cret: cannot reach 10.1.2.3");
+  const failures: [what: string, error: unknown, status: number, code: string][] = [
+    ["a failure of its own", new ServiceError("store_unavailable", { cause }), 503, "store_unavailable"],
+    ["an unexpected error", cause, 500, "internal_error"],
+    ["what is no error at all", "s3cret", 500, "internal_error"],
+    ["undefined", undefined, 500, "internal_error"],
+  ];
+  const cases = failures.flatMap(([what, error, status, code]) =>
+    [false, true].map((isLate) => ({
+      what,
+      when: isLate ? "later" : "at once",
+      error,
+      isLate,
+      status,
+      code,
+    })),
+  );
+
+  test.each(cases)(
+    "by throwing $what $when is a $status and a line in the log, and no more",
+    async (failing) => {
+      const { error, isLate, status, code } = failing;
+      for (const [method, path, init] of requests) {
+        const { log, lines, text } = capturingLog();
+        await using service = startService({ store: failingStore(error, isLate), log });
+        const response = await service.send(method, path, init);
+        expect([method, path, response.status]).toEqual([method, path, status]);
+        expect(response.headers.get("retry-after")).toBe(status === 503 ? "5" : null);
+        const body = await response.text();
+        if (method !== "HEAD") expect(JSON.parse(body)).toMatchObject({ status, code });
+        expect(`${body}${[...response.headers]}`).not.toMatch(/s3cret|10\.1\.2\.3|\.ts|at /);
+        expect(lines).toMatchObject([{ level: "error", fields: { method, code } }]);
+        expect(text()).not.toContain("s3cret-title");
+      }
+    },
+  );
+
+  test("in the middle of a list leaves the body visibly incomplete", async () => {
+    const { log, lines } = capturingLog();
+    const store = storeOfLists(async function* () {
+      yield Buffer.from("[");
+      throw new Error("s3cret");
+    });
+    await using service = startService({ store, log });
+    const { text, closed } = await sendRaw(service.port, request("GET /api/todos"));
+    expect(closed).toBe(true);
+    expect(() => unchunked(text)).toThrow("cut off");
+    for (const _ of [1, 2]) await sendRaw(service.port, request("GET /api/todos"));
+    service.close();
+    expect(lines).toMatchObject([
+      { level: "error", message: "list response aborted", fields: { err: new Error("s3cret") } },
+      { level: "error", message: "list response aborted", fields: { err: new Error("s3cret"), times: 2 } },
+    ]);
+    expect(text).not.toContain("s3cret");
+    expect((await service.send("GET", "/livez")).status).toBe(200);
+  });
+});
+
+describe("a long list", () => {
+  test("has exactly the state at its position under concurrent writes", async () => {
+    const count = 30_000;
+    await using service = startService({ store: await storeOf(count) });
+    const { send, sendJson, port } = service;
+    const state = new Map(
+      Array.from({ length: count }, (_, index) => [
+        index + 1,
+        { id: index + 1, title: LONGEST_TITLE, done: false },
+      ]),
+    );
+    let changes = count;
+    const change = async (seed: number): Promise<void> => {
+      for (const id of [1, 2, 1024, 1025, 15_000, 29_999, 30_000].map((id) => Math.max(1, id - 3 * seed))) {
+        const todo = state.get(id);
+        if (todo === undefined) continue;
+        await sendJson("PATCH", `/api/todos/${id}`, { done: !todo.done });
+        state.set(id, { ...todo, done: !todo.done });
+        await send("DELETE", `/api/todos/${id + 1}`);
+        changes += state.delete(id + 1) ? 2 : 1;
+        const created = await sendJson("POST", "/api/todos", { title: `new ${seed}` });
+        const newId: number = JSON.parse(await created.text()).id;
+        state.set(newId, { id: newId, title: `new ${seed}`, done: false });
+        changes++;
+      }
+    };
+
+    const readers: { socket: Socket; n: number; expected: string }[] = [];
+    for (const [seed, query] of ["", "?after=0", "?done=false", "?after=1020&done=false"].entries()) {
+      const socket = await startReading(port, `/api/todos${query}`);
+      const shown = [...state.values()].filter(
+        ({ id, done }) => !(query.includes("done") && done) && !(query.includes("1020") && id <= 1020),
+      );
+      readers.push({ socket, n: changes, expected: JSON.stringify(shown) });
+      await change(seed);
+    }
+    for (const { socket, n, expected } of readers) {
+      const { etag, json } = await readOn(socket);
+      expect(etag).toEndWith(`-${n}`);
+      expect(json === expected).toBe(true);
+    }
+    const response = await send("GET", "/api/todos");
+    expect((await response.text()) === JSON.stringify([...state.values()])).toBe(true);
+  });
+
+  test("does not fill the memory while its client reads slowly", async () => {
+    await using service = startService({ store: await storeOf(80_000) });
+    Bun.gc(true);
+    const before = process.memoryUsage.rss();
+    const readers = await Promise.all(Array.from({ length: 4 }, () => startReading(service.port)));
+    for (let look = 0; look < 10; look++) {
+      await sleep(50);
+      expect((process.memoryUsage.rss() - before) / 2 ** 20).toBeLessThan(16);
+    }
+    for (const socket of readers) socket.destroy();
+  });
+
+  test("is produced only as its client reads, and ends when the client disconnects", async () => {
+    const piece = Buffer.alloc(65_536, " ");
+    let made = 0;
+    const givenUp = Promise.withResolvers<void>();
+    await using service = startService({
+      store: storeOfLists(function* () {
+        try {
+          while (true) {
+            made++;
+            yield piece;
+          }
+        } finally {
+          givenUp.resolve();
+        }
+      }),
+    });
+    const socket = await startReading(service.port);
+    await sleep(200);
+    const madeAtFirst = made;
+    await sleep(100);
+    expect(made).toBe(madeAtFirst);
+    expect((made * piece.length) / 2 ** 20).toBeLessThan(32);
+    socket.destroy();
+    await givenUp.promise;
+  });
+
+  test("is complete for other clients after one has disconnected", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ store: await storeOf(10_000), log });
+    for (let reader = 0; reader < 20; reader++) (await startReading(service.port)).destroy();
+    await service.sendJson("PATCH", "/api/todos/5000", { done: true });
+    const todos: { id: number; done: boolean }[] = JSON.parse(await textOf(service, "/api/todos"));
+    expect(todos.map(({ id }) => id)).toEqual(Array.from({ length: 10_000 }, (_, index) => index + 1));
+    expect(todos.filter(({ done }) => done).map(({ id }) => id)).toEqual([5000]);
+    expect(lines).toEqual([]);
+  });
+});

@@ -1,0 +1,171 @@
+import { chain } from "../../awaitable.ts";
+import { ServiceError } from "../../error.ts";
+import {
+  type Awaitable,
+  formatPosition,
+  type ListQuery,
+  type NewTodo,
+  type Position,
+  parseNewTodo,
+  parsePatch,
+  parseTodoId,
+  type TodoId,
+  type TodoJson,
+  type TodoList,
+  type TodoStore,
+} from "../../todo.ts";
+import { readJson } from "../body.ts";
+import { matchesEtag } from "../etag.ts";
+import type { Log } from "../observability/log.ts";
+import type { LogLimiter } from "../observability/log-limiter.ts";
+import { created, fullList, json, noContent, respond } from "../response.ts";
+import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
+import { toReadableStream } from "../stream.ts";
+import { exclusiveByKey, readIdempotencyKey } from "./idempotency.ts";
+
+const MAX_LIMIT = 1000;
+const LONG_LIST_IDLE_SECONDS = 120;
+/**
+ * Over TLS, the maximum size of a list sent as a Blob, and of a chunk of a longer list. Otherwise an HTTP/2 client that
+ * reads nothing on hundreds of streams would keep as many Blobs, because each write creates a new one.
+ */
+const TLS_CHUNK_BYTES = 16 * 1024;
+
+/** Returns the handlers of `/api/todos` and `/api/todos/:id`. */
+export function createTodoHandlers(store: TodoStore, log: Log, limiter: LogLimiter) {
+  const exclusive = exclusiveByKey();
+  const logError = limiter.topic((fields) => log.error(fields, "list response aborted"));
+  const onStreamError = (err: unknown): void => logError("", { err });
+
+  return {
+    list: (request, server) => {
+      const query = parseListQuery(request.url);
+      const seen = request.headers.get("if-none-match");
+      return seen === null ? listNow(request, server, query) : listIfModified(request, server, query, seen);
+    },
+
+    create: (request) => {
+      const idempotencyKey = readIdempotencyKey(request.headers);
+      return readJson(request)
+        .then((body) => insert(parseNewTodo(body), idempotencyKey))
+        .then((todo) => created(todo.json, `/api/todos/${todo.id}`));
+    },
+
+    get: (request) => chain(store.get(idOf(request)), todoReply),
+
+    update: async (request) => {
+      const id = idOf(request);
+      const { done } = await readPatch(request, id);
+      return todoReply(await store.setDone(id, done));
+    },
+
+    delete: async (request) => {
+      if (!(await store.delete(idOf(request)))) throw notFound();
+      return noContent();
+    },
+  } satisfies Record<string, Handler>;
+
+  /** Reserves the key for the insert alone, so that a stalled upload does not reserve it. */
+  function insert({ title }: NewTodo, idempotencyKey: string | undefined) {
+    if (idempotencyKey === undefined) return store.insert(title);
+    return exclusive(idempotencyKey, () => store.insert(title, idempotencyKey));
+  }
+
+  async function listIfModified(request: Request, server: HttpServer, query: ListQuery, seen: string) {
+    const position = await store.position();
+    return matchesEtag(seen, etagOf(position))
+      ? respond(304, listHeaders(position))
+      : listNow(request, server, query);
+  }
+
+  function listNow(request: Request, server: HttpServer, query: ListQuery): Awaitable<Response> {
+    const chunkBytes = server.protocol === "https" ? TLS_CHUNK_BYTES : undefined;
+    const answer = (list: TodoList): Response => {
+      const { json } = list;
+      if (json instanceof Blob) {
+        return list.next === undefined
+          ? fullList(json, etagOf(list.position))
+          : respond(200, pageHeaders(query, list), json);
+      }
+      // A slow client of a long list reads nothing from the server while it empties the kernel's buffers.
+      server.timeout(request, LONG_LIST_IDLE_SECONDS);
+      return respond(200, pageHeaders(query, list), toReadableStream(json, onStreamError, chunkBytes));
+    };
+    return chain(store.list(query, chunkBytes), answer);
+  }
+
+  /** If both the id and the body are wrong, reports the absent to-do. A valid body needs no lookup for that. */
+  async function readPatch(request: Request, id: TodoId) {
+    try {
+      return parsePatch(await readJson(request));
+    } catch (error) {
+      if ((await store.get(id)) === undefined) throw notFound();
+      throw error;
+    }
+  }
+}
+
+function todoReply(found: TodoJson | undefined): Response {
+  if (found === undefined) throw notFound();
+  return json(found);
+}
+
+const notFound = (): ServiceError => new ServiceError("todo_not_found");
+
+function idOf(request: RoutedRequest): TodoId {
+  const id = parseTodoId(request.params.id ?? "");
+  if (id === undefined) {
+    throw new ServiceError("invalid_id", {
+      detail: "An id is decimal digits, at most 18446744073709551615.",
+    });
+  }
+  return id;
+}
+
+function pageHeaders(query: ListQuery, { position, next }: TodoList): Record<string, string> {
+  const link = next === undefined ? undefined : { Link: `<${nextPage(query, next)}>; rel="next"` };
+  return { ...listHeaders(position), ...link, "Content-Type": "application/json" };
+}
+
+function listHeaders(position: Position): Record<string, string> {
+  return { ETag: etagOf(position), "Cache-Control": "no-cache" };
+}
+
+const etagOf = (position: Position): string => `"${formatPosition(position)}"`;
+
+/** Returns the values of `?limit=`, `?after=` and `?done=`. Throws `invalid_query` for a bad or repeated value. */
+function parseListQuery(url: string): ListQuery {
+  const start = url.indexOf("?");
+  if (start < 0) return {};
+  const parameters = new URLSearchParams(url.slice(start));
+  const one = <T>(name: string, parse: (value: string) => T | undefined, expected: string): T | undefined => {
+    const values = parameters.getAll(name);
+    if (values.length === 0) return undefined;
+    const value = values.length === 1 ? parse(values[0] ?? "") : undefined;
+    if (value === undefined)
+      throw new ServiceError("invalid_query", { detail: `Send ${name} once, as ${expected}.` });
+    return value;
+  };
+  const limit = one("limit", parseLimit, `a number from 1 to ${MAX_LIMIT}`);
+  const after = one("after", parseTodoId, "an id");
+  const done = one("done", parseBoolean, "true or false");
+  return {
+    ...(limit !== undefined && { limit }),
+    ...(after !== undefined && { after }),
+    ...(done !== undefined && { done }),
+  };
+}
+
+function parseLimit(text: string): number | undefined {
+  const limit = /^\d+$/.test(text) ? Number(text) : 0;
+  return limit >= 1 && limit <= MAX_LIMIT ? limit : undefined;
+}
+
+function parseBoolean(text: string): boolean | undefined {
+  return text === "true" ? true : text === "false" ? false : undefined;
+}
+
+function nextPage({ limit, done }: ListQuery, after: TodoId): string {
+  const state = done === undefined ? "" : `&done=${done}`;
+  return `/api/todos?limit=${limit}&after=${after}${state}`;
+}

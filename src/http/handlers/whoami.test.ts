@@ -1,0 +1,406 @@
+import { describe, expect, test } from "bun:test";
+import { capturingLog, countOccurrences } from "../../../test/log.ts";
+import { request, statusOf } from "../../../test/message.ts";
+import { lookalikesOf } from "../../../test/path-variants.ts";
+import { verdict } from "../../../test/problem.ts";
+import { sendRaw } from "../../../test/raw-http.ts";
+import { startService } from "../../../test/service.ts";
+import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
+import { createClientLookup, type LookupClient } from "../../credential/client.ts";
+import { createKey, createKeyLookup } from "../../credential/key.ts";
+import { hashToken, mintToken } from "../../credential/token.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { openMetrics } from "../server/metrics.ts";
+import { createService, type ServiceOptions } from "../service.ts";
+
+const TOKEN = "s3cret/token+~.==";
+const ODD_TOKEN = "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~";
+const NAME = "Zoë 😀";
+const AUTHORIZED = { headers: { Authorization: `Bearer ${TOKEN}` } };
+const CHALLENGE = 'Bearer realm="todo api"';
+const INVALID = `${CHALLENGE}, error="invalid_token"`;
+
+const lookupClient = createClientLookup(
+  [TOKEN, ODD_TOKEN].map((token) => ({ client: { name: NAME }, tokenHash: hashToken(token) })),
+);
+
+/** The name in a raw response, which is decoded as Latin-1. */
+const RAW_NAME = Buffer.from(NAME).toString("latin1");
+
+describe("GET /api/whoami", () => {
+  test("returns only the client's name as text", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ lookupClient, log });
+    const response = await service.send("GET", "/api/whoami", AUTHORIZED);
+    expect(response.status).toBe(200);
+    expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
+    expect(await response.text()).toBe(NAME);
+    expect(lines).toEqual([]);
+  });
+
+  test.each([
+    ["as RFC 6750 writes it", `Bearer ${TOKEN}`],
+    ["under a scheme in lower case", `bearer ${TOKEN}`],
+    ["under a scheme in upper case", `BEARER ${TOKEN}`],
+    ["behind several spaces", `bEaReR    ${TOKEN}`],
+    ["with white space around", ` \t Bearer ${TOKEN} \t `],
+    ["of every character but a comma", `Bearer ${ODD_TOKEN}`],
+  ])("accepts a token %s", async (_what, header) => {
+    await using service = startService({ lookupClient });
+    const { text } = await sendRaw(service.port, request("GET /api/whoami", [`Authorization: ${header}`]));
+    expect(statusOf(text)).toBe(200);
+    expect(text).toEndWith(`\r\n\r\n${RAW_NAME}`);
+  });
+
+  test.each<[what: string, challenge: string, headers: readonly string[]]>([
+    ["no header", CHALLENGE, []],
+    ["an empty header", CHALLENGE, ["Authorization:"]],
+    ["the token without a scheme", CHALLENGE, [`Authorization: ${TOKEN}`]],
+    ["the token under Basic", CHALLENGE, [`Authorization: Basic ${TOKEN}`]],
+    ["the token under Token", CHALLENGE, [`Authorization: Token ${TOKEN}`]],
+    ["a scheme that begins alike", CHALLENGE, [`Authorization: Bearers ${TOKEN}`]],
+    ["a scheme run into the token", CHALLENGE, [`Authorization: Bearer${TOKEN}`]],
+    ["a scheme in quotes", CHALLENGE, [`Authorization: "Bearer" ${TOKEN}`]],
+    ["the token as a cookie", CHALLENGE, [`Cookie: access_token=${TOKEN}; Authorization=Bearer ${TOKEN}`]],
+    ["the token for a proxy", CHALLENGE, [`Proxy-Authorization: Bearer ${TOKEN}`]],
+    ["the token in a header of our own", CHALLENGE, [`X-Authorization: Bearer ${TOKEN}`]],
+    ["a scheme alone", INVALID, ["Authorization: Bearer"]],
+    ["a scheme and spaces", INVALID, ["Authorization: Bearer    "]],
+    ["an unknown token", INVALID, ["Authorization: Bearer unknown"]],
+    ["the token without its end", INVALID, [`Authorization: Bearer ${TOKEN.slice(0, -1)}`]],
+    ["the token with more behind", INVALID, [`Authorization: Bearer ${TOKEN}=`]],
+    ["the token in another case", INVALID, [`Authorization: Bearer ${TOKEN.toUpperCase()}`]],
+    ["the token in quotes", INVALID, [`Authorization: Bearer "${TOKEN}"`]],
+    ["the token as a parameter", INVALID, [`Authorization: Bearer token=${TOKEN}`]],
+    ["the token twice", INVALID, [`Authorization: Bearer ${TOKEN} ${TOKEN}`]],
+    ["the token percent-encoded", INVALID, [`Authorization: Bearer ${encodeURIComponent(TOKEN)}`]],
+    ["the token's hash", INVALID, [`Authorization: Bearer ${hashToken(TOKEN).toString("hex")}`]],
+    ["a comma behind the token", INVALID, [`Authorization: Bearer ${TOKEN},`]],
+    ["two credentials in one header", INVALID, [`Authorization: Bearer ${TOKEN}, Bearer ${TOKEN}`]],
+    [
+      "two headers that are the same",
+      INVALID,
+      [`Authorization: Bearer ${TOKEN}`, `Authorization: Bearer ${TOKEN}`],
+    ],
+    ["two headers, one wrong", INVALID, ["Authorization: Bearer x", `Authorization: Bearer ${TOKEN}`]],
+    [
+      "a header of another scheme first",
+      CHALLENGE,
+      ["Authorization: Basic eDp5", `Authorization: Bearer ${TOKEN}`],
+    ],
+    ["a token that is not ASCII", INVALID, ["Authorization: Bearer s\xe9cret"]],
+    ["a control character", INVALID, [`Authorization: Bearer ${TOKEN}\x7f`]],
+    ["the name", INVALID, [`Authorization: Bearer ${RAW_NAME}`]],
+    ["__proto__", INVALID, ["Authorization: Bearer __proto__"]],
+    ["constructor", INVALID, ["Authorization: Bearer constructor"]],
+    ["undefined", INVALID, ["Authorization: Bearer undefined"]],
+    ["a long token", INVALID, [`Authorization: Bearer ${"x".repeat(10_000)}`]],
+  ])("rejects %s", async (_what, challenge, headers) => {
+    await using service = startService({ lookupClient });
+    const { text } = await sendRaw(service.port, request("GET /api/whoami", headers));
+    expect(statusOf(text)).toBe(401);
+    expect(/^www-authenticate: (.*)\r$/im.exec(text)?.[1]).toBe(challenge);
+    expect(text).toMatch(/^cache-control: no-store\r$/im);
+    expect(text).not.toContain(RAW_NAME);
+  });
+
+  test.each(["access_token", "token", "authorization", "Authorization"])(
+    "takes no token from ?%s=",
+    async (name) => {
+      await using service = startService({ lookupClient });
+      for (const value of [TOKEN, `Bearer ${TOKEN}`]) {
+        const response = await service.send("GET", `/api/whoami?${name}=${encodeURIComponent(value)}`);
+        expect(await verdict(response)).toEqual([401, "unauthorized"]);
+        expect(response.headers.get("www-authenticate")).toBe(CHALLENGE);
+      }
+    },
+  );
+
+  test("responds with 401 after any number of rejections", async () => {
+    await using service = startService({ lookupClient, basicFailures: 1 });
+    const headers = { Authorization: "Bearer unknown" };
+    for (let attempt = 0; attempt < 300; attempt++) {
+      expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
+    }
+    expect((await service.send("GET", "/api/whoami", AUTHORIZED)).status).toBe(200);
+  });
+});
+
+describe("the bearer guard", () => {
+  const below = ["/api/whoami/", "/api/whoami/x", "/api/whoami/x/y", "/api/whoami//", "/api/whoami/todos"];
+  const wrongMethods = ["POST", "PUT", "PATCH", "DELETE", "PROPFIND"];
+  const requests: [method: string, path: string, expected: [status: number, code?: string]][] = [
+    ["GET", "/api/whoami", [200]],
+    ["HEAD", "/api/whoami", [200]],
+    ["OPTIONS", "/api/whoami", [204]],
+  ];
+  for (const method of wrongMethods) requests.push([method, "/api/whoami", [405, "method_not_allowed"]]);
+  for (const method of ["GET", "POST", "PUT", "OPTIONS"]) {
+    for (const path of below) requests.push([method, path, [404, "route_not_found"]]);
+  }
+
+  test.each(requests)("covers %s %s", async (method, path, expected) => {
+    await using service = startService({ lookupClient });
+    const refused = await service.send(method, path);
+    expect(refused.status).toBe(401);
+    expect(refused.headers.get("www-authenticate")).toBe(CHALLENGE);
+    const allowed = await service.send(method, path, AUTHORIZED);
+    expect(await verdict(allowed)).toEqual(expected);
+    for (const { headers } of [refused, allowed]) expect(headers.get("cache-control")).toBe("no-store");
+    if (allowed.status === 405) expect(allowed.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
+  });
+
+  test.each(lookalikesOf("/api/whoami"))("rejects %j without a token", async (target) => {
+    await using service = startService({ lookupClient });
+    for (const method of ["GET", "HEAD", "POST"]) {
+      const { text } = await sendRaw(service.port, request(`${method} ${target}`));
+      expect([target, statusOf(text)]).not.toEqual([target, 200]);
+      expect(text).not.toContain(RAW_NAME);
+      if (/^\/api\/whoami(?:[/?]|$)/.test(target)) expect([target, statusOf(text)]).toEqual([target, 401]);
+    }
+  });
+
+  test.each(["/api/whoamix", "/api/whoam", "/api/todos", "/api"])("does not guard %s", async (path) => {
+    await using service = startService({ lookupClient });
+    const { status, headers } = await service.send("GET", path, { headers: { Authorization: "Bearer x" } });
+    expect(status).toBe(path === "/api/todos" ? 200 : 404);
+    expect(headers.get("www-authenticate")).toBeNull();
+  });
+});
+
+describe("the lookup of a token", () => {
+  test("may be asynchronous", async () => {
+    const waiting = new Map<string, () => void>();
+    await using service = startService({
+      lookupClient: async (token) => {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        waiting.set(token, resolve);
+        if (waiting.size === 20) for (const resolve of [...waiting.values()].reverse()) resolve();
+        await promise;
+        return token.endsWith("7") ? undefined : { name: `client of ${token}` };
+      },
+    });
+    const tokens = Array.from({ length: 20 }, (_, index) => `token-${index}`);
+    const answers = tokens.map(async (token) => {
+      const headers = { Authorization: `Bearer ${token}` };
+      const response = await service.send("GET", "/api/whoami", { headers });
+      return response.status === 200 ? response.text() : response.status;
+    });
+    expect(await Promise.all(answers)).toEqual(
+      tokens.map((token) => (token.endsWith("7") ? 401 : `client of ${token}`)),
+    );
+  });
+
+  test("receives only the token, and is not called without one", async () => {
+    const calls: unknown[][] = [];
+    await using service = startService({
+      lookupClient: (...call) => {
+        calls.push(call);
+        return undefined;
+      },
+    });
+    for (const header of [undefined, "Bearer", "Bearer a b", "Basic eDp5", "Bearer a,b", "bearer  x=y"]) {
+      const headers = header === undefined ? undefined : { Authorization: header };
+      await service.send("GET", "/api/whoami", { ...(headers && { headers }) });
+    }
+    expect(calls).toEqual([["x=y"]]);
+  });
+
+  const cause = new Error("s3cret: password of the database");
+  test.each<[what: string, lookupClient: () => Promise<undefined>]>([
+    ["rejects", () => Promise.reject(cause)],
+    [
+      "throws",
+      () => {
+        throw cause;
+      },
+    ],
+    ["throws what is no error", () => Promise.reject("s3cret")],
+    ["throws undefined", () => Promise.reject(undefined)],
+    [
+      "throws a failure of its own",
+      () => Promise.reject(new ServiceError("unauthorized", { detail: "s3cret" })),
+    ],
+  ])("that %s causes a 503, never a 401, and its message stays private", async (_what, lookupClient) => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ lookupClient, log });
+    for (const path of ["/api/whoami", "/api/whoami/x"]) {
+      const response = await service.send("GET", path, AUTHORIZED);
+      expect(response.headers.get("retry-after")).toBe("5");
+      expect(response.headers.get("www-authenticate")).toBeNull();
+      expect(response.headers.get("cache-control")).toBe("no-store");
+      expect(`${[...response.headers]}${await response.clone().text()}`).not.toContain("s3cret");
+      expect(await verdict(response)).toEqual([503, "credentials_unavailable"]);
+    }
+    expect(lines.map(({ level }) => level)).toEqual(["error", "error"]);
+  });
+
+  test("rejects everyone if nothing is configured", async () => {
+    await using service = startService();
+    for (const path of ["/api/whoami", "/api/whoami/x"]) {
+      const response = await service.send("GET", path, AUTHORIZED);
+      expect(await verdict(response)).toEqual([401, "unauthorized"]);
+    }
+  });
+
+  test("may return null, as plain JavaScript does", async () => {
+    await using service = startService({ lookupClient: () => JSON.parse("null") });
+    for (const path of ["/api/whoami", "/api/whoami/x"]) {
+      const response = await service.send("GET", path, AUTHORIZED);
+      expect(await verdict(response)).toEqual([401, "unauthorized"]);
+    }
+  });
+});
+
+describe.each(Object.entries(FOREIGN_THENABLES))("a lookup that returns %s", (_what, thenable) => {
+  /** Bypasses the types, as plain JavaScript can. */
+  const serve = (settle: () => Promise<unknown>, options: Partial<ServiceOptions> = {}) =>
+    startService({ lookupClient: Object.assign(() => thenable(settle)), ...options });
+
+  test.each([undefined, null])("that resolves with %p causes a 401", async (nobody) => {
+    await using service = serve(async () => nobody);
+    for (const path of ["/api/whoami", "/api/whoami/x"])
+      expect(await verdict(await service.send("GET", path, AUTHORIZED))).toEqual([401, "unauthorized"]);
+  });
+
+  test("that rejects causes a 503", async () => {
+    await using service = serve(() => Promise.reject(new Error("s3cret")));
+    for (const path of ["/api/whoami", "/api/whoami/x"])
+      expect(await verdict(await service.send("GET", path, AUTHORIZED))).toEqual([
+        503,
+        "credentials_unavailable",
+      ]);
+  });
+
+  test("that resolves with a client authenticates it", async () => {
+    await using service = serve(async () => ({ name: "alice" }));
+    const response = await service.send("GET", "/api/whoami", AUTHORIZED);
+    expect(await response.text()).toBe("alice");
+  });
+
+  test("is awaited with metrics too", async () => {
+    const { observer } = openMetrics({ version: "1", runtime: "bun" });
+    await using service = serve(async () => undefined, { observer });
+    expect(await verdict(await service.send("GET", "/api/whoami", AUTHORIZED))).toEqual([
+      401,
+      "unauthorized",
+    ]);
+  });
+});
+
+describe("the bearer guard", () => {
+  const ask = (lookup: LookupClient, token: string) => {
+    const { routes } = createService({ store: openMemory(), lookupClient: lookup });
+    const headers = { Authorization: `Bearer ${token}` };
+    const request = Object.assign(new Request("http://localhost/api/whoami", { headers }), { params: {} });
+    return routes["/api/whoami"]?.(request, {
+      protocol: "http",
+      requestIP: () => ({ address: "127.0.0.1" }),
+      timeout: () => {},
+    });
+  };
+
+  test("returns no promise if the lookup returns none", () => {
+    for (const [token, status] of [
+      [TOKEN, 200],
+      ["unknown", 401],
+    ] as const) {
+      const response = ask(lookupClient, token);
+      expect(response).toBeInstanceOf(Response);
+      if (!(response instanceof Response)) continue;
+      expect(response.status).toBe(status);
+      expect(response.headers.get("cache-control")).toBe("no-store");
+    }
+  });
+
+  test("returns no promise for a key of a synchronous store", async () => {
+    const { keys } = openMemory();
+    const minted = await createKey(keys, "ci", undefined, 0);
+    const response = ask(
+      createKeyLookup(keys, () => 0),
+      minted?.token ?? "",
+    );
+    expect(response).toBeInstanceOf(Response);
+    if (response instanceof Response) expect(await response.text()).toBe("ci");
+  });
+});
+
+describe("the log of rejected tokens", () => {
+  const minted = mintToken();
+  const typo = minted.slice(0, -1) + (minted.endsWith("0") ? "1" : "0");
+
+  test.each<[reason: string | undefined, header: string | undefined]>([
+    [undefined, undefined],
+    [undefined, "Basic czNjcmV0OnMzY3JldA=="],
+    ["unknown", "Bearer s3cret"],
+    ["unknown", `Bearer ${minted}`],
+    ["mistyped", `Bearer ${typo}`],
+    ["malformed", "Bearer s3cret s3cret"],
+    ["malformed", "Bearer s3cret, Bearer s3cret"],
+  ])("has the reason %s and never the token", async (reason, header) => {
+    const { log, lines, text } = capturingLog();
+    await using service = startService({ lookupClient, log, accessLog: true });
+    const headers = header === undefined ? undefined : { Authorization: header };
+    expect((await service.send("GET", "/api/whoami", { ...(headers && { headers }) })).status).toBe(401);
+    const refusals = lines.filter(({ message }) => message === "credential refused");
+    expect(refusals).toEqual(
+      reason === undefined
+        ? []
+        : [
+            {
+              level: "warn",
+              fields: { surface: "bearer", reason, address: "127.0.0.1" },
+              message: "credential refused",
+            },
+          ],
+    );
+    expect(text()).not.toMatch(/s3cret|czNjcmV0|todo_/);
+  });
+
+  test("has the client's address behind a trusted proxy", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ lookupClient, log, trustedProxies: ["127.0.0.1"] });
+    const headers = { Authorization: "Bearer x", "X-Forwarded-For": "192.0.2.7" };
+    expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
+    expect(lines.map(({ fields }) => fields.address)).toEqual(["192.0.2.7"]);
+  });
+
+  test("has one line per network and reason, and a summary that counts the rest", async () => {
+    const { log, lines } = capturingLog();
+    await using service = startService({ lookupClient, log, trustedProxies: ["127.0.0.1"] });
+    const send = async (token: string, address: string, times: number): Promise<void> => {
+      const headers = { Authorization: `Bearer ${token}`, "X-Forwarded-For": address };
+      for (let time = 0; time < times; time++) await service.send("GET", "/api/whoami", { headers });
+    };
+    await send("x", "192.0.2.7", 20);
+    await send("x x", "192.0.2.7", 3);
+    await send("x", "2001:db8::1", 2);
+    await send("x", "2001:db8::2", 2);
+    service.close();
+    const fields = (reason: string, address: string) => ({ surface: "bearer", reason, address });
+    expect(lines.map(({ fields }) => fields)).toEqual([
+      fields("unknown", "192.0.2.7"),
+      fields("malformed", "192.0.2.7"),
+      fields("unknown", "2001:db8::1"),
+      { ...fields("unknown", "192.0.2.7"), times: 19 },
+      { ...fields("malformed", "192.0.2.7"), times: 2 },
+      { ...fields("unknown", "2001:db8::2"), times: 3 },
+    ]);
+  });
+
+  test("has a bounded number of lines for a flood from many networks", async () => {
+    const { log, lines } = capturingLog();
+    const service = createService({ store: openMemory(), lookupClient, log });
+    const handler = service.routes["/api/whoami"];
+    for (let network = 0; network < 5000; network++) {
+      const headers = { Authorization: "Bearer x" };
+      const request = Object.assign(new Request("http://localhost/api/whoami", { headers }), { params: {} });
+      const address = `2001:db8:${network.toString(16)}::1`;
+      await handler?.(request, { protocol: "http", requestIP: () => ({ address }), timeout: () => {} });
+    }
+    service.close();
+    expect(lines.length).toBeLessThan(250);
+    expect(countOccurrences(lines)).toBe(5000);
+  });
+});

@@ -1,0 +1,157 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { chain } from "../awaitable.ts";
+import { type ErrorCode, ServiceError } from "../error.ts";
+import type { Awaitable } from "../todo.ts";
+import { ConcurrencyLimit } from "./concurrency-limit.ts";
+import { createErrorLog } from "./observability/error-log.ts";
+import type { Log } from "./observability/log.ts";
+import type { LogLimiter } from "./observability/log-limiter.ts";
+import { traceId } from "./observability/trace.ts";
+import { allowOrigin, isPreflight, type OriginPolicy, preflight } from "./policy/origin.ts";
+import { problem } from "./response.ts";
+import { type Handler, type HttpServer, notFoundRoute, type Route, type RoutedRequest } from "./route.ts";
+
+/** Default delay of an `overloaded` response. */
+export const OVERLOAD_DELAY_MS = 1000;
+
+export interface MiddlewareOptions {
+  readonly origins: OriginPolicy;
+  readonly log: Log;
+  readonly limiter: LogLimiter;
+  /** Whether to write one log line per request. */
+  readonly accessLog: boolean;
+  /** Maximum concurrent requests per path, counted separately for reads and writes. */
+  readonly maxRequests: number;
+  /** Milliseconds before an `overloaded` response, so that instant retries cannot saturate the server. */
+  readonly overloadDelayMs: number;
+  /** A steady clock in milliseconds. */
+  readonly monotonicNow: () => number;
+}
+
+/** Checks that apply to every route: Host, CORS, concurrency limits, error handling and the access log. */
+export interface Middleware {
+  /** Returns the route's handler with these checks applied. */
+  readonly wrap: (path: string, route: Route) => Handler;
+  /** Starts draining: every later response carries `Connection: close` (RFC 9112 §9.6). */
+  readonly drain: () => void;
+}
+
+/** Creates the middleware of one service. */
+export function createMiddleware(options: MiddlewareOptions): Middleware {
+  const { origins, log, limiter, accessLog, maxRequests, overloadDelayMs, monotonicNow } = options;
+  const logError = createErrorLog(log, limiter);
+  const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
+  let draining = false;
+  return {
+    wrap,
+    drain: () => {
+      draining = true;
+    },
+  };
+
+  function wrap(path: string, route: Route): Handler {
+    const onReject = (): void => logOverload(path, { route: path });
+    const reads = new ConcurrencyLimit(maxRequests, onReject);
+    const writes = new ConcurrencyLimit(maxRequests, onReject);
+    if (!accessLog) return (request, server) => handle(request, server, undefined);
+    return async (request, server) => {
+      const started = monotonicNow();
+      const id = randomUUID();
+      const response = await handle(request, server, id);
+      response.headers.set("X-Request-Id", id);
+      const ms = Math.round((monotonicNow() - started) * 1000) / 1000;
+      const { method } = request;
+      log.info({ id, method, route: path, status: response.status, ms, trace: traceId(request) }, "request");
+      return response;
+    };
+
+    // Fast path: no promise is allocated and, off loopback, no header is read.
+    function handle(request: RoutedRequest, server: HttpServer, id: string | undefined): Awaitable<Response> {
+      const origin = origins.hasAllowed ? request.headers.get("origin") : null;
+      if (origin === null && !route.isGuarded) return handleErrors(route.handler, request, server, id);
+      return withCors(origin !== null && origins.isAllowed(origin) ? origin : undefined, request, server, id);
+    }
+
+    function withCors(
+      origin: string | undefined,
+      request: RoutedRequest,
+      server: HttpServer,
+      id: string | undefined,
+    ): Awaitable<Response> {
+      const preflighted = origin !== undefined && isPreflight(request);
+      const handled = handleErrors(
+        // A preflight carries no credentials, so it must not reveal the methods of a guarded route.
+        preflighted ? () => preflight(route.isGuarded ? notFoundRoute.allow : route.allow) : route.handler,
+        request,
+        server,
+        id,
+      );
+      return chain(handled, (response) => {
+        if (route.isGuarded) response.headers.set("Cache-Control", "no-store");
+        if (origin !== undefined) allowOrigin(response, origin);
+        return response;
+      });
+    }
+
+    function handleErrors(
+      handler: Handler,
+      request: RoutedRequest,
+      server: HttpServer,
+      id: string | undefined,
+    ): Awaitable<Response> {
+      try {
+        origins.requireHost(request);
+        const limit = isRead(request) ? reads : writes;
+        if (limit.isReached) return rejectOverloaded(limit.error(), request, id);
+        const response = handler(request, server);
+        // A response that is already there does not count as a concurrent request.
+        if (!(response instanceof Promise)) return closeIfDraining(response);
+        limit.acquire();
+        return response.then(
+          (settled) => {
+            limit.release();
+            return closeIfDraining(settled);
+          },
+          (error) => {
+            limit.release();
+            return errorResponse(error, request, id);
+          },
+        );
+      } catch (error) {
+        return errorResponse(error, request, id);
+      }
+    }
+
+    async function rejectOverloaded(
+      rejection: ServiceError,
+      request: Request,
+      id: string | undefined,
+    ): Promise<Response> {
+      await sleep(overloadDelayMs);
+      return errorResponse(rejection, request, id);
+    }
+
+    function errorResponse(error: unknown, request: Request, id: string | undefined): Response {
+      const serviceError =
+        error instanceof ServiceError ? error : new ServiceError("internal_error", { cause: error });
+      const response = problem(serviceError);
+      if (response.status >= 500 && !UNLOGGED_CODES.has(serviceError.code)) {
+        logError({ id, method: request.method, route: path, trace: traceId(request) }, serviceError);
+      }
+      return closeIfDraining(response);
+    }
+  }
+
+  /** Runs after the handler, because draining may start while a request is handled. */
+  function closeIfDraining(response: Response): Response {
+    if (draining) response.headers.set("Connection", "close");
+    return response;
+  }
+}
+
+/** Errors with status 5xx that are expected, so they are not logged as failed requests. */
+const UNLOGGED_CODES: ReadonlySet<ErrorCode> = new Set(["overloaded", "stopping"]);
+
+const isRead = ({ method }: Request): boolean =>
+  method === "GET" || method === "HEAD" || method === "OPTIONS";

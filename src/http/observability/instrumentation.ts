@@ -1,0 +1,191 @@
+import { isThenable } from "../../awaitable.ts";
+import { parseBasic, parseBearer } from "../../credential/authorization.ts";
+import { ServiceError } from "../../error.ts";
+import type { Awaitable, TodoStore } from "../../todo.ts";
+import type { Guard, Handler } from "../route.ts";
+
+/** Receives measurements; `http/server/metrics.ts` implements it. All labels come from closed sets, whatever clients send. */
+export interface Observer {
+  /** Returns the observer of a route. The route is a path pattern, never the requested path. */
+  readonly route: (route: string) => RouteObserver;
+  /** Returns the observer of a store operation. */
+  readonly store: (operation: StoreOperation) => StoreObserver;
+  /** Returns a function that records the outcome of an authentication. */
+  readonly surface: (surface: Surface) => (outcome: AuthenticationOutcome) => void;
+  /** Receives a function that returns the number of open event streams. */
+  readonly subscribers: (count: () => number) => void;
+}
+
+export interface RouteObserver {
+  /** Records that a request without an immediate response starts (1) or stops (-1) waiting. */
+  readonly waiting: (change: 1 | -1) => void;
+  /**
+   * Records a response.
+   * @param ms milliseconds from the request's head until the response exists, without the time to send it
+   */
+  readonly answered: (method: string, status: number, ms: number) => void;
+}
+
+export interface StoreObserver {
+  /** Records an operation that returned a promise, with its duration in milliseconds. */
+  readonly answered: (ms: number) => void;
+  /** Records a failed operation. */
+  readonly failed: (reason: StoreFailure) => void;
+}
+
+export const STORE_OPERATIONS = ["insert", "get", "list", "set_done", "delete", "position"] as const;
+export type StoreOperation = (typeof STORE_OPERATIONS)[number];
+
+/** Why a store operation failed. */
+export type StoreFailure = "unavailable" | "full" | "error";
+
+export const SURFACES = ["bearer", "basic"] as const;
+export type Surface = (typeof SURFACES)[number];
+
+/** `absent`: the request has no credential. `in_clear`: the request has a password over plain HTTP, which is rejected. */
+export const AUTHENTICATION_OUTCOMES = [
+  "passed",
+  "absent",
+  "malformed",
+  "wrong",
+  "throttled",
+  "in_clear",
+  "unavailable",
+] as const;
+export type AuthenticationOutcome = (typeof AUTHENTICATION_OUTCOMES)[number];
+
+/** Wraps handlers, guards and a store so that an observer receives measurements. Without an observer, nothing is wrapped. */
+export interface Instrumentation {
+  readonly handler: (route: string, handler: Handler) => Handler;
+  readonly guard: <Identity>(surface: Surface, guard: Guard<Identity>) => Guard<Identity>;
+  readonly store: (store: TodoStore) => TodoStore;
+}
+
+const NONE: Instrumentation = {
+  handler: (_route, handler) => handler,
+  guard: (_surface, guard) => guard,
+  store: (store) => store,
+};
+
+/**
+ * Returns the instrumentation of an observer.
+ * @param monotonicNow a steady clock in milliseconds
+ */
+export function instrument(observer: Observer | undefined, monotonicNow: () => number): Instrumentation {
+  if (observer === undefined) return NONE;
+  return {
+    handler: (route, handler) => instrumentHandler(handler, observer.route(route), monotonicNow),
+    guard: (surface, guard) => instrumentGuard(guard, PARSERS[surface], observer.surface(surface)),
+    store: (store) => instrumentStore(store, observer, monotonicNow),
+  };
+}
+
+function instrumentHandler(handler: Handler, observer: RouteObserver, monotonicNow: () => number): Handler {
+  return (request, server) => {
+    const started = monotonicNow();
+    const response = handler(request, server);
+    if (response instanceof Promise) return measure(request.method, started, response);
+    observer.answered(request.method, response.status, monotonicNow() - started);
+    return response;
+  };
+
+  async function measure(method: string, started: number, answer: Promise<Response>): Promise<Response> {
+    observer.waiting(1);
+    try {
+      const response = await answer;
+      observer.answered(method, response.status, monotonicNow() - started);
+      return response;
+    } finally {
+      observer.waiting(-1);
+    }
+  }
+}
+
+const PARSERS: Readonly<Record<Surface, (authorization: string | null) => { readonly state: string }>> = {
+  bearer: parseBearer,
+  basic: parseBasic,
+};
+
+function instrumentGuard<Identity>(
+  guard: Guard<Identity>,
+  parse: (authorization: string | null) => { readonly state: string },
+  record: (outcome: AuthenticationOutcome) => void,
+): Guard<Identity> {
+  return (request, server) => {
+    const accepted = (identity: Identity): Identity => {
+      record("passed");
+      return identity;
+    };
+    const rejected = (error: unknown): never => {
+      record(outcomeOf(error, parse(request.headers.get("authorization")).state));
+      throw error;
+    };
+    let identity: Awaitable<Identity>;
+    try {
+      identity = guard(request, server);
+    } catch (error) {
+      return rejected(error);
+    }
+    return isThenable(identity) ? Promise.resolve(identity).then(accepted, rejected) : accepted(identity);
+  };
+}
+
+function outcomeOf(error: unknown, state: string): AuthenticationOutcome {
+  const code = error instanceof ServiceError ? error.code : undefined;
+  if (code === "too_many_failures") return "throttled";
+  if (code !== "unauthorized" && code !== "https_required") return "unavailable";
+  if (state === "absent") return "absent";
+  if (code === "https_required") return "in_clear";
+  return state === "malformed" ? "malformed" : "wrong";
+}
+
+function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () => number): TodoStore {
+  return {
+    insert: timed("insert", (title: string, key: string | undefined) => store.insert(title, key)),
+    get: timed("get", (id) => store.get(id)),
+    list: timed("list", (query, maxBlobBytes) => store.list(query, maxBlobBytes)),
+    setDone: timed("set_done", (id, done) => store.setDone(id, done)),
+    delete: timed("delete", (id) => store.delete(id)),
+    position: timed("position", () => store.position()),
+    events: (after, signal) => store.events(after, signal),
+    close: () => store.close(),
+  };
+
+  function timed<Arguments extends readonly unknown[], Result>(
+    operation: StoreOperation,
+    call: (...given: Arguments) => Awaitable<Result>,
+  ): (...given: Arguments) => Awaitable<Result> {
+    const { answered, failed } = observer.store(operation);
+    return (...given) => {
+      try {
+        const result = call(...given);
+        return result instanceof Promise ? measure(monotonicNow(), result) : result;
+      } catch (error) {
+        throw recordFailure(error);
+      }
+    };
+
+    async function measure(started: number, promise: Promise<Result>): Promise<Result> {
+      try {
+        const result = await promise;
+        answered(monotonicNow() - started);
+        return result;
+      } catch (error) {
+        throw recordFailure(error);
+      }
+    }
+
+    function recordFailure(error: unknown): unknown {
+      const reason = reasonOf(error);
+      if (reason !== undefined) failed(reason);
+      return error;
+    }
+  }
+}
+
+/** Returns why the store failed, or `undefined` if the request itself was invalid. */
+function reasonOf(error: unknown): StoreFailure | undefined {
+  if (!(error instanceof ServiceError)) return "error";
+  if (error.code === "store_unavailable") return "unavailable";
+  return error.code === "store_full" ? "full" : undefined;
+}

@@ -1,0 +1,173 @@
+import { expect, test } from "bun:test";
+import { capturingLog } from "../../../test/log.ts";
+import { verdict } from "../../../test/problem.ts";
+import { startService, type TestService } from "../../../test/service.ts";
+import { type EventStream, follow } from "../../../test/sse.ts";
+import { storeWith, watch } from "../../../test/store.ts";
+import { until } from "../../../test/until.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import type { ServiceOptions } from "../service.ts";
+
+type Sent = Readonly<Record<string, string>>;
+
+/** What a trusted proxy sends for a client. */
+const from = (address: string): Sent => ({ "X-Forwarded-For": address });
+
+/** A service behind a trusted proxy, whose streams end with it. */
+function start(options: Partial<ServiceOptions> = {}) {
+  const service = startService({ trustedProxies: ["127.0.0.1"], maxSubscribers: 8, ...options });
+  const streams: EventStream[] = [];
+  return {
+    ...service,
+    /** Opens a stream, and keeps it open. */
+    subscribe: async (headers: Sent = {}): Promise<EventStream> => {
+      const stream = await follow(service.url, { headers });
+      streams.push(stream);
+      return stream;
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(streams.map((stream) => stream.close()));
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** The status of a request for the stream, which is closed if there is one, and the code of the problem if not. */
+async function outcome(service: TestService, headers: Sent = {}): Promise<[status: number, code?: string]> {
+  const response = await service.send("GET", "/api/events", { headers });
+  if (response.status !== 200) return verdict(response);
+  await response.body?.cancel();
+  return [200];
+}
+
+const OVERLOADED: [number, string] = [503, "overloaded"];
+
+test.each<[what: string, one: string, same: string, other: string]>([
+  ["an IPv4 address", "203.0.113.5", "203.0.113.5", "203.0.113.6"],
+  ["an IPv4 address in IPv6", "203.0.113.5", "::ffff:203.0.113.5", "::ffff:203.0.113.6"],
+  ["an IPv6 /64", "2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"],
+])(
+  "%s may open a quarter of the event streams, and other networks still can",
+  async (_what, one, same, other) => {
+    await using service = start();
+    await service.subscribe(from(one));
+    await service.subscribe(from(same));
+    for (const address of [one, same]) expect(await outcome(service, from(address))).toEqual(OVERLOADED);
+    expect(await outcome(service, from(other))).toEqual([200]);
+    expect(await outcome(service)).toEqual([200]);
+  },
+);
+
+test("a rejected network learns its limit and when to try again", async () => {
+  await using service = start({ maxSubscribersPerNetwork: 1 });
+  await service.subscribe(from("203.0.113.5"));
+  const rejected = await service.send("GET", "/api/events", { headers: from("203.0.113.5") });
+  expect(rejected.headers.get("retry-after")).toBe("5");
+  expect(await rejected.json()).toMatchObject({
+    code: "overloaded",
+    detail: "Your network has as many event streams as one network may have (1). Close one, or try later.",
+  });
+});
+
+test("a network can open a stream again when one of its streams ends", async () => {
+  const watched = watch(openMemory());
+  await using service = start({ store: watched.store, maxSubscribersPerNetwork: 2 });
+  await service.subscribe(from("203.0.113.5"));
+  for (let round = 0; round < 3; round++) {
+    const stream = await service.subscribe(from("203.0.113.5"));
+    expect(await outcome(service, from("203.0.113.5"))).toEqual(OVERLOADED);
+    await stream.close();
+    await until(() => watched.open() === 1, "the stream ends");
+  }
+});
+
+test("the networks together have no more streams than all subscribers may have", async () => {
+  await using service = start({ maxSubscribers: 3, maxSubscribersPerNetwork: 2 });
+  for (const address of ["203.0.113.5", "203.0.113.5", "203.0.113.6"]) await service.subscribe(from(address));
+  for (const address of ["203.0.113.6", "203.0.113.7"])
+    expect(await outcome(service, from(address))).toEqual(OVERLOADED);
+});
+
+test("one subscriber is allowed where a quarter of all is less than one", async () => {
+  await using service = start({ maxSubscribers: 1 });
+  await service.subscribe(from("203.0.113.5"));
+});
+
+test("streams that a network requests at once count together", async () => {
+  const memory = openMemory();
+  const { promise: asked, resolve: answer } = Promise.withResolvers<void>();
+  let waiting = 0;
+  const position = async () => {
+    waiting++;
+    await asked;
+    return memory.position();
+  };
+  await using service = start({ store: storeWith({ position }, memory), maxSubscribers: 40 });
+  const responses = Array.from({ length: 20 }, () =>
+    fetch(`${service.url}/api/events`, { headers: from("203.0.113.5") }),
+  );
+  await until(() => waiting === 20, "all requests wait for the store");
+  answer();
+  const statuses = (await Promise.all(responses)).map(({ status }) => status);
+  expect(statuses.filter((status) => status === 200)).toHaveLength(10);
+  expect(statuses.filter((status) => status === 503)).toHaveLength(10);
+  for (const response of await Promise.all(responses)) await response.body?.cancel();
+});
+
+test.each<[what: string, headers: Sent, trustedProxies: string[]]>([
+  ["loopback", {}, []],
+  ["loopback, which is a trusted proxy too", {}, ["127.0.0.1"]],
+  ["an unlisted proxy on loopback", from("203.0.113.5"), []],
+])("%s may open all event streams", async (_what, headers, trustedProxies) => {
+  await using service = start({ trustedProxies });
+  for (let n = 0; n < 8; n++) await service.subscribe(headers);
+  expect(await outcome(service, headers)).toEqual(OVERLOADED);
+});
+
+test.each<[what: string, headers: Sent]>([
+  ["says that its client is on loopback", from("127.0.0.1")],
+  ["hides its client", { Forwarded: "for=_hidden" }],
+  ["names two clients", { Forwarded: "for=203.0.113.5", ...from("203.0.113.6") }],
+])("a trusted proxy on loopback that %s has no more streams than one network", async (_what, headers) => {
+  await using service = start();
+  for (let n = 0; n < 2; n++) await service.subscribe(headers);
+  expect(await outcome(service, headers)).toEqual(OVERLOADED);
+  expect(await outcome(service, from("203.0.113.7"))).toEqual([200]);
+});
+
+test("HEAD takes a network's stream for no longer than its response", async () => {
+  const watched = watch(openMemory());
+  await using service = start({ store: watched.store, maxSubscribersPerNetwork: 1 });
+  for (let times = 1; times <= 5; times++) {
+    const headers = from("203.0.113.5");
+    expect((await service.send("HEAD", "/api/events", { headers })).status).toBe(200);
+    await until(() => watched.opened() === times && watched.open() === 0, "the stream ends");
+  }
+});
+
+test("a rejected request with an unlisted proxy's headers makes the log name TODO_TRUSTED_PROXY, once per address", async () => {
+  const { log, lines } = capturingLog();
+  await using service = start({ log, trustedProxies: [], maxSubscribers: 1 });
+  const hints = () => lines.filter(({ message }) => message.includes("TODO_TRUSTED_PROXY"));
+  await service.subscribe(from("203.0.113.5"));
+  expect(await outcome(service)).toEqual(OVERLOADED);
+  expect(hints()).toEqual([]);
+  for (let n = 0; n < 5; n++) expect(await outcome(service, from("203.0.113.5"))).toEqual(OVERLOADED);
+  expect(hints()).toMatchObject([{ level: "warn", fields: { address: "127.0.0.1" } }]);
+  service.close();
+  expect(hints()).toMatchObject([{}, { level: "warn", fields: { address: "127.0.0.1", times: 4 } }]);
+});
+
+test("a network that reaches its limit is logged once, then counted, without a hint about a listed proxy", async () => {
+  const { log, lines } = capturingLog();
+  await using service = start({ log, maxSubscribersPerNetwork: 1 });
+  await service.subscribe(from("2001:db8::1"));
+  for (let n = 0; n < 5; n++) expect(await outcome(service, from("2001:db8::2"))).toEqual(OVERLOADED);
+  service.close();
+  const line = { level: "warn", message: "too many subscribers from one network" } as const;
+  const network = "2001:db8:0:0::/64";
+  expect(lines).toEqual([
+    { ...line, fields: { network } },
+    { ...line, fields: { network, times: 4 } },
+  ]);
+});

@@ -1,0 +1,467 @@
+import { describe, expect, test } from "bun:test";
+import { statusOf } from "../../../test/message.ts";
+import { verdict } from "../../../test/problem.ts";
+import { sendRaw } from "../../../test/raw-http.ts";
+import { startService, type TestService } from "../../../test/service.ts";
+import { createKey } from "../../credential/key.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import type { ServiceOptions } from "../service.ts";
+
+const LISTED = "https://app.example";
+const TITLE = { headers: { "Content-Type": "application/json" }, body: '{"title":"x"}' };
+const TOKEN = { Authorization: "Bearer good" };
+const lookupClient = (token: string) => (token === "good" ? { name: "client" } : undefined);
+
+/** The CORS headers of a response. */
+const corsOf = ({ headers }: Response) =>
+  Object.fromEntries([...headers].filter(([name]) => name.startsWith("access-control-")));
+
+describe("the Host of a request", () => {
+  /** The status for the bytes of an HTTP/1.1 request with these Host headers. */
+  async function statusWith(
+    port: number,
+    hosts: readonly string[],
+    line = "GET /api/todos",
+  ): Promise<number> {
+    const head = [`${line} HTTP/1.1`, "Connection: close", ...hosts.map((host) => `Host: ${host}`)];
+    const { text } = await sendRaw(port, `${head.join("\r\n")}\r\n\r\n`);
+    return statusOf(text) ?? 0;
+  }
+
+  test.each([
+    "localhost",
+    "localhost:3000",
+    "LocalHost:80",
+    "127.0.0.1",
+    "127.0.0.1:65535",
+    "127.1.2.3",
+    "[::1]",
+    "[::1]:3000",
+    "todo.example",
+    "TODO.example",
+    "todo.example:8080",
+  ])("on loopback may be %s", async (host) => {
+    const allowedHosts = ["todo.example", "Todo.Example:8080"];
+    await using service = startService({ onLoopback: true, allowedHosts });
+    expect(await statusWith(service.port, [host])).toBe(200);
+  });
+
+  test.each([
+    "",
+    "elsewhere.example",
+    "localhost.elsewhere.example",
+    "127.0.0.1.elsewhere.example",
+    "elsewhere.example:127.0.0.1",
+    "localhost@elsewhere.example",
+    "elsewhere.example/localhost",
+    "xlocalhost",
+    "localhost.",
+    "localhost:x",
+    "localhost:123456",
+    "localhost:80:80",
+    "localhost:",
+    "localhost, elsewhere.example",
+    "localhost localhost",
+    "0.0.0.0",
+    "10.0.0.5",
+    "128.0.0.1",
+    "2130706433",
+    "0x7f000001",
+    "127.1",
+    "127.0.0.1.",
+    "app.localhost",
+    "user@localhost",
+    "localhost#",
+    "localhost?",
+    "localhost%2eelsewhere.example",
+    "[::1%25lo]",
+    "[0:0:0:0:0:0:0:1]",
+    "[::127.0.0.1]",
+    "::1",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::1].elsewhere.example",
+    "todo.example:8081",
+    "www.todo.example",
+    "todo.example.elsewhere.example",
+    "l\xf6calhost",
+  ])("on loopback may not be %j", async (host) => {
+    await using service = startService({ onLoopback: true, allowedHosts: ["todo.example"] });
+    expect(await statusWith(service.port, [host])).toBe(421);
+  });
+
+  test.each([
+    [["localhost", "elsewhere.example"]],
+    [["elsewhere.example", "localhost"]],
+    [["localhost", "localhost"]],
+  ])("may not be sent twice: %j", async (hosts) => {
+    await using service = startService({ onLoopback: true });
+    expect([400, 421]).toContain(await statusWith(service.port, hosts));
+  });
+
+  test("is judged before all else", async () => {
+    await using service = startService({ onLoopback: true, lookupClient });
+    for (const line of [
+      "GET /",
+      "GET /livez",
+      "GET /nowhere",
+      "PUT /api/todos",
+      "GET /api/todos/abc",
+      "DELETE /api/todos/1",
+      "GET /api/whoami",
+      "GET /admin/",
+      "OPTIONS /api/todos",
+    ]) {
+      expect([line, await statusWith(service.port, ["elsewhere.example"], line)]).toEqual([line, 421]);
+    }
+    const preflight = await service.send("OPTIONS", "/api/todos", {
+      headers: {
+        Host: "elsewhere.example",
+        Origin: "http://localhost",
+        "Access-Control-Request-Method": "PUT",
+      },
+    });
+    expect(await verdict(preflight)).toEqual([421, "misdirected_host"]);
+    const write = await service.send("POST", "/api/todos", {
+      ...TITLE,
+      headers: { ...TITLE.headers, Host: "elsewhere.example" },
+    });
+    expect(await verdict(write)).toEqual([421, "misdirected_host"]);
+    expect(await (await service.send("GET", "/api/todos")).text()).toBe("[]");
+  });
+
+  test("may be missing from HTTP/1.0, which no browser speaks", async () => {
+    await using service = startService({ onLoopback: true });
+    expect((await sendRaw(service.port, "GET /livez HTTP/1.0\r\n\r\n")).text).toEndWith("\r\n\r\nok\n");
+  });
+
+  test.each<[what: string, allowedHosts: string[], host: string, status: number]>([
+    ["is nobody's matter without a list", [], "elsewhere.example", 200],
+    ["is held against a list", ["todo.example"], "elsewhere.example", 421],
+    ["may be on the list", ["todo.example"], "TODO.example", 200],
+    ["may be loopback's, for those who check its health", ["todo.example"], "127.0.0.1:3000", 200],
+  ])("off loopback %s", async (_what, allowedHosts, host, status) => {
+    await using service = startService({ allowedHosts });
+    expect(await statusWith(service.port, [host])).toBe(status);
+  });
+});
+
+describe("an Origin", () => {
+  test.each<[isListed: boolean, onLoopback: boolean, origin: string]>([
+    [true, false, LISTED],
+    [true, true, LISTED],
+    [true, true, "http://localhost"],
+    [true, true, "http://localhost:5173"],
+    [true, true, "https://localhost:8443"],
+    [true, true, "http://127.0.0.1:3000"],
+    [true, true, "http://[::1]:3000"],
+    [false, false, "http://localhost:5173"],
+    [false, false, "http://127.0.0.1"],
+    [false, true, "https://elsewhere.example"],
+    [false, true, "http://localhost.elsewhere.example"],
+    [false, true, "http://elsewhere.example:80"],
+    [false, true, "http://xlocalhost:80"],
+    [false, true, "http://elsewhere.example/127.0.0.1"],
+    [false, true, "http://127.0.0.1.elsewhere.example"],
+    [false, true, "http://localhost@elsewhere.example"],
+    [false, true, "http://localhost:x"],
+    [false, true, "http://localhost:80/"],
+    [false, true, "http://user@localhost"],
+    [false, true, "http://LOCALHOST"],
+    [false, true, "http://localhost."],
+    [false, true, "http://app.localhost"],
+    [false, true, "http://0.0.0.0:3000"],
+    [false, true, "http://[::ffff:127.0.0.1]"],
+    [false, true, "http://2130706433"],
+    [false, true, "http://localhost\thttp://localhost"],
+    [false, true, "chrome-extension://localhost"],
+    [false, true, "blob:http://localhost"],
+    [false, true, "ftp://localhost"],
+    [false, true, "file://localhost"],
+    [false, true, "null"],
+    [false, true, "*"],
+    [false, true, ""],
+    [false, true, `${LISTED}.elsewhere.example`],
+    [false, true, `${LISTED}:8443`],
+    [false, true, "http://app.example"],
+    [false, true, "https://APP.example"],
+    [false, true, `${LISTED}, ${LISTED}`],
+    [false, true, `${LISTED} https://elsewhere.example`],
+  ])("is listed: %p, on loopback: %p: %s", async (isListed, onLoopback, origin) => {
+    await using service = startService({ onLoopback, corsOrigins: [LISTED], lookupClient });
+    await service.sendJson("POST", "/api/todos", { title: "x" });
+    const requests: [method: string, path: string, headers?: Record<string, string>][] = [
+      ["GET", "/"],
+      ["GET", "/livez"],
+      ["GET", "/api/todos"],
+      ["HEAD", "/api/todos"],
+      ["GET", "/api/todos", { "If-None-Match": "*" }],
+      ["GET", "/api/todos?limit=0"],
+      ["GET", "/api/todos/1"],
+      ["GET", "/api/todos/9"],
+      ["GET", "/api/todos/abc"],
+      ["POST", "/api/todos", { "Content-Type": "text/plain" }],
+      ["PUT", "/api/todos"],
+      ["OPTIONS", "/api/todos"],
+      ["GET", "/nowhere"],
+      ["GET", "/api/whoami"],
+      ["GET", "/api/whoami", TOKEN],
+      ["GET", "/admin/"],
+      ["DELETE", "/api/todos/1"],
+    ];
+    for (const [method, path, headers = {}] of requests) {
+      const response = await service.send(method, path, { headers: { ...headers, Origin: origin } });
+      const expected = {
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
+      };
+      expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
+      expect(response.headers.get("vary")).toMatch(/^Origin\b/);
+      // Neither a frame of a page, nor loaded by one but by CORS.
+      expect([
+        response.headers.get("content-security-policy"),
+        response.headers.get("cross-origin-resource-policy"),
+      ]).toEqual(["frame-ancestors 'none'", "same-origin"]);
+      const another = await service.send("GET", path);
+      expect(corsOf(another)).toEqual({});
+      expect(another.headers.get("vary")).toMatch(/^Origin\b/);
+    }
+  });
+});
+
+describe("a preflight", () => {
+  const ask = { "Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "authorization" };
+  const paths: [path: string, methods: string, otherwise: number][] = [
+    ["/", "GET, HEAD, OPTIONS", 204],
+    ["/api/todos", "GET, POST, HEAD, OPTIONS", 204],
+    ["/api/todos?limit=0", "GET, POST, HEAD, OPTIONS", 204],
+    ["/api/todos/1", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
+    ["/api/todos/abc", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
+    ["/api/events", "GET, HEAD, OPTIONS", 204],
+    ["/api/whoami", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+    ["/api/whoami/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+    ["/admin", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+    ["/admin/", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+    ["/admin/keys", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+    ["/admin/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+    ["/nowhere", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 404],
+  ];
+
+  test.each(paths)("of a listed origin to %s needs no credentials", async (path, methods) => {
+    await using service = startService({ corsOrigins: [LISTED] });
+    const response = await service.send("OPTIONS", path, { headers: { ...ask, Origin: LISTED } });
+    expect(response.status).toBe(204);
+    expect(corsOf(response)).toEqual({
+      "access-control-allow-origin": LISTED,
+      "access-control-allow-methods": methods,
+      "access-control-allow-headers":
+        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate",
+      "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
+      "access-control-max-age": "600",
+    });
+    expect(response.headers.get("vary")).toMatch(/^Origin\b/);
+  });
+
+  test.each(paths)(
+    "of another origin to %s is a plain OPTIONS request",
+    async (path, _methods, otherwise) => {
+      await using service = startService({ corsOrigins: [LISTED] });
+      for (const headers of [
+        { ...ask, Origin: "https://elsewhere.example" },
+        ask,
+        { ...ask, Origin: "null" },
+      ]) {
+        const response = await service.send("OPTIONS", path, { headers });
+        expect(response.status).toBe(otherwise);
+        expect(corsOf(response)).toEqual({});
+      }
+    },
+  );
+
+  test.each(paths)("needs Access-Control-Request-Method at %s", async (path, _methods, otherwise) => {
+    await using service = startService({ corsOrigins: [LISTED] });
+    const response = await service.send("OPTIONS", path, { headers: { Origin: LISTED } });
+    expect(response.status).toBe(otherwise);
+    expect(response.headers.has("access-control-allow-methods")).toBe(false);
+  });
+
+  test("bypasses a guard only with OPTIONS", async () => {
+    await using service = startService({ corsOrigins: [LISTED] });
+    for (const method of ["GET", "POST", "HEAD"]) {
+      const response = await service.send(method, "/admin/", { headers: { ...ask, Origin: LISTED } });
+      expect(response.status).toBe(401);
+    }
+  });
+});
+
+describe("a write", () => {
+  const sites: [site: string | undefined, origin: string | undefined, isTaken: boolean][] = [
+    [undefined, undefined, true],
+    [undefined, "https://elsewhere.example", true],
+    ["none", undefined, true],
+    ["same-origin", "http://localhost", true],
+    ["same-site", "http://localhost:5173", true],
+    ["cross-site", LISTED, true],
+    ["cross-site", undefined, false],
+    ["cross-site", "null", false],
+    ["cross-site", "https://elsewhere.example", false],
+    ["cross-site", "http://localhost", false],
+    ["cross-site", "", false],
+    ["cross-site", `${LISTED}, ${LISTED}`, false],
+    ["cross-site", `${LISTED}/`, false],
+    ["cross-site", `${LISTED}:443`, false],
+    ["cross-site", `${LISTED}.elsewhere.example`, false],
+  ];
+
+  test.each(sites)("with Sec-Fetch-Site %s and Origin %s is accepted: %p", async (site, origin, isTaken) => {
+    await using service = startService({ corsOrigins: [LISTED] });
+    await service.sendJson("POST", "/api/todos", { title: "first" });
+    const headers = {
+      ...(site !== undefined && { "Sec-Fetch-Site": site }),
+      ...(origin !== undefined && { Origin: origin }),
+    };
+    const created = await service.sendJson("POST", "/api/todos", { title: "x" }, { headers });
+    const updated = await service.sendJson("PATCH", "/api/todos/1", { done: true }, { headers });
+    const deleted = await service.send("DELETE", "/api/todos/1", { headers });
+    const statuses = [created, updated, deleted].map(({ status }) => status);
+    expect(statuses).toEqual(isTaken ? [201, 200, 204] : [403, 403, 403]);
+    const list = await (await service.send("GET", "/api/todos", { headers })).json();
+    expect(list).toEqual([{ id: isTaken ? 2 : 1, title: isTaken ? "x" : "first", done: false }]);
+  });
+
+  test("of another site is rejected, but its reads are accepted", async () => {
+    await using service = startService({ lookupClient });
+    const headers = { "Sec-Fetch-Site": "cross-site", ...TOKEN };
+    for (const path of ["/", "/livez", "/api/todos", "/api/openapi.json", "/api/whoami"]) {
+      expect((await service.send("GET", path, { headers })).status).toBe(200);
+      expect((await service.send("OPTIONS", path, { headers })).status).toBe(204);
+    }
+  });
+});
+
+describe("a write below /admin", () => {
+  const AUTHORIZATION = { Authorization: `Basic ${btoa("root:s3cret")}` };
+  const checkUser = (user: string, password: string) => user === "root" && password === "s3cret";
+
+  /** The statuses of all kinds of writes; 409 and 404 are of those that were let pass. */
+  async function write(service: TestService, headers: Readonly<Record<string, string>>): Promise<number[]> {
+    const init = { headers: { ...AUTHORIZATION, ...headers } };
+    return [
+      (await service.sendJson("POST", "/admin/keys", { name: "ci" }, init)).status,
+      (await service.send("POST", "/admin/keys/absent00/rotate", init)).status,
+      (await service.send("DELETE", "/admin/keys/absent00", init)).status,
+    ];
+  }
+
+  /** A service in which there is a key already. */
+  async function withKey(options: Partial<ServiceOptions> = {}) {
+    const { keys } = openMemory();
+    await createKey(keys, "ci", undefined, 0);
+    return startService({ keys, checkUser, corsOrigins: [LISTED], ...options });
+  }
+
+  const PASSED = [409, 404, 404];
+  const REFUSED = [403, 403, 403];
+  const HOST = "todo.example:8080";
+
+  test.each<[isTaken: boolean, site: string | undefined, origin: string | undefined]>([
+    [true, undefined, undefined],
+    [true, undefined, `http://${HOST}`],
+    [true, undefined, `https://${HOST}`],
+    [true, "same-origin", undefined],
+    [true, "same-origin", `http://${HOST}`],
+    [true, "none", undefined],
+    [true, "none", `https://${HOST}`],
+    [true, undefined, LISTED],
+    [true, "cross-site", LISTED],
+    [true, "same-site", LISTED],
+    [false, "cross-site", undefined],
+    [false, "same-site", undefined],
+    [false, "cross-site", `http://${HOST}`],
+    [false, "same-site", `https://${HOST}`],
+    [false, "", undefined],
+    [false, "same-origin, cross-site", undefined],
+    [false, "Same-Origin", undefined],
+    [false, "whatever is next", undefined],
+    [false, undefined, "null"],
+    [false, "same-origin", "null"],
+    [false, "none", "null"],
+    [false, undefined, ""],
+    [false, undefined, "https://elsewhere.example"],
+    [false, "same-origin", "https://elsewhere.example"],
+    [false, undefined, "http://localhost:5173"],
+    [false, "same-site", "http://localhost:5173"],
+    [false, "same-origin", "http://localhost:5173"],
+    [false, undefined, "http://127.0.0.1"],
+    [false, undefined, "http://[::1]:8080"],
+    [false, undefined, "http://todo.example"],
+    [false, undefined, "http://todo.example:80"],
+    [false, undefined, "http://todo.example:8081"],
+    [false, undefined, "http://www.todo.example:8080"],
+    [false, undefined, `http://${HOST}.elsewhere.example`],
+    [false, undefined, `http://elsewhere.example@${HOST}`],
+    [false, undefined, `http://${HOST}/`],
+    [false, undefined, `ftp://${HOST}`],
+    [false, undefined, `chrome-extension://${HOST}`],
+    [false, undefined, `http://http://${HOST}`],
+    [false, undefined, HOST],
+    [false, undefined, `http://${HOST}, http://${HOST}`],
+    [false, undefined, `${LISTED}:8443`],
+    [false, undefined, `${LISTED}, ${LISTED}`],
+    [false, undefined, "http://app.example"],
+    [false, undefined, "*"],
+  ])("is accepted: %p, with Sec-Fetch-Site %j and Origin %j", async (isTaken, site, origin) => {
+    for (const options of [{}, { onLoopback: true, allowedHosts: [HOST] }]) {
+      await using service = await withKey(options);
+      const headers = {
+        Host: HOST,
+        ...(site !== undefined && { "Sec-Fetch-Site": site }),
+        ...(origin !== undefined && { Origin: origin }),
+      };
+      expect(await write(service, headers)).toEqual(isTaken ? PASSED : REFUSED);
+      const read = await service.send("GET", "/admin/keys", { headers: { ...AUTHORIZATION, ...headers } });
+      expect(read.status).toBe(200);
+    }
+  });
+
+  test("is accepted from the server's own page on loopback, and from no other port or name", async () => {
+    await using service = await withKey({ onLoopback: true });
+    expect(await write(service, { Origin: service.url, "Sec-Fetch-Site": "same-origin" })).toEqual(PASSED);
+    for (const origin of [
+      "http://127.0.0.1",
+      `http://127.0.0.1:${service.port - 1}`,
+      `http://localhost:${service.port}`,
+      `http://[::1]:${service.port}`,
+    ]) {
+      expect([origin, await write(service, { Origin: origin })]).toEqual([origin, REFUSED]);
+    }
+  });
+
+  test("is accepted from a loopback origin that is listed by name", async () => {
+    const origin = "http://localhost:5173";
+    await using service = await withKey({ onLoopback: true, corsOrigins: [origin] });
+    expect(await write(service, { Origin: origin, "Sec-Fetch-Site": "same-site" })).toEqual(PASSED);
+    expect(await write(service, { Origin: "http://localhost:5174" })).toEqual(REFUSED);
+  });
+
+  test("compares hosts without case, and rejects an Origin without Host", async () => {
+    await using service = await withKey();
+    expect(await write(service, { Host: "TODO.example", Origin: "http://todo.example" })).toEqual(PASSED);
+    const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${AUTHORIZATION.Authorization}`];
+    const statusWith = async (...more: string[]) =>
+      statusOf((await sendRaw(service.port, `${[...head, ...more].join("\r\n")}\r\n\r\n`)).text);
+    expect([
+      await statusWith(),
+      await statusWith("Origin: http://null"),
+      await statusWith("Origin: "),
+    ]).toEqual([404, 403, 403]);
+  });
+
+  test("that is rejected says how to allow it", async () => {
+    await using service = await withKey();
+    const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "cross-site" };
+    const response = await service.send("DELETE", "/admin/keys/absent00", { headers });
+    expect(await response.clone().text()).toContain("TODO_CORS_ORIGINS");
+    expect(await verdict(response)).toEqual([403, "cross_site_write"]);
+  });
+});

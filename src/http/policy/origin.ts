@@ -1,0 +1,105 @@
+import { ServiceError } from "../../error.ts";
+import { respond } from "../response.ts";
+
+const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+const LOOPBACK_ORIGIN = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
+const PREFLIGHT_SECONDS = "600";
+const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
+
+/** Decides which hosts and origins the server accepts. */
+export interface OriginPolicy {
+  /** Throws `misdirected_host` for a `Host` that is not this server's, which prevents DNS rebinding. */
+  readonly requireHost: (request: Request) => void;
+  /** Whether any other origin is allowed. */
+  readonly hasAllowed: boolean;
+  /** Returns whether pages of this origin may use the API. */
+  readonly isAllowed: (origin: string) => boolean;
+  /** Throws `cross_site_write` if a page of another site sends the request, unless its origin is allowed (Fetch Metadata). */
+  readonly requireSameSite: (request: Request) => void;
+  /**
+   * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is listed by name.
+   * Browsers attach Basic credentials automatically, also to requests from a page on another loopback port.
+   */
+  readonly requireSameOrigin: (request: Request) => void;
+}
+
+export interface OriginOptions {
+  /** Whether the server listens on loopback only. */
+  readonly onLoopback: boolean;
+  /** Accepted values of `Host`, besides loopback's. Without any, and off loopback, every host is accepted. */
+  readonly allowedHosts: readonly string[];
+  /** Origins whose pages may use the API, besides loopback's if the server is on loopback. */
+  readonly corsOrigins: readonly string[];
+}
+
+/** Creates the policy for hosts and origins. */
+export function createOriginPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOptions): OriginPolicy {
+  const hosts = new Set(allowedHosts.map((host) => host.toLowerCase()));
+  const origins = new Set(corsOrigins);
+  const checksHost = onLoopback || hosts.size > 0;
+  const isAllowed = (origin: string): boolean =>
+    origins.has(origin) || (onLoopback && LOOPBACK_ORIGIN.test(origin));
+  return {
+    hasAllowed: onLoopback || origins.size > 0,
+    isAllowed,
+    requireHost: (request) => {
+      if (!checksHost) return;
+      const host = request.headers.get("host");
+      // Every browser sends Host, so a request without it cannot be an attack by DNS rebinding.
+      if (host === null || LOOPBACK_HOST.test(host) || hosts.has(host.toLowerCase())) return;
+      throw new ServiceError("misdirected_host", {
+        detail: `If ${JSON.stringify(host)} is this server, add it to TODO_ALLOWED_HOSTS.`,
+      });
+    },
+    requireSameSite: ({ headers }) => {
+      if (headers.get("sec-fetch-site") !== "cross-site") return;
+      const origin = headers.get("origin");
+      if (origin !== null && isAllowed(origin)) return;
+      throw new ServiceError("cross_site_write", {
+        detail: "To allow writes from this page, list its origin in TODO_CORS_ORIGINS.",
+      });
+    },
+    requireSameOrigin: ({ headers, url }) => {
+      const origin = headers.get("origin");
+      if (origin !== null && origins.has(origin)) return;
+      const site = headers.get("sec-fetch-site");
+      const isOwnPage = origin === null || isOwn(origin, headers.get("host"), url);
+      if (isOwnPage && (site === null || site === "same-origin" || site === "none")) return;
+      throw new ServiceError("cross_site_write", {
+        detail:
+          "To allow writes from this page, list its origin in TODO_CORS_ORIGINS. This also applies to loopback origins.",
+      });
+    },
+  };
+}
+
+/**
+ * Returns whether an origin has this host. If this server terminates TLS, the scheme must be https. Otherwise any scheme
+ * matches, because a proxy may terminate TLS.
+ */
+function isOwn(origin: string, host: string | null, url: string): boolean {
+  const own = url.startsWith("https:") ? /^https:\/\/(.+)$/ : /^https?:\/\/(.+)$/;
+  return host !== null && own.exec(origin)?.[1] === host.toLowerCase();
+}
+
+/** Returns whether a request is a CORS preflight (Fetch §3.2.2). */
+export function isPreflight(request: Request): boolean {
+  return request.method === "OPTIONS" && request.headers.has("access-control-request-method");
+}
+
+/** Returns the response to a preflight of an allowed origin. */
+export function preflight(allow: string): Response {
+  return respond(204, {
+    "Access-Control-Allow-Methods": allow,
+    "Access-Control-Allow-Headers":
+      "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate",
+    "Access-Control-Max-Age": PREFLIGHT_SECONDS,
+  });
+}
+
+/** Adds the CORS headers that let pages of an origin read a response. */
+export function allowOrigin(response: Response, origin: string): Response {
+  response.headers.set("Access-Control-Allow-Origin", origin);
+  response.headers.set("Access-Control-Expose-Headers", EXPOSED_HEADERS);
+  return response;
+}

@@ -1,0 +1,98 @@
+import { describe, expect, test } from "bun:test";
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { makeCertificate } from "../../../test/certificate.ts";
+import { request } from "../../../test/message.ts";
+import { startService } from "../../../test/service.ts";
+import { follow } from "../../../test/sse.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { createService } from "../service.ts";
+import { listenTls } from "./listen.ts";
+import { parseCertificate } from "./tls.ts";
+
+const KEPT_ALIVE = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+describe("a stalled connection is closed, but not before 8 seconds:", () => {
+  const JSON_TYPE = "Content-Type: application/json";
+  const cases: [what: string, first: string, dripped: string][] = [
+    ["one that sends nothing", "", ""],
+    ["half a head", "GET /livez HTTP/1.1\r\nHost: local", ""],
+    ["a head that drips", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
+    ["one kept alive", KEPT_ALIVE, ""],
+    ["a body that does not come", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), ""],
+    ["a body that drips", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), " "],
+    ["chunks that drip", request("POST /api/todos", [JSON_TYPE, "Transfer-Encoding: chunked"]), "1\r\n \r\n"],
+    [
+      "a chunk that drips",
+      request("POST /api/todos", [JSON_TYPE, "Transfer-Encoding: chunked"], "ff\r\n"),
+      " ",
+    ],
+    [
+      "a body nobody asked for, that drips",
+      "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n",
+      " ",
+    ],
+  ];
+
+  test.concurrent.each(cases)(
+    "%s",
+    async (_what, first, dripped) => {
+      await using service = startService();
+      const socket = connect(service.port, "127.0.0.1");
+      expect(await closedAfter(socket, first, dripped)).toBeGreaterThan(8000);
+    },
+    60_000,
+  );
+
+  test.concurrent.each<[what: string, ALPNProtocols: string[], first: string, dripped: string]>([
+    ["no handshake", [], "", ""],
+    ["one that sends nothing", ["http/1.1"], "", ""],
+    ["a head that drips", ["http/1.1"], "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
+    ["one kept alive", ["http/1.1"], KEPT_ALIVE, ""],
+    ["HTTP/2 that asks nothing", ["h2"], "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", ""],
+  ])(
+    "%s, over TLS",
+    async (_what, ALPNProtocols, first, dripped) => {
+      const { cert, key } = makeCertificate();
+      const service = createService({ store: openMemory() });
+      const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
+      const address = { port: Number(new URL(listener.url).port), host: "127.0.0.1" };
+      const socket =
+        ALPNProtocols.length === 0
+          ? connect(address)
+          : connectTls({ ...address, servername: "localhost", ca: cert, ALPNProtocols });
+      const ms = await closedAfter(socket, first, dripped);
+      await listener.abort();
+      expect(ms).toBeGreaterThan(8000);
+    },
+    60_000,
+  );
+
+  test.concurrent("an event stream, however quiet, is not", async () => {
+    const store = openMemory();
+    await using service = startService({ store, heartbeatMs: 3_600_000 });
+    await using events = await follow(service.url);
+    expect((await events.take(1)).map(({ type }) => type)).toEqual(["position"]);
+    // Opened later, so that it would be closed later.
+    await closedAfter(connect(service.port, "127.0.0.1"), KEPT_ALIVE, "");
+    expect(events.comments()).toBe(0);
+    store.insert("x");
+    expect((await events.take(1)).map(({ type }) => type)).toEqual(["created"]);
+  }, 60_000);
+});
+
+/** Milliseconds until the server closes a connection that sends some bytes, then a few each second. */
+async function closedAfter(socket: Socket, first: string, dripped: string): Promise<number> {
+  const started = performance.now();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  for (const event of ["end", "error", "close"]) socket.on(event, () => resolve());
+  socket.resume();
+  if (first !== "") socket.write(first);
+  const drip = setInterval(() => {
+    if (dripped !== "" && socket.writable) socket.write(dripped);
+  }, 1000);
+  await promise;
+  clearInterval(drip);
+  socket.destroy();
+  return performance.now() - started;
+}

@@ -1,0 +1,497 @@
+import { describe, expect, test } from "bun:test";
+import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
+import { connect, type SecureVersion, type TLSSocket } from "node:tls";
+import { type CertificateOptions, makeCertificate } from "../../../test/certificate.ts";
+import { ask, POST_TODO } from "../../../test/http2.ts";
+import { createFixedUserCheck } from "../../credential/user.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { createService, type ServiceOptions } from "../service.ts";
+import { listen, listenTls, type TlsListenOptions } from "./listen.ts";
+import { parseCertificate } from "./tls.ts";
+
+const HSTS = "max-age=31536000";
+const JSON_BODY = { "Content-Type": "application/json" };
+const AUTHORIZED = { Authorization: `Basic ${Buffer.from("admin:s3cret").toString("base64")}` };
+
+function newCertificate(options?: CertificateOptions) {
+  const { cert, key } = makeCertificate(options);
+  return parseCertificate(cert, key);
+}
+
+const newService = (options: Partial<ServiceOptions> = {}) =>
+  createService({ store: openMemory(), checkUser: createFixedUserCheck("admin", "s3cret"), ...options });
+
+/** A service over TLS on a free port of loopback. */
+function serveTls(options: Partial<ServiceOptions> = {}, listenOptions: Partial<TlsListenOptions> = {}) {
+  const certificate = newCertificate();
+  const listener = listenTls(newService(options), certificate, {
+    host: "127.0.0.1",
+    port: 0,
+    ...listenOptions,
+  });
+  const port = Number(new URL(listener.url).port);
+  const send = (version: "http1.1" | "http2", path: string, init: RequestInit = {}): Promise<Response> =>
+    fetch(listener.url + path, {
+      redirect: "manual",
+      ...init,
+      protocol: version,
+      tls: { ca: certificate.cert },
+    });
+  const session = (): ClientHttp2Session =>
+    connectHttp2(`https://localhost:${port}`, { ca: certificate.cert }).on("error", () => {});
+  return { ...listener, port, certificate, send, session, [Symbol.asyncDispose]: () => listener.abort() };
+}
+
+describe("over TLS", () => {
+  const BIG = JSON.stringify({ title: "x".repeat(100_000) });
+  const surfaces: readonly [what: string, path: string, init: RequestInit, status: number][] = [
+    ["the about page", "/", {}, 200],
+    ["the list", "/api/todos", {}, 200],
+    ["a page of the list", "/api/todos?limit=1", {}, 200],
+    ["HEAD of the list", "/api/todos", { method: "HEAD" }, 200],
+    ["a to-do", "/api/todos/1", {}, 200],
+    ["no such to-do", "/api/todos/9", {}, 404],
+    ["a bad id", "/api/todos/x", {}, 400],
+    ["OPTIONS", "/api/todos", { method: "OPTIONS" }, 204],
+    ["an unknown method", "/api/todos", { method: "DELETE" }, 405],
+    ["a PATCH", "/api/todos/1", { method: "PATCH", headers: JSON_BODY, body: '{"done":true}' }, 200],
+    ["a bad title", "/api/todos", { method: "POST", headers: JSON_BODY, body: '{"title":" "}' }, 422],
+    ["no JSON", "/api/todos", { method: "POST", headers: JSON_BODY, body: "{" }, 400],
+    ["no media type", "/api/todos", { method: "POST", body: new Uint8Array(2) }, 415],
+    ["a body that is too large", "/api/todos", { method: "POST", headers: JSON_BODY, body: BIG }, 413],
+    ["no token", "/api/whoami", {}, 401],
+    ["no password", "/admin/", {}, 401],
+    ["a password", "/admin/", { headers: AUTHORIZED }, 200],
+    ["a redirect", "/admin", { headers: AUTHORIZED }, 308],
+    ["nowhere", "/nowhere", {}, 404],
+    ["readiness", "/readyz", {}, 200],
+    ["the contract", "/api/openapi.json", {}, 200],
+  ];
+
+  /** All of a response that is the same on every connection. */
+  async function seen(response: Response) {
+    // HTTP/1.1 has it with an answer to HEAD that no other leaves out.
+    const left = ["date", "content-length", "connection"];
+    const headers = [...response.headers].filter(([name]) => !left.includes(name));
+    return { status: response.status, headers, text: await response.text() };
+  }
+
+  test.each(surfaces)(
+    "HTTP/1.1 and HTTP/2 answer alike, with HSTS: %s",
+    async (_what, path, init, status) => {
+      await using served = serveTls();
+      await served.send("http1.1", "/api/todos", {
+        method: "POST",
+        headers: JSON_BODY,
+        body: '{"title":"a"}',
+      });
+      const first = await seen(await served.send("http1.1", path, init));
+      const second = await seen(await served.send("http2", path, init));
+      expect(first.status).toBe(status);
+      expect(second).toEqual({ ...first, headers: expect.arrayContaining(first.headers) });
+      expect(second.headers.length).toBe(first.headers.length);
+      expect(Object.fromEntries(first.headers)["strict-transport-security"]).toBe(HSTS);
+    },
+  );
+
+  test.each(["http1.1", "http2"] as const)(
+    "a list that has not changed is a 304 over %s",
+    async (version) => {
+      await using served = serveTls();
+      const etag = (await served.send(version, "/api/todos")).headers.get("etag") ?? "";
+      const again = await served.send(version, "/api/todos", { headers: { "If-None-Match": etag } });
+      expect([again.status, again.headers.get("strict-transport-security")]).toEqual([304, HSTS]);
+    },
+  );
+
+  test.each(["http1.1", "http2"] as const)(
+    "a list or page above 16 KiB is streamed over %s, and arrives whole",
+    async (version) => {
+      const store = openMemory();
+      for (let id = 1; id <= 1000; id++) await store.insert("😀".repeat(120));
+      const plain = listen(newService({ store }), { host: "127.0.0.1", port: 0 });
+      await using served = serveTls({ store });
+      for (const path of ["/api/todos", "/api/todos?limit=900", "/api/todos?done=false"]) {
+        const expected = await fetch(plain.url + path);
+        const response = await served.send(version, path);
+        expect(response.headers.has("content-length")).toBe(false);
+        for (const name of ["etag", "link"]) {
+          expect(response.headers.get(name)).toBe(expected.headers.get(name));
+        }
+        expect(Buffer.compare(await response.bytes(), await expected.bytes())).toBe(0);
+      }
+      await plain.abort();
+    },
+  );
+
+  test.each(["http1.1", "http2"] as const)("an error response has HSTS over %s", async (version) => {
+    const store = { ...openMemory(), position: () => Promise.reject(new Error("broken")) };
+    await using served = serveTls({ store });
+    const response = await served.send(version, "/api/events");
+    expect([response.status, response.headers.get("strict-transport-security")]).toEqual([500, HSTS]);
+  });
+
+  test.each(["http1.1", "http2"] as const)("events are sent over %s until the shutdown", async (version) => {
+    const store = openMemory();
+    await using served = serveTls({ store });
+    const response = await served.send(version, "/api/events");
+    expect(response.headers.get("strict-transport-security")).toBe(HSTS);
+    await store.insert("a");
+    const text = response.text();
+    await Bun.sleep(50);
+    await served.stop();
+    expect(await text).toContain('event: created\ndata: {"id":1,"title":"a","done":false}\n\n');
+  });
+
+  test("a password that a proxy says came in clear is refused only when the proxy is trusted", async () => {
+    const inClear = { headers: { ...AUTHORIZED, "X-Forwarded-Proto": "http" } };
+    await using open = serveTls();
+    expect((await open.send("http2", "/admin/", inClear)).status).toBe(200);
+    await using trusting = serveTls({ trustedProxies: ["127.0.0.1"] });
+    expect((await trusting.send("http2", "/admin/", inClear)).status).toBe(403);
+  });
+
+  test("the server's own origin has the scheme https only", async () => {
+    const store = openMemory();
+    await using served = serveTls({ store, keys: store.keys });
+    const { host } = new URL(served.url);
+    const from = (origin: string) => ({
+      method: "POST",
+      headers: { ...AUTHORIZED, ...JSON_BODY, Origin: origin },
+      body: '{"name":"ci"}',
+    });
+    expect((await served.send("http2", "/admin/keys", from(`http://${host}`))).status).toBe(403);
+    expect((await served.send("http2", "/admin/keys", from(`https://${host}`))).status).toBe(201);
+  });
+
+  test("a body without a length is read, and an absent body is absent", async () => {
+    const store = openMemory();
+    await using served = serveTls({ store, keys: store.keys });
+    const session = served.session();
+    const post = (path: string, body?: string) =>
+      ask(session, { ":method": "POST", ":path": path, ...AUTHORIZED, ...JSON_BODY }, body);
+    const { id } = JSON.parse((await post("/admin/keys", '{"name":"ci"}')).text);
+    const statuses: (number | undefined)[] = [];
+    for (const body of ['{"overlap":"soon"}', undefined, "", '{"overlap":"0"}'])
+      statuses.push((await post(`/admin/keys/${id}/rotate`, body)).status);
+    expect(statuses).toEqual([422, 201, 201, 201]);
+    // Only the last of the four is still valid.
+    const keys = await store.keys.list();
+    expect(keys.map(({ expiresAt }) => expiresAt !== undefined && expiresAt <= Date.now())).toEqual([
+      true,
+      true,
+      true,
+      false,
+    ]);
+    session.destroy();
+  });
+
+  test("the URL says https", async () => {
+    await using served = serveTls();
+    expect(served.url).toBe(`https://127.0.0.1:${served.port}`);
+  });
+
+  test.each<[what: string, taken: boolean, version: SecureVersion, ciphers: string | undefined]>([
+    ["TLS 1.1", false, "TLSv1.1", undefined],
+    ["TLS 1.2", true, "TLSv1.2", undefined],
+    ["TLS 1.2 with authenticated encryption", true, "TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"],
+    ["TLS 1.2 without it", false, "TLSv1.2", "ECDHE-ECDSA-AES128-SHA"],
+    ["TLS 1.3", true, "TLSv1.3", undefined],
+  ])("%s is accepted: %p", async (_what, taken, version, ciphers) => {
+    await using served = serveTls();
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const ca = served.certificate.cert;
+    const socket = connect({ port: served.port, ca, ciphers, minVersion: version, maxVersion: version });
+    socket.on("secureConnect", () => resolve(true));
+    socket.on("error", () => resolve(false));
+    expect(await promise).toBe(taken);
+    socket.destroy();
+  });
+});
+
+test("plain HTTP has no HSTS", async () => {
+  const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
+  for (const path of ["/", "/api/todos", "/nowhere", "/admin/"]) {
+    expect((await fetch(listener.url + path)).headers.has("strict-transport-security")).toBe(false);
+  }
+  await listener.abort();
+});
+
+describe("a port in use is reported", () => {
+  const address = (port: number) => ({ host: "127.0.0.1", port });
+  const taken = expect.objectContaining({ code: "EADDRINUSE" });
+
+  test("over TLS, by TLS and by plain HTTP", async () => {
+    await using served = serveTls();
+    expect(() => listenTls(newService(), newCertificate(), address(served.port))).toThrow(taken);
+    expect(() => listen(newService(), address(served.port))).toThrow(taken);
+  });
+
+  test("by TLS, over plain HTTP", async () => {
+    const listener = listen(newService(), address(0));
+    const port = Number(new URL(listener.url).port);
+    expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(taken);
+    await listener.abort();
+  });
+});
+
+describe("HTTP/2", () => {
+  // RFC 9113 §6, §7, and RFC 7541 for a head.
+  const [HEADERS, RST_STREAM, SETTINGS] = [1, 3, 4];
+  const [END_STREAM, END_HEADERS] = [1, 4];
+  const CANCEL = Buffer.from([0, 0, 0, 8]);
+  const ENHANCE_YOUR_CALM = 11;
+  const GET_ROOT = Buffer.from([0x82, 0x87, 0x84, 0x01, 9, ...Buffer.from("localhost")]);
+
+  function frame(type: number, flags: number, stream: number, payload = Buffer.alloc(0)): Buffer {
+    const head = Buffer.alloc(9);
+    head.writeUIntBE(payload.length, 0, 3);
+    head.writeUInt8(type, 3);
+    head.writeUInt8(flags, 4);
+    head.writeUInt32BE(stream, 5);
+    return Buffer.concat([head, payload]);
+  }
+
+  test("handles hundreds of concurrent requests on one connection", async () => {
+    await using served = serveTls();
+    const session = served.session();
+    // The server announces its limit of concurrent streams there.
+    await new Promise((resolve) => session.once("remoteSettings", resolve));
+    expect(session.remoteSettings.maxConcurrentStreams).toBe(256);
+    const answers = await Promise.all(
+      Array.from({ length: 256 }, (_, n) => ask(session, POST_TODO, JSON.stringify({ title: `t${n}` }))),
+    );
+    expect(answers.filter(({ status }) => status !== 201)).toEqual([]);
+    const ids = answers.map(({ text }) => Number(/"id":(\d+)/.exec(text)?.[1]));
+    expect(ids.toSorted((a, b) => a - b)).toEqual(ids.map((_, index) => index + 1));
+    session.close();
+  });
+
+  test("bodies that differ from their Content-Length store nothing", async () => {
+    await using served = serveTls();
+    const session = served.session();
+    for (const length of ["1", "12", "14", "200", "-1", "x"]) {
+      const { status } = await ask(session, { ...POST_TODO, "content-length": length }, '{"title":"x"}');
+      expect([length, status]).toEqual([length, undefined]);
+    }
+    expect((await ask(session, { ":path": "/api/todos" })).text).toBe("[]");
+    session.close();
+  });
+
+  test("heads above 16 KiB get 431 and do not affect other streams", async () => {
+    await using served = serveTls();
+    const session = served.session();
+    expect((await ask(session, { ":path": "/livez", x: "x".repeat(15_000) })).status).toBe(200);
+    expect((await ask(session, { ":path": "/livez", x: "x".repeat(17_000) })).status).toBe(431);
+    expect((await ask(session, { ":path": "/livez" })).status).toBe(200);
+    session.close();
+  });
+
+  test("a client that opens and resets streams is disconnected, and others are served", async () => {
+    await using served = serveTls();
+    const socket = connect({
+      port: served.port,
+      servername: "localhost",
+      ca: served.certificate.cert,
+      ALPNProtocols: ["h2"],
+    });
+    let closed = false;
+    const end = new Promise<void>((resolve) => socket.on("close", resolve)).then(() => {
+      closed = true;
+    });
+    socket.on("error", () => {});
+    const chunks: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+    socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    socket.write(frame(SETTINGS, 0, 0));
+    let streams = 0;
+    while (streams < 10_000 && !closed) {
+      const burst = Array.from({ length: 50 }, () => {
+        const id = 2 * streams++ + 1;
+        return [frame(HEADERS, END_STREAM | END_HEADERS, id, GET_ROOT), frame(RST_STREAM, 0, id, CANCEL)];
+      });
+      socket.write(Buffer.concat(burst.flat()));
+      await Bun.sleep(1);
+    }
+    await Promise.race([end, Bun.sleep(1000)]);
+    expect([closed, streams < 5000]).toEqual([true, true]);
+    // The last eight bytes of GOAWAY: the last stream, and why.
+    expect(Buffer.concat(chunks).at(-1)).toBe(ENHANCE_YOUR_CALM);
+    expect((await served.send("http2", "/livez")).status).toBe(200);
+  });
+
+  test.each(["http1.1", "http2"] as const)(
+    "a shutdown answers new %s connections while it drains",
+    async (version) => {
+      await using served = serveTls();
+      const stopped = served.stop(1000);
+      const response = await served.send(version, "/readyz");
+      expect(response.status).toBe(503);
+      // HTTP/2 has no such header (RFC 9113 §8.2.2); its connections end with GOAWAY.
+      expect(response.headers.get("connection")).toBe(version === "http2" ? null : "close");
+      expect(await response.text()).toContain('"code":"stopping"');
+      expect(await stopped).toBe(0);
+    },
+  );
+
+  test("a shutdown answers the streams that it accepted, then sends GOAWAY", async () => {
+    const store = { ...openMemory(), get: async () => Bun.sleep(100).then(() => undefined) };
+    await using served = serveTls({ store });
+    const session = served.session();
+    const answer = ask(session, { ":path": "/api/todos/1" });
+    await Bun.sleep(50);
+    const gone = new Promise<number>((resolve) => session.on("goaway", resolve));
+    const stopped = served.stop();
+    expect(await gone).toBe(0);
+    expect((await answer).status).toBe(404);
+    await stopped;
+  });
+});
+
+describe("a certificate renewal", () => {
+  const TITLE = '{"title":"a"}';
+  const REQUEST = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${TITLE.length}\r\n\r\n${TITLE}`;
+
+  /** Sends requests one after the other, on a new connection whenever the last one is closed; counts what is lost. */
+  async function load(port: number, ca: readonly string[], isOver: () => boolean) {
+    const count = { answered: 0, lost: 0, unconnected: 0, closed: 0 };
+    while (!isOver()) {
+      const socket = connect({ port, host: "127.0.0.1", servername: "localhost", ca: [...ca] });
+      socket.setEncoding("latin1");
+      if (!(await becomesSecure(socket))) {
+        count.unconnected++;
+        continue;
+      }
+      for (let open = true; open && !isOver(); ) {
+        const answer = await exchange(socket);
+        if (!answer.startsWith("HTTP/1.1 201 ")) {
+          count.lost++;
+          break;
+        }
+        count.answered++;
+        open = !/^connection: close/im.test(answer);
+        if (!open) count.closed++;
+        else await Bun.sleep(Math.random() * 20);
+        // One that is closed before the next request is on its way takes nothing with it.
+        open &&= !socket.destroyed;
+      }
+      socket.destroy();
+    }
+    return count;
+  }
+
+  const becomesSecure = (socket: TLSSocket): Promise<boolean> =>
+    new Promise((resolve) => {
+      socket.on("secureConnect", () => resolve(true));
+      socket.on("error", () => resolve(false));
+      socket.on("close", () => resolve(false));
+    });
+
+  const exchange = (socket: TLSSocket): Promise<string> =>
+    new Promise((resolve) => {
+      let text = "";
+      const onClose = () => resolve(text);
+      const onData = (chunk: string) => {
+        text += chunk;
+        if (!text.includes("}")) return;
+        socket.off("data", onData).off("close", onClose);
+        resolve(text);
+      };
+      socket.on("data", onData).on("close", onClose);
+      socket.write(REQUEST);
+    });
+
+  const shownAt = (port: number): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+      socket.on("secureConnect", () => {
+        resolve(socket.getPeerCertificate().fingerprint256);
+        socket.destroy();
+      });
+      socket.on("error", reject);
+    });
+
+  test("loses no request", async () => {
+    const store = openMemory();
+    await using served = serveTls({ store }, { retireMs: 400 });
+    const certificates = Array.from({ length: 5 }, () => newCertificate());
+    const ca = [served.certificate, ...certificates].map(({ cert }) => cert);
+    let over = false;
+    const loads = Array.from({ length: 10 }, () => load(served.port, ca, () => over));
+    for (const certificate of certificates) {
+      await Bun.sleep(50);
+      const before = await shownAt(served.port);
+      await served.renew(certificate);
+      const after = await Promise.all(Array.from({ length: 8 }, () => shownAt(served.port)));
+      expect(new Set(after).size).toBe(1);
+      expect(after).not.toContain(before);
+    }
+    over = true;
+    const counts = await Promise.all(loads);
+    const sum = (name: keyof (typeof counts)[number]) => counts.reduce((all, one) => all + one[name], 0);
+    expect(sum("lost")).toBe(0);
+    expect(sum("closed")).toBeGreaterThan(20);
+    expect((await store.position()).sequence).toBe(sum("answered"));
+    // A connection that has not said a word yet is the system's, which resets it with the listener it came to.
+    expect(sum("unconnected")).toBeLessThan(sum("closed"));
+  });
+
+  test("does not interrupt event streams", async () => {
+    const store = openMemory();
+    await using served = serveTls({ store }, { retireMs: 50 });
+    const text = (await served.send("http1.1", "/api/events")).text();
+    await served.renew(newCertificate());
+    await Bun.sleep(50);
+    await store.insert("a");
+    await Bun.sleep(50);
+    await served.stop();
+    expect(await text).toContain("event: created\n");
+  });
+
+  test("answers earlier connections with Connection: close", async () => {
+    await using served = serveTls();
+    const ca = served.certificate.cert;
+    const socket = connect({ port: served.port, host: "127.0.0.1", servername: "localhost", ca });
+    socket.setEncoding("latin1");
+    expect(await becomesSecure(socket)).toBe(true);
+    expect(await exchange(socket)).toStartWith("HTTP/1.1 201 ");
+    served.renew(newCertificate());
+    await Bun.sleep(300);
+    const last = await exchange(socket);
+    expect(last).toMatch(/^HTTP\/1\.1 201 [\s\S]*^connection: close\r$/im);
+    expect(last).toMatch(/^strict-transport-security: max-age=31536000\r$/im);
+    socket.destroy();
+  });
+
+  test("in progress does not shorten a shutdown", async () => {
+    const asked = Promise.withResolvers<void>();
+    let isAnswered = false;
+    const get = async () => {
+      asked.resolve();
+      await Bun.sleep(800);
+      isAnswered = true;
+      return undefined;
+    };
+    await using served = serveTls({ store: { ...openMemory(), get } });
+    const answer = served.send("http1.1", "/api/todos/1");
+    await asked.promise;
+    served.renew(newCertificate());
+    expect([await served.stop(), isAnswered]).toEqual([0, true]);
+    expect((await answer).status).toBe(404);
+    await expect(shownAt(served.port)).rejects.toThrow();
+  });
+
+  test("in progress does not keep old connections at an abort", async () => {
+    await using served = serveTls();
+    served.renew(newCertificate());
+    await served.abort();
+    await expect(shownAt(served.port)).rejects.toThrow();
+  });
+
+  test("is ignored after a shutdown", async () => {
+    await using served = serveTls();
+    await served.stop();
+    await served.renew(newCertificate());
+    await expect(shownAt(served.port)).rejects.toThrow();
+  });
+});

@@ -1,0 +1,184 @@
+import { constants } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { withHeader } from "../route.ts";
+import type { Service } from "../service.ts";
+import { type Closable, shutdown } from "./shutdown.ts";
+import type { Certificate } from "./tls.ts";
+
+/** Where to listen. */
+export interface ListenOptions {
+  /** A host name or an IP address. */
+  readonly host: string;
+  /** A port; 0 selects a free one. */
+  readonly port: number;
+}
+
+/** A running server. */
+export interface Listener {
+  /** The server's origin, such as `http://127.0.0.1:8080`. */
+  readonly url: string;
+  /**
+   * Shuts down. The service reports not ready and each response carries `Connection: close` (RFC 9112 §9.6), while the
+   * listener stays open for `delayMs` milliseconds (300 at least). Then it closes and answers the accepted requests.
+   * Resolves with the number of requests it aborted after 8 seconds. A connection that arrives while the listener
+   * closes can be reset.
+   */
+  readonly stop: (delayMs?: number) => Promise<number>;
+  /** Closes the listener and all connections immediately. */
+  readonly abort: () => Promise<void>;
+}
+
+export interface TlsListenOptions extends ListenOptions {
+  /** Milliseconds for which the old certificate is still served after a renewal; 15,000 by default. */
+  readonly retireMs?: number;
+}
+
+/** A running server with TLS. */
+export interface TlsListener extends Listener {
+  /**
+   * Serves new connections with this certificate, and throws the system's error if that fails. Connections with the old
+   * certificate close between two requests. Resolves when no new connection can receive the old certificate.
+   */
+  readonly renew: (certificate: Certificate) => Promise<void>;
+}
+
+/** Bun rejects a larger body with an empty 413 before any route handles the request. */
+const MAX_REQUEST_BYTES = 1024 * 1024;
+/** Makes browsers use HTTPS for a year (RFC 6797 §6.1). */
+const HSTS = "max-age=31536000";
+/** The TLS 1.2 ciphers with forward secrecy and authenticated encryption (RFC 9325 §4.2). TLS 1.3 has no others. */
+const CIPHERS = [
+  "ECDHE-ECDSA-AES128-GCM-SHA256",
+  "ECDHE-RSA-AES128-GCM-SHA256",
+  "ECDHE-ECDSA-AES256-GCM-SHA384",
+  "ECDHE-RSA-AES256-GCM-SHA384",
+  "ECDHE-ECDSA-CHACHA20-POLY1305",
+  "ECDHE-RSA-CHACHA20-POLY1305",
+].join(":");
+/** Longer than the idle timeout, so that every active connection receives `Connection: close`. */
+const RETIRE_MS = 15_000;
+
+/** Gives a client that reuses its connection the time to send one more request and to read `Connection: close`. */
+const MIN_DRAIN_MS = 300;
+
+/**
+ * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The
+ * runtime adds up to 2 seconds.
+ */
+const IDLE_SECONDS = 10;
+
+/**
+ * Serves a service over HTTP/1.1. Throws the system's error, such as `EADDRINUSE`, if it cannot listen.
+ * @example
+ * ```ts
+ * import { createService } from "todo-service";
+ * import { listen } from "todo-service/listen";
+ * import { openMemory } from "todo-service/memory";
+ *
+ * const listener = listen(createService({ store: openMemory() }), { host: "127.0.0.1", port: 8080 });
+ * process.once("SIGTERM", () => listener.stop());
+ * ```
+ */
+export function listen(service: Service, { host, port }: ListenOptions): Listener {
+  const server = Bun.serve({
+    hostname: host,
+    port,
+    routes: service.routes,
+    maxRequestBodySize: MAX_REQUEST_BYTES,
+    idleTimeout: IDLE_SECONDS,
+    development: false,
+    // Outside of development, Bun sets SO_REUSEPORT by default, and a second server could share the port.
+    reusePort: false,
+  });
+  return {
+    url: new URL(server.url).origin,
+    stop: (delayMs = 0) => stopAll(service, () => [server], delayMs),
+    abort: () => server.stop(true),
+  };
+}
+
+/**
+ * Serves a service over HTTP/2 and HTTP/1.1 with TLS. Throws the system's error, such as `EADDRINUSE`, if it cannot listen.
+ * @example
+ * ```ts
+ * import { readFile } from "node:fs/promises";
+ * import { createService } from "todo-service";
+ * import { listenTls } from "todo-service/listen";
+ * import { openMemory } from "todo-service/memory";
+ * import { parseCertificate } from "todo-service/tls";
+ *
+ * const certificate = parseCertificate(await readFile("cert.pem", "utf8"), await readFile("key.pem", "utf8"));
+ * const service = createService({ store: openMemory() });
+ * const listener = listenTls(service, certificate, { host: "127.0.0.1", port: 8443 });
+ * console.log(`Listening on ${listener.url}`);
+ * ```
+ */
+export function listenTls(
+  service: Service,
+  certificate: Certificate,
+  { host, port: requestedPort, retireMs = RETIRE_MS }: TlsListenOptions,
+): TlsListener {
+  const routes = withHeader(service.routes, "Strict-Transport-Security", HSTS);
+  const lastRoutes = withHeader(routes, "Connection", "close");
+  // Old and new certificate need two servers on one port (SO_REUSEPORT), so first check that no other process uses it.
+  const exclusive = listen(service, { host, port: requestedPort });
+  const port = Number(new URL(exclusive.url).port);
+  exclusive.abort();
+  const serve = ({ cert, key }: Certificate) =>
+    Bun.serve({
+      hostname: host,
+      port,
+      routes,
+      maxRequestBodySize: MAX_REQUEST_BYTES,
+      idleTimeout: IDLE_SECONDS,
+      development: false,
+      reusePort: true,
+      http2: true,
+      tls: { cert, key, ciphers: CIPHERS, secureOptions: constants.SSL_OP_CIPHER_SERVER_PREFERENCE },
+    });
+
+  let current = serve(certificate);
+  const retiring = new Set<typeof current>();
+  const all = () => [current, ...retiring];
+  let stopped = false;
+
+  async function retire(server: typeof current): Promise<void> {
+    retiring.add(server);
+    // An immediate stop would close connections on which a request is arriving.
+    server.reload({ routes: lastRoutes });
+    await sleep(retireMs, undefined, { ref: false });
+    // Resolves when the last response has been sent.
+    server.stop().then(() => retiring.delete(server));
+  }
+
+  return {
+    url: new URL(current.url).origin,
+    renew: (next) => {
+      if (stopped) return Promise.resolve();
+      const before = current;
+      current = serve(next);
+      return retire(before);
+    },
+    stop: (delayMs = 0) => {
+      stopped = true;
+      return stopAll(service, all, delayMs);
+    },
+    abort: async () => {
+      stopped = true;
+      await Promise.all(all().map((server) => server.stop(true)));
+    },
+  };
+}
+
+/** Drains a service, then shuts down its servers. Resolves with the number of aborted requests. */
+async function stopAll(
+  service: Service,
+  servers: () => readonly Closable[],
+  delayMs: number,
+): Promise<number> {
+  service.drain();
+  await sleep(Math.max(delayMs, MIN_DRAIN_MS));
+  service.close();
+  const aborted = await Promise.all(servers().map(shutdown));
+  return aborted.reduce((sum, requests) => sum + requests, 0);
+}

@@ -1,0 +1,418 @@
+import { describe, expect, test } from "bun:test";
+import { connect } from "node:net";
+import fc from "fast-check";
+import { labelsOf, moved, parseExposition, type Samples } from "../../../test/exposition.ts";
+import { verdict } from "../../../test/problem.ts";
+import { startService } from "../../../test/service.ts";
+import { storeWith } from "../../../test/store.ts";
+import { createFixedUserCheck } from "../../credential/user.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { NOOP_LOG } from "../observability/log.ts";
+import type { ServiceOptions } from "../service.ts";
+import { listen } from "./listen.ts";
+import { openMetrics } from "./metrics.ts";
+
+const SOON_MS = 5_000;
+
+/** A service with an observer, and its metrics on a separate port. */
+function startObserved(options: Partial<ServiceOptions> = {}) {
+  const metrics = openMetrics({ version: "1.2.3", runtime: "bun 4.5.6" });
+  const service = startService({ ...options, observer: metrics.observer });
+  const exporter = listen(metrics.service({ onLoopback: true, log: NOOP_LOG }), {
+    host: "127.0.0.1",
+    port: 0,
+  });
+  const samples = async (): Promise<Samples> =>
+    parseExposition(await (await fetch(`${exporter.url}/metrics`)).text());
+  return {
+    ...service,
+    metrics,
+    exporter,
+    samples,
+    /** Waits until a series has a value, and throws when it does not get it. */
+    until: async (series: string, value: number): Promise<void> => {
+      const until = performance.now() + SOON_MS;
+      for (;;) {
+        const now = (await samples()).get(series);
+        if (now === value) return;
+        if (performance.now() > until) throw new Error(`${series} is ${now}, not ${value}`);
+        await Bun.sleep(5);
+      }
+    },
+    [Symbol.asyncDispose]: async () => {
+      await service[Symbol.asyncDispose]();
+      await exporter.abort();
+    },
+  };
+}
+
+const authorized = (authorization: string, more: Readonly<Record<string, string>> = {}): RequestInit => ({
+  headers: { Authorization: authorization, ...more },
+});
+const basic = (user: string, password: string): string => `Basic ${btoa(`${user}:${password}`)}`;
+const json = (body: unknown): RequestInit => ({
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify(body),
+});
+const ofRequest = (route: string, method: string, status: number) => ({
+  [`todo_http_requests_total{route="${route}",method="${method}",status="${status}"}`]: 1,
+  [`todo_http_request_duration_seconds_count{route="${route}",method="${method}"}`]: 1,
+});
+const ofAuthentication = (surface: string, outcome: string) => ({
+  [`todo_authentications_total{surface="${surface}",outcome="${outcome}"}`]: 1,
+});
+const ofStore = (operation: string, reason: string) => ({
+  [`todo_store_failures_total{operation="${operation}",reason="${reason}"}`]: 1,
+});
+
+const broken = (): never => {
+  throw new Error("broken");
+};
+
+describe("a request changes only its own series:", () => {
+  const options: Partial<ServiceOptions> = {
+    store: storeWith({
+      setDone: () => Promise.reject(new ServiceError("store_unavailable")),
+      delete: () => {
+        throw new ServiceError("store_unavailable");
+      },
+      position: broken,
+    }),
+    lookupClient: (token) =>
+      token === "down" ? broken() : token === "known" ? { name: "alice" } : undefined,
+    checkUser: (user, password) =>
+      user === "down" ? broken() : createFixedUserCheck("admin", "secret")(user, password),
+    basicFailures: 1,
+  };
+  const todo = "/api/todos/:id";
+  const cases: [method: string, path: string, init: RequestInit, expected: Record<string, number>][] = [
+    ["POST", "/api/todos", json({ title: "milk" }), ofRequest("/api/todos", "POST", 201)],
+    ["POST", "/api/todos", json({ title: " " }), ofRequest("/api/todos", "POST", 422)],
+    ["POST", "/api/todos", { body: "x" }, ofRequest("/api/todos", "POST", 415)],
+    ["GET", "/api/todos", {}, ofRequest("/api/todos", "GET", 200)],
+    ["HEAD", "/api/todos", {}, ofRequest("/api/todos", "HEAD", 200)],
+    ["OPTIONS", "/api/todos", {}, ofRequest("/api/todos", "OPTIONS", 204)],
+    ["GET", "/api/todos/1", {}, ofRequest(todo, "GET", 200)],
+    ["GET", "/api/todos/007", {}, ofRequest(todo, "GET", 404)],
+    ["GET", "/api/todos/x", {}, ofRequest(todo, "GET", 400)],
+    ["PUT", "/api/todos/1", {}, ofRequest(todo, "PUT", 405)],
+    ["PROPFIND", "/api/todos/1", {}, ofRequest(todo, "other", 405)],
+    [
+      "PATCH",
+      "/api/todos/1",
+      json({ done: true }),
+      { ...ofRequest(todo, "PATCH", 503), ...ofStore("set_done", "unavailable") },
+    ],
+    [
+      "DELETE",
+      "/api/todos/1",
+      {},
+      { ...ofRequest(todo, "DELETE", 503), ...ofStore("delete", "unavailable") },
+    ],
+    ["GET", "/readyz", {}, { ...ofRequest("/readyz", "GET", 500), ...ofStore("position", "error") }],
+    ["GET", "/some/where", {}, ofRequest("/*", "GET", 404)],
+    [
+      "GET",
+      "/api/whoami",
+      authorized("Bearer known"),
+      { ...ofRequest("/api/whoami", "GET", 200), ...ofAuthentication("bearer", "passed") },
+    ],
+    [
+      "POST",
+      "/api/whoami",
+      authorized("Bearer known"),
+      { ...ofRequest("/api/whoami", "POST", 405), ...ofAuthentication("bearer", "passed") },
+    ],
+    [
+      "GET",
+      "/api/whoami/x",
+      {},
+      { ...ofRequest("/api/whoami/*", "GET", 401), ...ofAuthentication("bearer", "absent") },
+    ],
+    [
+      "GET",
+      "/api/whoami",
+      authorized("Bearer a b"),
+      { ...ofRequest("/api/whoami", "GET", 401), ...ofAuthentication("bearer", "malformed") },
+    ],
+    [
+      "GET",
+      "/api/whoami",
+      authorized("Bearer unknown"),
+      { ...ofRequest("/api/whoami", "GET", 401), ...ofAuthentication("bearer", "wrong") },
+    ],
+    [
+      "GET",
+      "/api/whoami",
+      authorized("Bearer down"),
+      { ...ofRequest("/api/whoami", "GET", 503), ...ofAuthentication("bearer", "unavailable") },
+    ],
+    [
+      "GET",
+      "/admin/",
+      authorized(basic("admin", "secret")),
+      { ...ofRequest("/admin/", "GET", 200), ...ofAuthentication("basic", "passed") },
+    ],
+    ["GET", "/admin/", {}, { ...ofRequest("/admin/", "GET", 401), ...ofAuthentication("basic", "absent") }],
+    [
+      "GET",
+      "/admin/",
+      authorized("Basic !"),
+      { ...ofRequest("/admin/", "GET", 401), ...ofAuthentication("basic", "malformed") },
+    ],
+    [
+      "GET",
+      "/admin/",
+      authorized(basic("admin", "wrong")),
+      { ...ofRequest("/admin/", "GET", 401), ...ofAuthentication("basic", "wrong") },
+    ],
+    [
+      "GET",
+      "/admin/",
+      authorized(basic("admin", "secret")),
+      { ...ofRequest("/admin/", "GET", 429), ...ofAuthentication("basic", "throttled") },
+    ],
+    [
+      "GET",
+      "/admin/",
+      authorized(basic("admin", "secret"), { "X-Forwarded-For": "192.0.2.1" }),
+      { ...ofRequest("/admin/", "GET", 403), ...ofAuthentication("basic", "in_clear") },
+    ],
+    [
+      "GET",
+      "/admin/",
+      { headers: { "X-Forwarded-For": "192.0.2.1" } },
+      { ...ofRequest("/admin/", "GET", 403), ...ofAuthentication("basic", "absent") },
+    ],
+    [
+      "GET",
+      "/admin/x",
+      authorized(basic("down", "x")),
+      { ...ofRequest("/admin/*", "GET", 503), ...ofAuthentication("basic", "unavailable") },
+    ],
+  ];
+
+  test("all requests one after the other", async () => {
+    await using service = startObserved(options);
+    for (const [method, path, init, expected] of cases) {
+      const before = await service.samples();
+      await (await fetch(service.url + path, { ...init, method })).arrayBuffer();
+      expect([method, path, moved(before, await service.samples())]).toEqual([method, path, expected]);
+    }
+  });
+});
+
+test("a full store is a store failure, a title that is too long is not", async () => {
+  await using service = startObserved({ store: openMemory({ maxTodos: 1 }) });
+  for (const title of ["x", "y", "z".repeat(121)]) await service.sendJson("POST", "/api/todos", { title });
+  const samples = await service.samples();
+  expect(samples.get('todo_store_failures_total{operation="insert",reason="full"}')).toBe(1);
+  expect(samples.get('todo_store_failures_total{operation="insert",reason="error"}')).toBeUndefined();
+});
+
+test("a reused Idempotency-Key is not a store failure", async () => {
+  await using service = startObserved();
+  const init = { headers: { "Idempotency-Key": "once" } };
+  for (const [title, status] of [
+    ["x", 201],
+    ["x", 201],
+    ["y", 422],
+  ] as const)
+    expect((await service.sendJson("POST", "/api/todos", { title }, init)).status).toBe(status);
+  const failures = [...(await service.samples())].filter(([name]) => name.includes("store_failures"));
+  expect(failures.filter(([, count]) => count > 0)).toEqual([]);
+});
+
+test("durations of requests and store operations are measured", async () => {
+  const store = storeWith({
+    get: async () => {
+      await Bun.sleep(30);
+      return undefined;
+    },
+  });
+  await using service = startObserved({ store });
+  for (const _ of [1, 2, 3]) await service.send("GET", "/api/todos/1");
+  const samples = await service.samples();
+  for (const [name, labels] of [
+    ["todo_http_request_duration_seconds", 'route="/api/todos/:id",method="GET"'],
+    ["todo_store_operation_duration_seconds", 'operation="get"'],
+  ] as const) {
+    expect(samples.get(`${name}_count{${labels}}`)).toBe(3);
+    expect(samples.get(`${name}_sum{${labels}}`)).toBeWithin(0.085, 10);
+    const buckets = [...samples].filter(([series]) => series.startsWith(`${name}_bucket{${labels}`));
+    expect(buckets.length).toBe(15);
+    expect(buckets.at(-1)).toEqual([`${name}_bucket{${labels},le="+Inf"}`, 3]);
+    for (const [series, value] of buckets) {
+      if (Number(labelsOf(series).le) <= 0.025) expect([series, value]).toEqual([series, 0]);
+    }
+  }
+});
+
+test("a value on a bucket's bound is in that bucket, and one above all bounds in the last", async () => {
+  let now = 0;
+  let ms = 0;
+  await using service = startObserved({ monotonicNow: () => (now += ms) });
+  for (ms of [0.5, 1, 10_000, 20_000]) await service.send("GET", "/livez");
+  const samples = await service.samples();
+  const upTo = (le: string) =>
+    samples.get(`todo_http_request_duration_seconds_bucket{route="/livez",method="GET",le="${le}"}`);
+  expect(["0.0005", "0.001", "5", "10", "+Inf"].map(upTo)).toEqual([1, 2, 2, 3, 4]);
+});
+
+test("requests are in flight until they are answered or aborted", async () => {
+  const gate = Promise.withResolvers<undefined>();
+  await using service = startObserved({ store: storeWith({ get: () => gate.promise }) });
+  const inFlight = (value: number) => service.until("todo_http_requests_in_flight", value);
+  const waiting = [1, 2, 3].map(() => fetch(`${service.url}/api/todos/1`));
+  await inFlight(3);
+  const sockets = [1, 2].map(() => {
+    const socket = connect(service.port, "127.0.0.1");
+    const head = "POST /api/todos HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    socket.write(`${head}Content-Length: 100\r\n\r\n{"title":`);
+    return socket;
+  });
+  await inFlight(5);
+  const aborted = new AbortController();
+  const left = fetch(`${service.url}/api/todos/1`, { signal: aborted.signal }).catch(() => undefined);
+  await inFlight(6);
+  aborted.abort();
+  await left;
+  for (const socket of sockets) socket.destroy();
+  await inFlight(4);
+  gate.resolve(undefined);
+  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([404, 404, 404]);
+  await inFlight(0);
+});
+
+test("subscribers are counted while they are connected", async () => {
+  await using service = startObserved();
+  const open = [1, 2, 3].map(() => {
+    const leaving = new AbortController();
+    const response = fetch(`${service.url}/api/events`, { signal: leaving.signal });
+    return { response, leaving };
+  });
+  for (const { response } of open) expect((await response).status).toBe(200);
+  await service.until("todo_event_subscribers", 3);
+  // An open stream is a request that has been answered.
+  await service.until("todo_http_requests_in_flight", 0);
+  for (const [index, { leaving }] of open.entries()) {
+    leaving.abort();
+    await service.until("todo_event_subscribers", 2 - index);
+  }
+});
+
+test("the process and the build have metrics", async () => {
+  await using service = startObserved();
+  service.metrics.trackStoreSize(() => 7, 10);
+  const samples = await service.samples();
+  expect(samples.get('todo_build_info{version="1.2.3",runtime="bun 4.5.6"}')).toBe(1);
+  expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([7, 10]);
+  const figures = [
+    ...["process_cpu_user_seconds_total", "process_cpu_system_seconds_total", "process_cpu_seconds_total"],
+    ...["process_resident_memory_bytes", "process_open_fds", "todo_js_heap_used_bytes"],
+  ];
+  for (const name of figures) expect([name, samples.get(name)]).toEqual([name, expect.any(Number)]);
+  const { rss } = process.memoryUsage();
+  expect(samples.get("process_resident_memory_bytes")).toBeWithin(rss / 2, rss * 2);
+  const startedAt = Date.now() / 1000 - process.uptime();
+  expect(samples.get("process_start_time_seconds")).toBeWithin(startedAt - 5, startedAt + 5);
+});
+
+test("a blocked event loop is visible", async () => {
+  await using service = startObserved();
+  await Bun.sleep(50);
+  await service.samples();
+  const until = performance.now() + 200;
+  while (performance.now() < until);
+  await Bun.sleep(50);
+  expect((await service.samples()).get("nodejs_eventloop_lag_max_seconds")).toBeWithin(0.1, 5);
+});
+
+describe("the metrics port", () => {
+  test("serves only GET /metrics", async () => {
+    await using service = startObserved();
+    const response = await fetch(`${service.exporter.url}/metrics`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
+    for (const path of ["/", "/metrics/", "/api/todos", "/livez", "/admin/"]) {
+      expect(await verdict(await fetch(service.exporter.url + path))).toEqual([404, "route_not_found"]);
+    }
+    const post = await fetch(`${service.exporter.url}/metrics`, { method: "POST" });
+    expect([...(await verdict(post)), post.headers.get("allow")]).toEqual([
+      405,
+      "method_not_allowed",
+      "GET, HEAD, OPTIONS",
+    ]);
+    const rebound = await fetch(`${service.exporter.url}/metrics`, { headers: { Host: "evil.example" } });
+    expect(await verdict(rebound)).toEqual([421, "misdirected_host"]);
+    expect((await service.send("GET", "/metrics")).status).toBe(404);
+  });
+});
+
+test("requests cannot create series or labels", async () => {
+  const closed: Readonly<Record<string, RegExp>> = {
+    route:
+      /^(?:\/|\/livez|\/readyz|\/api\/openapi\.json|\/api\/todos|\/api\/todos\/:id|\/api\/events|\/api\/whoami|\/api\/whoami\/\*|\/admin|\/admin\/|\/admin\/keys|\/admin\/keys\/:id|\/admin\/keys\/:id\/rotate|\/admin\/\*|\/\*)$/,
+    method: /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|other)$/,
+    status: /^(?:200|201|204|304|308|4\d\d)$/,
+    le: /^(?:\d+(?:\.\d+)?|\+Inf)$/,
+    surface: /^(?:bearer|basic)$/,
+    outcome: /^(?:passed|absent|malformed|wrong|throttled|in_clear|unavailable)$/,
+    operation: /^(?:insert|get|list|set_done|delete|position)$/,
+    reason: /^(?:unavailable|full|error)$/,
+    version: /^1\.2\.3$/,
+    runtime: /^bun 4\.5\.6$/,
+  };
+  await using service = startObserved({
+    store: openMemory(),
+    lookupClient: (token) => (token === "known" ? { name: "alice" } : undefined),
+    checkUser: createFixedUserCheck("admin", "secret"),
+    basicFailures: 3,
+  });
+  const segment = fc.oneof(
+    fc.constantFrom("api", "todos", "admin", "keys", "whoami", "metrics", "1", "..", "%2e", "", "rotate"),
+    fc.string({ unit: "grapheme", maxLength: 12 }).map(encodeURIComponent),
+  );
+  const method = fc.oneof(
+    fc.constantFrom("GET", "POST", "PATCH", "DELETE", "PUT", "OPTIONS", "HEAD"),
+    // The other methods that the runtime's parser accepts.
+    fc.constantFrom("PROPFIND", "MKCOL", "LOCK", "REPORT", "PURGE", "SEARCH", "MERGE", "SUBSCRIBE"),
+  );
+  const authorization = fc.oneof(
+    fc.constantFrom("Bearer known", basic("admin", "secret"), "Basic", "Bearer"),
+    fc.base64String({ maxLength: 40 }).map((text) => `Basic ${text}`),
+    fc.stringMatching(/^[!-~]{1,20}$/),
+  );
+  const headers = fc.record(
+    {
+      Authorization: authorization,
+      "X-Forwarded-For": fc.constant("192.0.2.1"),
+      traceparent: fc.stringMatching(/^[!-~]{1,60}$/),
+      "X-HTTP-Method-Override": fc.constant("MADEUP"),
+      "User-Agent": fc.stringMatching(/^[!-~]{1,20}$/),
+    },
+    { requiredKeys: [] },
+  );
+  const path = fc.array(segment, { maxLength: 5 }).map((parts) => `/${parts.join("/")}`);
+  let answered = 0;
+  await fc.assert(
+    fc.asyncProperty(method, path, headers, async (method, path, headers) => {
+      if (path === "/api/events") return;
+      const response = await fetch(service.url + path, { method, headers, redirect: "manual" });
+      await response.arrayBuffer();
+      answered++;
+    }),
+    { numRuns: 600 },
+  );
+  const samples = await service.samples();
+  let counted = 0;
+  for (const [series, value] of samples) {
+    for (const [name, label] of Object.entries(labelsOf(series)))
+      expect([series, name, label]).toEqual([series, name, expect.stringMatching(closed[name] ?? /^$/)]);
+    if (series.startsWith("todo_http_requests_total")) counted += value;
+  }
+  expect(counted).toBe(answered);
+  const methods = new Set([...samples.keys()].map((series) => labelsOf(series).method));
+  expect(methods.size).toBe(9);
+});

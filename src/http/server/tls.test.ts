@@ -1,0 +1,73 @@
+import { expect, test } from "bun:test";
+import { createPrivateKey, generateKeyPairSync } from "node:crypto";
+import { makeCertificate } from "../../../test/certificate.ts";
+import { parseCertificate, validityError } from "./tls.ts";
+
+const { cert, key } = makeCertificate({ notBefore: Date.UTC(2026, 0, 1), notAfter: Date.UTC(2026, 3, 1) });
+const other = makeCertificate();
+const SHORT = makeCertificate({ rsaBits: 1024 });
+const BROKEN = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+const complaint = (...pair: [string, string]): string => {
+  try {
+    parseCertificate(...pair);
+  } catch (error) {
+    return String(error);
+  }
+  return "it was taken";
+};
+
+test("parseCertificate returns its input and the validity period", () => {
+  expect(parseCertificate(cert, key)).toEqual({
+    cert,
+    key,
+    notBefore: new Date("2026-01-01T00:00:00Z"),
+    notAfter: new Date("2026-04-01T00:00:00Z"),
+  });
+});
+
+test("parseCertificate accepts a chain with text around it", () => {
+  const chain = `subject=localhost\n${cert}\nissuer\n${other.cert}`;
+  expect(parseCertificate(chain, key).cert).toBe(chain);
+});
+
+test("parseCertificate accepts a key in the older format too", () => {
+  const older = String(createPrivateKey(key).export({ type: "sec1", format: "pem" }));
+  expect(older).toContain("EC PRIVATE KEY");
+  expect(parseCertificate(cert, older).key).toBe(older);
+});
+
+test.each([
+  ["a key of another certificate", cert, other.key, "the key does not match the certificate"],
+  ["an empty certificate", "", key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["a key for a certificate", key, key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["half a certificate", cert.slice(0, 200), key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["a broken certificate", BROKEN, key, "the certificate cannot be read"],
+  ["a broken chain", cert + BROKEN, key, "the certificate cannot be read"],
+  ["an empty key", cert, "", "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
+  ["a certificate for a key", cert, cert, "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
+  ["a key that is too short", SHORT.cert, SHORT.key, "the key is too short: RSA needs at least 2048 bits"],
+  ["half a key", cert, key.slice(0, 80), "the key cannot be read"],
+  [
+    "a key with a passphrase",
+    cert,
+    String(
+      generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey.export({
+        type: "pkcs8",
+        format: "pem",
+        cipher: "aes-256-cbc",
+        passphrase: "secret",
+      }),
+    ),
+    "the key is encrypted: store it without a passphrase",
+  ],
+])("parseCertificate rejects %s", (_what, certText, keyText, expected) => {
+  expect(complaint(certText, keyText)).toBe(`Error: ${expected}`);
+});
+
+test("validityError returns why clients would reject the certificate", () => {
+  const certificate = parseCertificate(cert, key);
+  expect(validityError(certificate, Date.UTC(2025, 11, 31))).toBe("it is not valid yet");
+  expect(validityError(certificate, Date.UTC(2026, 1, 1))).toBe(undefined);
+  expect(validityError(certificate, Date.UTC(2026, 3, 2))).toBe("it has expired");
+});

@@ -1,0 +1,52 @@
+import { afterAll, beforeAll, describe } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Browser } from "playwright-core";
+import { launchBrowser, whyNoBrowser } from "../../test/chromium.ts";
+import { type Runtime, testClient } from "../../test/client-suite.ts";
+import { skipFor } from "../../test/skip.ts";
+
+describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
+  let folder: string;
+  let browser: Browser;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
+    for (const module of ["./client.ts", "../../test/sdk-suite.ts"]) {
+      const entrypoints = [fileURLToPath(new URL(module, import.meta.url))];
+      await Bun.build({ entrypoints, outdir: folder, target: "browser", format: "esm" });
+    }
+    browser = await launchBrowser();
+  });
+  afterAll(async () => {
+    await browser.close();
+    await rm(folder, { recursive: true });
+  });
+
+  const inChromium: Runtime = async (call, ...args) => {
+    await using site = startSite(folder);
+    const page = await browser.newPage();
+    await page.goto(site.url);
+    return await page.evaluate(`(async () => {
+      const sdk = await import("/client.js");
+      const { ${call} } = await import("/sdk-suite.js");
+      return JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)}));
+    })()`);
+  };
+  testClient("Chromium", inChromium);
+});
+
+/** Serves the client from an origin that is not the service's. */
+function startSite(folder: string) {
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    routes: {
+      "/": () => new Response("<!doctype html>", { headers: { "Content-Type": "text/html" } }),
+      "/client.js": () => new Response(Bun.file(join(folder, "client.js"))),
+      "/sdk-suite.js": () => new Response(Bun.file(join(folder, "sdk-suite.js"))),
+    },
+  });
+  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
+}

@@ -1,0 +1,387 @@
+import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
+import { cp, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import contract from "../../openapi.json" with { type: "json" };
+import { type Runtime, testClient } from "../../test/client-suite.ts";
+import { run } from "../../test/command.ts";
+import * as sdk from "./client.ts";
+
+const MOST_BYTES = 5 * 1024;
+const TOKEN = "t0ken";
+const folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
+afterAll(() => rm(folder, { recursive: true }));
+const SUITE = join(folder, "sdk-suite.js");
+
+// A program's folder, with the package as npm installs it.
+beforeAll(async () => {
+  const root = new URL("../..", import.meta.url);
+  const installed = join(folder, "node_modules/todo-service");
+  await cp(new URL("package.json", root), join(installed, "package.json"));
+  await cp(new URL("src/sdk", root), join(installed, "src/sdk"), { recursive: true });
+  await cp(new URL("src/error-code.ts", root), join(installed, "src/error-code.ts"));
+  const build = async (path: string, outdir: string, naming: string): Promise<void> => {
+    const entrypoints = [fileURLToPath(new URL(path, root))];
+    await Bun.build({ entrypoints, outdir, naming, target: "browser", format: "esm" });
+  };
+  await build("src/sdk/client.ts", join(installed, "dist"), "client.js");
+  await build("test/sdk-suite.ts", folder, "sdk-suite.js");
+});
+
+/** Runs the client in a process of its own, in a program that imports the package. */
+const inProcess =
+  (...command: readonly string[]): Runtime =>
+  async (call, ...args) => {
+    const program = join(folder, `${command.length}-${call}.mjs`);
+    await Bun.write(
+      program,
+      `import * as sdk from "todo-service/client";
+      import { ${call} } from ${JSON.stringify(SUITE)};
+      console.log(JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)})));`,
+    );
+    await using child = run([...command, program]);
+    expect([await child.exited, child.stderr()]).toEqual([0, ""]);
+    return child.stdout();
+  };
+
+testClient("Bun", inProcess(process.execPath, "--no-env-file"));
+testClient("Node", inProcess("node"));
+
+/** A client of a service that answers as it is told, one answer after the other, and the last from then on. */
+function answered(answers: readonly ((init: RequestInit) => Response)[], retries = 4) {
+  const sent: { readonly url: string; readonly init: RequestInit; readonly at: number }[] = [];
+  const api = new sdk.TodoApi({
+    baseUrl: "https://todo.example/base/",
+    token: TOKEN,
+    retries,
+    fetch: async (url, init) => {
+      sent.push({ url, init, at: performance.now() });
+      const answer = answers[Math.min(sent.length, answers.length) - 1];
+      if (answer === undefined) throw new Error("no answer");
+      return answer(init);
+    },
+  });
+  return { api, sent };
+}
+
+const stream = (body: string | ReadableStream) =>
+  new Response(body, { headers: { "Content-Type": "text/event-stream" } });
+
+/** Has time pass at once, while nothing else is to be done: what waits has waited in full by Date. */
+function hurry(): Disposable {
+  jest.useFakeTimers();
+  let isOver = false;
+  const goOn = (): void => {
+    if (isOver) return;
+    jest.advanceTimersToNextTimer();
+    setImmediate(goOn);
+  };
+  setImmediate(goOn);
+  return {
+    [Symbol.dispose]: () => {
+      isOver = true;
+      jest.useRealTimers();
+    },
+  };
+}
+
+const TODO = '{"id":1,"title":"a","done":false}';
+const problem = (status: number, code: string, headers: Readonly<Record<string, string>> = {}) =>
+  Response.json({ title: "No", status, code }, { status, headers });
+const outcomeOf = (call: Promise<unknown>): Promise<unknown> => call.catch((error) => error.code);
+
+describe("the client", () => {
+  test.each<[what: string, answer: () => Response, outcome: string, tries: number]>([
+    ["503", () => problem(503, "store_unavailable"), "store_unavailable", 2],
+    ["429", () => problem(429, "too_many_failures"), "too_many_failures", 2],
+    ["a proxy's 502", () => new Response("<h1>Bad Gateway", { status: 502 }), "unexpected_answer", 2],
+    ["a key in flight", () => problem(409, "idempotency_key_in_flight"), "idempotency_key_in_flight", 2],
+    ["half of an answer", () => new Response(TODO.slice(0, 20)), "unexpected_answer", 2],
+    ["another's answer", () => Response.json({ id: "1" }), "unexpected_answer", 2],
+    ["null", () => Response.json(null), "unexpected_answer", 2],
+    ["another 409", () => problem(409, "key_exists"), "key_exists", 1],
+    ["422", () => problem(422, "validation_failed"), "validation_failed", 1],
+    ["404", () => problem(404, "route_not_found"), "route_not_found", 1],
+    ["a code of a newer service", () => problem(418, "teapot"), "teapot", 1],
+    ["500", () => problem(500, "internal_error"), "internal_error", 1],
+    ["507", () => problem(507, "store_full"), "store_full", 1],
+    ["a long Retry-After", () => problem(503, "stopping", { "Retry-After": "60" }), "stopping", 1],
+  ])("told %s, tries again only where that may help", async (_what, answer, outcome, tries) => {
+    const { api, sent } = answered([answer], 1);
+    expect(await outcomeOf(api.create("a"))).toBe(outcome);
+    expect(sent).toHaveLength(tries);
+    expect(new Set(sent.map(({ init }) => new Headers(init.headers).get("idempotency-key"))).size).toBe(1);
+  });
+
+  test.each<[what: string, value: () => string, least: number, most: number]>([
+    ["seconds", () => "1", 950, 1500],
+    ["a date", () => new Date(Date.now() + 2000).toUTCString(), 900, 2500],
+    ["nothing that is known", () => "soon", 50, 500],
+    ["what is past", () => new Date(0).toUTCString(), 50, 500],
+  ])("waits as long as a Retry-After says in %s", async (_what, value, least, most) => {
+    const busy = () => problem(503, "stopping", { "Retry-After": value() });
+    const { api, sent } = answered([busy, () => new Response(TODO)]);
+    await api.get(1n);
+    const [first, second] = sent.map(({ at }) => at);
+    const waited = (second ?? 0) - (first ?? 0);
+    expect(waited).toBeGreaterThan(least);
+    expect(waited).toBeLessThan(most);
+  });
+
+  test("takes a 404 as the answer to a deletion only where an earlier try may have done it", async () => {
+    const gone = () => problem(404, "todo_not_found");
+    const lost = () => problem(503, "store_unavailable");
+    expect(await outcomeOf(answered([gone]).api.delete(1n))).toBe("todo_not_found");
+    expect(await outcomeOf(answered([lost, gone]).api.delete(1n))).toBeUndefined();
+    expect(await outcomeOf(answered([lost, gone]).api.setDone(1n, true))).toBe("todo_not_found");
+    const elsewhere = () => problem(404, "route_not_found");
+    expect(await outcomeOf(answered([lost, elsewhere]).api.delete(1n))).toBe("route_not_found");
+  });
+
+  test("asks below its base, with its token", async () => {
+    const list = () =>
+      new Response(`[${TODO}]`, {
+        headers: { ETag: 'W/"e-1"', Link: '</api/todos?limit=1&after=1>; rel="next"' },
+      });
+    const { api, sent } = answered([list]);
+    expect(await api.list({ done: false, limit: 1 })).toEqual({
+      todos: [{ id: 1n, title: "a", done: false }],
+      position: "e-1",
+      next: 1n,
+    });
+    expect(sent[0]?.url).toBe("https://todo.example/base/api/todos?done=false&limit=1");
+    expect(new Headers(sent[0]?.init.headers).get("authorization")).toBe(`Bearer ${TOKEN}`);
+  });
+
+  /** All that a stream tells, whatever pieces it comes in, to the end of it. */
+  async function told(text: string, size: number): Promise<sdk.TodoEvent[]> {
+    const bytes = new TextEncoder().encode(text);
+    let at = 0;
+    const pieces = () =>
+      new ReadableStream<Uint8Array<ArrayBuffer>>({
+        pull(controller) {
+          if (at >= bytes.length) controller.close();
+          else controller.enqueue(bytes.slice(at, at + size));
+          at += size;
+        },
+      });
+    const { api } = answered([() => stream(pieces())]);
+    const events: sdk.TodoEvent[] = [];
+    for await (const event of api.events()) {
+      if (event.type === "disconnected") break;
+      events.push(event);
+    }
+    return events;
+  }
+
+  test.each([1, 2, 7, 1000])("reads events in pieces of %i bytes", async (size) => {
+    const lines = [
+      ...[": comment", ""],
+      ...["id: e-1", "event: position", "data: {}", ""],
+      ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
+      ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
+      // Line breaks to some, to this format none.
+      ...["id: e-3", "event: updated", 'data: {"id":2,"title":"a\u2028b\u2029: \u0085","done":true}', ""],
+      ...["id: e-3", "event: of a newer service", "data: {}", ""],
+      ...["id:e-4", "event:deleted", 'data:{"id":18446744073709551615}', ""],
+      ...["id: f-2", "event: resync", "data: {}", ""],
+      ...["id: f-3", "event: deleted", 'data: {"id":1'],
+    ];
+    for (const end of ["\n", "\r\n", "\r"]) {
+      expect(await told(lines.join(end), size)).toEqual([
+        { type: "connected", position: "e-1" },
+        { type: "created", position: "e-2", todo: { id: 2n ** 64n - 1n, title: "ä😀", done: false } },
+        { type: "updated", position: "e-3", todo: { id: 2n, title: "a\u2028b\u2029: \u0085", done: true } },
+        { type: "deleted", position: "e-4", id: 2n ** 64n - 1n },
+        { type: "resync", position: "f-2" },
+      ]);
+    }
+  });
+
+  test("tells of a resync to an earlier position too", async () => {
+    const lines = [
+      ...["id: e-7", "event: position", "data: {}", ""],
+      ...["id: e-1", "event: resync", "data: {}", ""],
+      ...["id: e-2", "event: deleted", 'data: {"id":1}', "", ""],
+    ];
+    expect(await told(lines.join("\n"), 1000)).toEqual([
+      { type: "connected", position: "e-7" },
+      { type: "resync", position: "e-1" },
+      { type: "deleted", position: "e-2", id: 1n },
+    ]);
+  });
+
+  test("tells once each time that the service goes and that it comes", async () => {
+    using _ = hurry();
+    const busy = () => problem(503, "stopping");
+    const leaving = new AbortController();
+    const { api } = answered([
+      busy,
+      busy,
+      () => stream("id: e-1\nevent: position\ndata: {}\n\n"),
+      busy,
+      busy,
+      () => stream(""),
+      () => {
+        leaving.abort();
+        return busy();
+      },
+    ]);
+    const types = (await Array.fromAsync(api.events(leaving))).map(({ type }) => type);
+    expect(types).toEqual(["disconnected", "connected", "disconnected", "connected", "disconnected"]);
+  });
+
+  test("lets go of the stream when nobody wants its events any more", async () => {
+    const { api, sent } = answered([() => stream(new ReadableStream())]);
+    for await (const { type } of api.events({ since: "e-1" })) {
+      expect(type).toBe("connected");
+      break;
+    }
+    expect(sent[0]?.init.signal?.aborted).toBe(true);
+  });
+
+  test("takes a stream for lost that is silent for 40 seconds, and no sooner", async () => {
+    using _ = hurry();
+    const { api } = answered([
+      ({ signal }) =>
+        stream(
+          new ReadableStream({
+            start: (controller) => signal?.addEventListener("abort", () => controller.error(signal.reason)),
+          }),
+        ),
+    ]);
+    const events = api.events({ since: "e-1" });
+    expect((await events.next()).value).toEqual({ type: "connected", position: "e-1" });
+    const start = Date.now();
+    expect((await events.next()).value).toMatchObject({ type: "disconnected", error: { code: "timeout" } });
+    expect(Date.now() - start).toBe(40_000);
+  });
+
+  test.each<[what: string, lastsMs: number, answer: (n: number) => Response]>([
+    ["told something", 0, (n) => stream(`id: e-${n}\nevent: deleted\ndata: {"id":1}\n\n`)],
+    [
+      "lasted for a while",
+      6000,
+      () =>
+        stream(
+          new ReadableStream({ start: (controller) => void setTimeout(() => controller.close(), 6000) }),
+        ),
+    ],
+  ])("asks for events again soon after a stream that %s", async (_what, lastsMs, answer) => {
+    using _ = hurry();
+    const { api, sent } = answered([() => answer(sent.length)]);
+    const start = Date.now();
+    for await (const { type } of api.events({ since: "e-0" }))
+      if (type === "connected" && sent.length === 6) break;
+    expect((Date.now() - start) / 5 - lastsMs).toBeWithin(100, 201);
+  });
+
+  test("follows no events where the service refuses", async () => {
+    const { api, sent } = answered([() => problem(400, "invalid_query")]);
+    expect(await outcomeOf(Array.fromAsync(api.events({ since: "e-1" })))).toBe("invalid_query");
+    expect(sent).toHaveLength(1);
+  });
+
+  const page = () => new Response("<h1>Sign in", { headers: { "Content-Type": "text/html" } });
+
+  test.each<[what: string, call: (api: sdk.TodoApi) => Promise<unknown>]>([
+    ["list", (api) => api.list()],
+    ["get", (api) => api.get(1n)],
+    ["create", (api) => api.create("a")],
+    ["setDone", (api) => api.setDone(1n, true)],
+    ["delete", (api) => api.delete(1n)],
+    ["whoami", (api) => api.whoami()],
+  ])("takes a proxy's page for no answer to %s", async (_what, call) => {
+    expect(await outcomeOf(call(answered([page], 0).api))).toBe("unexpected_answer");
+  });
+
+  test.each<[what: string, answer: () => Response]>([
+    ["a page", page],
+    ["an empty answer", () => new Response(null, { status: 204 })],
+  ])("takes %s for no stream of events", async (_what, answer) => {
+    const { api } = answered([answer]);
+    const first = await api.events({ since: "e-1" }).next();
+    expect(first.value).toMatchObject({ type: "disconnected", error: { code: "unexpected_answer" } });
+  });
+
+  test("waits for ever where it is told to", async () => {
+    const fetch = async () => {
+      await Bun.sleep(50);
+      return new Response(TODO);
+    };
+    for (const timeoutMs of [Number.POSITIVE_INFINITY, 2 ** 31])
+      expect(await new sdk.TodoApi({ timeoutMs, fetch }).get(1n)).toMatchObject({ id: 1n });
+    const { api, sent } = answered([() => problem(503, "stopping", { "Retry-After": "2592000" })]);
+    const leaving = AbortSignal.timeout(100);
+    for await (const { type } of api.events({ since: "e-1", signal: leaving }))
+      expect(type).toBe("disconnected");
+    expect(sent).toHaveLength(1);
+  });
+
+  test("says at once what cannot be sent", async () => {
+    expect(() => new sdk.TodoApi({ baseUrl: "nonsense" })).toThrow('baseUrl: "nonsense" is not a URL');
+    for (const token of ["a\nb", "\u2603"])
+      await expect(new sdk.TodoApi({ token }).list()).rejects.toThrow(TypeError);
+    const { api, sent } = answered([() => new Response(TODO)]);
+    await expect(api.create("a", { idempotencyKey: "\u2603" })).rejects.toThrow(TypeError);
+    expect(sent).toEqual([]);
+  });
+
+  test("is small", async () => {
+    const { outputs } = await Bun.build({
+      entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],
+      minify: true,
+    });
+    const bytes = Buffer.from((await outputs[0]?.arrayBuffer()) ?? new ArrayBuffer());
+    const size = Bun.gzipSync(bytes).length;
+    expect(size).toBeGreaterThan(1000);
+    expect(size).toBeLessThanOrEqual(MOST_BYTES);
+  });
+
+  test("has the types of the contract", () => {
+    const { Todo, Problem, FieldError } = contract.components.schemas;
+    // The types see to it that nothing is missing or too much here.
+    const codes: Readonly<Record<sdk.ErrorCode, true>> = {
+      invalid_id: true,
+      invalid_query: true,
+      invalid_json: true,
+      invalid_idempotency_key: true,
+      unauthorized: true,
+      https_required: true,
+      cross_site_write: true,
+      route_not_found: true,
+      todo_not_found: true,
+      key_not_found: true,
+      method_not_allowed: true,
+      key_exists: true,
+      idempotency_key_in_flight: true,
+      body_too_large: true,
+      unsupported_media_type: true,
+      misdirected_host: true,
+      validation_failed: true,
+      idempotency_key_reused: true,
+      too_many_failures: true,
+      internal_error: true,
+      store_unavailable: true,
+      credentials_unavailable: true,
+      overloaded: true,
+      stopping: true,
+      store_full: true,
+    };
+    const todo: Readonly<Record<keyof sdk.Todo, string>> = {
+      id: "integer",
+      title: "string",
+      done: "boolean",
+    };
+    const field: Readonly<Record<keyof sdk.FieldError, string>> = { field: "string", message: "string" };
+    expect(Object.keys(codes)).toEqual(Problem.properties.code.enum);
+    expect(typesOf(Todo.properties)).toEqual(todo);
+    expect(typesOf(FieldError.properties)).toEqual(field);
+    expect(Todo.required).toEqual(Object.keys(todo));
+    expect(Object.keys(Problem.properties)).toEqual(["title", "status", "code", "detail", "errors"]);
+  });
+});
+
+const typesOf = (properties: Readonly<Record<string, { readonly type: string }>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(properties).map(([name, { type }]) => [name, type]));

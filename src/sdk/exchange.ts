@@ -1,0 +1,144 @@
+import { isObject } from "./json.ts";
+import { retryAfterOf, startTimer } from "./retry.ts";
+import { type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
+
+/** A stream without data for this long is lost. The service sends a comment every 15 seconds. */
+const STREAM_IDLE_MS = 40_000;
+
+/** What one request sends. */
+export interface ExchangeRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  readonly signal: AbortSignal | undefined;
+  readonly timeoutMs: number;
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
+}
+
+/** One request and its response, while the response is read. */
+export interface Exchange {
+  readonly response: Response;
+  /** Returns the next piece of the body as text, or undefined at its end. */
+  readonly read: () => Promise<string | undefined>;
+  /** Releases the connection. Call it also after the body was read to its end. */
+  readonly close: () => void;
+}
+
+/**
+ * Sends one request. Resolves when the response's head has arrived. Rejects with `timeout`, `network_error` or the
+ * signal's reason, and with a TypeError for a header that HTTP does not allow.
+ */
+export async function openExchange(request: ExchangeRequest): Promise<Exchange> {
+  const { method, url, signal, timeoutMs, fetch } = request;
+  signal?.throwIfAborted();
+  const controller = new AbortController();
+  const abort = (): void => controller.abort();
+  signal?.addEventListener("abort", abort);
+  let isLate = false;
+  const withTimeout = async <T>(ms: number, promise: Promise<T>): Promise<T> => {
+    const timer = startTimer(ms, () => {
+      isLate = true;
+      abort();
+    });
+    try {
+      return await promise;
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (isLate) throw new TodoApiError("timeout", `${method} ${url}: no data for ${ms} ms`, { cause });
+      throw new TodoApiError("network_error", `${method} ${url}: no response`, { cause });
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  const close = (): void => {
+    signal?.removeEventListener("abort", abort);
+    abort();
+  };
+  try {
+    // Outside withTimeout: an invalid header is a TypeError, not a network error.
+    const headers = new Headers(request.headers);
+    const init: RequestInit = { method, headers, signal: controller.signal };
+    if (request.body !== undefined) {
+      init.body = JSON.stringify(request.body);
+      headers.set("Content-Type", "application/json");
+    }
+    const response = await withTimeout(timeoutMs, fetch(url, init));
+    const reader = response.body?.getReader();
+    const decoder = new TextDecoder();
+    const idleMs = isEventStream(response) ? STREAM_IDLE_MS : timeoutMs;
+    return {
+      response,
+      close,
+      read: async () => {
+        const piece = reader && (await withTimeout(idleMs, reader.read()));
+        return piece?.value && decoder.decode(piece.value, { stream: true });
+      },
+    };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+/** Reads the rest of the body. */
+export async function readText({ read }: Exchange): Promise<string> {
+  let text = "";
+  while (true) {
+    const piece = await read();
+    if (piece === undefined) return text;
+    text += piece;
+  }
+}
+
+/** Throws the service's error as a TodoApiError if the response is not a success. */
+export async function throwIfProblem(exchange: Exchange): Promise<void> {
+  const { response } = exchange;
+  if (response.ok) return;
+  const text = await readText(exchange);
+  throw interpret(response, () => {
+    const problem: unknown = JSON.parse(text);
+    if (!isProblem(problem)) throw new SyntaxError("not a problem");
+    const { code, title, detail, errors: fields } = problem;
+    const reason = fields?.map(({ field, message }) => `${field} ${message}`).join(", ") ?? detail;
+    return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
+      status: response.status,
+      detail,
+      fields,
+      retryAfter: retryAfterOf(response),
+    });
+  });
+}
+
+/** Returns what `read` returns. If `read` throws, the response is not from this service: `unexpected_answer`. */
+export function interpret<T>(response: Response, read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    const { status } = response;
+    const message = `the response is not from a to-do service (status ${status})`;
+    throw new TodoApiError("unexpected_answer", message, {
+      status,
+      retryAfter: retryAfterOf(response),
+      cause,
+    });
+  }
+}
+
+export const isOfType = ({ headers }: Response, mediaType: string): boolean =>
+  headers.get("content-type")?.startsWith(mediaType) === true;
+
+export const isEventStream = (response: Response): boolean =>
+  response.ok && isOfType(response, "text/event-stream");
+
+/** A problem of the service (RFC 9457). */
+interface Problem {
+  readonly title: string;
+  readonly code: ErrorCode;
+  readonly detail?: string;
+  readonly errors?: readonly FieldError[];
+}
+
+const isProblem = (value: unknown): value is Problem =>
+  isObject(value) && "code" in value && typeof value.code === "string" && "title" in value;

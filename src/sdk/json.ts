@@ -1,0 +1,27 @@
+import type { Todo, TodoId } from "./types.ts";
+
+/**
+ * Parses JSON and keeps ids as text, because a number would be rounded. A quote within a JSON string has a backslash
+ * before it, so the pattern matches member names only, whatever the titles contain.
+ */
+export function parseJson(json: string): unknown {
+  return JSON.parse(json.replace(/([{,]\s*"id"\s*:\s*)(\d+)/g, '$1"$2"'));
+}
+
+/** Returns the id of a parsed object. Throws a SyntaxError if it has none. */
+export function idOf(value: unknown): TodoId {
+  if (isObject(value) && "id" in value && typeof value.id === "string") return BigInt(value.id);
+  throw new SyntaxError("the id is missing");
+}
+
+/** Returns the to-do in a parsed object. Throws a SyntaxError if it is not a to-do. */
+export function todoOf(value: unknown): Todo {
+  const id = idOf(value);
+  if (isObject(value) && "title" in value && "done" in value) {
+    const { title, done } = value;
+    if (typeof title === "string" && typeof done === "boolean") return { id, title, done };
+  }
+  throw new SyntaxError("not a to-do");
+}
+
+export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;

@@ -1,0 +1,55 @@
+import { TodoApiError } from "./types.ts";
+
+const RETRY_BASE_MS = 200;
+/** The longest wait between two attempts. A longer `Retry-After` fails the call instead. */
+export const RETRY_MAX_MS = 10_000;
+
+/** Statuses of servers and proxies that ask for a later attempt (RFC 9110 §15, RFC 6585 §4). */
+const RETRYABLE_STATUSES: readonly (number | undefined)[] = [408, 429, 502, 503, 504];
+
+/** Returns whether another attempt may succeed. */
+export function isTransient(error: unknown): error is TodoApiError {
+  if (!(error instanceof TodoApiError)) return false;
+  const { code, status = 0 } = error;
+  if (code === "network_error" || code === "timeout" || code === "idempotency_key_in_flight") return true;
+  // A success status with an unreadable body: the response was cut off on the way.
+  return RETRYABLE_STATUSES.includes(status) || status < 300;
+}
+
+/**
+ * Returns the milliseconds to wait before the next attempt: exponential backoff, of which half is random, and at least
+ * what `Retry-After` asks for.
+ */
+export function retryDelay(attempt: number, error?: TodoApiError): number {
+  const backoff = Math.min(RETRY_BASE_MS * 2 ** attempt, RETRY_MAX_MS);
+  return Math.max((error?.retryAfter ?? 0) * 1000, backoff * (0.5 + Math.random() / 2));
+}
+
+/** Returns `Retry-After` in seconds. The header holds a number or a date (RFC 9110 §10.2.3). */
+export function retryAfterOf({ headers }: Response): number | undefined {
+  const text = headers.get("retry-after");
+  if (text === null) return undefined;
+  const seconds = /^\d+$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;
+  return seconds >= 0 ? seconds : undefined;
+}
+
+/** The longest delay of a timer, about 25 days. A longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Starts a timer. Delays above the maximum of a timer are shortened to it. */
+export const startTimer = (ms: number, callback: () => void) =>
+  setTimeout(callback, Math.min(ms, MAX_TIMER_MS));
+
+/** Resolves after the delay, or when the signal aborts. */
+export function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = startTimer(ms, end);
+    signal?.addEventListener("abort", end);
+    if (signal?.aborted) end();
+  });
+}

@@ -1,0 +1,93 @@
+import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync } from "node:fs";
+import { dirname } from "node:path";
+import { describeFsError, errnoOf } from "../error-message.ts";
+import { PreconditionError } from "./maintenance.ts";
+
+/**
+ * Creates a file atomically. Resolves when the file is on disk. Throws a PreconditionError if the file exists.
+ * @param mode permissions of the new file, before the umask
+ * @param write fills the empty file at the path that it receives
+ */
+export async function createFileAtomic<T>(
+  path: string,
+  mode: number,
+  write: (part: string) => Promise<T>,
+): Promise<T> {
+  if (path === "") throw new PreconditionError("the file has no name");
+  if (existsSync(path)) throw alreadyExists(path);
+  return writeFileAtomic(path, mode, write, (part) => {
+    linkNew(part, path);
+    removeDatabase(part);
+  });
+}
+
+/** Replaces or creates a file atomically. The parameters are those of `createFileAtomic`. */
+export function replaceFileAtomic<T>(
+  path: string,
+  mode: number,
+  write: (part: string) => Promise<T>,
+): Promise<T> {
+  return writeFileAtomic(path, mode, write, (part) => renameSync(part, path));
+}
+
+/** Writes `path` + ".part", which also excludes other writers. Then `commit` moves it into place. */
+async function writeFileAtomic<T>(
+  path: string,
+  mode: number,
+  write: (part: string) => Promise<T>,
+  commit: (part: string) => void,
+): Promise<T> {
+  const part = `${path}.part`;
+  createEmpty(part, mode);
+  let written: T;
+  try {
+    written = await write(part);
+    fsyncPath(part);
+    commit(part);
+  } catch (error) {
+    removeDatabase(part);
+    throw error;
+  }
+  fsyncPath(dirname(path));
+  return written;
+}
+
+/** Waits until the contents of a file, or the entries of a folder, are on disk. */
+export function fsyncPath(path: string): void {
+  const descriptor = openSync(path, "r");
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Removes a database file and SQLite's files beside it. */
+export function removeDatabase(path: string): void {
+  for (const suffix of ["", "-journal", "-wal", "-shm"]) rmSync(path + suffix, { force: true });
+}
+
+function createEmpty(part: string, mode: number): void {
+  try {
+    closeSync(openSync(part, "wx", mode));
+  } catch (error) {
+    if (errnoOf(error) === "EEXIST") {
+      throw new PreconditionError(
+        `another command is writing ${part}: if no other command is running, remove ${part}`,
+      );
+    }
+    throw new PreconditionError(`${part} cannot be created: ${describeFsError(error)}`, { cause: error });
+  }
+}
+
+function linkNew(part: string, path: string): void {
+  try {
+    // Unlike rename, link fails if another process has created the file in the meantime.
+    linkSync(part, path);
+  } catch (error) {
+    throw errnoOf(error) === "EEXIST" ? alreadyExists(path) : error;
+  }
+}
+
+const alreadyExists = (path: string): PreconditionError =>
+  new PreconditionError(`${path} already exists: name another file`);

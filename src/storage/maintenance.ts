@@ -1,0 +1,39 @@
+import type { Position, TodoId } from "../todo.ts";
+
+/** The command cannot run, and nothing was changed. The message is one line that says what to do. */
+export class PreconditionError extends Error {
+  override readonly name = "PreconditionError";
+}
+
+/** Options of a task that takes long. */
+export interface TaskOptions {
+  /** Aborts the task: it rolls back and throws the signal's reason. */
+  readonly signal: AbortSignal;
+  /** Called from time to time with the number of to-dos done, and the total if it is known. */
+  readonly onProgress: (done: number, total: number | undefined) => void;
+}
+
+/** The contents of a backup, or of a store restored from it. */
+export interface BackupSummary {
+  readonly todos: number;
+  readonly bytes: number;
+  readonly position: Position;
+}
+
+export interface TransferSummary {
+  readonly todos: number;
+  /** The greatest id ever assigned. The next to-do gets the id after it. */
+  readonly lastId: TodoId;
+}
+
+/** Operations on a whole store. A call that fails changes nothing; it throws a PreconditionError or another Error. */
+export interface Maintenance {
+  /** Copies the store into a new file. A server may be using the store. */
+  backup(file: string, signal: AbortSignal): Promise<BackupSummary>;
+  /** Restores a backup into an empty store that no server uses. The store gets a new epoch. */
+  restore(file: string, signal: AbortSignal): Promise<BackupSummary>;
+  /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
+  export(write: (text: string) => Promise<void>, work: TaskOptions): Promise<TransferSummary>;
+  /** Imports the to-dos of an export into a store that never had to-dos and that no server uses. */
+  import(source: AsyncIterable<Uint8Array>, maxTodos: number, work: TaskOptions): Promise<TransferSummary>;
+}

@@ -1,0 +1,187 @@
+import { randomBytes } from "node:crypto";
+import { ChangeFeed } from "../../change-feed.ts";
+import {
+  EXPIRED_RETENTION_MS,
+  isExpired,
+  type Key,
+  type KeyStore,
+  type StoredKey,
+} from "../../credential/key.ts";
+import {
+  encodeTodo,
+  type ListQuery,
+  MAX_TODO_ID,
+  type Position,
+  type TodoEvent,
+  type TodoId,
+  type TodoJson,
+  type TodoList,
+} from "../../todo.ts";
+import { createRecord, IdempotencyRecords } from "../records/idempotency.ts";
+import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
+import { Table } from "../table/table.ts";
+
+export interface MemoryOptions extends StoreOptions {
+  /** The id before the first one to assign. Default: 0. */
+  readonly lastId?: TodoId;
+}
+
+/**
+ * Opens an empty store in memory. Its contents are lost when the process ends.
+ *
+ * @example
+ * ```ts
+ * import { createService } from "todo-service";
+ * import { openMemory } from "todo-service/memory";
+ *
+ * const service = createService({ store: openMemory({ maxTodos: 1000 }) });
+ * ```
+ */
+export function openMemory(options: MemoryOptions = {}): Store {
+  return new MemoryStore(options);
+}
+
+class MemoryStore implements Store {
+  readonly keys = new MemoryKeys();
+  readonly #epoch = randomBytes(8).toString("hex");
+  readonly #maxTodos: number;
+  readonly #feed: ChangeFeed;
+  readonly #table = new Table();
+  readonly #idempotencyRecords: IdempotencyRecords;
+  readonly #now: () => number;
+  readonly #onIdempotencyKeysEvicted: (count: number) => void;
+  #lastId: TodoId;
+  #n = 0;
+
+  constructor({ lastId = 0n, ...options }: MemoryOptions) {
+    const { maxTodos, maxEvents, now, onIdempotencyKeysEvicted } = { ...DEFAULTS, ...options };
+    this.#maxTodos = maxTodos;
+    this.#feed = new ChangeFeed(maxEvents, this.#n);
+    this.#idempotencyRecords = new IdempotencyRecords(maxTodos, now);
+    this.#now = now;
+    this.#onIdempotencyKeysEvicted = onIdempotencyKeysEvicted;
+    this.#lastId = lastId;
+  }
+
+  get count(): number {
+    return this.#table.count;
+  }
+
+  insert(title: string, idempotencyKey?: string): { id: TodoId; json: TodoJson } {
+    if (idempotencyKey === undefined) return this.#insert(title);
+    const made = this.#idempotencyRecords.find(idempotencyKey, title);
+    if (made !== undefined) return { id: made, json: encodeTodo({ id: made, title, done: false }) };
+    const todo = this.#insert(title);
+    const evicted = this.#idempotencyRecords.add(createRecord(idempotencyKey, title, todo.id, this.#now()));
+    if (evicted !== undefined) this.#onIdempotencyKeysEvicted(1);
+    return todo;
+  }
+
+  get(id: TodoId): TodoJson | undefined {
+    return this.#table.get(id);
+  }
+
+  list(query: ListQuery, maxBlobBytes?: number): TodoList {
+    return { position: this.position(), ...this.#table.list(query, maxBlobBytes) };
+  }
+
+  setDone(id: TodoId, done: boolean): TodoJson | undefined {
+    const todo = this.#table.setDone(id, done);
+    if (todo?.changed)
+      this.#publish({ type: "updated", position: this.#nextPosition(), id, json: todo.json });
+    return todo?.json;
+  }
+
+  delete(id: TodoId): boolean {
+    const existed = this.#table.delete(id);
+    if (existed) this.#publish({ type: "deleted", position: this.#nextPosition(), id });
+    return existed;
+  }
+
+  position(): Position {
+    return { epoch: this.#epoch, sequence: this.#n };
+  }
+
+  async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    if (after.epoch === this.#epoch) yield* this.#feed.after(after.sequence, signal);
+  }
+
+  close(): void {
+    this.#feed.end();
+  }
+
+  #insert(title: string): { id: TodoId; json: string } {
+    if (this.#table.count >= this.#maxTodos) throw storeFull(this.#maxTodos);
+    if (this.#lastId >= MAX_TODO_ID) throw idsExhausted();
+    const id = this.#lastId + 1n;
+    const json = encodeTodo({ id, title, done: false });
+    this.#table.append(id, json);
+    this.#lastId = id;
+    this.#publish({ type: "created", position: this.#nextPosition(), id, json });
+    return { id, json };
+  }
+
+  #nextPosition(): Position {
+    return { epoch: this.#epoch, sequence: this.#n + 1 };
+  }
+
+  #publish(event: TodoEvent): void {
+    this.#n = event.position.sequence;
+    this.#feed.publish(event);
+  }
+}
+
+class MemoryKeys implements KeyStore {
+  /** By id, in order of insertion. */
+  readonly #keys = new Map<string, StoredKey>();
+  readonly #idOfHash = new Map<string, string>();
+
+  find(tokenHash: Uint8Array): StoredKey | undefined {
+    const id = this.#idOfHash.get(latin1(tokenHash));
+    return id === undefined ? undefined : this.#keys.get(id);
+  }
+
+  list(): Key[] {
+    const keys = [...this.#keys.values()].map(({ tokenHash: _, ...key }) => key);
+    return keys.toSorted((one, other) => one.createdAt - other.createdAt);
+  }
+
+  insert(key: StoredKey): boolean {
+    const namesakes = [...this.#keys.values()].filter(({ name }) => name === key.name);
+    if (namesakes.some((namesake) => !isExpired(namesake, key.createdAt))) return false;
+    this.#add(key);
+    return true;
+  }
+
+  replace(id: string, expiresAt: number, successor: StoredKey): boolean {
+    const name = this.#keys.get(id)?.name;
+    if (name === undefined) return false;
+    for (const key of this.#keys.values()) {
+      if (key.name !== name) continue;
+      this.#keys.set(key.id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
+    }
+    this.#add(successor);
+    return true;
+  }
+
+  delete(id: string): boolean {
+    const key = this.#keys.get(id);
+    if (key !== undefined) this.#idOfHash.delete(latin1(key.tokenHash));
+    return this.#keys.delete(id);
+  }
+
+  recordUse(id: string, usedAt: number): void {
+    const key = this.#keys.get(id);
+    if (key !== undefined) this.#keys.set(id, { ...key, lastUsedAt: usedAt });
+  }
+
+  #add(key: StoredKey): void {
+    this.#keys.set(key.id, key);
+    this.#idOfHash.set(latin1(key.tokenHash), key.id);
+    for (const old of this.#keys.values()) {
+      if (isExpired(old, key.createdAt - EXPIRED_RETENTION_MS)) this.delete(old.id);
+    }
+  }
+}
+
+const latin1 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("latin1");

@@ -1,0 +1,689 @@
+import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
+import { SQL } from "bun";
+import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
+import { startProxy } from "../../../test/postgres-proxy.ts";
+import { emptyStores, tell } from "../../../test/postgres-store.ts";
+import { skipFor } from "../../../test/skip.ts";
+import type { StoredKey } from "../../credential/key.ts";
+import { hashToken } from "../../credential/token.ts";
+import { ServiceError } from "../../error.ts";
+import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
+import { decode, read, storeContract } from "../contract.ts";
+import { digest } from "../records/idempotency.ts";
+import type { Store } from "../store.ts";
+import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
+import { openPostgres, type PostgresOptions } from "./store.ts";
+
+const HOUR = 60 * 60 * 1000;
+const MAX_POSTGRES_ID = 2n ** 63n - 1n;
+const CONNECTIONS =
+  "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'todo-service'";
+const LISTENING = `${CONNECTIONS} AND query ILIKE 'listen%'`;
+
+/** Takes a new database back to what the first version of the program made. */
+const FORMAT_1 = "DROP FUNCTION todo_service.write_batch; UPDATE todo_service.format SET version = 1";
+
+describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
+  let databases: Databases;
+  beforeAll(async () => {
+    databases = await openDatabases();
+  });
+  afterAll(() => databases[Symbol.asyncDispose]());
+
+  storeContract(
+    "postgres",
+    emptyStores(() => databases),
+  );
+
+  /** Of roles and passwords, which a server elsewhere may handle in a way of its own. */
+  const own = test.skipIf(skipFor(whyNoServer));
+
+  /** Two stores on one new database. */
+  async function openTwo(options?: PostgresOptions) {
+    const url = await databases.newDatabase();
+    const one = await openPostgres(url, options);
+    const other = await openPostgres(url, options);
+    return {
+      url,
+      one,
+      other,
+      [Symbol.asyncDispose]: async () => {
+        await Promise.all([one.close(), other.close()]);
+      },
+    };
+  }
+
+  test("what one store acknowledged is seen by another at once", async () => {
+    await using stores = await openTwo();
+    for (let i = 1; i <= 200; i++) {
+      const [writer, reader] = i % 2 === 0 ? [stores.one, stores.other] : [stores.other, stores.one];
+      const { id } = await writer.insert(`${i}`);
+      expect(id).toBe(BigInt(i));
+      expect(await todoIn(reader, id)).toEqual({ id, title: `${i}`, done: false });
+      await writer.setDone(id, true);
+      expect(await todos(reader, { after: id - 1n })).toEqual([{ id, title: `${i}`, done: true }]);
+      const { sequence: n } = await writer.position();
+      expect((await reader.position()).sequence).toBe(n);
+      if (i % 3 > 0) continue;
+      expect(await writer.delete(id)).toBe(true);
+      expect(await reader.get(id)).toBeUndefined();
+      expect(await reader.setDone(id, true)).toBeUndefined();
+      expect(await reader.delete(id)).toBe(false);
+    }
+  });
+
+  test("what one store acknowledged is seen by another, whatever else is asked meanwhile", async () => {
+    await using stores = await openTwo();
+    const writeAndRead = async (writer: Store, reader: Store): Promise<void> => {
+      for (let i = 0; i < 50; i++) {
+        const { id } = await writer.insert("x");
+        expect((await todoIn(reader, id))?.done).toBe(false);
+        await writer.setDone(id, true);
+        expect((await todoIn(reader, id))?.done).toBe(true);
+        await writer.delete(id);
+        expect(await reader.get(id)).toBeUndefined();
+      }
+    };
+    const pairs = [
+      [stores.one, stores.other],
+      [stores.other, stores.one],
+    ] as const;
+    await Promise.all([1, 2, 3, 4].flatMap(() => pairs.map((pair) => writeAndRead(...pair))));
+    expect(await todos(stores.one)).toEqual([]);
+  });
+
+  test("stores on one database give ids without a gap, tell the same events, and list what they came to", async () => {
+    await using stores = await openTwo();
+    const start = await stores.one.position();
+    const lists: { position: Position; todos: Todo[] }[] = [];
+    const work = async (store: Store): Promise<void> => {
+      for (let i = 0; i < 100; i++) {
+        const { id } = await store.insert(`${i}`);
+        if (i % 2 === 0) await store.setDone(id, true);
+        if (i % 3 === 0) await store.delete(id - 1n);
+        if (i % 5 === 0) lists.push(await read(await store.list({})));
+      }
+    };
+    await Promise.all([stores.one, stores.other, stores.one, stores.other].map(work));
+
+    const { epoch, sequence: n } = await stores.one.position();
+    const events = await eventsUpTo(stores.one, start, n);
+    expect(await eventsUpTo(stores.other, start, n)).toEqual(events);
+    expect(events.map((event) => event.n)).toEqual(Array.from({ length: n }, (_, index) => index + 1));
+    const created = events.filter(({ type }) => type === "created").map(({ id }) => id);
+    expect(created).toEqual(Array.from({ length: 400 }, (_, index) => BigInt(index + 1)));
+    lists.push(await read(await stores.one.list({})), await read(await stores.other.list({})));
+    for (const { position, todos } of lists) {
+      expect(position.epoch).toBe(epoch);
+      expect(todos).toEqual(after(events.slice(0, position.sequence)));
+    }
+  });
+
+  test("stores write at once on a database that isolates transactions more by default", async () => {
+    await using stores = await openTwo();
+    const name = new URL(stores.url).pathname.slice(1);
+    await databases.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
+    const [one, other] = [await openPostgres(stores.url), await openPostgres(stores.url)];
+    const insert = async (store: Store) => {
+      for (let i = 0; i < 50; i++) await store.insert("x");
+    };
+    await Promise.all([one, other].map(insert));
+    expect(await todos(one)).toHaveLength(100);
+    await Promise.all([one.close(), other.close()]);
+  });
+
+  test("a store opened again holds what it held, and goes on from there", async () => {
+    const url = await databases.newDatabase();
+    const first = await openPostgres(url);
+    for (const title of ["a", "b", "c"]) await first.insert(title);
+    await first.setDone(2n, true);
+    await first.delete(3n);
+    const position = await first.position();
+    const held = await todos(first);
+    await first.close();
+
+    const second = await openPostgres(url);
+    expect(await second.position()).toEqual(position);
+    expect(await todos(second)).toEqual(held);
+    expect((await second.insert("d")).id).toBe(4n);
+    const events = await eventsUpTo(second, { ...position, sequence: 0 }, 6);
+    expect(events.map(({ n, type, id }) => `${n} ${type} ${id}`)).toEqual([
+      "1 created 1",
+      "2 created 2",
+      "3 created 3",
+      "4 updated 2",
+      "5 deleted 3",
+      "6 created 4",
+    ]);
+    await second.close();
+  });
+
+  test("a store opened again holds more than is read at once", async () => {
+    const url = await databases.newDatabase();
+    await (await openPostgres(url)).close();
+    await tell(
+      url,
+      `INSERT INTO todo_service.todos SELECT id, '"x"', false FROM generate_series(1, 20001) AS id;
+       UPDATE todo_service.store SET last_id = 20001, todos = 20001`,
+    );
+    const store = await openPostgres(url);
+    expect(store.count).toBe(20001);
+    expect((await todoIn(store, 20001n))?.title).toBe("x");
+    await store.close();
+  });
+
+  test("an idempotency key makes one to-do, whichever stores it is sent to, and after a restart", async () => {
+    await using stores = await openTwo();
+    const both = [stores.one, stores.other, stores.one, stores.other];
+    for (let i = 0; i < 50; i++) {
+      const made = await Promise.all(both.map((store) => store.insert("a", `key ${i}`)));
+      expect(made.map(({ id }) => id)).toEqual(both.map(() => BigInt(i + 1)));
+      expect(made.map(({ json }) => decode(json).title)).toEqual(both.map(() => "a"));
+    }
+    expect(await failureOf(() => stores.other.insert("b", "key 0"))).toBe("idempotency_key_reused");
+    const restarted = await openPostgres(stores.url);
+    expect((await restarted.insert("a", "key 0")).id).toBe(1n);
+    expect(await failureOf(() => restarted.insert("b", "key 0"))).toBe("idempotency_key_reused");
+    expect((await restarted.position()).sequence).toBe(50);
+    await restarted.close();
+  });
+
+  test("an idempotency key is forgotten after 24 hours", async () => {
+    let hours = 0;
+    await using stores = await openTwo({ now: () => hours * HOUR });
+    await stores.one.insert("a", "key");
+    hours = 23.9;
+    expect((await stores.other.insert("a", "key")).id).toBe(1n);
+    hours = 24;
+    expect((await stores.other.insert("b", "key")).id).toBe(2n);
+    expect((await stores.one.insert("b", "key")).id).toBe(2n);
+  });
+
+  test("a new idempotency key evicts the oldest, whichever store made it", async () => {
+    let hours = 0;
+    let evicted = 0;
+    const onIdempotencyKeysEvicted = (count: number) => {
+      evicted += count;
+    };
+    await using stores = await openTwo({ maxTodos: 4, now: () => hours * HOUR, onIdempotencyKeysEvicted });
+    const insert = async (key: string, store = stores.one) => {
+      const { id } = await store.insert("a", key);
+      await store.delete(id);
+      return id;
+    };
+    await insert("a");
+    await insert("b", stores.other);
+    hours = 12;
+    // The "a" is found although the same batch evicts it.
+    const atOnce = ["c", undefined, "d", "e", "a"].map((key) => stores.one.insert("a", key));
+    expect(await Promise.all(atOnce.map(idOrDetail))).toEqual([3n, 4n, 5n, 6n, 1n]);
+    expect(evicted).toBe(1);
+    for (const id of [3n, 4n, 5n, 6n]) await stores.other.delete(id);
+    expect(await insert("a", stores.other)).toBe(7n);
+    expect([await insert("c"), await insert("d"), evicted]).toEqual([3n, 5n, 2]);
+    hours = 24;
+    expect(await failureOf(() => stores.other.insert("b", "c"))).toBe("idempotency_key_reused");
+    hours = 36;
+    for (const key of ["c", "d", "e"]) await insert(key);
+    expect([await insert("a"), evicted]).toEqual([11n, 2]);
+  });
+
+  test("a lower limit evicts the idempotency keys beyond it", async () => {
+    let evicted = 0;
+    await using stores = await openTwo({ maxTodos: 8 });
+    for (const key of "abcdefgh") await stores.one.insert("x", key);
+    for (let id = 1n; id <= 8n; id++) await stores.one.delete(id);
+    const lower = await openPostgres(stores.url, {
+      maxTodos: 3,
+      onIdempotencyKeysEvicted: (count) => {
+        evicted += count;
+      },
+    });
+    expect([(await lower.insert("x", "a")).id, evicted]).toEqual([1n, 0]);
+    expect([(await lower.insert("x", "i")).id, evicted]).toEqual([9n, 6]);
+    expect((await Promise.all([..."ghi"].map((key) => lower.insert("x", key)))).map(({ id }) => id)).toEqual([
+      7n,
+      8n,
+      9n,
+    ]);
+    await lower.close();
+  });
+
+  test("a store shares its database with a replica of the version before", async () => {
+    const url = await databases.newDatabase();
+    await (await openPostgres(url)).close();
+    await tell(url, FORMAT_1);
+    const before = new SQL(url, { max: 1, bigint: true });
+    // As that version calls it, in a prepared statement.
+    const write = async (title: string, keyHash: string) => {
+      const [row] = await before.unsafe<{ made: string }[]>(
+        "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)",
+        [0, 3, 100_000, Date.now(), JSON.stringify(title), keyHash, keyHash && digest(title)],
+      );
+      return row?.made;
+    };
+    expect(await write("a", digest("a"))).toBe("1");
+    const store = await openPostgres(url, { maxTodos: 3 });
+    expect((await store.insert("a", "a")).id).toBe(1n);
+    expect((await store.insert("b", "b")).id).toBe(2n);
+    expect(await write("b", digest("b"))).toBe("2");
+    expect(await write("x", digest("b"))).toBe("-1");
+    expect(await write("c", digest("c"))).toBe("3");
+    for (const id of [1n, 2n, 3n]) await store.delete(id);
+    // A full table of keys: that version refuses, this one evicts.
+    expect(await write("d", digest("d"))).toBe("-2");
+    expect((await store.insert("d", "d")).id).toBe(4n);
+    expect(await write("d", digest("d"))).toBe("4");
+    expect(await write("a", digest("a"))).toBe("-2");
+    expect(await write("e", "")).toBe("5");
+    expect((await todos(store)).map(({ title }) => title)).toEqual(["d", "e"]);
+    await before.close();
+    await store.close();
+  });
+
+  test("a full store makes as many of what is asked at once as it has room for", async () => {
+    await using stores = await openTwo({ maxTodos: 3 });
+    const atOnce = ["a", undefined, "b", "c", undefined].map((key) => stores.one.insert("x", key));
+    const outcomes = await Promise.all(atOnce.map(idOrDetail));
+    const noRoom = "The store is full (3 to-dos). Delete one first.";
+    expect(outcomes).toEqual([1n, 2n, 3n, noRoom, noRoom]);
+    // A key whose to-do was not made is as good as new.
+    await stores.other.delete(1n);
+    expect((await stores.other.insert("y", "c")).id).toBe(4n);
+    expect((await stores.other.position()).sequence).toBe(5);
+  });
+
+  test("ids go up to the last that PostgreSQL knows, and positions past 32 bits", async () => {
+    const url = await databases.newDatabase();
+    await (await openPostgres(url)).close();
+    await tell(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
+    const store = await openPostgres(url);
+    const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
+    const noMoreIds = "The greatest possible id has been assigned.";
+    expect(await Promise.all(inserts)).toEqual([MAX_POSTGRES_ID - 1n, MAX_POSTGRES_ID, noMoreIds]);
+    expect(await store.setDone(MAX_POSTGRES_ID, true)).toBeDefined();
+    expect((await todoIn(store, MAX_POSTGRES_ID))?.done).toBe(true);
+    expect((await store.position()).sequence).toBe(2 ** 40 + 3);
+    await store.close();
+  });
+
+  test("a key that one store revokes is refused by another at once", async () => {
+    await using stores = await openTwo();
+    for (let i = 0; i < 50; i++) {
+      const key: StoredKey = { id: `${i}`, name: "ci", tokenHash: hashToken(`${i}`), createdAt: 0 };
+      expect(await stores.one.keys.insert(key)).toBe(true);
+      expect((await stores.other.keys.find(key.tokenHash))?.id).toBe(key.id);
+      expect(await stores.other.keys.insert({ ...key, id: "another" })).toBe(false);
+      expect(await stores.one.keys.delete(key.id)).toBe(true);
+      expect(await stores.other.keys.find(key.tokenHash)).toBeUndefined();
+    }
+  });
+
+  test("a key's last use is the last of all stores' uses, and is written when they close", async () => {
+    const stores = await openTwo();
+    const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), createdAt: 0 };
+    await stores.one.keys.insert(key);
+    stores.one.keys.recordUse("1", 2000);
+    stores.other.keys.recordUse("1", 1000);
+    await stores.one.close();
+    await stores.other.close();
+    expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
+  });
+
+  test("keys of a name that stores insert at once are one key", async () => {
+    await using stores = await openTwo();
+    for (let round = 0; round < 50; round++) {
+      const inserts = Array.from({ length: 20 }, (_, i) => {
+        const id = `${round} ${i}`;
+        const key: StoredKey = { id, name: `${round}`, tokenHash: hashToken(id), createdAt: 0 };
+        return (i % 2 === 0 ? stores.one : stores.other).keys.insert(key);
+      });
+      expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
+    }
+    expect(await stores.one.keys.list()).toHaveLength(50);
+  });
+
+  test("stores opened at the same moment on an empty database all work", async () => {
+    for (let round = 0; round < 3; round++) {
+      const url = await databases.newDatabase();
+      const stores = await Promise.all(Array.from({ length: 8 }, () => openPostgres(url)));
+      const ids = await Promise.all(stores.map(async (store) => (await store.insert("x")).id));
+      expect(ids.toSorted((a, b) => Number(a - b))).toEqual(stores.map((_, index) => BigInt(index + 1)));
+      expect(
+        new Set(await Promise.all(stores.map(async (store) => (await store.position()).epoch))).size,
+      ).toBe(1);
+      await Promise.all(stores.map((store) => store.close()));
+    }
+  });
+
+  test("a store that was stalled until the changes it missed were gone reads all anew", async () => {
+    const url = await databases.newDatabase();
+    const options = { maxEvents: 100 };
+    await using proxy = await startProxy(url);
+    const stalled = await openPostgres(proxy.url, options);
+    const other = await openPostgres(url, options);
+    const { id } = await other.insert("a");
+    const start = await stalled.position();
+    const subscriber = stalled.events(start, new AbortController().signal)[Symbol.asyncIterator]();
+    proxy.flow("hold", "hold");
+    const next = subscriber.next();
+    await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
+    await other.setDone(id, true);
+    await other.delete(2n);
+    await tell(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
+    proxy.flow("pass", "pass");
+    expect((await next).done).toBe(true);
+    expect(await stalled.position()).toEqual(await other.position());
+    expect(await todos(stalled)).toEqual(await todos(other));
+    expect((await stalled.insert("c")).id).toBe(2502n);
+    const { sequence: n } = await other.position();
+    expect((await eventsUpTo(stalled, { ...start, sequence: n - 1 }, n)).map(({ id }) => id)).toEqual([
+      2502n,
+    ]);
+    await Promise.all([stalled.close(), other.close()]);
+  });
+
+  test("changes are kept for stores that are behind, whatever is kept for readers, and not for ever", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url, { maxEvents: 10 });
+    const insertMany = () => Promise.all(Array.from({ length: 2500 }, () => store.insert("x")));
+    const kept = () => numberOf(url, "SELECT min(last_n) FROM todo_service.events");
+    await insertMany();
+    const first = await kept();
+    expect(first).toBeLessThanOrEqual(1000);
+    await tell(url, "UPDATE todo_service.store SET n = n + 99000");
+    await insertMany();
+    expect(await kept()).toBeGreaterThan(first);
+    await store.close();
+  });
+
+  test("a store listens to the others while somebody reads events there, and not otherwise", async () => {
+    await using stores = await openTwo();
+    const listens = (times: number) => comesTo(stores.url, LISTENING, times);
+    expect(await listens(0)).toBe(true);
+    const ended = new AbortController();
+    const events = stores.other.events(await stores.other.position(), ended.signal)[Symbol.asyncIterator]();
+    const next = events.next();
+    expect(await listens(1)).toBe(true);
+    await stores.one.insert("x");
+    expect((await next).value?.type).toBe("created");
+    ended.abort();
+    expect((await events.next()).done).toBe(true);
+    expect(await listens(0)).toBe(true);
+  });
+
+  test("a subscriber whose first read spans a poll receives its first event by notification", async () => {
+    const url = await databases.newDatabase();
+    await using proxy = await startProxy(url);
+    const other = await openPostgres(url);
+    jest.useFakeTimers();
+    let store: Store;
+    let next: Promise<IteratorResult<TodoEvent>>;
+    try {
+      store = await openPostgres(proxy.url);
+      const position = await store.position();
+      proxy.flow("hold", "hold");
+      next = store.events(position, new AbortController().signal)[Symbol.asyncIterator]().next();
+      // The store polls once here and never again, because its interval is a fake timer.
+      jest.advanceTimersByTime(1000);
+    } finally {
+      jest.useRealTimers();
+    }
+    proxy.flow("pass", "pass");
+    await other.insert("x");
+    expect((await next).value?.id).toBe(1n);
+    await Promise.all([store.close(), other.close()]);
+  });
+
+  test("a store lets go of connections that are silent, and listens on new ones", async () => {
+    const url = await databases.newDatabase();
+    await using proxy = await startProxy(url);
+    const store = await openPostgres(proxy.url, { answerWithinMs: 2000 });
+    const events = store.events(await store.position(), new AbortController().signal)[Symbol.asyncIterator]();
+    const first = events.next();
+    await store.insert("x");
+    expect((await first).value?.id).toBe(1n);
+    expect(await comesTo(url, LISTENING, 1)).toBe(true);
+    const next = events.next();
+    proxy.flow("drop", "drop");
+    expect(await failureOf(() => store.get(1n))).toBe("store_unavailable");
+    expect(await comesTo(url, CONNECTIONS, 0)).toBe(true);
+    proxy.flow("pass", "pass");
+    while ((await failureOf(() => store.insert("x"))) !== undefined) await Bun.sleep(50);
+    expect(await comesTo(url, LISTENING, 1)).toBe(true);
+    expect((await next).value?.id).toBe(2n);
+    await store.close();
+  });
+
+  test("what takes a database too long is given up by it too", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url, { answerWithinMs: 2000 });
+    const holding = new SQL(url, { max: 1 });
+    await holding.begin(async (sql) => {
+      await sql.unsafe("SELECT FROM todo_service.store FOR UPDATE");
+      expect(await failureOf(() => store.insert("x"))).toBe("store_unavailable");
+      expect(await comesTo(url, `${CONNECTIONS} AND state = 'active'`, 0)).toBe(true);
+    });
+    await holding.close();
+    expect((await store.position()).sequence).toBe(0);
+    expect((await store.insert("y")).id).toBe(1n);
+    await store.close();
+  });
+
+  test("a store's connections are as it needs them, whatever the database has by default", async () => {
+    const url = await databases.newDatabase();
+    const name = new URL(url).pathname.slice(1);
+    const settings = { search_path: "pg_catalog", synchronous_commit: "on" };
+    await databases.query(`ALTER DATABASE ${name} SET search_path = public, pg_catalog`);
+    await databases.query(`ALTER DATABASE ${name} SET synchronous_commit = off`);
+    const primary = new Primary(url, PRIMARY_DEFAULTS);
+    for (const [setting, value] of Object.entries(settings))
+      expect(await primary.query(`SELECT current_setting('${setting}') AS value`)).toEqual([{ value }]);
+    await primary.close();
+  });
+
+  test("a store goes on from a database that was restored, in another epoch", async () => {
+    await using stores = await openTwo();
+    for (const title of ["a", "b", "c"]) await stores.one.insert(title);
+    const before = await stores.other.position();
+    const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
+    const next = subscriber.next();
+    // As pg_restore does, from a dump of an earlier moment.
+    await tell(
+      stores.url,
+      `BEGIN; ALTER TABLE todo_service.store RENAME TO gone;
+       CREATE TABLE todo_service.store (LIKE todo_service.gone INCLUDING ALL);
+       INSERT INTO todo_service.store SELECT epoch, last_id - 1, n - 1, todos - 1, receipts FROM todo_service.gone;
+       DROP TABLE todo_service.gone; DELETE FROM todo_service.todos WHERE id = 3;
+       DELETE FROM todo_service.events WHERE last_n = 3; COMMIT`,
+    );
+    const { epoch, sequence: n } = await stores.other.position();
+    expect([epoch === before.epoch, n]).toEqual([false, 2]);
+    expect((await todos(stores.one)).map(({ title }) => title)).toEqual(["a", "b"]);
+    expect((await next).done).toBe(true);
+    expect((await stores.one.insert("d")).id).toBe(3n);
+    expect((await todos(stores.other)).map(({ title }) => title)).toEqual(["a", "b", "d"]);
+  });
+
+  test("a subscriber is told what another store writes, each change once", async () => {
+    await using stores = await openTwo();
+    const seen = eventsUpTo(stores.other, await stores.other.position(), 500);
+    await Promise.all(Array.from({ length: 500 }, () => stores.one.insert("x")));
+    expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
+  });
+
+  test("a closed store answers nothing, and leaves no connection", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url);
+    await store.insert("x");
+    const reading = store.get(1n);
+    await store.close();
+    await Promise.allSettled([reading]);
+    expect(await failureOf(() => store.get(1n))).toBe("store_unavailable");
+    expect(await failureOf(() => store.insert("y"))).toBe("store_unavailable");
+    await Bun.sleep(100);
+    const name = new URL(url).pathname.slice(1);
+    expect(await databases.query(`SELECT pid FROM pg_stat_activity WHERE datname = '${name}'`)).toHaveLength(
+      0,
+    );
+  });
+
+  describe("a database that cannot be used is refused, and why is said:", () => {
+    test("a newer format", async () => {
+      const url = await databases.newDatabase();
+      await (await openPostgres(url)).close();
+      await tell(url, "UPDATE todo_service.format SET version = 99");
+      expect(openPostgres(url)).rejects.toThrow("written by a newer version of this program (format 99");
+    });
+
+    test("another encoding", async () => {
+      const url = await databases.newDatabase("ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+      expect(openPostgres(url)).rejects.toThrow("the database is in SQL_ASCII: make one in UTF8");
+    });
+
+    own("a wrong password", async () => {
+      const url = new URL(await databases.newDatabase());
+      url.password = "s3cret";
+      expect(await reasonOf(url)).toBe(
+        `${url.host}: password authentication failed for user "${url.username}"`,
+      );
+    });
+
+    test("no such database", async () => {
+      const url = new URL(await databases.newDatabase());
+      url.pathname = "/absent";
+      expect(await reasonOf(url)).toBe(`${url.host}: database "absent" does not exist`);
+    });
+
+    test("no server there", async () => {
+      const url = new URL(await databases.newDatabase());
+      url.host = "127.0.0.1:1";
+      expect(await reasonOf(url)).toBe("127.0.0.1:1: Failed to connect");
+    });
+
+    test("no server at any of its hosts", async () => {
+      const reason = await reasonOf("postgres://todo:s3cret@127.0.0.1:1,127.0.0.1:2/todos");
+      expect(reason).toBe("127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect");
+    });
+
+    test.each([
+      "postgres://todo:s3cret@127.0.0.1:99999/todos",
+      "postgres://todo:s3cret@127.0.0.1:1,:2/todos",
+      "postgres://todo:s3%cret@127.0.0.1/todos",
+      "postgres://todo:s3/cret@127.0.0.1/todos",
+      "postgres://todo:s3#cret@127.0.0.1/todos",
+      "postgres://todo:s3cret@",
+    ])("%s", async (url) => {
+      expect(await reasonOf(url)).toMatch(/^that is no URL: in a password, write .* such as %23$/);
+    });
+  });
+
+  own("a role that may make no schema can use one that is there", async () => {
+    const url = new URL(await databases.newDatabase());
+    const role = `of_${url.pathname.slice(1)}`;
+    await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
+    await tell(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
+    url.username = role;
+    const store = await openPostgres(url.href);
+    expect((await store.insert("x")).id).toBe(1n);
+    expect(await todos(store)).toHaveLength(1);
+    await store.close();
+  });
+
+  test("the database that the URL names is used, whatever the variable PGDATABASE holds", async () => {
+    const url = await databases.newDatabase();
+    process.env.PGDATABASE = "absent";
+    try {
+      await (await openPostgres(url)).close();
+    } finally {
+      delete process.env.PGDATABASE;
+    }
+  });
+});
+
+/** The one number that a query gives. */
+async function numberOf(url: string, query: string): Promise<number> {
+  const sql = new SQL(url, { max: 1 });
+  const [[value] = []] = await sql.unsafe<string[][]>(query).values();
+  await sql.close();
+  return Number(value);
+}
+
+/** Whether a query comes to give a number, soon enough. */
+async function comesTo(url: string, query: string, wanted: number): Promise<boolean> {
+  const deadline = performance.now() + 10_000;
+  for (;;) {
+    const found = await numberOf(url, query);
+    if (found === wanted || performance.now() > deadline) return found === wanted;
+    await Bun.sleep(50);
+  }
+}
+
+const todos = async (store: TodoStore, query: ListQuery = {}): Promise<Todo[]> =>
+  (await read(await store.list(query))).todos;
+
+async function todoIn(store: TodoStore, id: TodoId): Promise<Todo | undefined> {
+  const json = await store.get(id);
+  return json === undefined ? undefined : decode(json);
+}
+
+interface Change {
+  readonly n: number;
+  readonly type: "created" | "updated" | "deleted";
+  readonly id: TodoId;
+  readonly todo: Todo | undefined;
+}
+
+async function eventsUpTo(store: TodoStore, after: Position, last: number): Promise<Change[]> {
+  const controller = new AbortController();
+  const seen: Change[] = [];
+  for await (const event of store.events(after, controller.signal)) {
+    const todo = event.type === "deleted" ? undefined : decode(event.json);
+    seen.push({ n: event.position.sequence, type: event.type, id: event.id, todo });
+    if (event.position.sequence === last) controller.abort();
+  }
+  return seen;
+}
+
+/** The to-dos after some changes to none. */
+function after(changes: readonly Change[]): Todo[] {
+  const all = new Map<TodoId, Todo>();
+  for (const { id, todo } of changes) {
+    if (todo === undefined) all.delete(id);
+    else all.set(id, todo);
+  }
+  return [...all.values()];
+}
+
+async function failureOf(call: () => unknown): Promise<string | undefined> {
+  try {
+    await call();
+  } catch (error) {
+    if (error instanceof ServiceError) return error.code;
+    throw error;
+  }
+  return undefined;
+}
+
+/** The id of what was inserted, or why nothing was. */
+async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<TodoId | string | undefined> {
+  try {
+    return (await inserted).id;
+  } catch (error) {
+    if (error instanceof ServiceError) return error.detail;
+    throw error;
+  }
+}
+
+/** Why a database cannot be opened: one line, without its password. */
+async function reasonOf(url: string | URL): Promise<string> {
+  try {
+    await (await openPostgres(String(url))).close();
+  } catch (error) {
+    expect(Bun.inspect(error)).not.toContain("cret");
+    const reason = error instanceof Error ? error.message : String(error);
+    expect(reason).not.toContain("\n");
+    return reason;
+  }
+  throw new Error("it can be opened");
+}

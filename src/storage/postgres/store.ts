@@ -1,0 +1,298 @@
+import type { SQL } from "bun";
+import { ChangeFeed } from "../../change-feed.ts";
+import {
+  encodeTodo,
+  type ListQuery,
+  type Position,
+  type TodoEvent,
+  type TodoId,
+  type TodoJson,
+  type TodoList,
+} from "../../todo.ts";
+import { decodeEvents } from "../records/event-codec.ts";
+import { digest, idempotencyKeyReused } from "../records/idempotency.ts";
+import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
+import { Table } from "../table/table.ts";
+import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
+import { PostgresKeys } from "./keys.ts";
+import {
+  openPrimary,
+  PRIMARY_DEFAULTS,
+  type Primary,
+  type PrimaryOptions,
+  storeUnavailable,
+  TimeoutError,
+  type Value,
+  withTimeout,
+} from "./primary.ts";
+import { Replica, type Tail } from "./replica.ts";
+
+/** The greatest id: PostgreSQL's integers are signed 64-bit. */
+const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
+/** The interval of polling, because notifications can be lost and reads may be rare. */
+const POLL_INTERVAL_MS = 1000;
+/** The delay from a notification to the refresh that covers all notifications since. */
+const NOTIFY_DEBOUNCE_MS = 5;
+/** The minimum number of stored events. A replica that is further behind must reload everything. */
+const MIN_EVENTS = 100_000;
+const FETCH_SIZE = 10_000;
+
+export interface PostgresOptions extends StoreOptions, Partial<PrimaryOptions> {}
+
+const POSTGRES_DEFAULTS = { ...DEFAULTS, ...PRIMARY_DEFAULTS };
+
+/**
+ * Opens a database and creates its schema `todo_service` if needed. Throws an Error with the reason if it cannot.
+ * Many processes may share the database, each with all to-dos in memory. A read first fetches new events from the
+ * database, so it sees every write that any process has acknowledged.
+ */
+export async function openPostgres(url: string, given: PostgresOptions = {}): Promise<Store> {
+  const options = { ...POSTGRES_DEFAULTS, ...given };
+  return openPrimary(
+    url,
+    options,
+    async (primary) => new PostgresStore(primary, await load(primary, options.maxEvents), options),
+  );
+}
+
+class PostgresStore implements Store {
+  readonly keys: PostgresKeys;
+  readonly #primary: Primary;
+  readonly #options: typeof POSTGRES_DEFAULTS;
+  #replica: Replica;
+  #waiting: Write[] = [];
+  #writing: Promise<void> | undefined;
+  /** The refresh that new reads share. */
+  #nextRefresh: Promise<void> | undefined;
+  #refreshing: Promise<void> = Promise.resolve();
+  readonly #timer: NodeJS.Timeout;
+  /** Runs from a notification to its refresh. */
+  #notified: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(primary: Primary, replica: Replica, options: typeof POSTGRES_DEFAULTS) {
+    this.keys = new PostgresKeys(primary);
+    this.#primary = primary;
+    this.#replica = replica;
+    this.#options = options;
+    this.#timer = setInterval(() => {
+      if (this.#replica.feed.hasSubscribers) this.#listen();
+      else primary.unlisten();
+      this.#poll();
+    }, POLL_INTERVAL_MS).unref();
+  }
+
+  get count(): number {
+    return this.#replica.table.count;
+  }
+
+  async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
+    const outcome = await this.#write({
+      type: "insert",
+      title,
+      keyHash: idempotencyKey === undefined ? "" : digest(idempotencyKey),
+      titleHash: idempotencyKey === undefined ? "" : digest(title),
+    });
+    switch (outcome.type) {
+      case "made":
+        return { id: outcome.id, json: encodeTodo({ id: outcome.id, title, done: false }) };
+      case "reused":
+        throw idempotencyKeyReused();
+      case "no room":
+        throw storeFull(this.#options.maxTodos);
+      case "no id":
+        throw idsExhausted();
+      default:
+        throw new Error(`an insert that was ${outcome.type}`);
+    }
+  }
+
+  async get(id: TodoId): Promise<TodoJson | undefined> {
+    return (await this.#latest()).table.get(id);
+  }
+
+  async list(query: ListQuery, maxBlobBytes?: number): Promise<TodoList> {
+    const { position, table } = await this.#latest();
+    return { position, ...table.list(query, maxBlobBytes) };
+  }
+
+  async setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
+    if (id > MAX_POSTGRES_ID) return undefined;
+    const outcome = await this.#write({ type: "update", id, done });
+    return outcome.type === "updated" ? outcome.json : undefined;
+  }
+
+  async delete(id: TodoId): Promise<boolean> {
+    if (id > MAX_POSTGRES_ID) return false;
+    return (await this.#write({ type: "delete", id })).type === "deleted";
+  }
+
+  async position(): Promise<Position> {
+    return (await this.#latest()).position;
+  }
+
+  async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    let replica: Replica;
+    try {
+      replica = await this.#latest();
+    } catch (error) {
+      if (this.#isClosed) return;
+      throw error;
+    }
+    const { position, feed } = replica;
+    if (after.epoch !== position.epoch) return;
+    // No await between these calls, because the timer stops listening while the feed has no subscribers.
+    this.#listen();
+    yield* feed.after(after.sequence, signal);
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    clearTimeout(this.#notified);
+    while (this.#writing !== undefined) await this.#writing;
+    await this.keys.close();
+    this.#isClosed = true;
+    this.#replica.feed.end();
+    await this.#primary.close();
+  }
+
+  /** Returns the replica with all writes that were acknowledged before this call. */
+  async #latest(): Promise<Replica> {
+    this.#nextRefresh ??= withTimeout(this.#options.answerWithinMs, () =>
+      this.#queueRefresh(this.#refreshing),
+    );
+    try {
+      await this.#nextRefresh;
+    } catch (cause) {
+      throw storeUnavailable(cause);
+    }
+    return this.#replica;
+  }
+
+  /** Reads that arrive during a refresh share the next one, because it must start after they arrived. */
+  async #queueRefresh(last: Promise<void>): Promise<void> {
+    await last;
+    await new Promise(setImmediate);
+    this.#nextRefresh = undefined;
+    const refresh = this.#refresh();
+    this.#refreshing = refresh.catch(() => {});
+    await refresh;
+  }
+
+  /** Polls soon after each notification. Only subscribers need this. */
+  #listen(): void {
+    this.#primary.listen((n = Number.POSITIVE_INFINITY) => {
+      if (n <= this.#replica.position.sequence) return;
+      this.#notified ??= setTimeout(() => {
+        this.#notified = undefined;
+        this.#poll();
+      }, NOTIFY_DEBOUNCE_MS);
+    });
+  }
+
+  /** Refreshes in the background. The next read reports a failure. */
+  #poll(): void {
+    this.#latest().catch(() => {});
+  }
+
+  /** Applies the new events, or reloads everything if some of them are no longer stored. */
+  async #refresh(): Promise<void> {
+    const tail = await this.#ask<Tail>("SELECT * FROM todo_service.tail($1)");
+    if (this.#replica.follow(tail)) return;
+    const replica = await load(this.#primary, this.#options.maxEvents);
+    if (this.#isClosed) throw new Error("the store is closed");
+    this.#replica.feed.end();
+    this.#replica = replica;
+  }
+
+  /** Sends a query whose first parameter is the replica's position. */
+  async #ask<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
+    const [row] = await this.#primary.query<Row>(query, [this.#replica.position.sequence, ...values]);
+    if (row === undefined) throw new Error(NO_STORE);
+    return row;
+  }
+
+  #write(change: Unanswered<Write>): Promise<Outcome> {
+    const { promise, resolve: settle, reject: fail } = Promise.withResolvers<Outcome>();
+    this.#waiting.push({ ...change, settle, fail });
+    this.#writing ??= this.#writeBatches();
+    return promise;
+  }
+
+  /** Writes batches until no write waits. */
+  async #writeBatches(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
+      await new Promise(setImmediate);
+      await new Promise(setImmediate);
+      const batch = new Batch();
+      this.#waiting = this.#waiting.filter((write) => !batch.add(write));
+      await this.#writeBatch(batch);
+    }
+    this.#writing = undefined;
+  }
+
+  async #writeBatch(batch: Batch): Promise<void> {
+    const { maxTodos, maxEvents, now, onBatch, onIdempotencyKeysEvicted } = this.#options;
+    const started = performance.now();
+    try {
+      const row = await this.#ask<Tail & Outcomes>(WRITE, [
+        maxTodos,
+        Math.max(maxEvents, MIN_EVENTS),
+        now(),
+        ...batch.values,
+      ]);
+      onBatch(batch.size, performance.now() - started);
+      if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
+      // The result is ignored, because the writes are done and the next read refreshes again.
+      this.#replica.follow(row);
+      batch.settle(row);
+    } catch (cause) {
+      const failure = storeUnavailable(cause);
+      batch.fail(failure);
+      if (!(failure.cause instanceof TimeoutError)) return;
+      // The waiting writes would only time out as well.
+      for (const { fail } of this.#waiting) fail(failure);
+      this.#waiting = [];
+    }
+  }
+}
+
+type Unanswered<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
+
+const NO_STORE = "the database has no row in todo_service.store";
+const WRITE = "SELECT * FROM todo_service.write_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
+/** Loads a snapshot of all to-dos and the stored changes. */
+function load(primary: Primary, maxEvents: number): Promise<Replica> {
+  return primary.run((sql, progress) =>
+    sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
+      const [tail] = await snapshot.unsafe<Tail[]>(
+        "SELECT t.* FROM todo_service.store s, todo_service.tail(s.n - $1) t",
+        [maxEvents],
+      );
+      if (tail === undefined) throw new Error(NO_STORE);
+      const position = { epoch: tail.epoch, sequence: Number(tail.n) };
+      const events = tail.tail === null ? [] : decodeEvents(tail.tail, position);
+      const feed = new ChangeFeed(maxEvents, position.sequence - events.length);
+      for (const event of events) feed.publish(event);
+      return new Replica(await loadTable(snapshot, progress), feed, position);
+    }),
+  );
+}
+
+async function loadTable(sql: SQL, progress: () => void): Promise<Table> {
+  const table = new Table();
+  let last = 0n;
+  for (;;) {
+    const rows = await sql.unsafe<{ id: bigint; json: string }[]>(
+      `SELECT id, todo_service.todo_json(id, title, done) AS json FROM todo_service.todos
+       WHERE id > $1 ORDER BY id LIMIT ${FETCH_SIZE}`,
+      [last],
+    );
+    progress();
+    for (const { id, json } of rows) table.append(id, json);
+    last = rows.at(-1)?.id ?? last;
+    if (rows.length < FETCH_SIZE) return table;
+  }
+}

@@ -1,0 +1,40 @@
+import type { Position, TodoId } from "../../todo.ts";
+
+/** An event as the stores encode it. */
+export type StoredEvent = { readonly position: Position; readonly id: TodoId } & (
+  | { readonly type: "created" | "updated"; readonly json: string }
+  | { readonly type: "deleted" }
+);
+
+const CREATED = "+";
+const UPDATED = "=";
+const DELETED = "-";
+const BEFORE_TITLE = ',"title":';
+const AFTER_TITLE = ',"done":false}';
+
+/** Encodes an event as a line: a sign, then the to-do after the event, or the id of a deleted to-do. */
+export function encodeEvent(event: StoredEvent): string {
+  if (event.type === "deleted") return `${DELETED}${event.id}`;
+  return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
+}
+
+/** Returns the JSON of the title in the line of a `created` event; `undefined` for other events. */
+export function createdTitle(line: string): string | undefined {
+  if (!line.startsWith(CREATED)) return undefined;
+  return line.slice(line.indexOf(BEFORE_TITLE) + BEFORE_TITLE.length, -AFTER_TITLE.length);
+}
+
+/** Decodes lines of consecutive events, the last of which has the given position. Throws for an invalid line. */
+export function decodeEvents(lines: string, last: Position): StoredEvent[] {
+  const all = lines.split("\n");
+  const first = last.sequence - all.length + 1;
+  return all.map((line, index) => decodeEvent(line, { epoch: last.epoch, sequence: first + index }));
+}
+
+function decodeEvent(line: string, position: Position): StoredEvent {
+  const [, sign, digits] = /^([+=-])(?:\{"id":)?(\d+)/.exec(line) ?? [];
+  if (digits === undefined) throw new Error(`the event at position ${position.sequence} is invalid`);
+  const id = BigInt(digits);
+  if (sign === DELETED) return { type: "deleted", position, id };
+  return { type: sign === CREATED ? "created" : "updated", position, id, json: line.slice(1) };
+}

@@ -1,0 +1,25 @@
+import type { Key, StoredKey } from "../../credential/key.ts";
+
+/** A row of the table `keys`, the same in SQLite and PostgreSQL. */
+export interface KeyRow {
+  readonly id: string;
+  readonly name: string;
+  readonly token_hash: Uint8Array;
+  readonly created_at: bigint;
+  readonly expires_at: bigint | null;
+  readonly last_used_at: bigint | null;
+  readonly lifetime: bigint | null;
+}
+
+export const storedKeyOf = (row: KeyRow): StoredKey => ({ ...keyOf(row), tokenHash: row.token_hash });
+
+export function keyOf({ id, name, created_at, expires_at, last_used_at, lifetime }: KeyRow): Key {
+  return {
+    id,
+    name,
+    createdAt: Number(created_at),
+    ...(expires_at !== null && { expiresAt: Number(expires_at) }),
+    ...(lifetime !== null && { lifetime: Number(lifetime) }),
+    ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
+  };
+}

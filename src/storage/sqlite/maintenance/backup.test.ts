@@ -1,0 +1,415 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import {
+  appendFileSync,
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { read } from "../../contract.ts";
+import { PreconditionError } from "../../maintenance.ts";
+import { connect } from "../file.ts";
+import { openSqlite } from "../store.ts";
+import { assertConsistent, backup, restore, type Summary } from "./backup.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-backup-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const { signal } = new AbortController();
+const KEY = { id: "k1", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
+
+/** Creates a store with data of every kind: four ids assigned, two to-dos left. */
+async function makeStore(): Promise<string> {
+  const path = newPath();
+  const store = await openSqlite(path);
+  for (const title of ["a", "deleted\u0000title", "😀\u2028"]) await store.insert(title);
+  await store.insert("once", "key of the client");
+  await store.setDone(3n, true);
+  await store.delete(2n);
+  await store.delete(1n);
+  await store.keys.insert(KEY);
+  await store.close();
+  return path;
+}
+
+async function makeBackup(): Promise<string> {
+  const file = newPath();
+  await backup(await makeStore(), file, signal);
+  return file;
+}
+
+/** Returns the files at a path and beside it, without the lock. */
+const left = (path: string): string[] =>
+  globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
+
+async function refusal(work: Promise<unknown>): Promise<string | undefined> {
+  try {
+    await work;
+  } catch (error) {
+    if (error instanceof PreconditionError) return error.message;
+    throw error;
+  }
+  return undefined;
+}
+
+test("restore copies the whole backup and starts a new epoch", async () => {
+  const path = await makeStore();
+  const [file, copy] = [newPath(), newPath()];
+  const saved = await backup(path, file, signal);
+  const restored = await restore(copy, file, signal);
+  const [first, second] = [await openSqlite(path), await openSqlite(copy)];
+
+  const before = await read(await first.list({}));
+  expect(before.todos.map(({ id }) => id)).toEqual([3n, 4n]);
+  expect(saved).toEqual({ todos: 2, bytes: statSync(file).size, position: before.position });
+  const after = await read(await second.list({}));
+  expect(after.todos).toEqual(before.todos);
+  expect(restored).toEqual({ todos: 2, bytes: statSync(copy).size, position: after.position });
+  expect(after.position).toEqual({
+    epoch: expect.stringMatching(/^[0-9a-f]{16}$/),
+    sequence: before.position.sequence,
+  });
+  expect(after.position.epoch).not.toBe(before.position.epoch);
+
+  expect((await second.insert("once", "key of the client")).id).toBe(4n);
+  expect((await second.insert("e")).id).toBe(5n);
+  expect(await second.keys.list()).toEqual(await first.keys.list());
+  expect(await second.keys.find(KEY.tokenHash)).toEqual(KEY);
+  const told = second.events({ ...after.position, sequence: 0 }, signal)[Symbol.asyncIterator]();
+  expect(await told.next()).toEqual({ done: true, value: undefined });
+  await Promise.all([first.close(), second.close()]);
+});
+
+test("every backup and restore has a new epoch", async () => {
+  const file = await makeBackup();
+  const paths = [newPath(), newPath()];
+  for (const path of paths) await restore(path, file, signal);
+  const epochs = [file, ...paths].map((path) => {
+    const database = connect(path);
+    const row = database.query<{ epoch: string }, []>("SELECT epoch FROM store").get();
+    database.close();
+    return row?.epoch;
+  });
+  expect(new Set(epochs).size).toBe(3);
+});
+
+describe("backup", () => {
+  test("writes one private file without deleted data", async () => {
+    const path = await makeStore();
+    expect(readFileSync(path).includes("deleted")).toBe(true);
+    const file = newPath();
+    await backup(path, file, signal);
+    expect(left(file)).toEqual([""]);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(file).includes("deleted")).toBe(false);
+  });
+
+  test("writes a file that a server can open", async () => {
+    const store = await openSqlite(await makeBackup());
+    expect((await read(await store.list({}))).todos).toHaveLength(2);
+    await store.close();
+  });
+
+  test("works while a server uses the store", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    for (let i = 0; i < 10; i++) await store.insert(`${i}`);
+    const position = await store.position();
+    expect(await backup(path, newPath(), signal)).toMatchObject({ todos: 10, position });
+    expect((await store.insert("11th")).id).toBe(11n);
+    expect(await store.position()).toEqual({ ...position, sequence: 11 });
+    await store.close();
+  });
+
+  test("never overwrites a file", async () => {
+    const path = await makeStore();
+    const [file, link] = [newPath(), newPath()];
+    writeFileSync(file, "mine");
+    expect(await refusal(backup(path, file, signal))).toBe(`${file} already exists: name another file`);
+    expect([readFileSync(file, "utf8"), left(file)]).toEqual(["mine", [""]]);
+    // It leads nowhere: to be seen only when the copy is put in its place, as is what appears meanwhile.
+    symlinkSync(join(folder, "nowhere"), link);
+    expect(await refusal(backup(path, link, signal))).toBe(`${link} already exists: name another file`);
+    expect([left(link), existsSync(join(folder, "nowhere"))]).toEqual([[""], false]);
+  });
+
+  test("rejects a file that another backup is writing", async () => {
+    const file = newPath();
+    writeFileSync(`${file}.part`, "another's");
+    expect(await refusal(backup(await makeStore(), file, signal))).toBe(
+      `another command is writing ${file}.part: if no other command is running, remove ${file}.part`,
+    );
+    expect(readFileSync(`${file}.part`, "utf8")).toBe("another's");
+  });
+
+  test("rejects a missing store or folder", async () => {
+    const [path, file] = [newPath(), newPath()];
+    expect(await refusal(backup(path, file, signal))).toBe(`${path}: there is no such store`);
+    expect(left(path)).toEqual([]);
+    const lost = join(folder, "no", "folder.db");
+    expect(await refusal(backup(await makeStore(), lost, signal))).toBe(
+      `${lost}.part cannot be created: no such file or folder`,
+    );
+    writeFileSync(path, "no database, ".repeat(1000));
+    expect(await refusal(backup(path, file, signal))).toBe(`${path}: file is not a database`);
+    expect(left(file)).toEqual([]);
+  });
+
+  test("leaves nothing behind when aborted", async () => {
+    const file = newPath();
+    const reason = new Error("enough");
+    expect(backup(await makeStore(), file, AbortSignal.abort(reason))).rejects.toThrow(reason);
+    expect(left(file)).toEqual([]);
+  });
+
+  test("leaves nothing behind for a damaged store", async () => {
+    const path = await makeStore();
+    const database = connect(path);
+    database.run("UPDATE todos SET title = 'no JSON' WHERE id = 3");
+    database.close();
+    const file = newPath();
+    expect(backup(path, file, signal)).rejects.toThrow("it is damaged: 1 of its to-dos cannot be");
+    expect(left(file)).toEqual([]);
+  });
+});
+
+describe("assertConsistent", () => {
+  const before: Summary = { epoch: "e", n: 10n, lastId: 6n, todos: 4n, keys: new Set(["a", "b"]) };
+  const after: Summary = { epoch: "e", n: 20n, lastId: 12n, todos: 8n, keys: new Set(["b", "c"]) };
+  const between: Summary = { epoch: "e", n: 13n, lastId: 8n, todos: 3n, keys: new Set(["b"]) };
+
+  test("accepts possible counts of busy and idle stores", () => {
+    for (const copy of [before, between, after]) assertConsistent(before, copy, after);
+    assertConsistent(before, before, before);
+  });
+
+  test.each<[what: string, copy: Partial<Summary>]>([
+    ["of another epoch", { epoch: "f" }],
+    ["from before", { n: 9n, todos: 4n, lastId: 6n }],
+    ["from later", { n: 21n }],
+    ["of a smaller counter", { lastId: 5n }],
+    ["of a greater counter", { lastId: 13n }],
+    ["with too many to-dos", { todos: 8n }],
+    ["with too few to-dos", { todos: 0n }],
+    ["without a key that stayed", { keys: new Set(["a"]) }],
+  ])("rejects a copy %s", (_what, copy) => {
+    expect(() => assertConsistent(before, { ...between, ...copy }, after)).toThrow(
+      "does not hold what the store",
+    );
+  });
+
+  test("rejects a copy of an idle store with one to-do missing", () => {
+    expect(() => assertConsistent(before, { ...before, todos: 3n }, before)).toThrow();
+  });
+});
+
+/** Creates a store in the format of the first version. */
+function makeOldStore(path: string): void {
+  const database = new Database(path, { create: true });
+  database.run(
+    `CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
+     CREATE TABLE events (n INTEGER PRIMARY KEY, type TEXT NOT NULL, id INTEGER NOT NULL, json TEXT) STRICT;
+     CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
+     INSERT INTO todos VALUES (7, '"old"', 1);
+     INSERT INTO events VALUES (9, 'deleted', 8, NULL);
+     INSERT INTO store VALUES ('old', 8, 9);
+     PRAGMA user_version = 1;`,
+  );
+  database.close();
+}
+
+const foreign = (sql: string) => (path: string) => {
+  const database = new Database(path, { create: true });
+  database.run(sql);
+  database.close();
+};
+
+const cutOff = async (path: string): Promise<void> => {
+  copyFileSync(await makeBackup(), path);
+  truncateSync(path, 3 * 4096);
+};
+
+const withHole = async (path: string): Promise<void> => {
+  const bytes = readFileSync(await makeBackup());
+  writeFileSync(path, bytes.fill(0, 4096, 2 * 4096));
+};
+
+/** Changes a valid backup into one that the program cannot write. */
+const edited = (sql: string) => async (path: string) => {
+  copyFileSync(await makeBackup(), path);
+  foreign(sql)(path);
+};
+
+describe("restore", () => {
+  test("accepts a backup of an older format", async () => {
+    const [file, path] = [newPath(), newPath()];
+    makeOldStore(file);
+    const before = readFileSync(file);
+    expect(await restore(path, file, signal)).toMatchObject({ todos: 1, position: { sequence: 9 } });
+    expect([readFileSync(file), left(file)]).toEqual([before, [""]]);
+    const store = await openSqlite(path);
+    expect((await read(await store.list({}))).todos).toEqual([{ id: 7n, title: "old", done: true }]);
+    expect((await store.insert("new")).id).toBe(9n);
+    await store.close();
+  });
+
+  test("accepts the file of a stopped server", async () => {
+    const path = newPath();
+    expect(await restore(path, await makeStore(), signal)).toMatchObject({ todos: 2 });
+    expect(left(path)).toEqual([""]);
+  });
+
+  test("writes one private file", async () => {
+    const path = newPath();
+    const file = await makeBackup();
+    chmodSync(file, 0o644);
+    await restore(path, file, signal);
+    expect([left(path), left(file)]).toEqual([[""], [""]]);
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+  });
+
+  test("ignores the files of a restore that was killed", async () => {
+    const path = newPath();
+    const journal = `${path}.part-journal`;
+    const part = new Database(`${path}.part`, { create: true });
+    part.run("PRAGMA synchronous = OFF; CREATE TABLE x (y); BEGIN; INSERT INTO x VALUES (1)");
+    const abandoned = readFileSync(journal);
+    part.close();
+    writeFileSync(journal, abandoned);
+    expect(await restore(path, await makeBackup(), signal)).toMatchObject({ todos: 2 });
+  });
+
+  test("replaces an empty store and the log of its crashed server", async () => {
+    const [crashed, path] = [newPath(), newPath()];
+    const store = await openSqlite(crashed);
+    for (const suffix of ["", "-wal"]) copyFileSync(crashed + suffix, path + suffix);
+    await store.close();
+    expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
+    await restore(path, await makeBackup(), signal);
+    expect(left(path)).toEqual([""]);
+    const restored = await openSqlite(path);
+    expect((await read(await restored.list({}))).todos).toHaveLength(2);
+    await restored.close();
+  });
+
+  test.each<[what: string, damage: (path: string) => unknown, message: string]>([
+    ["cut off", cutOff, "malformed"],
+    ["with a page of zeros", withHole, "it is damaged"],
+    ["of text", (path) => writeFileSync(path, "not a database, ".repeat(1000)), "file is not a database"],
+    ["with nothing in it", (path) => writeFileSync(path, ""), "it is no store of this program"],
+    ["of another program", foreign("CREATE TABLE todos (x)"), "it is no store of this program"],
+    [
+      "of another program with our number",
+      foreign("CREATE TABLE events (x); PRAGMA user_version = 1"),
+      "it is no store of this program",
+    ],
+    ["of a newer format", edited("PRAGMA user_version = 99"), "written by a newer version of this program"],
+    [
+      "with a trigger",
+      edited("CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"),
+      "it is no store of this program",
+    ],
+    ["without its row", edited("DELETE FROM store"), "it has no row in store"],
+    ["with an id past its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos cannot be"],
+    ["with an id of 0", edited("UPDATE todos SET id = 0 WHERE id = 3"), "1 of its to-dos cannot be"],
+    ["with a title of no text", edited("UPDATE todos SET title = '1'"), "2 of its to-dos cannot be"],
+  ])("rejects a file %s and leaves nothing behind", async (_what, damage, message) => {
+    const [file, path] = [newPath(), newPath()];
+    await damage(file);
+    const before = readFileSync(file);
+    const said = await refusal(restore(path, file, signal));
+    expect(said).toStartWith(`${file}: `);
+    expect(said).toContain(message);
+    expect(said).not.toContain("\n");
+    expect([left(path), left(file), readFileSync(file).equals(before)]).toEqual([[], [""], true]);
+  });
+
+  test("rejects folders and stores in use", async () => {
+    const [path, missing, subfolder] = [newPath(), newPath(), newPath()];
+    expect(await refusal(restore(path, missing, signal))).toBe(`${missing}: no such file or folder`);
+    mkdirSync(subfolder);
+    expect(await refusal(restore(path, subfolder, signal))).toBe(`${subfolder}: it is no file`);
+    const used = newPath();
+    const store = await openSqlite(used);
+    await store.insert("a");
+    expect(await refusal(restore(path, used, signal))).toBe(
+      `${used} is a store in use, or was when its server crashed: copy it with todo backup`,
+    );
+    await store.close();
+    const part = `${path}.part`;
+    copyFileSync(await makeBackup(), part);
+    expect(await refusal(restore(path, part, signal))).toBe(`${part} would be written over: rename it first`);
+    const link = newPath();
+    symlinkSync(part, link);
+    expect(await refusal(restore(path, link, signal))).toBe(`${link} would be written over: rename it first`);
+    expect(left(path)).toEqual([".part"]);
+  });
+
+  test.each<[what: string, fill: (path: string) => unknown]>([
+    ["a to-do", async (path) => writing(path, (store) => store.insert("a"))],
+    [
+      "no to-do any more",
+      async (path) => writing(path, async (store) => store.delete((await store.insert("a")).id)),
+    ],
+    ["a key", async (path) => writing(path, (store) => store.keys.insert(KEY))],
+    ["an older format", makeOldStore],
+    ["another program's table", foreign("CREATE TABLE x (y)")],
+    ["another program's rows", foreign("CREATE TABLE x (y); INSERT INTO x VALUES (1)")],
+    ["no database", (path) => writeFileSync(path, "not a database, ".repeat(1000))],
+  ])("does not replace a store with %s", async (_what, fill) => {
+    const path = newPath();
+    await fill(path);
+    const before = left(path);
+    const inode = statSync(path).ino;
+    expect(await refusal(restore(path, await makeBackup(), signal))).toStartWith(path);
+    expect([left(path), statSync(path).ino]).toEqual([before, inode]);
+  });
+
+  test("does not discard the log of a moved store", async () => {
+    const path = newPath();
+    appendFileSync(`${path}-wal`, "the latest writes");
+    expect(await refusal(restore(path, await makeBackup(), signal))).toBe(
+      `${path}-wal holds writes of a store that was there: move it to where that store is now`,
+    );
+    expect(left(path)).toEqual(["-wal"]);
+  });
+
+  test("rejects a store that a server uses", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    expect(await refusal(restore(path, await makeBackup(), signal))).toBe(
+      `${path} is in use by another server: stop it first`,
+    );
+    expect((await store.insert("a")).id).toBe(1n);
+    await store.close();
+  });
+
+  test("leaves nothing behind when aborted", async () => {
+    const path = newPath();
+    const reason = new Error("enough");
+    expect(restore(path, await makeBackup(), AbortSignal.abort(reason))).rejects.toThrow(reason);
+    expect(left(path)).toEqual([]);
+  });
+});
+
+async function writing(
+  path: string,
+  write: (store: Awaited<ReturnType<typeof openSqlite>>) => unknown,
+): Promise<void> {
+  const store = await openSqlite(path);
+  await write(store);
+  await store.close();
+}

@@ -1,0 +1,220 @@
+import { Database } from "bun:sqlite";
+import { chmodSync, copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { describeFsError } from "../../../error-message.ts";
+import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
+import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
+import { assertKnownFormat, connect, migrate, newEpoch, storeRow } from "../file.ts";
+import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
+
+/** Only the owner may read a backup, because it contains the hashes of API keys. */
+const MODE = 0o600;
+
+/** Implements `Maintenance.backup`. The file is a complete store; a server can open it directly. */
+export function backup(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
+  return withSharedAccess(path, (source) =>
+    createFileAtomic(file, MODE, async (part) => {
+      const before = summaryOf(source);
+      source.run("VACUUM INTO ?", [part]);
+      const after = summaryOf(source);
+      await yieldToEventLoop(signal);
+      const copy = openCopy(part);
+      try {
+        const copied = summaryOf(copy);
+        assertConsistent(before, copied, after);
+        resetEpoch(copy);
+        checkIntegrity(copy);
+        return { ...toSummary(copied), bytes: statSync(part).size };
+      } finally {
+        copy.close();
+      }
+    }),
+  );
+}
+
+/** Implements `Maintenance.restore`. */
+export async function restore(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
+  const part = `${path}.part`;
+  assertBackupFile(file);
+  if (isSameFile(file, part)) throw new PreconditionError(`${file} would be written over: rename it first`);
+  return withExclusiveAccess(path, async () => {
+    assertEmpty(path);
+    removeDatabase(part);
+    try {
+      copyFileSync(file, part);
+      chmodSync(part, MODE);
+      const copied = openOrRefuse(file, () => migrateCopy(part));
+      await yieldToEventLoop(signal);
+      fsyncPath(part);
+      // SQLite would replay the log that a crashed server left beside its empty store.
+      for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
+      fsyncPath(dirname(path));
+      renameSync(part, path);
+      fsyncPath(dirname(path));
+      return { ...copied, bytes: statSync(path).size };
+    } finally {
+      removeDatabase(part);
+    }
+  });
+}
+
+/** Returns whether two paths name the same file. The first file must exist. */
+function isSameFile(file: string, other: string): boolean {
+  const [one, another] = [
+    statSync(file, { bigint: true }),
+    statSync(other, { bigint: true, throwIfNoEntry: false }),
+  ];
+  return one.dev === another?.dev && one.ino === another.ino;
+}
+
+/** The counts by which a copy is compared with its source. */
+export interface Summary {
+  readonly epoch: string;
+  readonly n: bigint;
+  readonly lastId: bigint;
+  readonly todos: bigint;
+  readonly keys: ReadonlySet<string>;
+}
+
+function summaryOf(database: Database): Summary {
+  return database.transaction(() => {
+    const { epoch, n, last_id } = storeRow(database);
+    const todos = database.query<{ todos: bigint }, []>("SELECT count(*) AS todos FROM todos").get()?.todos;
+    const keys = database.query<{ id: string }, []>("SELECT id FROM keys").all();
+    return { epoch, n, lastId: last_id, todos: todos ?? 0n, keys: new Set(keys.map(({ id }) => id)) };
+  })();
+}
+
+const toSummary = ({ epoch, n, todos }: Summary) => ({
+  todos: Number(todos),
+  position: { epoch, sequence: Number(n) },
+});
+
+/** Throws unless the counts of a copy lie between the counts of its source before and after the copy. */
+export function assertConsistent(before: Summary, copy: Summary, after: Summary): void {
+  const changes = copy.n - before.n;
+  const difference = copy.todos - before.todos;
+  const stayed = [...before.keys].filter((id) => after.keys.has(id));
+  const isBetween =
+    copy.epoch === before.epoch &&
+    changes >= 0n &&
+    copy.n <= after.n &&
+    copy.lastId >= before.lastId &&
+    copy.lastId <= after.lastId &&
+    (difference < 0n ? -difference : difference) <= changes &&
+    stayed.every((id) => copy.keys.has(id));
+  if (!isBetween) throw new Error("the copy does not hold what the store held, and was thrown away");
+}
+
+/** Opens a private copy without WAL, so that all data is in one file. */
+function openCopy(part: string): Database {
+  const database = new Database(part, { safeIntegers: true });
+  database.run("PRAGMA journal_mode = DELETE");
+  return database;
+}
+
+/** Gives the copy a new epoch and deletes its events, so that old positions are unknown to it. */
+function resetEpoch(copy: Database): void {
+  // Events contain the titles of deleted to-dos.
+  copy.run("PRAGMA secure_delete = ON");
+  copy.transaction(() => {
+    copy.run("DELETE FROM events");
+    copy.run("UPDATE store SET epoch = ?", [newEpoch()]);
+  })();
+}
+
+/** Throws if a database is damaged or has invalid to-dos. */
+function checkIntegrity(database: Database): void {
+  const found = database.query<{ integrity_check: string }, []>("PRAGMA integrity_check").get();
+  if (found?.integrity_check !== "ok") {
+    throw new Error(`it is damaged: ${found?.integrity_check.replace(/\s+/g, " ")}`);
+  }
+  const wrong = database
+    .query<{ wrong: bigint }, [bigint]>(
+      `SELECT count(*) AS wrong FROM todos
+       WHERE id NOT BETWEEN 1 AND ? OR NOT json_valid(title) OR title NOT LIKE '"%' OR done NOT IN (0, 1)`,
+    )
+    .get(storeRow(database).last_id)?.wrong;
+  if (wrong !== 0n) throw new Error(`it is damaged: ${wrong} of its to-dos cannot be`);
+}
+
+/** Migrates the copy of a backup to the current format. */
+function migrateCopy(part: string): Omit<BackupSummary, "bytes"> {
+  const database = openCopy(part);
+  try {
+    if (assertKnownFormat(database) === 0) throw new Error("it is no store of this program");
+    migrate(database);
+    if (schemaOf(database) !== currentSchema()) throw new Error("it is no store of this program");
+    resetEpoch(database);
+    checkIntegrity(database);
+    return toSummary(summaryOf(database));
+  } finally {
+    database.close();
+  }
+}
+
+function schemaOf(database: Database): string {
+  const schema = database.query<{ sql: string | null }, []>("SELECT sql FROM sqlite_schema ORDER BY name");
+  return schema
+    .all()
+    .map(({ sql }) => sql)
+    .join("\n");
+}
+
+function currentSchema(): string {
+  const database = new Database(":memory:", { safeIntegers: true });
+  try {
+    migrate(database);
+    return schemaOf(database);
+  } finally {
+    database.close();
+  }
+}
+
+function assertBackupFile(file: string): void {
+  try {
+    if (!statSync(file).isFile()) throw new Error("it is no file");
+  } catch (cause) {
+    throw new PreconditionError(`${file}: ${describeFsError(cause)}`, { cause });
+  }
+  if (hasLog(file)) {
+    throw new PreconditionError(
+      `${file} is a store in use, or was when its server crashed: copy it with todo backup`,
+    );
+  }
+}
+
+/** Returns whether the latest writes of a store are still in the WAL beside it. */
+function hasLog(path: string): boolean {
+  return (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+}
+
+/** Throws if the path has a store that is not empty, or another program's database. */
+function assertEmpty(path: string): void {
+  if (!existsSync(path)) {
+    if (!hasLog(path)) return;
+    throw new PreconditionError(
+      `${path}-wal holds writes of a store that was there: move it to where that store is now`,
+    );
+  }
+  const isEmpty = openOrRefuse(path, () => {
+    const database = connect(path);
+    try {
+      return isEmptyDatabase(database);
+    } finally {
+      database.close();
+    }
+  });
+  if (!isEmpty) throw new PreconditionError(`${path} is there already and not empty: move it away first`);
+}
+
+function isEmptyDatabase(database: Database): boolean {
+  const tables = database
+    .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    .all();
+  if (tables.length === 0) return true;
+  if (storeRow(database).last_id > 0n) return false;
+  return tables.every(
+    ({ name }) => name === "store" || database.query(`SELECT 1 FROM "${name}"`).get() === null,
+  );
+}

@@ -1,0 +1,211 @@
+import { Database } from "bun:sqlite";
+import { afterAll, expect, spyOn, test } from "bun:test";
+import { copyFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ServiceError } from "../../error.ts";
+import type { TodoId } from "../../todo.ts";
+import { decode, read, storeContract } from "../contract.ts";
+import type { Store } from "../store.ts";
+import { MAX_SQLITE_ID, openSqlite } from "./store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+storeContract("sqlite", async (options) => openSqlite(newPath(), options));
+
+test("openSqlite continues from the state of an existing file", async () => {
+  const path = newPath();
+  const first = await openSqlite(path);
+  for (const title of ["a", "b", "c", "\u0000\u2028😀"]) await first.insert(title);
+  await first.setDone(2n, true);
+  await first.delete(4n);
+  const position = await first.position();
+  const before = await read(await first.list({}));
+  await first.close();
+
+  const second = await openSqlite(path);
+  expect(await second.position()).toEqual(position);
+  expect(await read(await second.list({}))).toEqual(before);
+  expect((await second.insert("e")).id).toBe(5n);
+  const controller = new AbortController();
+  const seen: string[] = [];
+  for await (const event of second.events({ ...position, sequence: 0 }, controller.signal)) {
+    seen.push(
+      `${event.position.sequence} ${event.type} ${event.type === "deleted" ? "" : decode(event.json).title}`,
+    );
+    if (event.position.sequence === 7) controller.abort();
+  }
+  expect(seen).toEqual([
+    "1 created a",
+    "2 created b",
+    "3 created c",
+    "4 created \u0000\u2028😀",
+    "5 updated b",
+    "6 deleted ",
+    "7 created e",
+  ]);
+  await second.close();
+});
+
+test("openSqlite rejects a file in use until its store is closed", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  expect(openSqlite(path)).rejects.toThrow("is in use by another server");
+  await store.close();
+  await (await openSqlite(path)).close();
+});
+
+test("a store rejects writes but serves reads while another program has changed its file", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  const other = new Database(path);
+  other.run("UPDATE store SET n = n + 1");
+  const outcome = await Promise.resolve(store.insert("b")).catch((failure) => failure.cause.message);
+  expect(outcome).toContain("not where this server left it");
+  expect((await read(await store.list({}))).todos).toHaveLength(1);
+  expect(other.query<{ n: number }, []>("SELECT count(*) AS n FROM todos").get()?.n).toBe(1);
+  other.run("UPDATE store SET n = n - 1");
+  other.close();
+  expect((await store.insert("b")).id).toBe(2n);
+  await store.close();
+});
+
+test("a store rejects writes while its file is moved, removed or replaced", async () => {
+  const [path, elsewhere] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  await store.insert("a");
+  const refusal = (): Promise<string> =>
+    Promise.resolve(store.insert("lost")).then(
+      () => "it was stored",
+      ({ cause }) => cause.message,
+    );
+  const expected = `${path} is not there any more, or is another file: put it back`;
+  renameSync(path, elsewhere);
+  expect(await refusal()).toBe(expected);
+  copyFileSync(elsewhere, path);
+  expect(await refusal()).toBe(expected);
+  expect((await read(await store.list({}))).todos).toHaveLength(1);
+  renameSync(elsewhere, path);
+  expect((await store.insert("b")).id).toBe(2n);
+  await store.close();
+  const again = await openSqlite(path);
+  expect((await again.insert("c")).id).toBe(3n);
+  await again.close();
+});
+
+test("openSqlite rejects an unusable file with the reason", async () => {
+  expect(openSqlite(join(folder, "no", "such", "folder.db"))).rejects.toThrow("cannot be made or opened");
+
+  const noDatabase = newPath();
+  await Bun.write(noDatabase, "not a database, ".repeat(100));
+  expect(openSqlite(noDatabase)).rejects.toThrow(`${noDatabase}: file is not a database`);
+
+  const newer = newPath();
+  const database = new Database(newer);
+  database.run("PRAGMA user_version = 99");
+  database.close();
+  expect(openSqlite(newer)).rejects.toThrow("written by a newer version of this program");
+});
+
+test("a writer thread that exits fails its pending writes and is restarted", async () => {
+  const store = await openSqlite(newPath());
+  await store.insert("a");
+  using _ = spyOn(Worker.prototype, "postMessage").mockImplementationOnce(function (this: Worker) {
+    this.terminate();
+  });
+  expect(await failureOf(store.insert("lost"))).toBe("store_unavailable");
+  expect((await store.insert("b")).id).toBe(2n);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  await store.close();
+});
+
+test("a file deletes old events and idempotency keys", async () => {
+  const path = newPath();
+  let now = 0;
+  const store = await openSqlite(path, { maxEvents: 10, now: () => now });
+  for (let hour = 1; hour <= 100; hour++) {
+    now = hour * 60 * 60 * 1000;
+    await store.insert("a", `${hour}`);
+  }
+  await store.close();
+  const database = new Database(path);
+  const rows = (table: string) =>
+    database.query<{ n: number }, []>(`SELECT count(*) AS n FROM ${table}`).get()?.n;
+  expect(rows("events")).toBeWithin(10, 13);
+  expect(rows("receipts")).toBe(24);
+  database.close();
+});
+
+test("a file limits idempotency keys across restarts", async () => {
+  const path = newPath();
+  let evicted = 0;
+  const options = {
+    maxTodos: 5,
+    onIdempotencyKeysEvicted: (count: number) => {
+      evicted += count;
+    },
+  };
+  const insertAll = async (keys: readonly string[]): Promise<TodoId[]> => {
+    const store = await openSqlite(path, options);
+    const ids: TodoId[] = [];
+    for (const key of keys) {
+      const { id } = await store.insert("x", key);
+      await store.delete(id);
+      ids.push(id);
+    }
+    await store.close();
+    return ids;
+  };
+  await insertAll(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
+  // Each eviction reaches the file with the batch after it.
+  const database = new Database(path);
+  expect(database.query("SELECT id FROM receipts ORDER BY id").values().flat()).toEqual([6, 7, 8, 9, 10]);
+  database.close();
+  expect([await insertAll(["h", "i", "j", "g", "f"]), evicted]).toEqual([[8n, 9n, 10n, 7n, 6n], 5]);
+  expect([await insertAll(["a", "g", "f", "h"]), evicted]).toEqual([[11n, 7n, 12n, 8n], 7]);
+});
+
+test("an evicted idempotency key leaves the file although the batch after it fails", async () => {
+  const path = newPath();
+  const store = await openSqlite(path, { maxTodos: 2 });
+  await store.insert("x", "a");
+  await store.delete(1n);
+  await store.insert("x", "b");
+  await store.delete(2n);
+  await store.insert("x", "c");
+  renameSync(path, `${path}-moved`);
+  expect(await failureOf(store.insert("lost"))).toBe("store_unavailable");
+  renameSync(`${path}-moved`, path);
+  await store.insert("y");
+  await store.close();
+  const database = new Database(path);
+  expect(database.query("SELECT id FROM receipts ORDER BY id").values().flat()).toEqual([2, 3]);
+  database.close();
+});
+
+test("ids reach SQLite's greatest integer", async () => {
+  const path = newPath();
+  await (await openSqlite(path)).close();
+  const database = new Database(path);
+  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}`);
+  database.close();
+  const store = await openSqlite(path);
+  expect((await store.insert("last")).id).toBe(MAX_SQLITE_ID);
+  expect(await failureOf(store.insert("more"))).toBe("store_full");
+  await store.close();
+});
+
+/** Returns the code of the failure; unlike `expect(…).rejects`, it does not block the event loop that the store needs. */
+async function failureOf(inserted: ReturnType<Store["insert"]>): Promise<string | undefined> {
+  try {
+    await inserted;
+  } catch (error) {
+    if (error instanceof ServiceError) return error.code;
+    throw error;
+  }
+  return undefined;
+}

@@ -1,0 +1,169 @@
+/** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
+
+import type { Database, Statement } from "bun:sqlite";
+import { type BigIntStats, statSync } from "node:fs";
+import type { StoredKey } from "../../credential/key.ts";
+import { errorMessage } from "../../error-message.ts";
+import type { TodoId } from "../../todo.ts";
+import { createdTitle } from "../records/event-codec.ts";
+import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
+import { connect } from "./file.ts";
+import { SqliteKeys } from "./keys.ts";
+
+/** The effect of a batch of writes. */
+export interface Commit {
+  /** The greatest id after the batch. */
+  readonly lastId: TodoId;
+  /** The sequence numbers before the batch and of its last event. */
+  readonly startN: number;
+  readonly lastN: number;
+  /** The events, one per line, with the created to-dos. One string is posted faster than many. */
+  readonly events: string;
+  /** The other changed to-dos: their `done`, or `undefined` for deleted ones. */
+  readonly changed: readonly (readonly [id: TodoId, done: boolean | undefined])[];
+  /** The hashes of idempotency keys to delete, before the receipts are added: one of them may have the same key. */
+  readonly evicted: readonly string[];
+  readonly receipts: readonly IdempotencyRecord[];
+}
+
+export type WriterRequest =
+  | { readonly type: "open"; readonly path: string; readonly maxEvents: number }
+  | { readonly type: "commit"; readonly commit: Commit }
+  | { readonly type: "insertKey"; readonly key: StoredKey }
+  | {
+      readonly type: "replaceKey";
+      readonly id: string;
+      readonly expiresAt: number;
+      readonly successor: StoredKey;
+    }
+  | { readonly type: "deleteKey"; readonly id: string }
+  | { readonly type: "touchKeys"; readonly uses: ReadonlyMap<string, number> }
+  | { readonly type: "close" };
+
+export type WriterReply =
+  /** The request is on disk. The value is the result of the KeyStore's call. */
+  | { readonly type: "done"; readonly value: boolean }
+  /** The request was rolled back. After a failed fsync and a crash, the next start may still find it. */
+  | { readonly type: "failed"; readonly reason: string };
+
+class Writer {
+  readonly #path: string;
+  readonly #file: BigIntStats;
+  readonly #database: Database;
+  readonly #keys: SqliteKeys;
+  readonly #maxEvents: number;
+  /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
+  #forgetAt = 0;
+  readonly #insert: Statement;
+  readonly #update: Statement;
+  readonly #delete: Statement;
+  readonly #addEvents: Statement;
+  readonly #forgetEvents: Statement;
+  readonly #addReceipt: Statement;
+  readonly #deleteReceipt: Statement;
+  readonly #forgetReceipts: Statement;
+  readonly #state: Statement;
+
+  constructor(path: string, maxEvents: number) {
+    const database = connect(path);
+    this.#path = path;
+    this.#file = statSync(path, { bigint: true });
+    this.#database = database;
+    this.#keys = new SqliteKeys(database);
+    this.#maxEvents = maxEvents;
+    this.#insert = database.query("INSERT INTO todos (id, title, done) VALUES (?, ?, 0)");
+    this.#update = database.query("UPDATE todos SET done = ? WHERE id = ?");
+    this.#delete = database.query("DELETE FROM todos WHERE id = ?");
+    this.#addEvents = database.query("INSERT INTO events (last_n, events) VALUES (?, ?)");
+    this.#forgetEvents = database.query("DELETE FROM events WHERE last_n <= ?");
+    this.#addReceipt = database.query("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)");
+    this.#deleteReceipt = database.query("DELETE FROM receipts WHERE key_hash = ?");
+    this.#forgetReceipts = database.query("DELETE FROM receipts WHERE made_at <= ?");
+    this.#state = database.query("UPDATE store SET last_id = ?, n = ? WHERE n = ?");
+  }
+
+  serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
+    if (request.type !== "close") this.#requireInPlace();
+    switch (request.type) {
+      case "commit":
+        this.#commit(request.commit);
+        return true;
+      case "insertKey":
+        return this.#keys.insert(request.key);
+      case "replaceKey":
+        return this.#keys.replace(request.id, request.expiresAt, request.successor);
+      case "deleteKey":
+        return this.#keys.delete(request.id);
+      case "touchKeys":
+        this.#database.transaction(() => {
+          for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
+        })();
+        return true;
+      case "close":
+        this.#database.close();
+        return true;
+    }
+  }
+
+  /** Throws if the file was moved or removed: writes would succeed, but the next start would not find them. */
+  #requireInPlace(): void {
+    const file = statSync(this.#path, { bigint: true, throwIfNoEntry: false });
+    if (file?.ino === this.#file.ino && file.dev === this.#file.dev) return;
+    throw new Error(`${this.#path} is not there any more, or is another file: put it back`);
+  }
+
+  #commit(commit: Commit): void {
+    this.#database.run("BEGIN IMMEDIATE");
+    try {
+      this.#write(commit);
+      this.#database.run("COMMIT");
+    } catch (error) {
+      // SQLite has already rolled back after some errors.
+      if (this.#database.inTransaction) this.#database.run("ROLLBACK");
+      throw error;
+    }
+  }
+
+  #write({ lastId, startN, lastN, events, changed, evicted, receipts }: Commit): void {
+    const { changes } = this.#state.run(lastId, lastN, startN);
+    if (changes !== 1) throw new Error("the file is not where this server left it: start it again");
+    const titles = events.split("\n").flatMap((line) => createdTitle(line) ?? []);
+    let id = lastId - BigInt(titles.length);
+    for (const title of titles) this.#insert.run(++id, title);
+    for (const [changedId, done] of changed) {
+      if (done === undefined) this.#delete.run(changedId);
+      else this.#update.run(done ? 1 : 0, changedId);
+    }
+    this.#addEvents.run(lastN, events);
+    if (lastN >= this.#forgetAt) {
+      this.#forgetEvents.run(lastN - this.#maxEvents);
+      this.#forgetAt = lastN + this.#maxEvents / 10;
+    }
+    for (const keyHash of evicted) this.#deleteReceipt.run(keyHash);
+    for (const { keyHash, titleHash, id: made, madeAt } of receipts) {
+      this.#forgetReceipts.run(madeAt - RETENTION_MS);
+      this.#addReceipt.run(keyHash, titleHash, made, madeAt);
+    }
+  }
+}
+
+let writer: Writer | undefined;
+
+function serve(request: WriterRequest): boolean {
+  if (request.type === "open") writer = new Writer(request.path, request.maxEvents);
+  else if (writer === undefined) throw new Error("nothing is open");
+  else return writer.serve(request);
+  return true;
+}
+
+declare const self: Worker;
+
+self.onmessage = ({ data }: MessageEvent<WriterRequest>) => {
+  let reply: WriterReply;
+  try {
+    reply = { type: "done", value: serve(data) };
+  } catch (error) {
+    reply = { type: "failed", reason: errorMessage(error) };
+  }
+  self.postMessage(reply);
+};

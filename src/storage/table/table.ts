@@ -1,0 +1,218 @@
+import type { ListQuery, TodoId, TodoList } from "../../todo.ts";
+import { Segment } from "./segment.ts";
+
+const MAX_BLOB_BYTES = 1024 * 1024;
+const CHUNK_BYTES = 16 * 1024;
+const OPEN = 0x5b;
+const CLOSE = 0x5d;
+
+/**
+ * All to-dos of a store, encoded, in segments. A list in chunks shares the segments with the table. Before a write
+ * changes a segment that a list may still be sending, it copies the segment.
+ */
+export class Table {
+  /** By ascending id. No segment is empty. */
+  readonly #segments: Segment[] = [];
+  #count = 0;
+  /** The number of bytes of all to-dos with their commas. The full list has one byte more. */
+  #bytes = 0;
+  /** Increases with each list in chunks. That list shares all segments of earlier generations. */
+  #generation = 0;
+  /** The full list, cached until the next write. A Blob, because a response would copy a Uint8Array. */
+  #cachedList: Blob | undefined;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Adds an encoded to-do. The id must be greater than all earlier ids. */
+  append(id: TodoId, json: string): void {
+    this.#bytes += this.#tailFor(id).append(id, json);
+    this.#count++;
+    this.#cachedList = undefined;
+  }
+
+  get(id: TodoId): Uint8Array<ArrayBuffer> | undefined {
+    const segment = this.#segments[this.#indexOf(id)];
+    const slot = segment?.slotOf(id);
+    return slot === undefined ? undefined : segment?.json(slot);
+  }
+
+  isDone(id: TodoId): boolean | undefined {
+    const segment = this.#segments[this.#indexOf(id)];
+    const slot = segment?.slotOf(id);
+    return slot === undefined ? undefined : segment?.isDone(slot);
+  }
+
+  /** Sets a to-do's `done`. Returns the resulting to-do and whether it changed; `undefined` if it is absent. */
+  setDone(id: TodoId, done: boolean): { json: Uint8Array<ArrayBuffer>; changed: boolean } | undefined {
+    const index = this.#indexOf(id);
+    const segment = this.#segments[index];
+    const slot = segment?.slotOf(id);
+    if (segment === undefined || slot === undefined) return undefined;
+    if (segment.isDone(slot) === done) return { json: segment.json(slot), changed: false };
+    const own = this.#copyOnWrite(index);
+    this.#bytes += own.toggle(slot);
+    this.#cachedList = undefined;
+    return { json: own.json(slot), changed: true };
+  }
+
+  /** Deletes a to-do. Returns whether it existed. */
+  delete(id: TodoId): boolean {
+    const index = this.#indexOf(id);
+    const slot = this.#segments[index]?.slotOf(id);
+    if (slot === undefined) return false;
+    this.#bytes += this.#copyOnWrite(index).remove(slot);
+    this.#count--;
+    this.#compact(index);
+    this.#cachedList = undefined;
+    return true;
+  }
+
+  /** Lists to-dos: as a Blob up to `maxBlobBytes` (default: 1 MiB), otherwise as a snapshot in chunks. */
+  list({ limit, ...filter }: ListQuery, maxBlobBytes = MAX_BLOB_BYTES): Pick<TodoList, "json" | "next"> {
+    if (limit !== undefined) return this.#page(filter, limit, maxBlobBytes);
+    const filtered = filter.after !== undefined || filter.done !== undefined;
+    if (filtered || this.#bytes + 1 > maxBlobBytes) {
+      this.#generation++;
+      return { json: jsonArray(views(runs([...this.#segments], filter))) };
+    }
+    this.#cachedList ??= jsonBlob([...views(runs(this.#segments, filter))]);
+    return { json: this.#cachedList };
+  }
+
+  #page(filter: Filter, limit: number, maxBlobBytes: number): Pick<TodoList, "json" | "next"> {
+    // One more than the limit shows whether a next page exists.
+    const found = [...first(limit + 1, runs(this.#segments, filter))];
+    const isLast = found.reduce((sum, { from, to }) => sum + to - from, 0) <= limit;
+    const shown = isLast ? found : [...first(limit, found)];
+    const last = shown.at(-1);
+    const next = isLast || last === undefined ? {} : { next: last.segment.idAt(last.to - 1) };
+    const chunks = [...views(shown)];
+    if (lengthOf(chunks) + 1 <= maxBlobBytes) return { json: jsonBlob(chunks), ...next };
+    this.#generation++;
+    // Finds the slots again while the list is sent, because a slow client would otherwise keep up to 1,000 runs alive.
+    const segments = [...new Set(shown.map(({ segment }) => segment))];
+    return { json: jsonArray(views(first(limit, runs(segments, filter)))), ...next };
+  }
+
+  /** Returns the index of the only segment that can contain the id: the last one that starts at or before it. */
+  #indexOf(id: TodoId): number {
+    let low = 0;
+    let high = this.#segments.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const segment = this.#segments[middle];
+      if (segment !== undefined && segment.firstId <= id) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  /** Returns the segment at an index, after copying it if a list may share it. */
+  #copyOnWrite(index: number): Segment {
+    const segment = this.#segments[index];
+    if (segment === undefined) throw new RangeError(`no segment ${index}`);
+    if (segment.generation === this.#generation) return segment;
+    const copy = segment.copy(this.#generation);
+    this.#segments[index] = copy;
+    return copy;
+  }
+
+  #tailFor(id: TodoId): Segment {
+    if (this.#segments.at(-1)?.canAppend(id)) return this.#copyOnWrite(this.#segments.length - 1);
+    const segment = new Segment(id, this.#generation);
+    this.#segments.push(segment);
+    return segment;
+  }
+
+  /** After a deletion, removes an empty segment or merges it with small neighbors. */
+  #compact(index: number): void {
+    if (this.#segments[index]?.count === 0) {
+      this.#segments.splice(index, 1);
+      return;
+    }
+    for (const left of [index, index - 1]) {
+      const right = this.#segments[left + 1];
+      if (left < 0 || right === undefined) continue;
+      if (this.#segments[left]?.canMerge(right) !== true) continue;
+      this.#copyOnWrite(left).merge(right);
+      this.#segments.splice(left + 1, 1);
+    }
+  }
+}
+
+type Filter = Omit<ListQuery, "limit">;
+
+/** Consecutive slots of one segment, from `from` (inclusive) to `to` (exclusive). */
+interface Run {
+  readonly segment: Segment;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Yields the to-dos that match the filter, as runs of slots. */
+function* runs(segments: readonly Segment[], { after, done }: Filter): Generator<Run> {
+  for (const segment of segments) {
+    const start = after === undefined ? 0 : segment.slotAfter(after);
+    if (done === undefined) {
+      if (start < segment.count) yield { segment, from: start, to: segment.count };
+      continue;
+    }
+    let from = start;
+    for (let slot = start; slot < segment.count; slot++) {
+      if (segment.isDone(slot) === done) continue;
+      if (from < slot) yield { segment, from, to: slot };
+      from = slot + 1;
+    }
+    if (from < segment.count) yield { segment, from, to: segment.count };
+  }
+}
+
+function* views(found: Iterable<Run>): Generator<Uint8Array<ArrayBuffer>> {
+  for (const { segment, from, to } of found) yield segment.view(from, to);
+}
+
+/** Yields the first `count` slots of the runs. */
+function* first(count: number, found: Iterable<Run>): Generator<Run> {
+  let left = count;
+  for (const { segment, from, to } of found) {
+    const end = Math.min(to, from + left);
+    yield { segment, from, to: end };
+    left -= end - from;
+    if (left === 0) return;
+  }
+}
+
+/** Yields a JSON array of to-dos that are each preceded by a comma. Joins short views and passes long ones on. */
+function* jsonArray(views: Iterable<Uint8Array<ArrayBuffer>>): Generator<Uint8Array<ArrayBuffer>> {
+  let chunk = new Uint8Array(CHUNK_BYTES);
+  chunk[0] = OPEN;
+  let filled = 1;
+  let first = 1;
+  for (const view of views) {
+    const rest = view.subarray(first);
+    first = 0;
+    if (filled > 0 && filled + rest.length > CHUNK_BYTES) {
+      yield chunk.subarray(0, filled);
+      chunk = new Uint8Array(CHUNK_BYTES);
+      filled = 0;
+    }
+    if (rest.length > CHUNK_BYTES) {
+      yield rest;
+    } else {
+      chunk.set(rest, filled);
+      filled += rest.length;
+    }
+  }
+  if (filled > 0) yield chunk.subarray(0, filled);
+  yield new Uint8Array([CLOSE]);
+}
+
+/** Returns the same JSON array as a Blob, which copies the views. */
+function jsonBlob(views: readonly Uint8Array<ArrayBuffer>[]): Blob {
+  return new Blob(["[", ...views.map((view, index) => (index === 0 ? view.subarray(1) : view)), "]"]);
+}
+
+const lengthOf = (chunks: readonly Uint8Array[]): number =>
+  chunks.reduce((sum, chunk) => sum + chunk.length, 0);

@@ -1,0 +1,39 @@
+import { type FieldError, ServiceError } from "./error.ts";
+
+/** Returns an own property of a JSON object; `undefined` if it is absent or the body is not an object. */
+export function ownProperty(body: unknown, name: string): unknown {
+  return isObject(body) && Object.hasOwn(body, name) ? body[name] : undefined;
+}
+
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Returns a `validation_failed` error with one entry per message, all for the same field. */
+export function validationError(field: string, ...messages: string[]): ServiceError {
+  const errors: FieldError[] = messages.map((message) => ({ field, message }));
+  return new ServiceError("validation_failed", { errors });
+}
+
+/** Returns the rules this text violates. A text must not be blank, too long, or contain lone surrogates. */
+export function textViolations(text: string, maxLength: number): string[] {
+  const messages: string[] = [];
+  if (isBlank(text)) messages.push("must not be empty");
+  if (longerThan(text, maxLength)) messages.push(`must be at most ${maxLength} characters`);
+  if (!text.isWellFormed()) messages.push("must be well-formed Unicode, without lone surrogates");
+  return messages;
+}
+
+export const isBlank = (text: string): boolean => BLANK.test(text);
+
+// Matches all of Unicode White_Space, and U+FEFF, which JavaScript trims. `\s` lacks only U+0085.
+const BLANK = /^[\s\u0085]*$/;
+
+/** Returns whether a text has more than `max` code points. Counts them only if the UTF-16 length leaves it open. */
+function longerThan(text: string, max: number): boolean {
+  if (text.length <= max) return false;
+  if (text.length > max * 2) return true;
+  let codePoints = 0;
+  for (const _ of text) codePoints++;
+  return codePoints > max;
+}

@@ -1,0 +1,272 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { fileURLToPath } from "node:url";
+import type { Browser, Page } from "playwright-core";
+import { createKey } from "../src/credential/key.ts";
+import { createFixedUserCheck } from "../src/credential/user.ts";
+import type { ServiceOptions } from "../src/http/service.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, startSite, whyNoBrowser } from "./chromium.ts";
+import { capturingLog } from "./log.ts";
+import { startService } from "./service.ts";
+import { skipFor } from "./skip.ts";
+
+const FORGE = await Bun.file(fileURLToPath(new URL("csrf-attacks.js", import.meta.url))).text();
+const TITLE = "mine alone";
+const TODOS = [{ id: 1, title: TITLE, done: false }];
+const PASSWORD = "s3cret";
+const TOKEN = "t0ken";
+
+/** A service that holds a to-do and a key, and logs each request. */
+async function startGuarded(options: Partial<ServiceOptions> = {}) {
+  const { log, lines } = capturingLog();
+  const store = openMemory();
+  const { keys } = store;
+  const minted = await createKey(keys, "ci", undefined, Date.now());
+  await store.insert(TITLE);
+  const service = startService({
+    store,
+    keys,
+    checkUser: createFixedUserCheck("root", PASSWORD),
+    lookupClient: (token) => (token === TOKEN ? { name: "client" } : undefined),
+    log,
+    accessLog: true,
+    ...options,
+  });
+  return {
+    ...service,
+    keyId: minted?.key.id ?? "",
+    /** What was asked for, and how it was answered: "POST /api/todos 415", each once. */
+    asked: () =>
+      new Set(
+        lines
+          .filter(({ message }) => message === "request")
+          .map(({ fields: { method, route, status } }) => `${method} ${route} ${status}`),
+      ),
+    /** The to-dos and the names of keys. */
+    held: async () => [
+      JSON.parse(await (await service.send("GET", "/api/todos")).text()),
+      (await keys.list()).map(({ name }) => name),
+    ],
+  };
+}
+
+const UNTOUCHED = [TODOS, ["ci"]];
+
+describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  /** A page of a profile of its own. */
+  async function open(url: string): Promise<Page> {
+    const page = await (await browser.newContext()).newPage();
+    await page.goto(url);
+    return page;
+  }
+
+  const forge = async (page: Page, target: object): Promise<string[]> => {
+    await page.addScriptTag({ content: FORGE });
+    return page.evaluate(`forge(${JSON.stringify(target)})`);
+  };
+  const todosOf = (origin: string) => ({
+    collection: `${origin}/api/todos`,
+    member: `${origin}/api/todos/1`,
+    body: '{"title":"forged"}',
+    credentials: "omit",
+  });
+  const keysOf = (origin: string, id: string) => ({
+    collection: `${origin}/admin/keys`,
+    member: `${origin}/admin/keys/${id}/rotate`,
+    body: '{"name":"forged"}',
+    credentials: "include",
+  });
+
+  /** Fetch Metadata is sent to loopback's names; over plain HTTP, any other name must do without. */
+  const HOSTS: [host: string, refusal: number][] = [
+    ["127.0.0.1", 403],
+    ["localhost", 403],
+    ["todo.example", 415],
+  ];
+
+  test.each(HOSTS)("a page of another site writes no to-do at %s, and reads none", async (host, refusal) => {
+    await using site = startSite();
+    await using service = await startGuarded();
+    const page = await open(site.at("elsewhere.example"));
+    expect(await forge(page, todosOf(`http://${host}:${service.port}`))).toEqual([]);
+    const asked = service.asked();
+    // They came this far: it was not the browser alone that kept them.
+    expect(asked).toContain(`POST /api/todos ${refusal}`);
+    expect(asked).toContain("OPTIONS /api/todos/:id 204");
+    expect([...asked].filter((line) => / 20[01]$/.test(line) && !line.startsWith("GET"))).toEqual([]);
+    expect(await service.held()).toEqual(UNTOUCHED);
+  });
+
+  test("what is forged would land, were the page's origin listed", async () => {
+    await using site = startSite();
+    const origin = site.at("elsewhere.example");
+    await using service = await startGuarded({ corsOrigins: [origin] });
+    const page = await open(origin);
+    const read = await forge(page, todosOf(`http://127.0.0.1:${service.port}`));
+    expect(read.join()).toContain(TITLE);
+    expect(service.asked()).toContain("POST /api/todos 201");
+    expect(service.asked()).toContain("DELETE /api/todos/:id 204");
+  });
+
+  test.each<[what: string, sandbox: string, frame: (page: string) => string]>([
+    ["a sandboxed frame", "allow-scripts allow-forms", (page) => `srcdoc=${JSON.stringify(page)}`],
+    ["a data: URL", "allow-scripts allow-forms", (page) => `src="data:text/html;base64,${btoa(page)}"`],
+  ])("%s, whose origin is null, writes nothing and reads nothing", async (_what, sandbox, frame) => {
+    await using site = startSite();
+    await using service = await startGuarded({ onLoopback: true });
+    const page = await open(site.at("localhost"));
+    await page.setContent(`<iframe sandbox="${sandbox}" ${frame("<!doctype html><body>")}></iframe>`);
+    const child = page.frames().find((one) => one !== page.mainFrame());
+    if (child === undefined) throw new Error("there is no frame");
+    await child.waitForLoadState();
+    expect(await child.evaluate("origin")).toBe("null");
+    const target = JSON.stringify(todosOf(service.url));
+    expect(await child.evaluate<string[]>(`${FORGE}; forge(${target})`)).toEqual([]);
+    expect(service.asked()).toContain("POST /api/todos 403");
+    expect(await service.held()).toEqual(UNTOUCHED);
+  });
+
+  describe("whose user is logged in below /admin", () => {
+    /** Logs in as people do, so that the browser sends the password by itself from then on. */
+    async function logIn(service: { readonly port: number }, host: string): Promise<Page> {
+      const page = await open(`http://root:${PASSWORD}@${host}:${service.port}/admin/`);
+      expect(await page.innerText("body")).toBe("Hello, root!");
+      await page.goto(`http://${host}:${service.port}/admin/keys`);
+      await page.getByText("ci", { exact: true }).waitFor();
+      return page;
+    }
+
+    test.each(["127.0.0.1", "localhost", "todo.example"])(
+      "a page of another site, or of another port, makes no key at %s",
+      async (host) => {
+        for (const from of ["elsewhere.example", host]) {
+          await using site = startSite();
+          await using service = await startGuarded({ allowBasicOverHttp: true });
+          const page = await logIn(service, host);
+          await page.goto(site.at(from));
+          const target = keysOf(`http://${host}:${service.port}`, service.keyId);
+          expect(await forge(page, target)).toEqual([]);
+          // The same as a whole page, with which the browser sends what it remembers.
+          for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
+            await page.setContent(
+              `<form method=post enctype="${enctype}" action="${target.collection}">
+               <input name='{"name":"forged","x":"' value='"}'></form>`,
+            );
+            await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
+            expect(await page.innerText("body")).toContain("cross_site_write");
+            await page.goto(site.at(from));
+          }
+          expect(service.asked()).toContain("POST /admin/keys 403");
+          expect([...service.asked()].filter((line) => /^(?:POST|PATCH|DELETE) .* 20/.test(line))).toEqual(
+            [],
+          );
+          expect(await service.held()).toEqual(UNTOUCHED);
+        }
+      },
+    );
+
+    test("the server's own page makes one", async () => {
+      await using service = await startGuarded();
+      const page = await logIn(service, "127.0.0.1");
+      const status = await page.evaluate(`fetch("/admin/keys", {
+        method: "POST", headers: { "Content-Type": "application/json" }, body: '{"name":"new"}',
+      }).then(({ status }) => status)`);
+      expect(status).toBe(201);
+      expect(await service.held()).toEqual([TODOS, ["ci", "new"]]);
+    });
+  });
+
+  test("a page whose name is made to lead to the server reads and writes nothing", async () => {
+    await using service = await startGuarded({ onLoopback: true });
+    const own = `http://rebind.example:${service.port}`;
+    const page = await open("about:blank");
+    // What the name led to at first: the server of the attacker.
+    await page.route(`${own}/`, (route) => route.fulfill({ contentType: "text/html", body: "<body>" }));
+    await page.goto(`${own}/`);
+    for (const target of [todosOf(own), keysOf(own, service.keyId)]) {
+      const read = await forge(page, target);
+      expect(read.length).toBeGreaterThan(20);
+      expect(read.filter((answer) => !answer.includes("misdirected_host"))).toEqual([]);
+      expect(read.join()).not.toContain(TITLE);
+    }
+    expect([...service.asked()].filter((line) => !line.endsWith(" 421"))).toEqual([]);
+    expect(await service.held()).toEqual(UNTOUCHED);
+  });
+
+  /** Uses all of the API, as a front end does; runs in a page. */
+  const USE = `async (base, token) => {
+    const all = base + "/api/todos";
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": '"once"' };
+    const init = { method: "POST", headers, body: '{"title":"new"}' };
+    const heard = new Promise((resolve, reject) => {
+      const source = new EventSource(base + "/api/events");
+      source.onerror = reject;
+      source.addEventListener("created", ({ data, lastEventId }) => {
+        source.close();
+        resolve([data, lastEventId !== ""]);
+      });
+      source.onopen = () => opened();
+    });
+    let opened;
+    await new Promise((resolve) => { opened = resolve; });
+    const created = await fetch(all, init);
+    const again = await fetch(all, init);
+    const page = await fetch(all + "?limit=1");
+    const list = await fetch(all);
+    const etag = list.headers.get("etag");
+    const same = await fetch(all, { headers: { "If-None-Match": etag }, cache: "no-store" });
+    const typed = { "Content-Type": "application/json" };
+    const patched = await fetch(all + "/2", { method: "PATCH", headers: typed, body: '{"done":true}' });
+    const deleted = await fetch(all + "/2", { method: "DELETE" });
+    const absent = await fetch(all + "/2");
+    const whoami = await fetch(base + "/api/whoami", { headers: { Authorization: "Bearer " + token } });
+    return {
+      created: [created.status, created.headers.get("location"), await created.json()],
+      again: [again.status, (await again.json()).id],
+      link: page.headers.get("link"),
+      etag: typeof etag,
+      statuses: [same, patched, deleted, absent].map(({ status }) => status),
+      whoami: await whoami.text(),
+      heard: await heard,
+    };
+  }`;
+  const NEW = { id: 2, title: "new", done: false };
+  const USED = {
+    created: [201, "/api/todos/2", NEW],
+    again: [201, 2],
+    link: expect.stringContaining('rel="next"'),
+    etag: "string",
+    statuses: [304, 200, 204, 404],
+    whoami: "client",
+    heard: [JSON.stringify(NEW), true],
+  };
+
+  test.each<[what: string, host: string, onLoopback: boolean]>([
+    ["that is listed", "app.example", false],
+    ["of loopback, beside a service on loopback", "localhost", true],
+  ])("a page %s uses all of the API", async (_what, host, onLoopback) => {
+    await using site = startSite();
+    const corsOrigins = onLoopback ? [] : [site.at(host)];
+    await using service = await startGuarded({ onLoopback, corsOrigins });
+    const page = await open(site.at(host));
+    expect(await page.evaluate<unknown>(`(${USE})("${service.url}", "${TOKEN}")`)).toEqual(USED);
+  });
+
+  test("a page that is listed by name makes a key with a password that it has", async () => {
+    await using site = startSite();
+    const origin = site.at("app.example");
+    await using service = await startGuarded({ corsOrigins: [origin] });
+    const page = await open(origin);
+    const status = await page.evaluate(`fetch("${service.url}/admin/keys", {
+      method: "POST", body: '{"name":"new"}',
+      headers: { "Content-Type": "application/json", Authorization: "Basic ${btoa(`root:${PASSWORD}`)}" },
+    }).then(({ status }) => status)`);
+    expect(status).toBe(201);
+  });
+});

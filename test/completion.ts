@@ -1,0 +1,35 @@
+import { expect } from "bun:test";
+import { join } from "node:path";
+import { run, runTodo } from "./command.ts";
+
+/** Typed words, and the candidates for the last of them. */
+export const CASES: [words: readonly string[], found: readonly string[]][] = [
+  [["todo", "wa"], ["watch"]],
+  [
+    ["todo", "keys", "r"],
+    ["revoke", "rotate"],
+  ],
+  [["todo", "list", "--d"], ["--done"]],
+  [["todo", "keys", "create", "--e"], ["--expires"]],
+  [["todo", "completion", "f"], ["fish"]],
+  [["todo", "add", "keys", "--b"], ["--batch"]],
+];
+
+/** Writes the completion script for a shell into a folder; returns its path. */
+export async function writeCompletion(shell: string, folder: string): Promise<string> {
+  await using command = runTodo(["completion", shell]);
+  expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+  const path = join(folder, `todo.${shell}`);
+  await Bun.write(path, command.stdout());
+  return path;
+}
+
+/** Runs a command line; returns the lines of its output that are not blank. */
+export async function outputLines(...commandLine: readonly string[]): Promise<string[]> {
+  await using shell = run(commandLine);
+  expect([await shell.exited, shell.stderr()]).toEqual([0, ""]);
+  return shell
+    .stdout()
+    .split(/\s*\n/)
+    .filter((line) => line !== "");
+}

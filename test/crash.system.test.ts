@@ -1,0 +1,126 @@
+import { expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, runTodo } from "./command.ts";
+import { integrity } from "./integrity.ts";
+
+const ROUNDS = Number(process.env.TODO_TEST_CRASH_ROUNDS ?? 8);
+const WRITERS = 8;
+/** How many of the latest creates are sent a second time after each start. */
+const RETRIES = 20;
+
+/** What has been acknowledged: the title of each id, and the ids set to done. */
+interface Acknowledged {
+  readonly titles: Map<number, string>;
+  readonly done: Set<number>;
+  /** The titles of creates that had no answer. */
+  readonly unanswered: Set<string>;
+}
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
+test(
+  `SQLite loses no acknowledged write in ${ROUNDS} rounds of kill -9`,
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-crash-"));
+    const path = join(folder, "todos.db");
+    const acknowledged: Acknowledged = { titles: new Map(), done: new Set(), unanswered: new Set() };
+    try {
+      for (let round = 0; round < ROUNDS; round++) {
+        await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+        const url = await server.url;
+        await verify(url, acknowledged);
+        await retry(url, acknowledged);
+        const writers = Array.from({ length: WRITERS }, (_, writer) =>
+          write(url, `${round}.${writer}`, acknowledged),
+        );
+        const enough = acknowledged.titles.size + 2 * WRITERS + Math.random() * 100;
+        while (acknowledged.titles.size < enough) await Bun.sleep(1);
+        await kill(server);
+        await Promise.all(writers);
+        expect(integrity(path)).toBe("ok");
+      }
+      expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
+      await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+      await verify(await server.url, acknowledged);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+  120_000 + ROUNDS * 3000,
+);
+
+async function kill(server: Command): Promise<void> {
+  server.kill("SIGKILL");
+  await server.exited;
+}
+
+/** Creates to-dos, and sets every other one to done, until the server is gone. */
+async function write(url: string, name: string, { titles, done, unanswered }: Acknowledged): Promise<void> {
+  for (let i = 0; ; i++) {
+    const title = `${name}.${i}`;
+    const todo = await create(url, title);
+    if (todo === undefined) {
+      unanswered.add(title);
+      return;
+    }
+    expect(titles.has(todo.id)).toBe(false);
+    titles.set(todo.id, title);
+    if (i % 2 === 0) continue;
+    if ((await send("PATCH", `${url}/api/todos/${todo.id}`, { done: true })) === undefined) return;
+    done.add(todo.id);
+  }
+}
+
+/** Sends creates again under their keys: none makes a second to-do, be it that the first had no answer. */
+async function retry(url: string, { titles, unanswered }: Acknowledged): Promise<void> {
+  for (const [id, title] of [...titles].slice(-RETRIES)) expect((await create(url, title))?.id).toBe(id);
+  for (const title of unanswered) {
+    const todo = await create(url, title);
+    if (todo === undefined) throw new Error("the server is gone");
+    expect(titles.has(todo.id)).toBe(false);
+    titles.set(todo.id, title);
+  }
+  unanswered.clear();
+  const all = (await list(url)).map(({ title }) => title);
+  expect(new Set(all).size).toBe(all.length);
+}
+
+/** Each title is a key too. */
+const create = (url: string, title: string): Promise<Todo | undefined> =>
+  send("POST", `${url}/api/todos`, { title }, { "Idempotency-Key": title });
+
+/** The to-do in the answer; `undefined` when there was none, for the server was gone. */
+async function send(
+  method: string,
+  url: string,
+  body: object,
+  more: Readonly<Record<string, string>> = {},
+): Promise<Todo | undefined> {
+  try {
+    const headers = { "Content-Type": "application/json", ...more };
+    const response = await fetch(url, { method, headers, body: JSON.stringify(body) });
+    expect(response.ok).toBe(true);
+    return JSON.parse(await response.text());
+  } catch (error) {
+    if (error instanceof TypeError || (error instanceof Error && "code" in error)) return undefined;
+    throw error;
+  }
+}
+
+async function verify(url: string, { titles, done }: Acknowledged): Promise<void> {
+  const todos = await list(url);
+  expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+  const lost = [...titles].filter(([id, title]) => todos[id - 1]?.title !== title);
+  expect(lost).toEqual([]);
+  expect([...done].filter((id) => todos[id - 1]?.done !== true)).toEqual([]);
+}
+
+async function list(url: string): Promise<readonly Todo[]> {
+  return JSON.parse(await (await fetch(`${url}/api/todos`)).text());
+}

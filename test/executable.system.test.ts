@@ -1,0 +1,163 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { version } from "../package.json" with { type: "json" };
+import { type Command, run } from "./command.ts";
+import { expectToConform } from "./conformance.ts";
+import { skipFor } from "./skip.ts";
+
+/** Of nobody in particular, as in the container. */
+const USER_ID = 65532;
+
+const whyNoRoot = ((): string | undefined => {
+  if (process.platform !== "linux" || process.getuid?.() !== 0) return "only root on Linux may use chroot";
+  const missing = ["unshare", "chroot", "ldd"].find(
+    (program) => Bun.which(program, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" }) === null,
+  );
+  return missing && `${missing} is not installed`;
+})();
+
+let folder: string;
+let executable: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "todo-executable-"));
+  // Whoever runs it in the bare root is not who made it.
+  await chmod(folder, 0o755);
+  executable = join(folder, "todo");
+  const built = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
+  expect([await built.exited, built.stderr()]).toEqual([0, expect.not.stringContaining("error")]);
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** Runs the executable where no program is to be found, nor any file of the project. */
+const todo = (
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+  input?: string,
+): Command => run(["env", "-i", "-C", folder, ...settings(variables), executable, ...args], {}, input);
+
+const settings = (variables: Readonly<Record<string, string>>): string[] =>
+  Object.entries(variables).map(([name, value]) => `${name}=${value}`);
+
+/** What a command says, once it has ended well. */
+async function said(command: Command): Promise<string> {
+  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
+  return command.stdout();
+}
+
+describe("the executable", () => {
+  test.each(["memory:", "sqlite:"])("conforms on %s", async (engine) => {
+    await expectToConform(todo, engine === "sqlite:" ? `sqlite:${join(folder, "conforming.db")}` : engine);
+  });
+
+  test("has every command", async () => {
+    const store = ["--store", `sqlite:${join(folder, "commands.db")}`];
+    const users = join(folder, "users");
+    expect(await said(todo(["--version"]))).toBe(`${version}\n`);
+    expect(
+      await said(todo(["import", ...store], {}, '{"id":7,"title":"buy milk","done":false}\n')),
+    ).toContain("1");
+    expect(await said(todo(["keys", "create", "ci", ...store]))).toMatch(/^todo_\w{49}\n$/);
+    expect(await said(todo(["keys", "list", ...store]))).toContain("ci");
+    expect(await said(todo(["export", ...store]))).toContain('"title":"buy milk"');
+    expect(await said(todo(["backup", join(folder, "copy.db"), ...store]))).toContain("backed up 1 to-dos");
+    expect(
+      await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n")),
+    ).toBeDefined();
+    expect(await said(todo(["users", "list", "--users-file", users]))).toContain("alice");
+  });
+
+  test("shows its pages, with all that they name", async () => {
+    await using server = todo(["serve", "--port", "0"]);
+    const url = await server.url;
+    const parts = new Set<string>();
+    for (const page of ["/", "/docs"]) {
+      const html = await (await fetch(url + page, { headers: { Accept: "text/html" } })).text();
+      for (const [, path = ""] of html.matchAll(/(?:href|src)="(\/assets\/[^"]+)"/g)) parts.add(path);
+    }
+    expect(parts.size).toBe(7);
+    for (const path of parts) {
+      const part = await fetch(url + path);
+      expect([path, part.status, (await part.text()).length > 100]).toEqual([path, 200, true]);
+    }
+  });
+
+  test("loads a module of the user's, and names its lines where that throws", async () => {
+    const module = join(folder, "auth.ts");
+    await writeFile(
+      module,
+      `export async function lookupClient(token: string): Promise<{ name: string }> {
+         if (token === "boom") throw new Error("boom");
+         return { name: token };
+       }`,
+    );
+    await using server = todo(["serve", "--port", "0", "--auth-module", module, "--metrics-port", "0"]);
+    const url = await server.url;
+    const whoami = (token: string) =>
+      fetch(`${url}/api/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+    expect(await (await whoami("alice")).text()).toBe("alice");
+    expect((await whoami("boom")).status).toBe(503);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(server.stdout()).toContain("auth.ts:2");
+    expect(server.stdout()).toContain("src/cli/credentials.ts:");
+  });
+
+  test("verifies passwords of a users file, in a thread of its own", async () => {
+    const users = join(folder, "logins");
+    await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n"));
+    await using server = todo(["serve", "--port", "0", "--users-file", users]);
+    const url = await server.url;
+    const statuses: number[] = [];
+    for (const password of ["a long password", "another"]) {
+      const headers = { Authorization: `Basic ${btoa(`alice:${password}`)}` };
+      statuses.push((await fetch(`${url}/admin/`, { headers })).status);
+    }
+    expect(statuses).toEqual([200, 401]);
+  });
+
+  test("does not read what lies in the folder where it is started", async () => {
+    await writeFile(join(folder, ".env"), "TODO_REALM=x\nTODO_NONSENSE=1\n");
+    await writeFile(join(folder, "bunfig.toml"), 'preload = ["./nowhere.ts"]\n');
+    const paths = { commander: ["./nowhere.ts"], pino: ["./nowhere.ts"], "node:fs": ["./nowhere.ts"] };
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));
+    expect(await said(todo(["--version"]))).toBe(`${version}\n`);
+  });
+
+  test.skipIf(skipFor(whyNoRoot))("runs in a root that holds it and the C library", async () => {
+    const root = join(folder, "root");
+    await mkdir(join(root, "proc"), { recursive: true });
+    await mkdir(join(root, "data"));
+    await chown(join(root, "data"), USER_ID, USER_ID);
+    await cp(executable, join(root, "todo"));
+    const libraries = await said(run(["ldd", executable]));
+    for (const [library] of libraries.matchAll(/\/\S+/g)) {
+      await mkdir(join(root, dirname(library)), { recursive: true });
+      await cp(library, join(root, library), { dereference: true });
+    }
+    const start = `mount -t proc proc "$0/proc" && exec chroot --userspec=${USER_ID}:${USER_ID} "$0" /todo serve --port 0 --store sqlite:/data/todos.db`;
+    await using server = run([
+      "unshare",
+      "-m",
+      "env",
+      "-i",
+      "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+      "sh",
+      "-c",
+      start,
+      root,
+    ]);
+    const response = await fetch(`${await server.url}/api/todos`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"buy milk"}',
+    });
+    expect([response.status, await response.text()]).toEqual([
+      201,
+      '{"id":1,"title":"buy milk","done":false}',
+    ]);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+  });
+});

@@ -1,0 +1,99 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openSqlite } from "../src/storage/sqlite/store.ts";
+import { copyWithoutFsync } from "./patched-copy.ts";
+import { skipFor } from "./skip.ts";
+import {
+  type Call,
+  isCreated,
+  isSync,
+  syncs,
+  type Trace,
+  traceCommand,
+  tracePosts,
+  whyUntraceable,
+} from "./strace.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "todo-fsync-"));
+afterAll(() => rm(folder, { recursive: true }));
+const path = join(folder, "todos.db");
+
+describe.skipIf(skipFor(whyUntraceable))("fsync of the log of writes", () => {
+  test("has ended well before each 201 whose to-do is in it", async () => {
+    const trace = await tracePosts(path);
+    expect(acknowledgedTooSoon(trace, path)).toEqual([]);
+
+    const { calls } = trace;
+    const made = calls.find(({ name, args }) => name === "openat" && args.includes(`"${path}-wal"`));
+    const named = calls.find((call) => syncs(call, folder) && call.began > (made?.ended ?? Number.NaN));
+    expect(named?.ended).toBeLessThan(calls.find(isCreated)?.began ?? Number.NaN);
+  });
+
+  test("is missed where there is none", async () => {
+    const copy = await copyWithoutFsync(join(folder, "copy"));
+    const lax = join(folder, "lax.db");
+    const trace = await tracePosts(lax, copy);
+    expect(acknowledgedTooSoon(trace, lax).length).toBeGreaterThan(trace.titles.length / 2);
+  });
+});
+
+describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is written whole", () => {
+  const source = join(folder, "source.db");
+  const from = ["--store", `sqlite:${source}`];
+  const made = join(folder, "made");
+  beforeAll(async () => {
+    const store = await openSqlite(source);
+    await store.insert("a");
+    await store.close();
+  });
+  afterEach(() => rm(made, { force: true }));
+
+  const draft = `${made}.part`;
+  test.each<[command: string, args: readonly string[], calls: readonly string[]]>([
+    ["export", ["export", made, ...from], ["sync draft", "link", "sync folder"]],
+    ["backup", ["backup", made, ...from], ["sync draft", "link", "sync folder"]],
+    [
+      "restore",
+      ["restore", source, "--store", `sqlite:${made}`],
+      ["sync draft", "sync folder", "rename", "sync folder"],
+    ],
+    ["users add", ["users", "add", "alice", "--users-file", made], ["sync draft", "rename", "sync folder"]],
+  ])(
+    "comes before it gets its name, and that of the name before the end: todo %s",
+    async (_, args, expected) => {
+      const calls = await traceCommand(args, join(folder, "trace"), "correct horse\n");
+      const seen = calls.flatMap((call) => {
+        if (syncs(call, draft)) return ["sync draft"];
+        if (syncs(call, folder)) return ["sync folder"];
+        if (isSync(call) || !call.args.includes(`"${draft}"`) || !call.args.includes(`"${made}"`)) return [];
+        return [call.name.startsWith("link") ? "link" : "rename"];
+      });
+      expect(seen.slice(-expected.length)).toEqual([...expected]);
+    },
+  );
+});
+
+/** The titles that a 201 named before an fsync of the transaction with them had ended well. */
+function acknowledgedTooSoon({ calls, titles }: Trace, path: string): string[] {
+  const writes = calls.filter(({ name, args }) => name === "pwrite64" && args.includes(`<${path}-wal>`));
+  const logSyncs = calls.filter((call) => syncs(call, `${path}-wal`));
+  const replies = calls.filter(isCreated);
+  return titles.filter((title) => {
+    const reply = replies.find(({ args }) => args.includes(title));
+    const written = writes.findIndex(({ args }) => args.includes(title));
+    const commit = writes.find((_, at) => at >= written && isLastOfTransaction(writes[at - 1]));
+    if (reply === undefined || written < 0 || commit === undefined) throw new Error(`no trace of ${title}`);
+    return !logSyncs.some(({ began, ended }) => began > commit.ended && ended < reply.began);
+  });
+}
+
+/**
+ * Whether a write is the header of the last frame of a transaction: its second number, how many pages the
+ * database then has, is 0 in all others (https://www.sqlite.org/fileformat2.html#walformat).
+ */
+function isLastOfTransaction(write: Call | undefined): boolean {
+  const pages = /"[\s\S]{4}([\s\S]{4})[\s\S]{16}", 24, \d+$/.exec(write?.args ?? "")?.[1];
+  return pages !== undefined && pages !== "\0\0\0\0";
+}

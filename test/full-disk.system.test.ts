@@ -1,0 +1,64 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtemp, rm, unlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run, runTodo } from "./command.ts";
+import { skipFor } from "./skip.ts";
+
+const HEADERS = { "Content-Type": "application/json" };
+const REFUSED_WRITES = 500;
+const TITLE = "😀".repeat(120);
+
+const folder = await mkdtemp(join(tmpdir(), "todo-full-"));
+const mount = run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]);
+const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
+afterAll(async () => {
+  if (whyNoMount === undefined) await run(["umount", "-l", folder]).exited;
+  await rm(folder, { recursive: true });
+});
+
+async function post(url: string): Promise<number> {
+  const body = JSON.stringify({ title: TITLE });
+  const response = await fetch(`${url}/api/todos`, { method: "POST", headers: HEADERS, body });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+async function ids(url: string): Promise<number[]> {
+  const todos: readonly { readonly id: number }[] = JSON.parse(
+    await (await fetch(`${url}/api/todos`)).text(),
+  );
+  return todos.map(({ id }) => id);
+}
+
+const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
+
+test.skipIf(skipFor(whyNoMount))(
+  "a full disk acknowledges nothing, stops no reader, and is got over",
+  async () => {
+    const filler = join(folder, "filler");
+    const store = `sqlite:${join(folder, "todos.db")}`;
+    await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
+    let stored = 0;
+    {
+      await using server = runTodo(["serve", "--port", "0", "--store", store]);
+      const url = await server.url;
+      for (let i = 0; i < 20_000 && (await post(url)) === 201; i++) stored++;
+      expect(stored).toBeGreaterThan(10);
+      const started = performance.now();
+      const refused = await Promise.all(Array.from({ length: REFUSED_WRITES }, () => post(url)));
+      expect(new Set(refused)).toEqual(new Set([503]));
+      const intervals = Math.ceil((performance.now() - started) / 10_000);
+      expect(server.stdout().split('"request failed"').length - 1).toBeWithin(1, 3 + intervals);
+      expect(await ids(url)).toEqual(upTo(stored));
+      await unlink(filler);
+      expect(await post(url)).toBe(201);
+      stored++;
+      server.kill("SIGKILL");
+      await server.exited;
+      expect(server.stdout()).toContain("store_unavailable");
+    }
+    await using server = runTodo(["serve", "--port", "0", "--store", store]);
+    expect(await ids(await server.url)).toEqual(upTo(stored));
+  },
+);

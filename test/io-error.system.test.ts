@@ -1,0 +1,150 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openSqlite } from "../src/storage/sqlite/store.ts";
+import { type Command, runTodo } from "./command.ts";
+import { integrity } from "./integrity.ts";
+import { verdict } from "./problem.ts";
+import { skipFor } from "./skip.ts";
+import { serveTraced, whyUntraceable } from "./strace.ts";
+
+const WRITERS = 8;
+const POSTS = 40;
+const SYNCS = "fsync,fdatasync";
+
+const folder = await mkdtemp(join(tmpdir(), "todo-io-error-"));
+afterAll(() => rm(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+}
+
+const serve = (path: string): Command => runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+
+/** Serves from a disk on which some calls fail. */
+function serveFailing(path: string, calls: string, fault: string): Command {
+  const inject = ["-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
+  return serveTraced(path, ["-o", "/dev/null", "-P", path, "-P", `${path}-wal`, ...inject]);
+}
+
+function post(url: string, title: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  const json = { "Content-Type": "application/json", ...headers };
+  return fetch(`${url}/api/todos`, { method: "POST", headers: json, body: JSON.stringify({ title }) });
+}
+
+async function list(url: string): Promise<Todo[]> {
+  const todos: readonly Todo[] = JSON.parse(await (await fetch(`${url}/api/todos`)).text());
+  return todos.map(({ id, title }) => ({ id, title }));
+}
+
+async function kill(server: Command): Promise<void> {
+  server.kill("SIGKILL");
+  await server.exited;
+}
+
+describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
+  // The thread that reads the file at the start makes fewer of these calls.
+  test.each<[when: string, calls: string, fault: string, isGotOver: boolean]>([
+    ["now and then at fsync", SYNCS, "error=EIO:when=12+7", true],
+    ["for a while at fsync", SYNCS, "error=EIO:when=12..30", true],
+    ["for good at fsync", SYNCS, "error=EIO:when=12+", false],
+    ["now and then at write", "pwrite64", "error=EIO:when=60+37", true],
+    ["for a while at write", "pwrite64", "error=ENOSPC:when=60..90", true],
+    ["for good at write", "pwrite64", "error=ENOSPC:when=60+", false],
+  ])("%s makes no lie of an answer, and stops no reader", async (_when, calls, fault, isGotOver) => {
+    const path = newPath();
+    const created = new Map<number, string>();
+    const refused = new Set<string>();
+    const answers: boolean[] = [];
+    {
+      await using server = serveFailing(path, calls, fault);
+      const url = await server.url;
+      const write = async (writer: number): Promise<void> => {
+        for (let i = 0; i < POSTS; i++) {
+          const title = `${writer}.${i}`;
+          const response = await post(url, title);
+          answers.push(response.ok);
+          if (response.ok) {
+            const { id }: Todo = JSON.parse(await response.text());
+            expect(created.has(id)).toBe(false);
+            created.set(id, title);
+          } else {
+            expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
+            expect(await verdict(response)).toEqual([503, "store_unavailable"]);
+            refused.add(title);
+            expect((await list(url)).map(({ title }) => title)).not.toContain(title);
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+      expect(answers).toContain(true);
+      expect(answers).toContain(false);
+      if (isGotOver) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
+      expect(await list(url)).toEqual(inOrder(created));
+      await kill(server);
+      expect(server.stdout()).toContain('"msg":"request failed"');
+    }
+    await using server = serve(path);
+    const url = await server.url;
+    const todos = await list(url);
+    expect(todos.slice(0, created.size)).toEqual(inOrder(created));
+    // What was refused last lies in the file, whole: only nobody knew whether it would stay there.
+    expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
+    expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+    expect(JSON.parse(await (await post(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
+    await kill(server);
+    expect(integrity(path)).toBe("ok");
+  });
+
+  test("makes one to-do of a POST and its retry under one key", async () => {
+    const path = newPath();
+    const titles = Array.from({ length: 50 }, (_, index) => `${index}`);
+    const postAll = (url: string) =>
+      Promise.all(titles.map(async (title) => (await post(url, title, { "Idempotency-Key": title })).status));
+    {
+      await using server = serveFailing(path, SYNCS, "error=EIO:when=12+");
+      const url = await server.url;
+      for (let i = 0; i < 12; i++) await post(url, "before");
+      expect(await postAll(url)).toEqual(titles.map(() => 503));
+      await kill(server);
+    }
+    await using server = serve(path);
+    const url = await server.url;
+    const there = (await list(url)).filter(({ title }) => title !== "before");
+    // Those of the last transaction are there, and answered for by their keys.
+    expect(there.length).toBeGreaterThan(0);
+    for (const _ of [1, 2]) expect(await postAll(url)).toEqual(titles.map(() => 201));
+    const now = (await list(url)).filter(({ title }) => title !== "before");
+    expect(now.slice(0, there.length)).toEqual(there);
+    expect(now.map(({ title }) => title).toSorted()).toEqual(titles.toSorted());
+  });
+
+  test.each<[when: string, calls: string, fault: string]>([
+    ["opens the file", "pread64", "when=1"],
+    ["begins to read it", "pread64", "when=5"],
+    ["reads it", "pread64", "when=30"],
+    ["brings it up to date", SYNCS, "when=1"],
+    ["writes to it", "pwrite64", "when=1"],
+  ])("when the server %s is an exit that says so, and does no harm", async (_when, calls, fault) => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    const titles = Array.from({ length: 2000 }, (_, index) => `${index} ${"x".repeat(80)}`);
+    await Promise.all(titles.map((title) => store.insert(title)));
+    await store.close();
+    {
+      await using server = serveFailing(path, calls, `error=EIO:${fault}`);
+      expect(await server.exited).toBe(2);
+      expect(server.stderr()).toMatch(/^todo: TODO_STORE: .*: (?:disk I\/O error|.* is malformed)\n$/);
+      expect(server.stderr()).toContain(path);
+    }
+    await using server = serve(path);
+    expect((await list(await server.url)).map(({ title }) => title)).toEqual(titles);
+  });
+});
+
+const inOrder = (todos: ReadonlyMap<number, string>): Todo[] =>
+  Array.from(todos, ([id, title]) => ({ id, title })).toSorted((a, b) => a.id - b.id);

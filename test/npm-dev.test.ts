@@ -1,0 +1,30 @@
+import { afterAll, expect, test } from "bun:test";
+import { appendFile, cp, mkdtemp, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { run } from "./command.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+const folder = await mkdtemp(join(tmpdir(), "todo-dev-"));
+afterAll(() => rm(folder, { recursive: true }));
+
+test("npm run dev restarts the server when a source file changes", async () => {
+  // A copy, because other tests run from the real sources at the same time.
+  for (const path of ["bin", "src", "web/built", "openapi.json", "package.json"])
+    await cp(join(ROOT, path), join(folder, path), { recursive: true });
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  await using server = run(["npm", "run", "-s", "--prefix", folder, "dev", "--", "--port", "0"]);
+  const urls = (): readonly string[] => server.stdout().match(/"url":"[^"]+"/g) ?? [];
+  await server.url;
+  expect(urls()).toHaveLength(1);
+  await appendFile(join(folder, "src/http/handlers/health.ts"), "// changed\n");
+  while (urls().length < 2) await Bun.sleep(20);
+  const url = /"url":"([^"]+)"/.exec(urls()[1] ?? "")?.[1];
+  const { status } = await fetch(`${url}/livez`);
+  expect(status).toBe(200);
+  // SIGKILL would end npm alone and leave the server behind.
+  server.kill("SIGTERM");
+  await server.exited;
+});

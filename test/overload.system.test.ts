@@ -1,0 +1,233 @@
+import { expect, test } from "bun:test";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Command, run, runTodo } from "./command.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+
+/** With a number, each of slowhttptest's modes has so many connections; without, all share one attack. */
+const SLOW_CONNECTIONS = Number(process.env.TODO_TEST_SLOW_CONNECTIONS ?? 0);
+const TODOS = 2000;
+/** Without limits for slow connections it would be far more. How much exactly is measured in bench/. */
+const MAX_SLOWDOWN = 20;
+/** How often the cost of overload is measured, and how long a load lasts. */
+const ROUNDS = 3;
+const LOAD_SECONDS = 4;
+/** On two idle cores, which the load shares, the server waits about a third of the time for a processor. */
+const MAX_WAITED = 0.5;
+/** Connections that this test keeps alive. */
+const STRAGGLERS = 40;
+
+const MODES: Readonly<Record<string, readonly string[]>> = {
+  "slow heads": ["-H", "-i", "2"],
+  "slow bodies": ["-B", "-i", "2", "-f", "application/json"],
+  ranges: ["-R"],
+  "slow readers": ["-X", "-w", "10", "-y", "20", "-n", "5"],
+};
+const attacks: readonly (readonly [what: string, modes: readonly (readonly string[])[], each: number])[] =
+  SLOW_CONNECTIONS > 0
+    ? Object.entries(MODES).map(([what, mode]) => [what, [mode], SLOW_CONNECTIONS])
+    : [["all of that at once", Object.values(MODES), 250]];
+
+test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
+  "other clients are answered beside many connections with %s, which the server closes",
+  async (_what, modes, each) => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const url = await server.url;
+    for (let at = 0; at < TODOS; at += 100)
+      await Promise.all(Array.from({ length: 100 }, () => post(url, "x".repeat(120))));
+    const before = await descriptors(server);
+
+    const calm = await tail(url, 6);
+    await using stack = new AsyncDisposableStack();
+    for (const mode of modes) stack.use(attack(url, mode, each));
+    await sleep(2000);
+    const attacked = await tail(url, 6);
+    process.stderr.write(`p99 ${attacked.toFixed(2)} ms, ${calm.toFixed(2)} ms before\n`);
+    expect(attacked / calm).toBeLessThan(MAX_SLOWDOWN);
+    while ((await descriptors(server)) > before + STRAGGLERS) await sleep(500);
+  },
+);
+
+function attack(url: string, mode: readonly string[], connections: number): Command {
+  // They last longer than the test, so that only the server closes them.
+  const bounds = ["-c", connections, "-r", Math.ceil(connections / 8), "-l", 300, "-p", 3, "-v", 0].map(
+    String,
+  );
+  return run(["slowhttptest", ...mode, ...bounds, "-u", `${url}/api/todos`]);
+}
+
+async function descriptors({ pid }: Command): Promise<number> {
+  return (await readdir(`/proc/${pid}/fd`)).length;
+}
+
+async function post(url: string, title: string): Promise<number> {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(`${url}/api/todos`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify({ title }),
+  });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+/**
+ * The 99th percentile, in milliseconds, of requests by a few clients that read and write with pauses: the median of
+ * that of each second, for others use this machine too.
+ */
+async function tail(url: string, seconds: number): Promise<number> {
+  const tails: number[] = [];
+  for (let second = 0; second < seconds; second++) tails.push(await tailOf(url, 1000));
+  return tails.toSorted((a, b) => a - b)[Math.floor(seconds / 2)] ?? Number.NaN;
+}
+
+async function tailOf(url: string, ms: number): Promise<number> {
+  const times: number[] = [];
+  const deadline = performance.now() + ms;
+  const client = async (): Promise<void> => {
+    while (performance.now() < deadline) {
+      for (const ask of [() => post(url, "y"), async () => (await fetch(`${url}/api/todos/1`)).status]) {
+        const started = performance.now();
+        expect(await ask()).toBeWithin(200, 202);
+        times.push(performance.now() - started);
+        await sleep(5);
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, client));
+  return times.toSorted((a, b) => a - b)[Math.floor(times.length * 0.99)] ?? Number.NaN;
+}
+
+test.skipIf(skipFor(whyMissing("h2load")))(
+  "requests above the limit get 503, cost the others little, and leave nothing behind",
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-overload-"));
+    try {
+      const body = join(folder, "body.json");
+      await writeFile(body, '{"title":"x"}');
+      const path = join(folder, "todos.db");
+      const args = ["serve", "--port", "0", "--store", `sqlite:${path}`, "--max-requests", "500"];
+      await using server = runTodo([...args, "--max-todos", "10000000"]);
+      const url = `${await server.url}/api/todos`;
+      const ratios: number[] = [];
+      for (let round = 0; round < ROUNDS && !ratios.some((ratio) => ratio < 1); round++) {
+        const before = await h2load(server, url, body, 64);
+        expect(before).toMatchObject({ others: 0, unavailable: 0 });
+        // Each client may send an equal part of twice the peak.
+        const over = await h2load(server, url, body, 2000, Math.ceil((2 * before.goodput) / 2000));
+        expect(over.others).toBe(0);
+        expect(over.unavailable).toBeGreaterThan(0);
+        expect(over.goodput).toBeGreaterThan(0);
+        // The server may still have requests of connections that are closed already.
+        while ((await postTogether(url, 64)).some((status) => status !== 201)) await sleep(100);
+        const after = await h2load(server, url, body, 64);
+        expect(after).toMatchObject({ others: 0, unavailable: 0 });
+        const loads = [before, over, after].map(
+          ({ goodput, worth, waited }) =>
+            `${goodput | 0}/s (${worth | 0} a CPU second, ${(100 * waited).toFixed(0)} % waiting)`,
+        );
+        process.stderr.write(`before, over, after: ${loads.join(", ")}\n`);
+        // Where the server waits for the processor, its figures say more about the machine.
+        if (Math.max(before.waited, after.waited) > MAX_WAITED) continue;
+        // By CPU time four fifths of the peak; by the clock half of it.
+        ratios.push(
+          Math.max(
+            ...[over, after].flatMap(({ goodput, worth }) => [
+              (0.8 * before.worth) / worth,
+              (0.5 * Math.min(before.goodput, after.goodput)) / goodput,
+            ]),
+          ),
+        );
+      }
+      if (ratios.length === 0) process.stderr.write("the cost is not judged because the machine is busy\n");
+      else expect(Math.min(...ratios)).toBeLessThan(1);
+      // Each 503 was one of overload: the others are logged by themselves.
+      expect(server.stdout()).toContain("overloaded");
+      expect(server.stdout()).not.toContain("request failed");
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+);
+
+async function postTogether(url: string, count: number): Promise<number[]> {
+  const base = url.replace(/\/api\/todos$/, "");
+  return Promise.all(Array.from({ length: count }, () => post(base, "x")));
+}
+
+interface Load {
+  /** 2xx a second. */
+  readonly goodput: number;
+  /** 2xx for each second of the server's CPU. */
+  readonly worth: number;
+  /** How long the server waited for a processor, as a share of the time. */
+  readonly waited: number;
+  readonly unavailable: number;
+  /** Answers that are neither, and none. */
+  readonly others: number;
+}
+
+/** Sends POSTs for some seconds; `rate` is what each client sends a second at most. */
+async function h2load(
+  server: Command,
+  url: string,
+  body: string,
+  clients: number,
+  rate?: number,
+): Promise<Load> {
+  const rps = rate === undefined ? [] : ["--rps", String(rate)];
+  const load = ["--h1", "-t", "1", "-c", String(clients), "-D", String(LOAD_SECONDS), ...rps];
+  const command = run(["h2load", ...load, "-H", "Content-Type: application/json", "-d", body, url]);
+  const [before, waitedBefore] = [await cpuSeconds(server), await waitedSeconds(server)];
+  expect(await command.exited).toBe(0);
+  const seconds = (await cpuSeconds(server)) - before;
+  const waited = ((await waitedSeconds(server)) - waitedBefore) / LOAD_SECONDS;
+  const counts = /^status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx$/m.exec(command.stdout());
+  const [ok = 0, redirects = 0, refusals = 0, unavailable = 0] = (counts ?? []).slice(1).map(Number);
+  const errored = Number(/ (\d+) errored/.exec(command.stdout())?.[1]);
+  const others = redirects + refusals + errored;
+  return { goodput: ok / LOAD_SECONDS, worth: ok / seconds, waited, unavailable, others };
+}
+
+/** Of /proc/PID/stat (man 5 proc), after the name: the 12th and the 13th word, in hundredths. */
+async function cpuSeconds({ pid }: Command): Promise<number> {
+  const words = (await readFile(`/proc/${pid}/stat`, "utf8")).replace(/^.*\) /s, "").split(" ");
+  return (Number(words[11]) + Number(words[12])) / 100;
+}
+
+/** Returns how long the main thread of a process has waited for a processor (the second word of schedstat). */
+async function waitedSeconds({ pid }: Command): Promise<number> {
+  const [, nanoseconds] = (await readFile(`/proc/${pid}/schedstat`, "utf8")).split(" ");
+  return Number(nanoseconds) / 1e9;
+}
+
+test.skipIf(skipFor(process.platform === "linux" ? undefined : "this is not Linux"))(
+  "a server without descriptors answers whom it has, and goes on when there are some again",
+  async () => {
+    const line = 'ulimit -n 64 && exec "$0" --no-env-file src/cli/main.ts serve --port 0';
+    await using server = run(["sh", "-c", line, process.execPath]);
+    const url = await server.url;
+    const port = Number(new URL(url).port);
+    const kept = connect(port, "127.0.0.1");
+    const asked = async (): Promise<string> => {
+      kept.write("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      const { promise, resolve } = Promise.withResolvers<Buffer>();
+      kept.once("data", resolve);
+      return (await promise).toString();
+    };
+    expect(await asked()).toEndWith("ok\n");
+    const others = Array.from({ length: 200 }, () => connect(port, "127.0.0.1"));
+    for (const socket of others) socket.on("error", () => {});
+    while ((await descriptors(server)) < 64) await sleep(20);
+    expect(await asked()).toEndWith("ok\n");
+    for (const socket of others) socket.destroy();
+    expect(await (await fetch(`${url}/livez`)).text()).toBe("ok\n");
+    kept.destroy();
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+  },
+);

@@ -1,0 +1,291 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { copyFile, cp, mkdir, mkdtemp, readdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { exports as entries, version } from "../package.json" with { type: "json" };
+import { type Command, run } from "./command.ts";
+import { skipFor } from "./skip.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const whyNoInstall =
+  process.env.TODO_TEST_PACKAGE === undefined
+    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
+    : undefined;
+
+const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
+
+/** A program on the whole package, in words that both resolutions must understand. */
+const PROGRAM = `
+import { createService } from "todo-service";
+import { TodoApi, TodoApiError, type Todo } from "todo-service/client";
+import { type LookupClient, createClientLookup, parseClients } from "todo-service/credentials";
+import { listen } from "todo-service/listen";
+import { openMemory } from "todo-service/memory";
+import { parseCertificate } from "todo-service/tls";
+
+const lookupClient: LookupClient = createClientLookup(parseClients(""));
+const service = createService({ store: openMemory(), lookupClient, onLoopback: true });
+const listener = listen(service, { host: "127.0.0.1", port: 0 });
+const api = new TodoApi({ baseUrl: listener.url });
+const todo: Todo = await api.create("buy milk");
+const id: bigint = todo.id;
+// @ts-expect-error: were the types any, this would be no error
+export const text: string = todo.id;
+const codes: unknown[] = [];
+await api.get(id + 1n).catch((error) => error instanceof TodoApiError && codes.push(error.code));
+await listener.stop();
+console.log(id, codes, parseCertificate.length);
+`;
+
+const CLIENT = `
+import { TodoApi } from "todo-service/client";
+const [baseUrl, title] = process.argv.slice(2);
+const { id, title: made, done } = await new TodoApi({ baseUrl }).create(title);
+console.log(typeof id, made, done);
+`;
+
+let folder: string;
+let tarball: string;
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(join(tmpdir(), "todo-package-")));
+  await said(run(["npm", "pack", "--silent", "--pack-destination", folder]));
+  tarball = join(folder, `todo-service-${version}.tgz`);
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** What a command says, once it has ended well. */
+async function said(command: Command): Promise<string> {
+  expect([await command.exited, command.stdout(), command.stderr()]).toEqual([
+    0,
+    expect.any(String),
+    expect.any(String),
+  ]);
+  return command.stdout();
+}
+
+/** Writes a `bunfig.toml` and a `tsconfig.json` that make Bun run `planted.ts` of the same folder. */
+async function plantConfiguration(where: string): Promise<void> {
+  const paths = { commander: ["./planted.ts"], pino: ["./planted.ts"] };
+  await writeFile(join(where, "planted.ts"), 'console.log("planted"); export default {};');
+  await writeFile(join(where, "bunfig.toml"), 'preload = ["./planted.ts"]\n');
+  await writeFile(join(where, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));
+}
+
+const runIn = (where: string, commandLine: readonly string[]): Command =>
+  run(["sh", "-c", 'cd "$0" && exec "$@"', where, ...commandLine]);
+
+test("the package has what is needed and no more", async () => {
+  const packed = (await said(run(["tar", "-tzf", tarball]))).trimEnd().split("\n");
+  const files = packed.map((path) => path.replace("package/", ""));
+  const sources = [...new Bun.Glob("src/**/*.ts").scanSync(ROOT)].filter(
+    (path) => !path.endsWith(".test.ts") && path !== "src/storage/contract.ts",
+  );
+  const pages = [...new Bun.Glob("web/built/*").scanSync(ROOT)];
+  expect(files.filter((path) => !/^dist\/types\/.*\.d\.ts$/.test(path)).toSorted()).toEqual(
+    [
+      ...[
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "SECURITY.md",
+        "docs/page.png",
+        "openapi.json",
+        "package.json",
+      ],
+      ...["bin/bun", "bin/todo", "dist/client.js", ...sources, ...pages],
+    ].toSorted(),
+  );
+  for (const entry of Object.values(entries))
+    for (const path of Object.values(entry)) expect(files).toContain(path.replace("./", ""));
+});
+
+test("publint finds nothing in the package", async () => {
+  expect(await said(run(["node_modules/.bin/publint", "--strict", tarball]))).toContain("All good!");
+});
+
+// ESM alone: every Node that is still cared for can require() it, and "node10" knows no "exports".
+test.skipIf(skipFor(whyNoInstall))("no type of the package is wrong", async () => {
+  await said(runIn(folder, ["npx", "--yes", ARE_THE_TYPES_WRONG, "--profile", "esm-only", tarball]));
+});
+
+/** Puts the package into a folder as npm would, with the dependencies that are here already. */
+async function unpack(where: string): Promise<void> {
+  const modules = join(where, "node_modules");
+  await mkdir(join(modules, "todo-service"), { recursive: true });
+  await said(run(["tar", "-xzf", tarball, "-C", join(modules, "todo-service"), "--strip-components=1"]));
+  for (const name of await readdir(join(ROOT, "node_modules")))
+    if (!name.startsWith(".")) await symlink(join(ROOT, "node_modules", name), join(modules, name));
+  await mkdir(join(modules, ".bin"));
+  await symlink("../todo-service/bin/todo", join(modules, ".bin/todo"));
+}
+
+const install =
+  (...flags: readonly string[]) =>
+  async (where: string): Promise<void> => {
+    await said(runIn(where, ["npm", "install", "--no-audit", "--no-fund", ...flags, tarball]));
+  };
+
+describe.each([
+  ["unpacked", undefined, unpack],
+  ["installed", whyNoInstall, install()],
+  ["installed without install scripts", whyNoInstall, install("--ignore-scripts")],
+] as const)("the package, %s", (name, whyNot, put) => {
+  let home: string;
+  beforeAll(async () => {
+    if (whyNot !== undefined) return;
+    home = join(folder, name);
+    await mkdir(home);
+    await writeFile(join(home, "package.json"), '{ "private": true, "type": "module" }');
+    await put(home);
+  });
+
+  test.skipIf(skipFor(whyNot))("serves by npx, for the client in Node and in Bun", async () => {
+    await writeFile(join(home, "client.js"), CLIENT);
+    await using npx = runIn(home, ["npx", "todo", "serve", "--port", "0"]);
+    const url = await npx.url;
+    try {
+      expect(await said(runIn(home, ["node", "client.js", url, "buy milk"]))).toBe("bigint buy milk false\n");
+      expect(await said(runIn(home, [process.execPath, "client.js", url, "eat"]))).toBe("bigint eat false\n");
+      const listed = await said(runIn(home, ["npx", "todo", "list", "--url", url]));
+      expect(listed).toMatch(/"buy milk".*\n.*"eat"/);
+      const docs = await fetch(`${url}/docs`, { headers: { Accept: "text/html" } });
+      expect([docs.status, await docs.text()]).toEqual([200, expect.stringContaining("/assets/")]);
+    } finally {
+      // To the server itself: the shell that npx puts in between may not pass it on.
+      process.kill(pidOf(npx), "SIGTERM");
+    }
+    expect(await npx.exited).toBe(0);
+    expect(npx.stdout()).toContain('"msg":"stopped"');
+  });
+
+  test.skipIf(skipFor(whyNot))("has a command that is the server itself, and ends on SIGTERM", async () => {
+    await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0"]);
+    await server.url;
+    const pid = pidOf(server);
+    process.kill(pid, "SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(pid).toBe(server.pid);
+    const wrong = runIn(home, ["node_modules/.bin/todo", "serve", "--prot", "0"]);
+    expect([await wrong.exited, wrong.stderr()]).toEqual([2, expect.stringContaining("--port")]);
+  });
+
+  test.skipIf(skipFor(whyNot))("runs no code from the folder it is started in", async () => {
+    const planted = ["planted.ts", "bunfig.toml", "tsconfig.json"];
+    try {
+      await plantConfiguration(home);
+      expect(await said(runIn(home, ["node_modules/.bin/todo", "--version"]))).toBe(`${version}\n`);
+    } finally {
+      for (const name of planted) await rm(join(home, name));
+    }
+  });
+
+  test.skipIf(skipFor(whyNot)).each([
+    ["ESNext", "bundler"],
+    ["NodeNext", "nodenext"],
+  ])("has types for module %s, resolution %s, and runs as they say", async (module, resolution) => {
+    await writeFile(join(home, "program.ts"), PROGRAM);
+    const flags = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
+    const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
+    const tsc = runIn(home, [join(ROOT, "node_modules/.bin/tsc"), ...flags, ...how, "program.ts"]);
+    expect([await tsc.exited, tsc.stdout()]).toEqual([0, ""]);
+    expect(await said(runIn(home, [process.execPath, "program.ts"]))).toBe('1n [ "todo_not_found" ] 2\n');
+  });
+});
+
+test("the command of a clone runs no code from the folder it is started in", async () => {
+  const where = join(folder, "planted");
+  await mkdir(where);
+  await plantConfiguration(where);
+  expect(await said(runIn(where, [join(ROOT, "bin/todo"), "--version"]))).toBe(`${version}\n`);
+});
+
+describe("a clone installed without install scripts", () => {
+  const clone = (): string => join(folder, "clone");
+  beforeAll(async () => {
+    const modules = join(clone(), "node_modules");
+    await mkdir(modules, { recursive: true });
+    for (const name of ["bin", "package.json", "openapi.json", "src", "test", "tsconfig.json", "web"])
+      await cp(join(ROOT, name), join(clone(), name), { recursive: true });
+    for (const name of await readdir(join(ROOT, "node_modules")))
+      if (!["bun", "@oven", ".bin"].includes(name))
+        await symlink(join(ROOT, "node_modules", name), join(modules, name));
+    // Without its install script, bun/bin/bun.exe is a program that fails, and the platform's package has Bun.
+    const platform = join(modules, "@oven/bun-any-cpu/bin");
+    await mkdir(platform, { recursive: true });
+    await symlink(process.execPath, join(platform, "bun"));
+    await mkdir(join(modules, "bun/bin"), { recursive: true });
+    await mkdir(join(modules, ".bin"));
+    await writeFile(join(modules, "bun/bin/bun.exe"), "exit 9", { mode: 0o755 });
+    await symlink("../bun/bin/bun.exe", join(modules, ".bin/bun"));
+  });
+
+  test("serves by npm start", async () => {
+    await using npm = runIn(clone(), ["npm", "start", "--", "--port", "0"]);
+    const url = await npm.url;
+    try {
+      expect((await fetch(`${url}/livez`)).status).toBe(200);
+    } finally {
+      // To the server itself: a shell between npm and the server may not forward the signal.
+      process.kill(pidOf(npm), "SIGTERM");
+    }
+    expect(await npm.exited).toBe(0);
+  });
+
+  test("has every command by npm run todo", async () => {
+    expect(await said(runIn(clone(), ["npm", "run", "-s", "todo", "--", "--version"]))).toBe(`${version}\n`);
+  });
+
+  test("runs its tests by npm test", async () => {
+    const npm = runIn(clone(), ["npm", "test", "--", "src/change-feed.test.ts"]);
+    expect([await npm.exited, npm.stderr()]).toEqual([0, expect.stringMatching(/^ [1-9]\d* pass$/m)]);
+  });
+});
+
+describe("the command finds the Bun", () => {
+  /** Runs the command where these files are, each of them a program that says its own path and its arguments. */
+  async function todoAmong(where: string, command: string, programs: readonly string[]): Promise<Command> {
+    const place = join(folder, where);
+    for (const program of [...programs, command])
+      await mkdir(join(place, program, ".."), { recursive: true });
+    for (const program of programs)
+      await writeFile(join(place, program), 'echo "$0"; printf "<%s>" "$@"', { mode: 0o755 });
+    await copyFile(join(ROOT, "bin/todo"), join(place, command));
+    await copyFile(join(ROOT, "bin/bun"), join(place, command, "../bun"));
+    await mkdir(join(place, "bin"));
+    await symlink(join("..", command), join(place, "bin/todo"));
+    return runIn(place, ["bin/todo", "add", "buy  milk"]);
+  }
+  const COMMAND = "node_modules/todo-service/bin/todo";
+  const NESTED = "node_modules/todo-service/node_modules";
+
+  test.each([
+    ["of this platform, before its stand-in", COMMAND, "node_modules", "@oven/bun-any-cpu/bin/bun", true],
+    ["that the install script put in place", COMMAND, "node_modules", "bun/bin/bun.exe", true],
+    ["of its own, before another's", COMMAND, NESTED, "bun/bin/bun.exe", false],
+    ["of a checkout", "checkout/bin/todo", "checkout/node_modules", "bun/bin/bun.exe", true],
+  ])("%s", async (name, command, modules, program, alone) => {
+    const others = alone ? [] : ["node_modules/bun/bin/bun.exe"];
+    const programs = [...new Set([join(modules, "bun/bin/bun.exe"), join(modules, program), ...others])];
+    const todo = await todoAmong(name, command, programs);
+    const [path = "", args] = (await said(todo)).split("\n");
+    expect(await realpath(path)).toBe(join(folder, name, modules, program));
+    const main = join(folder, name, command, "../../src/cli/main.ts");
+    const flags = "<--no-env-file><--config=/dev/null><--tsconfig-override=/dev/null>";
+    expect(args).toBe(`${flags}<${main}><add><buy  milk>`);
+  });
+
+  test.each([
+    ["nowhere", [], "cannot find the npm package bun for"],
+    ["not for this machine", ["node_modules/bun/package.json-of"], "has no program for this machine"],
+  ])("%s, and says so", async (name, files, message) => {
+    const todo = await todoAmong(name, COMMAND, files);
+    expect([await todo.exited, todo.stderr()]).toEqual([
+      1,
+      expect.stringMatching(new RegExp(`^todo: .*${message}`)),
+    ]);
+  });
+});
+
+/** The process that says that it listens. */
+const pidOf = (server: Command): number => Number(/"pid":(\d+)/.exec(server.stdout())?.[1]);

@@ -1,0 +1,34 @@
+import { cp, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+/** Copies the program to a folder, with changes to one of its files; gives the module to run. */
+export async function copyProgram(
+  folder: string,
+  file: string,
+  changes: readonly (readonly [from: string, to: string])[],
+): Promise<string> {
+  for (const name of ["src", "web/built", "package.json", "openapi.json"])
+    await cp(join(ROOT, name), join(folder, name), { recursive: true });
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  let source = await Bun.file(join(folder, file)).text();
+  for (const [from, to] of changes) {
+    if (source.split(from).length !== 2) throw new Error(`${file} has not one ${from}`);
+    source = source.replace(from, to);
+  }
+  await Bun.write(join(folder, file), source);
+  return join(folder, "src/cli/main.ts");
+}
+
+/** A copy of the program whose commits do not wait for the disk. */
+export const copyWithoutFsync = (folder: string): Promise<string> =>
+  copyProgram(folder, "src/storage/sqlite/file.ts", [
+    ["synchronous = FULL", "synchronous = NORMAL"],
+    ["level === 2n", "level === 1n"],
+  ]);
+
+/** Copies the program with password hashes of the lowest cost, for tests that make many; returns its main module. */
+export const copyWithCheapHashes = (folder: string): Promise<string> =>
+  copyProgram(folder, "src/credential/password.ts", [["BCRYPT_COST = 12", "BCRYPT_COST = 4"]]);

@@ -1,0 +1,395 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { SQL } from "bun";
+import { mintToken } from "../src/credential/token.ts";
+import { ServiceError } from "../src/error.ts";
+import { read } from "../src/storage/contract.ts";
+import { Primary } from "../src/storage/postgres/primary.ts";
+import { openPostgres } from "../src/storage/postgres/store.ts";
+import { type Command, runTodo } from "./command.ts";
+import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
+import { startProxy } from "./postgres-proxy.ts";
+import { skipFor } from "./skip.ts";
+import { follow } from "./sse.ts";
+
+const RESUMES_WITHIN_MS = 60_000;
+const WRITERS = 8;
+const EVENTS = 1000;
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
+const serve = (url: string): Command => runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+
+function send(url: string, method: string, path: string, body?: object, key?: string): Promise<Response> {
+  const headers = {
+    "Content-Type": "application/json",
+    ...(key !== undefined && { "Idempotency-Key": key }),
+  };
+  return fetch(url + path, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) });
+}
+
+const create = (url: string, title: string, key?: string): Promise<Response> =>
+  send(url, "POST", "/api/todos", { title }, key);
+
+async function list(url: string): Promise<readonly Todo[]> {
+  const response = await send(url, "GET", "/api/todos");
+  expect(response.status).toBe(200);
+  return JSON.parse(await response.text());
+}
+
+/** Waits until a service makes a to-do again; gives the milliseconds it took. */
+async function resumed(url: string): Promise<number> {
+  const start = performance.now();
+  while ((await create(url, "resumed")).status !== 201) {
+    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+    await Bun.sleep(10);
+  }
+  return performance.now() - start;
+}
+
+/** Clients that make to-dos, one after the other each, until they are stopped. */
+function startWriters(url: string) {
+  /** What was acknowledged, by id. */
+  const made = new Map<number, string>();
+  let refused = 0;
+  let isStopped = false;
+  const write = async (writer: number): Promise<void> => {
+    for (let i = 0; !isStopped; i++) {
+      const response = await create(url, `${writer}.${i}`);
+      if (response.status === 503) {
+        refused++;
+        await Bun.sleep(5);
+        continue;
+      }
+      expect(response.status).toBe(201);
+      const { id, title }: Todo = JSON.parse(await response.text());
+      expect([made.has(id), title]).toEqual([false, `${writer}.${i}`]);
+      made.set(id, title);
+    }
+  };
+  const writers = Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+  return {
+    made,
+    refused: () => refused,
+    stop: async (): Promise<void> => {
+      isStopped = true;
+      await writers;
+    },
+  };
+}
+
+/** Everything that was acknowledged is there, and ids leave no gap. */
+async function verify(url: string, made: ReadonlyMap<number, string>): Promise<void> {
+  const todos = await list(url);
+  expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+  expect([...made].filter(([id, title]) => todos[id - 1]?.title !== title)).toEqual([]);
+}
+
+async function failureOf(call: unknown): Promise<string | undefined> {
+  try {
+    await call;
+  } catch (error) {
+    if (error instanceof ServiceError) return error.code;
+    throw error;
+  }
+  return undefined;
+}
+
+describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
+  let postgres: Postgres;
+  let database: string;
+  beforeAll(async () => {
+    postgres = await startPostgres();
+  });
+  afterAll(() => postgres[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    // A test that failed may have left it stopped.
+    await postgres.start();
+    database = await postgres.newDatabase();
+  });
+
+  const terminate = (whose: string): Promise<readonly unknown[]> =>
+    postgres.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE datname = '${new URL(database).pathname.slice(1)}' AND ${whose}`);
+
+  test("that is away makes reads and writes 503, and is found again when it is back", async () => {
+    const token = mintToken();
+    await using server = serve(database);
+    const url = await server.url;
+    for (const how of ["in order", "at once"] as const) {
+      // Nothing has been asked since the start, or since it was back.
+      await postgres.stop(how);
+      const asked: [method: string, path: string, body?: object][] = [
+        ["GET", "/api/todos"],
+        ["GET", "/api/todos/1"],
+        ["GET", "/readyz"],
+        ["POST", "/api/todos", { title: "x" }],
+        ["PATCH", "/api/todos/1", { done: true }],
+        ["DELETE", "/api/todos/1"],
+      ];
+      const answers = await Promise.all(asked.map((request) => send(url, ...request)));
+      for (const answer of answers) {
+        expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
+        expect(JSON.parse(await answer.text()).code).toBe("store_unavailable");
+      }
+      const headers = { Authorization: `Bearer ${token}` };
+      expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(503);
+      expect((await send(url, "GET", "/livez")).status).toBe(200);
+
+      await postgres.start();
+      await resumed(url);
+      expect((await send(url, "GET", "/readyz")).status).toBe(200);
+      expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(401);
+    }
+    expect(await list(url)).toEqual([1, 2].map((id) => ({ id, title: "resumed", done: false })));
+  });
+
+  test("that ends all connections under load costs some 503 at most", async () => {
+    await using server = serve(database);
+    const url = await server.url;
+    const writers = startWriters(url);
+    let ended = 0;
+    for (let i = 0; i < 10; i++) {
+      await Bun.sleep(100);
+      ended += (await terminate("true")).length;
+      await resumed(url);
+    }
+    await writers.stop();
+    expect(ended).toBeGreaterThan(10);
+    expect(writers.refused()).toBeLessThan(writers.made.size);
+    await verify(url, writers.made);
+  });
+
+  test("that crashes again and again under load loses nothing that was acknowledged", async () => {
+    await using server = serve(database);
+    const url = await server.url;
+    const writers = startWriters(url);
+    for (let i = 0; i < 3; i++) {
+      await Bun.sleep(200);
+      await postgres.stop("at once");
+      await postgres.start();
+      await resumed(url);
+    }
+    await writers.stop();
+    expect(writers.made.size).toBeGreaterThan(WRITERS);
+    await verify(url, writers.made);
+  });
+
+  test("whose answer to a commit is lost makes a 503, and the same key then gives the one right answer", async () => {
+    await using proxy = await startProxy(database);
+    await using server = serve(proxy.url);
+    const url = await server.url;
+    const stored = new SQL(database, { max: 1 });
+    const position = async (): Promise<string> => (await stored`SELECT n FROM todo_service.store`)[0].n;
+    const loseTheAnswerTo = async (request: () => Promise<Response>): Promise<void> => {
+      const before = await position();
+      // A connection that has never sent such a query asks the server about it first, and then is lost too early.
+      while ((await position()) === before) {
+        proxy.flow("pass", "drop");
+        const answer = request();
+        for (let i = 0; i < 20 && (await position()) === before; i++) await Bun.sleep(5);
+        proxy.cut();
+        proxy.flow("pass", "pass");
+        expect((await answer).status).toBe(503);
+        await send(url, "PATCH", "/api/todos/99", { done: true });
+      }
+    };
+    await loseTheAnswerTo(() => create(url, "a", "key"));
+    for (let i = 0; i < 2; i++) {
+      const again = await create(url, "a", "key");
+      expect([again.status, await again.text()]).toEqual([201, '{"id":1,"title":"a","done":false}']);
+    }
+    expect((await create(url, "b", "key")).status).toBe(422);
+    await loseTheAnswerTo(() => send(url, "PATCH", "/api/todos/1", { done: true }));
+    expect(await list(url)).toEqual([{ id: 1, title: "a", done: true }]);
+    await loseTheAnswerTo(() => send(url, "DELETE", "/api/todos/1"));
+    expect(await list(url)).toEqual([]);
+    await stored.close();
+  });
+
+  test("that swallows everything makes every call fail in time, and is found again when it answers", async () => {
+    const [WITHIN_MS, DEFAULT_MS] = [500, 10_000];
+    await using proxy = await startProxy(database);
+    const { host } = new URL(proxy.url);
+    // Each of its hosts takes a fifth of the time to be found silent.
+    const url = proxy.url.replace(host, Array.from({ length: 6 }, () => host).join());
+    const store = await openPostgres(url, { answerWithinMs: WITHIN_MS });
+    await store.insert("a");
+    for (const [toServer, toClient] of [
+      ["drop", "drop"],
+      ["pass", "drop"],
+      ["hold", "hold"],
+    ] as const) {
+      proxy.flow(toServer, toClient);
+      const asked: Promise<[code: string | undefined, ms: number]>[] = [];
+      for (let i = 0; i < 8; i++) {
+        const start = performance.now();
+        for (const call of [store.get(1n), store.insert("b"), store.keys.list()]) {
+          asked.push(failureOf(call).then((code) => [code, performance.now() - start]));
+        }
+        await Bun.sleep(100);
+      }
+      for (const [code, ms] of await Promise.all(asked)) {
+        expect(code).toBe("store_unavailable");
+        // Half of the default, so that a busy machine has time and the option still shows.
+        expect(ms).toBeLessThan(DEFAULT_MS / 2);
+      }
+      proxy.flow("pass", "pass");
+      const start = performance.now();
+      while ((await failureOf(store.insert("c"))) !== undefined) {
+        expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+      }
+      expect(await store.get(1n)).toBeDefined();
+    }
+    await store.close();
+  });
+
+  test("that is found too late is not sent what was asked", async () => {
+    const stored = new SQL(database, { max: 1 });
+    await stored.unsafe("CREATE TABLE asked (n bigint)");
+    // Each of six hosts takes a fifth of the time, and only the seventh answers.
+    const silent = await Promise.all(Array.from({ length: 6 }, () => startProxy(database)));
+    for (const { flow } of silent) flow("drop", "drop");
+    const ports = [...silent.map(({ url }) => Number(new URL(url).port)), postgres.port];
+    const primary = new Primary(urlAt(database, ports), { connections: 4, answerWithinMs: 500 });
+    const ask = (n: number) => failureOf(primary.query("INSERT INTO public.asked VALUES ($1)", [n]));
+    expect(await ask(0)).toBe("store_unavailable");
+    let n = 1;
+    for (; (await ask(n)) !== undefined; n++) expect(n).toBeLessThan(20);
+    const asked = (await stored.unsafe<{ n: string }[]>("SELECT n FROM asked")).map((row) => Number(row.n));
+    expect(asked).toContain(n);
+    expect(asked).not.toContain(0);
+    await primary.close();
+    await stored.close();
+    for (const proxy of silent) await proxy[Symbol.asyncDispose]();
+  });
+
+  test.each<[how: string, lose: () => Promise<(isWritten: () => boolean) => Promise<void>>]>([
+    [
+      "are cut off",
+      async () => async (isWritten) => {
+        let ended = 0;
+        while (!isWritten()) ended += (await terminate("query ILIKE 'listen %'")).length;
+        expect(ended).toBeGreaterThan(0);
+      },
+    ],
+    [
+      "never come",
+      async () => {
+        const sql = new SQL(database, { max: 1 });
+        const [row] = await sql.unsafe<{ write: string }[]>(
+          "SELECT pg_get_functiondef('todo_service.write_batch'::regproc) AS write",
+        );
+        const silent = row?.write.replace("PERFORM pg_notify(", "PERFORM concat(") ?? "";
+        expect(silent).not.toContain("pg_notify");
+        await sql.unsafe(silent).simple();
+        await sql.close();
+        return async () => {};
+      },
+    ],
+  ])("whose notifications %s keeps no change from the subscribers of another replica", async (_how, lose) => {
+    await using server = serve(database);
+    await using another = serve(database);
+    const [url, otherUrl] = await Promise.all([server.url, another.url]);
+    const losing = await lose();
+    await using first = await follow(otherUrl);
+    const [start] = await first.take(1);
+    await using second = await follow(otherUrl, { since: start?.id ?? "" });
+    const told = Promise.all([first, second].map((events) => events.take(EVENTS)));
+    // If the test fails before it reads them, their rejection would hide the reason.
+    told.catch(() => {});
+    let isWritten = false;
+    const lost = losing(() => isWritten);
+    for (let i = 0; i < EVENTS / 10; i++) {
+      await Promise.all(Array.from({ length: 10 }, (_, j) => create(url, `${i}.${j}`)));
+      await Bun.sleep(5);
+    }
+    isWritten = true;
+    await lost;
+    for (const events of await told) {
+      expect(events.map(({ type, data }) => [type, JSON.parse(data).id])).toEqual(
+        Array.from({ length: EVENTS }, (_, index) => ["created", index + 1]),
+      );
+      expect(events.map(({ id }) => Number(id.replace(/^.*-/, "")))).toEqual(
+        Array.from({ length: EVENTS }, (_, index) => index + 1),
+      );
+    }
+  });
+
+  test("whose standby is gone has nothing acknowledged, however much is asked and answered at once", async () => {
+    const store = await openPostgres(database, { answerWithinMs: 1000 });
+    await store.insert("a");
+    await postgres.query("ALTER SYSTEM SET synchronous_standby_names = 'gone'");
+    try {
+      await postgres.query("SELECT pg_reload_conf()");
+      await Bun.sleep(100);
+      // The answer to these is longer than what PostgreSQL holds back until it has committed.
+      const asked = Array.from({ length: 500 }, () => failureOf(store.insert("x".repeat(120))));
+      expect(new Set(await Promise.all(asked))).toEqual(new Set(["store_unavailable"]));
+    } finally {
+      await postgres.query("ALTER SYSTEM RESET synchronous_standby_names");
+      await postgres.query("SELECT pg_reload_conf()");
+    }
+    const start = performance.now();
+    while ((await failureOf(store.insert("b"))) !== undefined) {
+      expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+      await Bun.sleep(10);
+    }
+    await store.close();
+  });
+
+  test("is the first of several that can be written to, and its standby when it is gone", async () => {
+    await using primary = await startPostgres();
+    await using standby = await primary.standby();
+    const database = urlAt(await primary.newDatabase(), [1, standby.port, primary.port]);
+    await using server = serve(database);
+    await using another = serve(database);
+    const urls = [await server.url, await another.url] as const;
+    const writers = urls.map(startWriters);
+    await Bun.sleep(500);
+    await primary.stop("at once");
+    await standby.promote();
+    for (const url of urls) await resumed(url);
+    await Bun.sleep(200);
+    for (const { stop } of writers) await stop();
+    const made = new Map(writers.flatMap(({ made }) => [...made]));
+    expect(made.size).toBe(writers.reduce((sum, { made }) => sum + made.size, 0));
+    expect(made.size).toBeGreaterThan(WRITERS);
+    for (const url of urls) await verify(url, made);
+    expect(await list(urls[0])).toEqual(await list(urls[1]));
+  });
+
+  // As a machine that is gone does, and a balancer whose server is.
+  test.each(["is silent", "ends every connection"])("is found in time behind a host that %s", async (how) => {
+    await using gone = await startProxy(urlAt(database, [how === "is silent" ? postgres.port : 1]));
+    if (how === "is silent") gone.flow("drop", "drop");
+    const start = performance.now();
+    const store = await openPostgres(urlAt(database, [Number(new URL(gone.url).port), postgres.port]));
+    await store.insert("a");
+    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+    await store.close();
+  });
+
+  test("that has become a standby is left for another host", async () => {
+    await using primary = await startPostgres();
+    await using standby = await primary.standby();
+    const store = await openPostgres(urlAt(await primary.newDatabase(), [primary.port, standby.port]));
+    await store.insert("a");
+    const before = await store.position();
+    await standby.promote();
+    await primary.demote();
+    const start = performance.now();
+    while ((await failureOf(store.insert("b"))) !== undefined) {
+      expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+      await Bun.sleep(10);
+    }
+    const { position, todos } = await read(await store.list({}));
+    expect(todos.map(({ title }) => title)).toEqual(["a", "b"]);
+    // What was seen on the other might have been lost with it.
+    expect(position.epoch).not.toBe(before.epoch);
+    await store.close();
+  });
+});

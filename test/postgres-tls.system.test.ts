@@ -1,0 +1,156 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openPostgres } from "../src/storage/postgres/store.ts";
+import { run } from "./command.ts";
+import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+
+describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to the database", () => {
+  let folder: string;
+  /** The server's own certificate, for the name localhost alone, and one that nobody uses. */
+  let itsOwn: string;
+  let another: string;
+  let withTls: Postgres;
+  let withoutTls: Postgres;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "todo-tls-"));
+    [itsOwn, another] = [join(folder, "server"), join(folder, "another")];
+    for (const path of [itsOwn, another]) await makeCertificate(path);
+    withTls = await startPostgres(
+      { ssl: "on" },
+      {
+        "server.crt": await Bun.file(`${itsOwn}.crt`).text(),
+        "server.key": await Bun.file(`${itsOwn}.key`).text(),
+      },
+    );
+    withoutTls = await startPostgres();
+  });
+  afterAll(async () => {
+    await withTls[Symbol.asyncDispose]();
+    await withoutTls[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true });
+  });
+
+  /** The URL of a new database, by a name of its server, with parameters. */
+  async function urlOf(server: Postgres, hostname: string, parameters: Record<string, string>) {
+    const url = new URL(await server.newDatabase());
+    url.hostname = hostname;
+    for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+    return url;
+  }
+
+  test.each<[sslmode: string | undefined, hostname: string, isChecked: boolean, isEncrypted: boolean]>([
+    [undefined, "localhost", false, false],
+    ["disable", "localhost", false, false],
+    ["prefer", "localhost", false, true],
+    ["require", "localhost", false, true],
+    ["require", "127.0.0.1", false, true],
+    ["verify-ca", "127.0.0.1", true, true],
+    ["verify-full", "localhost", true, true],
+  ])("with sslmode=%s to %s, its certificate checked: %p, is encrypted: %p", async (...row) => {
+    const [sslmode, hostname, isChecked, isEncrypted] = row;
+    const url = await urlOf(withTls, hostname, {
+      ...(sslmode !== undefined && { sslmode }),
+      ...(isChecked && { sslrootcert: `${itsOwn}.crt` }),
+    });
+    const store = await openPostgres(url.href, { connections: 2 });
+    const leaving = new AbortController();
+    const events = store.events(await store.position(), leaving.signal)[Symbol.asyncIterator]();
+    const next = events.next();
+    await Promise.all([store.insert("x"), store.get(1n), store.keys.list()]);
+    expect((await next).value?.type).toBe("created");
+    const ask = () =>
+      withTls.query<{ ssl: boolean; listens: boolean }>(
+        `SELECT ssl, query ILIKE 'listen%' AS listens FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+         WHERE datname = '${url.pathname.slice(1)}'`,
+      );
+    let sessions = await ask();
+    while (!sessions.some(({ listens }) => listens)) {
+      await Bun.sleep(10);
+      sessions = await ask();
+    }
+    expect(sessions.length).toBeGreaterThan(1);
+    expect(sessions.filter(({ ssl }) => ssl !== isEncrypted)).toEqual([]);
+    leaving.abort();
+    await events.return?.();
+    await store.close();
+  });
+
+  test.each<
+    [what: string, sslmode: string, hostname: string, trusted: () => string | undefined, reason: string]
+  >([
+    [
+      "whose certificate is none that is trusted",
+      "verify-full",
+      "localhost",
+      () => another,
+      "self signed certificate",
+    ],
+    [
+      "whose certificate the system does not know",
+      "verify-full",
+      "localhost",
+      () => undefined,
+      "self signed certificate",
+    ],
+    [
+      "whose certificate is none that is trusted",
+      "verify-ca",
+      "localhost",
+      () => another,
+      "self signed certificate",
+    ],
+    [
+      "whose certificate is for another name",
+      "verify-full",
+      "127.0.0.1",
+      () => itsOwn,
+      "does not match certificate",
+    ],
+  ])("is refused to a server %s (sslmode=%s)", async (_what, sslmode, hostname, trusted, reason) => {
+    const path = trusted();
+    const parameters = { sslmode, ...(path !== undefined && { sslrootcert: `${path}.crt` }) };
+    expect(await reasonOf(await urlOf(withTls, hostname, parameters))).toContain(reason);
+  });
+
+  test.each(["require", "verify-ca", "verify-full"])(
+    "is refused to a server without TLS (sslmode=%s)",
+    async (sslmode) => {
+      const url = await urlOf(withoutTls, "localhost", { sslmode });
+      expect(await reasonOf(url)).toBe(`${url.host}: Server does not support SSL`);
+    },
+  );
+
+  test("is refused with an sslmode that there is not, and with a certificate that is not there", async () => {
+    const unknown = await urlOf(withTls, "localhost", { sslmode: "always" });
+    expect(await reasonOf(unknown)).toContain("verify-full");
+    const absent = await urlOf(withTls, "localhost", { sslmode: "verify-full", sslrootcert: "/absent.crt" });
+    expect(await reasonOf(absent)).toBe(`${absent.host}: Unable to access caFile path`);
+  });
+});
+
+/** Makes a certificate that signs itself, `path.crt`, and its key, `path.key`. */
+async function makeCertificate(path: string): Promise<void> {
+  const openssl = run([
+    ...["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
+    ...["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"],
+    ...["-keyout", `${path}.key`, "-out", `${path}.crt`],
+  ]);
+  if ((await openssl.exited) !== 0) throw new Error(`no certificate: ${openssl.stderr()}`);
+}
+
+/** Why a database cannot be opened: one line, without its password. */
+async function reasonOf(url: URL): Promise<string> {
+  try {
+    await (await openPostgres(url.href, { answerWithinMs: 4000 })).close();
+  } catch (error) {
+    expect(Bun.inspect(error)).not.toContain(url.password);
+    const reason = error instanceof Error ? error.message : String(error);
+    expect(reason).not.toContain("\n");
+    return reason;
+  }
+  throw new Error("it can be opened");
+}

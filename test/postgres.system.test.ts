@@ -1,0 +1,16 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { run } from "./command.ts";
+import { startPostgres, whyNoServer } from "./postgres.ts";
+import { skipFor } from "./skip.ts";
+
+const { TODO_TEST_POSTGRES_BIN: BIN = "" } = process.env;
+
+const whyNot = BIN === "" ? "TODO_TEST_POSTGRES_BIN is not set" : whyNoServer;
+test.skipIf(skipFor(whyNot))("a server for tests is the one that TODO_TEST_POSTGRES_BIN names", async () => {
+  const version = run([join(BIN, "postgres"), "--version"]);
+  await version.exited;
+  await using postgres = await startPostgres();
+  const [row] = await postgres.query<{ server_version: string }>("SHOW server_version");
+  expect(version.stdout()).toBe(`postgres (PostgreSQL) ${row?.server_version}\n`);
+});

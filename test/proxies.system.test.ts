@@ -1,0 +1,210 @@
+import { describe, expect, test } from "bun:test";
+import { readFile } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { startBalancer, startCaddy, startNginx } from "../deploy/topology.ts";
+import { type Command, run, runTodo } from "./command.ts";
+import { exchange, mutant } from "./fuzzer.ts";
+import { request, statusOf } from "./message.ts";
+import { startNameServer } from "./name-server.ts";
+import { sendRaw } from "./raw-http.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
+
+const SEED = 20_261_122;
+const MUTANTS = 2_000;
+const CONCURRENCY = 32;
+const CLIENTS = 4;
+const MIN_RESPONSES = 100;
+/** The number of connections that the system accepts for a server of the runtime that accepts none itself. */
+const BACKLOG = 513;
+/** More than a proxy needs to notice a silent replica, and less than the 60 seconds that nginx waits by default. */
+const PATIENCE_MS = 30_000;
+
+/** Three replicas, each with a store of its own, and a proxy in front of them. */
+interface Site {
+  readonly url: string;
+  readonly replicas: readonly [Command, Command, Command];
+}
+
+type StartReplica = (stack: AsyncDisposableStack, host: string, port: string) => Promise<Command>;
+
+const startReplica: StartReplica = async (stack, host, port) => {
+  const replica = stack.use(runTodo(["serve", "--host", host, "--port", port]));
+  await replica.url;
+  return replica;
+};
+
+/** Starts a server whose host does not answer new connections, as if it had lost its power. */
+const startSilentReplica: StartReplica = async (stack, host, port) => {
+  const script = `const server = require("node:net").createServer().listen(${port}, "${host}", () =>
+    console.log(JSON.stringify({ url: "http://${host}:" + server.address().port })));`;
+  const replica = stack.use(run([process.execPath, "-e", script]));
+  const { port: listening } = new URL(await replica.url);
+  replica.kill("SIGSTOP");
+  let connected = 0;
+  for (let opened = 0; opened < BACKLOG; opened++) {
+    const socket = connect(Number(listening), host, () => connected++);
+    socket.on("error", () => {});
+    stack.defer(() => void socket.destroy());
+  }
+  await until(() => connected === BACKLOG, "the queue of new connections is full");
+  return replica;
+};
+
+function behind(startProxy: typeof startCaddy) {
+  return async (stack: AsyncDisposableStack, startThird = startReplica): Promise<Site> => {
+    const replicas = await Promise.all([
+      startReplica(stack, "127.0.0.1", "0"),
+      startReplica(stack, "127.0.0.1", "0"),
+      startThird(stack, "127.0.0.1", "0"),
+    ]);
+    return { url: await startProxy(stack, await Promise.all(replicas.map(({ url }) => url))), replicas };
+  };
+}
+
+/** Starts nginx as in compose.yaml, where a name server lists the replicas, and all of them use one port. */
+async function behindComposeNginx(stack: AsyncDisposableStack, startThird = startReplica): Promise<Site> {
+  const hosts = ["127.0.0.2", "127.0.0.3", "127.0.0.4"] as const;
+  const first = await startReplica(stack, hosts[0], "0");
+  const { port } = new URL(await first.url);
+  const others = [startReplica(stack, hosts[1], port), startThird(stack, hosts[2], port)] as const;
+  const replicas: Site["replicas"] = [first, ...(await Promise.all(others))];
+  const nameServer = await startNameServer(stack, hosts);
+  const site = await readFile(new URL("../deploy/nginx-compose.conf", import.meta.url), "utf8");
+  const url = await startNginx(stack, "http", (listening) =>
+    site
+      .replace("listen 80;", `listen 127.0.0.1:${listening};`)
+      .replace("127.0.0.11", nameServer)
+      .replace("replica:3000", `replica:${port}`),
+  );
+  return { url, replicas };
+}
+
+/** Sends a GET in even turns and a POST in odd ones, and returns the status of the response. */
+async function statusOfNext(url: string, turn: number): Promise<number> {
+  const post = {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ title: `${turn}` }),
+  };
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  const response = await fetch(`${url}/api/todos`, { signal, ...(turn % 2 === 0 ? {} : post) });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+const whyNoNginx = whyMissing("nginx");
+const whyNoCaddy = whyMissing("caddy");
+const whyNoLinux =
+  process.platform === "linux" ? undefined : "addresses and queues of loopback differ from those of Linux";
+
+/** Requests that a proxy sends to another replica when the first one is dead. */
+const READS_AND_WRITES = { requestStep: 1, statuses: new Set([200, 201]) };
+/** Caddy 2.6 fails to repeat a request with a body ("invalid Read on closed Body"). */
+const READS = { requestStep: 2, statuses: new Set([200]) };
+
+describe.each([
+  ["nginx", whyNoNginx, behind(startBalancer), READS_AND_WRITES],
+  ["nginx of compose.yaml", whyNoNginx ?? whyNoLinux, behindComposeNginx, READS_AND_WRITES],
+  ["Caddy", whyNoCaddy, behind(startCaddy), READS],
+] as const)("%s", (_, whyNot, start, repeated) => {
+  test.skipIf(skipFor(whyNot))(
+    `answers every client while another one sends ${MUTANTS} mutated requests`,
+    async () => {
+      await using stack = new AsyncDisposableStack();
+      const { url } = await start(stack);
+      const port = Number(new URL(url).port);
+
+      const mutantStatuses = new Set<number | undefined>();
+      let sent = 0;
+      const attack = async (): Promise<void> => {
+        while (sent < MUTANTS) {
+          const { text } = await exchange(port, mutant(SEED + sent++));
+          mutantStatuses.add(statusOf(text));
+        }
+      };
+      const attacks = Array.from({ length: CONCURRENCY }, attack);
+      let isOver = false;
+      const statuses: number[] = [];
+      const clients = Array.from({ length: CLIENTS }, async () => {
+        for (let turn = 0; !isOver || turn < MIN_RESPONSES; turn++)
+          statuses.push(await statusOfNext(url, turn));
+      });
+      await Promise.all(attacks);
+      isOver = true;
+      await Promise.all(clients);
+
+      expect(new Set(statuses)).toEqual(new Set([200, 201]));
+      // Mutants that never reach a replica would prove nothing.
+      for (const status of [200, 201, 400, 404, 405, 422]) expect(mutantStatuses).toContain(status);
+    },
+  );
+
+  test.skipIf(skipFor(whyNot))("answers every client after requests with unknown methods", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { url, replicas } = await start(stack);
+    for (let turn = 0; turn < 2 * replicas.length; turn++) {
+      const { text } = await sendRaw(Number(new URL(url).port), request("FOO /api/todos"), 5_000);
+      expect(statusOf(text)).toBeGreaterThanOrEqual(500);
+      expect(await statusOfNext(url, turn)).toBeLessThan(300);
+    }
+  });
+
+  test.skipIf(skipFor(whyNot))("hides a replica that is killed", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { url, replicas } = await start(stack);
+    const read = async (): Promise<number> => (await fetch(`${url}/api/todos`)).status;
+    let isKilled = false;
+    const readers = Array.from({ length: CLIENTS }, async () => {
+      const statuses: number[] = [];
+      for (let left = MIN_RESPONSES; left > 0; left -= isKilled ? 1 : 0) statuses.push(await read());
+      return statuses;
+    });
+    replicas[1].kill("SIGKILL");
+    await replicas[1].exited;
+    isKilled = true;
+    expect(new Set((await Promise.all(readers)).flat())).toEqual(new Set([200]));
+    const statuses = new Set<number>();
+    for (let turn = 0; turn < MIN_RESPONSES; turn++)
+      statuses.add(await statusOfNext(url, turn * repeated.requestStep));
+    expect(statuses).toEqual(repeated.statuses);
+  });
+
+  test.skipIf(skipFor(whyNot ?? whyNoLinux))("hides a replica whose host is silent", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { url, replicas } = await start(stack, startSilentReplica);
+    const statuses = new Set<number>();
+    for (let turn = 0; turn < 4 * replicas.length; turn++)
+      statuses.add(await statusOfNext(url, turn * repeated.requestStep));
+    expect(statuses).toEqual(repeated.statuses);
+  });
+});
+
+test.skipIf(skipFor(whyNoNginx))("nginx keeps replicas in use that have closed connections", async () => {
+  await using stack = new AsyncDisposableStack();
+  const replicas = await Promise.all([1, 2, 3].map(() => startClosingReplica(stack)));
+  const url = await startBalancer(stack, replicas);
+  for (let turn = 0; turn < 2 * replicas.length; turn++) {
+    expect((await fetch(url, { method: "POST" })).status).toBe(502);
+    expect((await fetch(url)).status).toBe(200);
+  }
+});
+
+/** Starts a server that answers each GET, and closes the connection of any other request. Returns its URL. */
+async function startClosingReplica(stack: AsyncDisposableStack): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (data) => {
+      if (data.toString("latin1").startsWith("GET "))
+        socket.end("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+      else socket.destroy();
+    });
+  }).listen(0, "127.0.0.1", () => {
+    const address = server.address();
+    resolve(`http://127.0.0.1:${typeof address === "object" ? address?.port : ""}`);
+  });
+  stack.defer(() => void server.close());
+  return promise;
+}

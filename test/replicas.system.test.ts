@@ -1,0 +1,398 @@
+import { expect, test } from "bun:test";
+import { type Command, runTodo } from "./command.ts";
+import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
+import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
+import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
+import { skipFor } from "./skip.ts";
+
+/** How often a fault of each kind happens. */
+const ROUNDS = Number(process.env.TODO_TEST_FAULT_ROUNDS ?? 2);
+const REPLICAS = 3;
+const CLIENTS = 16;
+/** Few, so that clients meet. */
+const TODOS_AT_ONCE = 8;
+const RESUMES_WITHIN_MS = 60_000;
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
+/** A to-do, and all that clients asked of it. */
+interface Item {
+  readonly title: string;
+  id: number | undefined;
+  readonly history: Operation[];
+}
+
+/** Replicas of the service, each of which can be killed and comes back at another address. */
+class Replicas implements AsyncDisposable {
+  /** The URL of their one database as each of them reaches it. */
+  readonly #databases: readonly string[];
+  readonly #servers: Command[] = [];
+  readonly urls: string[] = [];
+
+  constructor(databases: readonly string[]) {
+    this.#databases = databases;
+  }
+
+  async start(index: number): Promise<void> {
+    const server = runTodo(["serve", "--port", "0"], { TODO_STORE: this.#databases[index] ?? "" });
+    this.#servers[index] = server;
+    this.urls[index] = await server.url;
+  }
+
+  async kill(index: number): Promise<void> {
+    this.#servers[index]?.kill("SIGKILL");
+    await this.#servers[index]?.exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#servers.keys().map((index) => this.kill(index)));
+  }
+}
+
+/** Clients that ask this and that of a few to-dos, each one thing after the other, of whichever replica. */
+class Clients {
+  /** Every to-do there ever was. */
+  readonly items: Item[] = [];
+  readonly #urls: readonly string[];
+  readonly #current: Item[];
+  readonly #running: Promise<unknown>;
+  #isStopped = false;
+
+  constructor(urls: readonly string[]) {
+    this.#urls = urls;
+    this.#current = Array.from({ length: TODOS_AT_ONCE }, () => this.#newItem());
+    this.#running = Promise.all(Array.from({ length: CLIENTS }, () => this.#run()));
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#running;
+    for (const item of this.items) {
+      for (let i = 0; item.id === undefined && i < 100; i++)
+        await this.#ask(pick(this.#urls), item, "create");
+    }
+  }
+
+  /** Notes what a list shows of some to-dos; gives it as it came. */
+  async list(url: string, items: readonly Item[]): Promise<string> {
+    const known = items.filter(({ id }) => id !== undefined);
+    const start = performance.now();
+    const reply = await send(url, "GET", "/api/todos");
+    const end = performance.now();
+    if (reply === undefined) return "";
+    expect(reply.status).toBe(200);
+    const todos: readonly Todo[] = JSON.parse(reply.text);
+    const listed = new Map(todos.map((todo) => [todo.id, todo]));
+    for (const item of known) {
+      const todo = listed.get(item.id ?? 0);
+      expect(todo?.title ?? item.title).toBe(item.title);
+      item.history.push({ call: "get", answer: stateOf(todo), start, end });
+    }
+    return reply.text;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isStopped) {
+      const url = pick(this.#urls);
+      const slot = Math.floor(Math.random() * TODOS_AT_ONCE);
+      const item = this.#current[slot];
+      if (item === undefined) return;
+      const chance = Math.random();
+      if (chance < 0.02) {
+        await this.list(url, this.#current);
+        continue;
+      }
+      const answer = await this.#ask(url, item, item.id === undefined ? "create" : pick(CALLS));
+      // One that is gone stays for some time, for others to find that.
+      if (answer === "absent" && Math.random() < 0.1) this.#current[slot] = this.#newItem();
+    }
+  }
+
+  #newItem(): Item {
+    const item: Item = { title: `to-do ${this.items.length}`, id: undefined, history: [] };
+    this.items.push(item);
+    return item;
+  }
+
+  async #ask(url: string, item: Item, call: Operation["call"]): Promise<Answer | undefined> {
+    const start = performance.now();
+    const reply = await request(url, item, call);
+    const end = performance.now();
+    // Another client asks for the same to-do: this one was not looked at.
+    if (reply?.status === 409) return undefined;
+    const answer = reply === undefined ? undefined : answerTo(call, item, reply);
+    item.history.push({ call, answer, start, end });
+    if (reply === undefined) await Bun.sleep(20);
+    return answer;
+  }
+}
+
+/** As often as they are here. */
+const CALLS: readonly Operation["call"][] = [
+  ...Array.from({ length: 14 }, () => "get" as const),
+  ...Array.from({ length: 7 }, () => "finish" as const),
+  ...Array.from({ length: 7 }, () => "reopen" as const),
+  "create",
+  "delete",
+];
+
+interface Reply {
+  readonly status: number;
+  readonly text: string;
+}
+
+function request(url: string, { id, title }: Item, call: Operation["call"]): Promise<Reply | undefined> {
+  switch (call) {
+    case "create":
+      return send(url, "POST", "/api/todos", { title }, title);
+    case "get":
+      return send(url, "GET", `/api/todos/${id}`);
+    case "finish":
+      return send(url, "PATCH", `/api/todos/${id}`, { done: true });
+    case "reopen":
+      return send(url, "PATCH", `/api/todos/${id}`, { done: false });
+    case "delete":
+      return send(url, "DELETE", `/api/todos/${id}`);
+  }
+}
+
+/** Sends a request; `undefined` for an answer that says nothing of what became of it, or none. */
+async function send(
+  url: string,
+  method: string,
+  path: string,
+  body?: object,
+  key?: string,
+): Promise<Reply | undefined> {
+  const headers = {
+    "Content-Type": "application/json",
+    ...(key !== undefined && { "Idempotency-Key": `"${key}"` }),
+  };
+  try {
+    const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) };
+    const response = await fetch(url + path, init);
+    const text = await response.text();
+    return response.status === 503 ? undefined : { status: response.status, text };
+  } catch {
+    return undefined;
+  }
+}
+
+function answerTo(call: Operation["call"], item: Item, { status, text }: Reply): Answer {
+  if (status === 404) return "absent";
+  if (call === "delete") {
+    expect(status).toBe(204);
+    return "ok";
+  }
+  expect(status).toBe(call === "create" ? 201 : 200);
+  const todo: Todo = JSON.parse(text);
+  item.id ??= todo.id;
+  expect([todo.id, todo.title]).toEqual([item.id, item.title]);
+  if (call === "get") return stateOf(todo);
+  expect(todo.done).toBe(call === "finish");
+  return "ok";
+}
+
+function stateOf(todo: Todo | undefined): Answer {
+  if (todo === undefined) return "absent";
+  return todo.done ? "done" : "open";
+}
+
+function pick<T>(all: readonly T[]): T {
+  const one = all[Math.floor(Math.random() * all.length)];
+  if (one === undefined) throw new Error("there is nothing to pick");
+  return one;
+}
+
+/** Waits until all replicas can be asked. */
+async function ready(urls: readonly string[]): Promise<void> {
+  const start = performance.now();
+  for (const url of urls) {
+    while ((await send(url, "GET", "/readyz")) === undefined) await Bun.sleep(10);
+    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+  }
+}
+
+/** A PostgreSQL server with a synchronous standby, whose places are taken in turn. */
+class Cluster implements AsyncDisposable {
+  primary: Postgres;
+  #standby: Postgres;
+  readonly #all = new AsyncDisposableStack();
+
+  /** @param primary what it is to dispose of too */
+  constructor(primary: Postgres, standby: Postgres) {
+    this.primary = this.#all.use(primary);
+    this.#standby = this.#all.use(standby);
+  }
+
+  get ports(): readonly number[] {
+    return [this.primary.port, this.#standby.port];
+  }
+
+  /** Ends the primary as a crash would, and makes the standby the primary. */
+  async failOver(): Promise<void> {
+    // What its last crash has not let it send might have been read all the same.
+    while ((await this.primary.query(SYNCHRONOUS)).length === 0) await Bun.sleep(10);
+    await this.primary.stop("at once");
+    await this.#standby.promote();
+    [this.primary, this.#standby] = [this.#standby, this.primary];
+  }
+
+  /** Puts a new standby in the place of the primary that has crashed. */
+  async makeStandby(): Promise<void> {
+    this.#standby = this.#all.use(await this.primary.standby(this.#standby.port));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#all.disposeAsync();
+  }
+}
+
+const SYNCHRONOUS = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
+
+/** A replica's way to each host of the database. */
+class Way implements AsyncDisposable {
+  readonly url: string;
+  readonly #proxies: readonly Network[];
+
+  constructor(database: string, proxies: readonly Network[]) {
+    this.#proxies = proxies;
+    this.url = urlAt(
+      database,
+      proxies.map(({ url }) => Number(new URL(url).port)),
+    );
+  }
+
+  set flow([toServer, toClient]: Parameters<Network["flow"]>) {
+    for (const proxy of this.#proxies) proxy.flow(toServer, toClient);
+  }
+
+  /** Ends what goes this way. */
+  cut(): void {
+    for (const proxy of this.#proxies) proxy.cut();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const proxy of this.#proxies) await proxy[Symbol.asyncDispose]();
+  }
+}
+
+async function startWay(database: string, ports: readonly number[]): Promise<Way> {
+  return new Way(database, await Promise.all(ports.map((port) => startProxy(urlAt(database, [port])))));
+}
+
+/** What faults happen to. */
+interface Stage {
+  readonly cluster: Cluster;
+  readonly replicas: Replicas;
+  /** The way of the last replica. */
+  readonly way: Way;
+}
+
+/** Whether a replica answers a read within a short time. */
+async function answers(url: string): Promise<boolean> {
+  return (await Promise.race([send(url, "GET", "/api/todos?limit=1"), Bun.sleep(300)])) !== undefined;
+}
+
+async function epochAt(url: string): Promise<string | undefined> {
+  const response = await fetch(`${url}/api/todos?limit=1`);
+  await response.text();
+  return /^"(.+)-\d+"$/.exec(response.headers.get("etag") ?? "")?.[1];
+}
+
+/** Each makes sure that what it does has an effect. */
+const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<void>>> = {
+  "a crash of the database": async ({ cluster, replicas }) => {
+    await cluster.primary.stop("at once");
+    expect(await Promise.all(replicas.urls.map(answers))).toEqual([false, false, false]);
+    await cluster.primary.start();
+  },
+  "the end of all connections": async ({ cluster }) => {
+    const [row] = await cluster.primary.query<{ ended: string }>(
+      `SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) AS ended FROM pg_stat_activity
+       WHERE application_name = 'todo-service'`,
+    );
+    expect(Number(row?.ended)).toBeGreaterThanOrEqual(REPLICAS);
+  },
+  "a replica that is killed": async ({ replicas }, round) => {
+    const index = round % REPLICAS;
+    await replicas.kill(index);
+    expect(await Promise.all(replicas.urls.map(answers))).toEqual(
+      replicas.urls.map((_, other) => other !== index),
+    );
+    await replicas.start(index);
+  },
+  "a replica that is cut off": async ({ replicas, way }, round) => {
+    // In one of two rounds only answers are lost: writes take effect, and nobody is told.
+    way.flow = [round % 2 === 0 ? "pass" : "drop", "drop"];
+    await Bun.sleep(100);
+    expect(await Promise.all(replicas.urls.map(answers))).toEqual([true, true, false]);
+    way.cut();
+    way.flow = ["pass", "pass"];
+  },
+  "a standby that is promoted": async ({ cluster, replicas }) => {
+    const before = await epochAt(pick(replicas.urls));
+    await cluster.failOver();
+    await ready(replicas.urls);
+    const after = await Promise.all(replicas.urls.map(epochAt));
+    expect(after).toEqual([after[0], after[0], after[0]]);
+    expect(after).not.toContain(before);
+    await cluster.makeStandby();
+  },
+};
+
+test.skipIf(skipFor(whyNoServer))(
+  `replicas are one store to their clients, also through ${ROUNDS} rounds of faults`,
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const postgres = stack.use(await startPostgres());
+    const database = await postgres.newDatabase();
+    const cluster = stack.use(new Cluster(postgres, await postgres.standby()));
+    const { ports } = cluster;
+    // What takes longer is more often met by something else.
+    const slow = stack.use(await startWay(database, ports));
+    slow.flow = ["late", "late"];
+    const way = stack.use(await startWay(database, ports));
+    const databases = [slow.url, urlAt(database, ports), way.url];
+    const replicas = stack.use(new Replicas(databases));
+    for (const index of databases.keys()) await replicas.start(index);
+    const clients = new Clients(replicas.urls);
+    /** When each fault began and was over. */
+    const faults: { readonly name: string; readonly start: number; readonly end: number }[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [name, fault] of Object.entries(FAULTS)) {
+        await Bun.sleep(200 + Math.random() * 300);
+        const start = performance.now();
+        await fault({ cluster, replicas, way }, round);
+        await ready(replicas.urls);
+        faults.push({ name, start, end: performance.now() });
+      }
+    }
+    await Bun.sleep(200);
+    await clients.stop();
+
+    const lists: string[] = [];
+    for (const url of replicas.urls) lists.push(await clients.list(url, clients.items));
+    expect(new Set(lists).size).toBe(1);
+    const { items } = clients;
+    const ids = items.map(({ id }) => id ?? 0).toSorted((a, b) => a - b);
+    expect(ids).toEqual(ids.map((_, index) => index + 1));
+    const next = await send(pick(replicas.urls), "POST", "/api/todos", { title: "next" });
+    expect(JSON.parse(next?.text ?? "{}").id).toBe(items.length + 1);
+
+    const all = items.flatMap(({ history }) => history);
+    expect(all.length).toBeGreaterThan(1000);
+    for (const { name, start, end } of faults) {
+      const meanwhile = all.filter((operation) => operation.start < end && operation.end > start);
+      expect([name, meanwhile.length > CLIENTS]).toEqual([name, true]);
+      const isUnanswered = meanwhile.some(({ answer }) => answer === undefined);
+      expect([name, isUnanswered]).toEqual([name, true]);
+    }
+    expect(items.filter(({ history }) => !isLinearizable(history))).toEqual([]);
+  },
+  120_000 + ROUNDS * 60_000,
+);

@@ -1,0 +1,50 @@
+import { expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { skipFor } from "./skip.ts";
+import { serveTraced, whyUntraceable } from "./strace.ts";
+
+const SYNCS = "fsync,fdatasync";
+/** From its third on, each fsync that a thread makes of the log takes a second: the start makes two. */
+const SLOWLY = `inject=${SYNCS}:delay_exit=1000000:when=3+`;
+const QUICK_POSTS = 2;
+/** In this time a write has come as far as the disk. */
+const UNDER_WAY_MS = 200;
+
+test.skipIf(skipFor(whyUntraceable))(
+  "a write that waits for the disk lets pass whatever does not write",
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), "todo-slow-"));
+    const path = join(folder, "todos.db");
+    try {
+      const options = ["-o", "/dev/null", "-P", `${path}-wal`, "-e", `trace=${SYNCS}`, "-e", SLOWLY];
+      await using server = serveTraced(path, options);
+      const url = await server.url;
+      const post = async (title: string): Promise<number> => {
+        const headers = { "Content-Type": "application/json" };
+        const body = JSON.stringify({ title });
+        return (await fetch(`${url}/api/todos`, { method: "POST", headers, body })).status;
+      };
+      for (let i = 0; i < QUICK_POSTS; i++) expect(await post("quick")).toBe(201);
+
+      const answers: [what: string, status: number][] = [];
+      const waiting = ["the disk", "the write before it"].map(async (what) => {
+        answers.push([what, await post(what)]);
+      });
+      await Bun.sleep(UNDER_WAY_MS);
+      const reads = ["/api/todos/1", "/api/todos", "/api/todos?limit=1", "/api/whoami", "/readyz"];
+      for (const read of reads) {
+        // A token that is looked for in the file.
+        const response = await fetch(url + read, { headers: { Authorization: "Bearer unknown" } });
+        await response.arrayBuffer();
+        answers.push([read, response.status]);
+      }
+      await Promise.all(waiting);
+      expect(answers.map(([what]) => what).slice(0, reads.length)).toEqual(reads);
+      expect(answers.map(([, status]) => status)).toEqual([200, 200, 200, 401, 200, 201, 201]);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+);

@@ -1,0 +1,34 @@
+import { afterAll, beforeAll } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { openSqlite } from "../src/storage/sqlite/store.ts";
+import type { Store, StoreOptions } from "../src/storage/store.ts";
+import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
+import { emptyStores } from "./postgres-store.ts";
+import { skipFor } from "./skip.ts";
+
+export type OpenStore = (options?: StoreOptions) => Promise<Store>;
+
+/**
+ * Returns what opens an empty store of each kind: in memory, in a SQLite file, and on PostgreSQL where that runs. To be
+ * called once by a test file, whose hooks start PostgreSQL and remove the files.
+ */
+export function storesOfEachKind(): [kind: string, openStore: OpenStore][] {
+  const folder = mkdtempSync(join(tmpdir(), "todo-stores-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  let files = 0;
+  const stores: [kind: string, openStore: OpenStore][] = [
+    ["memory", async (options) => openMemory(options)],
+    ["sqlite", (options) => openSqlite(join(folder, `${++files}.db`), options)],
+  ];
+  if (skipFor(whyNoDatabase)) return stores;
+  let databases: Databases;
+  beforeAll(async () => {
+    databases = await openDatabases();
+  });
+  afterAll(() => databases[Symbol.asyncDispose]());
+  stores.push(["postgres", emptyStores(() => databases)]);
+  return stores;
+}

@@ -1,0 +1,32 @@
+/** Programs that some tests need, each with the version that these tests were last checked with (Debian 12). */
+const TOOLS = {
+  bash: "5.2.15",
+  caddy: "2.6.2",
+  chromium: "154",
+  curl: "7.88.1",
+  fish: "3.6.0",
+  h2load: "1.52.0 (nghttp2)",
+  htpasswd: "2.4.71 (Apache)",
+  hydra: "9.4",
+  nginx: "1.22.1",
+  openssl: "3.0.22",
+  promtool: "2.42.0 (Prometheus)",
+  script: "2.38.1 (util-linux)",
+  slowhttptest: "1.8.2",
+  strace: "6.1",
+  "systemd-analyze": "252",
+  testssl: "3.0.8",
+  zsh: "5.9",
+} as const;
+
+export type Tool = keyof typeof TOOLS;
+
+/** Returns why tests that need a program cannot run; `undefined` where the program is installed. */
+export function whyMissing(tool: Tool): string | undefined {
+  return Bun.which(tool) === null ? reasonAgainst(tool, "is not installed") : undefined;
+}
+
+/** Returns a reason to skip tests that names a program and the version they were checked with. */
+export function reasonAgainst(tool: Tool, complaint: string): string {
+  return `${tool} ${complaint}; checked with ${TOOLS[tool]}`;
+}

@@ -1,0 +1,164 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { type ClientHttp2Session, type ClientSessionOptions, connect } from "node:http2";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeCertificate } from "./certificate.ts";
+import { runTodo } from "./command.ts";
+import { ask, POST_TODO, requestUnread } from "./http2.ts";
+import { residentMiB } from "./memory.ts";
+import { skipFor, whyNoFile } from "./skip.ts";
+
+const CONNECTIONS = 3;
+const STREAMS = 256;
+/** A title has at most 120 code points; each of these is 4 bytes. */
+const LONGEST_TITLE = "😀".repeat(120);
+/** A key name has at most 100 code points; three are left for digits. */
+const LONGEST_NAME = "😀".repeat(97);
+const ADMIN = { authorization: `Basic ${btoa("admin:s3cret")}` };
+
+const { cert, key } = makeCertificate();
+let folder = "";
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "todo-unread-"));
+  await Promise.all([writeFile(join(folder, "cert"), cert), writeFile(join(folder, "key"), key)]);
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** Starts the server over TLS. */
+async function serve() {
+  const server = runTodo(["serve", "--port", "0"], {
+    TODO_TLS_CERT: join(folder, "cert"),
+    TODO_TLS_KEY: join(folder, "key"),
+    TODO_ADMIN_USER: "admin",
+    TODO_ADMIN_PASSWORD: "s3cret",
+  });
+  const url = await server.url;
+  const open = (settings?: ClientSessionOptions["settings"]): ClientHttp2Session =>
+    connect(url.replace("127.0.0.1", "localhost"), { ca: cert, ...(settings && { settings }) });
+  return Object.assign(server, { open });
+}
+
+/** Sends requests with bodies, at most 100 at a time; throws when one of them fails. */
+async function sendAll(
+  session: ClientHttp2Session,
+  headers: Record<string, string>,
+  bodies: readonly object[],
+): Promise<void> {
+  for (let start = 0; start < bodies.length; start += 100) {
+    const batch = bodies.slice(start, start + 100);
+    const responses = await Promise.all(batch.map((body) => ask(session, headers, JSON.stringify(body))));
+    const failed = responses.find(({ status }) => status !== 200 && status !== 201);
+    if (failed !== undefined) throw new Error(`${headers[":path"]}: ${failed.status} ${failed.text}`);
+  }
+}
+
+const addTodos = (count: number) => (session: ClientHttp2Session) =>
+  sendAll(session, POST_TODO, Array<object>(count).fill({ title: LONGEST_TITLE }));
+
+const addKeys = (count: number) => (session: ClientHttp2Session) =>
+  sendAll(
+    session,
+    { ...POST_TODO, ...ADMIN, ":path": "/admin/keys" },
+    Array.from({ length: count }, (_, index) => ({ name: `${LONGEST_NAME}${index}` })),
+  );
+
+/** The path of the largest asset: the script of the page at /docs. */
+async function largestAsset(session: ClientHttp2Session): Promise<string> {
+  const { text } = await ask(session, { ":path": "/docs" });
+  const path = /src="(\/assets\/swagger-ui-[^"]+\.js)"/.exec(text)?.[1];
+  if (path === undefined) throw new Error("/docs names no renderer");
+  return path;
+}
+
+interface Resource {
+  readonly path: string | ((session: ClientHttp2Session) => Promise<string>);
+  readonly leastBytes: number;
+  readonly prepare?: (session: ClientHttp2Session) => Promise<void>;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** How many requests are sent and read before, all at a time; 20 by default. */
+  readonly warmUps?: number;
+  /** 60 by default. */
+  readonly maxGrowthMiB?: number;
+  /** Changes a to-do before each request. */
+  readonly withWrites?: true;
+}
+
+const resources: readonly [what: string, resource: Resource][] = [
+  ["the largest asset", { path: largestAsset, leastBytes: 1_500_000 }],
+  [
+    "the largest asset in brotli",
+    { path: largestAsset, headers: { "accept-encoding": "br" }, leastBytes: 300_000 },
+  ],
+  ["the OpenAPI document", { path: "/api/openapi.json", leastBytes: 60_000 }],
+  // Each request for the keys also makes garbage, of which some is still in memory at the end.
+  [
+    "the list of keys",
+    {
+      path: "/admin/keys",
+      prepare: addKeys(500),
+      headers: ADMIN,
+      leastBytes: 220_000,
+      warmUps: STREAMS,
+      maxGrowthMiB: 100,
+    },
+  ],
+  ["a list below 1 MiB", { path: "/api/todos", prepare: addTodos(1800), leastBytes: 900_000 }],
+  [
+    "a list below 1 MiB that changes",
+    { path: "/api/todos", prepare: addTodos(1800), leastBytes: 900_000, withWrites: true },
+  ],
+  ["a list above 1 MiB", { path: "/api/todos", prepare: addTodos(3000), leastBytes: 1_500_000 }],
+  ["a page", { path: "/api/todos?limit=1000", prepare: addTodos(1000), leastBytes: 500_000 }],
+  [
+    "a page that changes",
+    { path: "/api/todos?limit=1000", prepare: addTodos(1000), leastBytes: 500_000, withWrites: true },
+  ],
+];
+
+describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
+  `${CONNECTIONS * STREAMS} HTTP/2 streams that read nothing`,
+  () => {
+    test.each(resources)(
+      "of %s do not fill the memory",
+      async (_what, {
+        path: given,
+        leastBytes,
+        prepare,
+        headers = {},
+        withWrites,
+        warmUps = 20,
+        maxGrowthMiB = 60,
+      }) => {
+        await using server = await serve();
+        const session = server.open();
+        await prepare?.(session);
+        const path = typeof given === "string" ? given : await given(session);
+        // The first requests also compile, decompress and grow the heap.
+        const reads = Array.from({ length: warmUps }, () => ask(session, { ":path": path, ...headers }));
+        for (const { status, text } of await Promise.all(reads)) {
+          expect([status, Buffer.byteLength(text) >= leastBytes]).toEqual([200, true]);
+        }
+        const before = await residentMiB(server.pid);
+        const stalled = Array.from({ length: CONNECTIONS }, () => server.open({ initialWindowSize: 0 }));
+        for (const connection of stalled) {
+          if (withWrites === undefined) {
+            await requestUnread(connection, Array<string>(STREAMS).fill(path), headers);
+            continue;
+          }
+          for (let stream = 0; stream < STREAMS; stream++) {
+            const patch = { ":method": "PATCH", ":path": `/api/todos/${stream + 1}` };
+            await sendAll(session, { ...POST_TODO, ...patch }, [{ done: stream % 2 === 0 }]);
+            await requestUnread(connection, [path], headers);
+          }
+        }
+        // Answered after whatever the server still did for the streams.
+        expect((await ask(session, { ":path": "/livez" })).status).toBe(200);
+        const grown = (await residentMiB(server.pid)) - before;
+        process.stderr.write(`${grown.toFixed(0)} MiB more\n`);
+        expect(grown).toBeLessThan(maxGrowthMiB);
+        for (const connection of [session, ...stalled]) connection.destroy();
+      },
+    );
+  },
+);

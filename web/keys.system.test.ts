@@ -1,0 +1,240 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, BrowserContextOptions, Route } from "playwright-core";
+import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import { createFixedUserCheck } from "../src/credential/user.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { barriers, openWindow } from "../test/page.ts";
+import { startService } from "../test/service.ts";
+import { skipFor } from "../test/skip.ts";
+
+const DAY = 24 * 60 * 60 * 1000;
+const ADMIN = { httpCredentials: { username: "admin", password: "secret" } };
+
+function start() {
+  const store = openMemory();
+  const { keys } = store;
+  const service = startService({
+    store,
+    keys,
+    checkUser: createFixedUserCheck("admin", "secret"),
+    lookupClient: createKeyLookup(keys, Date.now),
+    onLoopback: true,
+  });
+  const whoami = async (token: string): Promise<string> =>
+    (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
+  return { ...service, keys, whoami };
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string, options: BrowserContextOptions = {}) =>
+    openWindow(browser, `${url}/admin/keys`, { ...ADMIN, ...options });
+
+  test("creates a key and shows its token once", async () => {
+    await using service = start();
+    await using window = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = window;
+    await page.getByText("No keys yet.").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("ci <b>");
+    await page.getByLabel("Expires after").fill("90d");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: "Token for ci <b>" }).waitFor();
+    await page.locator("#token-heading:focus").waitFor();
+    const token = (await page.locator("#token-text").textContent()) ?? "";
+    expect(token).toMatch(/^todo_\w{49}$/);
+    expect(await service.whoami(token)).toBe("ci <b>");
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied.").waitFor();
+    expect(await page.locator("#copy").textContent()).toBe("Copied");
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
+    const row = page.getByRole("row", { name: "ci <b>" });
+    const [key] = await service.keys.list();
+    expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
+    expect(await row.locator("time").count()).toBe(2);
+    await page.getByRole("button", { name: "Done, hide token" }).click();
+    await page.locator("#keys-heading:focus").waitFor();
+    expect(await page.content()).not.toContain(token);
+    await page.getByLabel("Name", { exact: true }).fill("another");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: "Token for another" }).waitFor();
+    expect(await page.locator("#copy").textContent()).toBe("Copy");
+    const another = (await page.locator("#token-text").textContent()) ?? "";
+    // Browsers have no clipboard API over plain HTTP.
+    await page.evaluate(() => {
+      Object.defineProperty(navigator, "clipboard", { value: undefined });
+    });
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("The token is selected. Copy it with the keyboard.").waitFor();
+    expect(await page.evaluate(() => getSelection()?.toString())).toBe(another);
+    await page.reload();
+    await row.waitFor();
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["another", "ci <b>"]);
+    expect(await page.content()).not.toContain(token);
+    expect(window.faults).toEqual([]);
+    expect([...window.hosts]).toEqual([new URL(service.url).host]);
+  });
+
+  test("works at a URL that contains the password", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    const url = `${service.url.replace("//", "//admin:secret@")}/admin/keys`;
+    await using window = await openWindow(browser, url);
+    await window.page.getByRole("rowheader", { name: "ci" }).waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows validation errors at their fields", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByLabel("Expires after").fill("soon");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByText("It must not be empty.").waitFor();
+    await page.getByText("It must be a duration such as 90d").waitFor();
+    await page.locator("#name:focus").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("ci");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.locator("#expires:focus").waitFor();
+    await page.getByLabel("Expires after").fill("");
+    const rejection = page.waitForResponse((response) => response.status() === 409);
+    await page.getByRole("button", { name: "Create key" }).click();
+    const { detail } = await (await rejection).json();
+    await page.getByRole("alert").getByText(detail).waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("rotates and revokes a key after confirmation", async () => {
+    await using service = start();
+    const old = await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    const dialog = page.getByRole("dialog");
+    const overlap = dialog.getByLabel("The old token works for");
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await page.keyboard.press("Escape");
+    expect(await service.whoami(old?.token ?? "")).toBe("ci");
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await overlap.fill("a while");
+    await dialog.getByRole("button", { name: "Rotate" }).click();
+    await dialog.getByText("It must be a duration").waitFor();
+    await page.locator("#overlap:focus").waitFor();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    expect(await overlap.inputValue()).toBe("24h");
+    expect(await page.locator("#overlap-error").textContent()).toBe("");
+    await overlap.fill("0");
+    await dialog.getByRole("button", { name: "Rotate" }).click();
+    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+    await page.locator("#token-heading:focus").waitFor();
+    const token = (await page.locator("#token-text").textContent()) ?? "";
+    expect(await service.whoami(token)).toBe("ci");
+    expect(await service.whoami(old?.token ?? "")).toContain('"unauthorized"');
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    expect(await overlap.inputValue()).toBe("24h");
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Done, hide token" }).click();
+    await page.getByRole("button", { name: "Revoke ci" }).click();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    expect(await service.whoami(token)).toBe("ci");
+    await page.getByRole("button", { name: "Revoke ci" }).click();
+    await dialog.getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("Revoked: ci").waitFor();
+    await page.getByRole("button", { name: "Revoke ci" }).waitFor({ state: "detached" });
+    await page.locator("#keys-heading:focus").waitFor();
+    expect(await service.whoami(token)).toContain('"unauthorized"');
+    // The list still contains the key that expired at its rotation.
+    await page.getByRole("button", { name: "Remove ci" }).click();
+    await page.getByText("Removed: ci").waitFor();
+    await page.getByText("No keys yet.").waitFor();
+    await page.locator("#keys-heading:focus").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("rotates a key once per double click or Enter", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await dialog.getByRole("button", { name: "Rotate" }).dblclick();
+    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+    expect(await service.keys.list()).toHaveLength(2);
+    await page.getByRole("button", { name: "Rotate ci" }).first().click();
+    await dialog.getByLabel("The old token works for").fill("1h");
+    await page.keyboard.press("Enter");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await service.keys.list()).toHaveLength(3);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("reloads the list after another window has revoked a key", async () => {
+    await using service = start();
+    const created = await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Revoke ci" }).click();
+    await service.keys.delete(created?.key.id ?? "");
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("alert").getByText("API key not found").waitFor();
+    await page.getByText("No keys yet.").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows why the keys cannot be loaded, and recovers", async () => {
+    await using service = start();
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByText("No keys yet.").waitFor();
+    const failures: Record<string, (route: Route) => Promise<void>> = {
+      "The service cannot be reached.": (route) => route.abort(),
+      "The response is not from the service.": (route) => route.fulfill({ body: "<!doctype html>" }),
+      "The service responded with status 502.": (route) =>
+        route.fulfill({ status: 502, body: "<!doctype html>" }),
+    };
+    for (const [reason, fail] of Object.entries(failures)) {
+      await page.route("**/admin/keys", (route) =>
+        route.request().isNavigationRequest() ? route.continue() : fail(route),
+      );
+      await page.reload();
+      await page.getByText(`The keys cannot be loaded: ${reason}`).waitFor();
+      await page.unroute("**/admin/keys");
+    }
+    await page.getByLabel("Name", { exact: true }).fill("ci");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("rowheader", { name: "ci" }).waitFor();
+    expect(await page.locator("#placeholder").textContent()).toBe("");
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each([
+    ["light", 1000],
+    ["dark", 1000],
+    ["light", 320],
+    ["dark", 320],
+  ] as const)("is accessible and fits its window in the %s theme at %d px", async (colorScheme, width) => {
+    await using service = start();
+    await createKey(service.keys, "a client with quite a long name, and mo".repeat(2), 90 * DAY, Date.now());
+    await createKey(service.keys, "W".repeat(100), DAY, Date.now() - 3 * DAY);
+    await using window = await open(service.url, { colorScheme, viewport: { width, height: 700 } });
+    const { page } = window;
+    await page.getByRole("button", { name: "Remove" }).waitFor();
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByText("It must not be empty.").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("ci");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+    expect(await barriers(page)).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    expect(await barriers(page)).toEqual([]);
+    expect(window.faults).toEqual([]);
+  });
+});

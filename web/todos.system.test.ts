@@ -1,0 +1,661 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
+import { listen } from "../src/http/server/listen.ts";
+import { createService } from "../src/http/service.ts";
+import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
+import type { TodoStore } from "../src/todo.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { barriers, openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { until } from "../test/until.ts";
+
+/** Longer than a busy machine needs. */
+const PATIENCE_MS = 60_000;
+
+const UNUSUAL_TITLES = [
+  "<img src=x onerror=\"document.title='owned'\">",
+  "</span><script>document.title='owned'</script>",
+  "\u202Egnp.txt\u202C and \u2067more",
+  "😀".repeat(120),
+  "a\u0000b\nc",
+  "W".repeat(120),
+  "a\u0301\u0302\u0303".repeat(30),
+  `Z${"\u0301".repeat(119)}`,
+  // Some parsers treat these as line breaks; they must not split an event.
+  "a\u2028b\u2029c\u0085",
+];
+
+function start(store: TodoStore, port = 0) {
+  const listener = listen(createService({ store, onLoopback: true }), { host: "127.0.0.1", port });
+  return {
+    url: listener.url,
+    port: Number(new URL(listener.url).port),
+    [Symbol.asyncDispose]: () => listener.abort(),
+  };
+}
+
+async function createStore(titles: readonly string[], options: MemoryOptions = {}) {
+  const store = openMemory(options);
+  for (const title of titles) await store.insert(title);
+  return store;
+}
+
+/** Returns the titles on the page in order, with those of done to-dos in parentheses. */
+const visibleTitles = (page: Page): Promise<string[]> =>
+  page.$$eval(".todo", (rows) =>
+    rows.map((row) => {
+      const title = row.querySelector(".title")?.textContent ?? "";
+      return row.querySelector("input")?.checked ? `(${title})` : title;
+    }),
+  );
+
+/** Waits until the page shows exactly these titles. */
+async function expectTitles(page: Page, titles: readonly string[]): Promise<void> {
+  const deadline = performance.now() + PATIENCE_MS;
+  while (JSON.stringify(await visibleTitles(page)) !== JSON.stringify(titles)) {
+    if (performance.now() > deadline) expect(await visibleTitles(page)).toEqual([...titles]);
+    await Bun.sleep(10);
+  }
+}
+
+const storedTodos = async (store: TodoStore): Promise<unknown[]> => {
+  const { json } = await store.list({});
+  return JSON.parse(await new Response(json as BodyInit).text());
+};
+
+/** Waits until the store has exactly these to-dos. */
+const untilStored = (store: TodoStore, todos: readonly unknown[]): Promise<void> =>
+  until(async () => Bun.deepEquals(await storedTodos(store), todos), `${JSON.stringify(todos)} are stored`);
+
+/** Returns the accessible name or the id of the focused element. */
+const focusedName = (page: Page): Promise<string> =>
+  page.evaluate(() => {
+    const element = document.activeElement;
+    return element?.ariaLabel ?? element?.closest("label")?.textContent ?? element?.id ?? "";
+  });
+
+/** Delays requests by 300 ms and submits each title while the request for the previous one is pending. */
+async function submitDuringRequest(page: Page, titles: readonly string[]): Promise<Locator> {
+  await page.route("**/api/todos", async (route) => {
+    await Bun.sleep(300);
+    await route.continue();
+  });
+  const field = page.getByLabel("New to-do");
+  for (const title of titles) {
+    await field.fill(title);
+    await page.keyboard.press("Enter");
+  }
+  return field;
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string, options?: BrowserContextOptions) => openWindow(browser, url, options);
+
+  test("adds, completes, reopens and deletes to-dos", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByText("Nothing here yet. Add your first to-do above.").waitFor();
+    expect(await page.title()).toBe("To-dos");
+    for (const title of ["buy milk", "call home"]) {
+      await page.getByLabel("New to-do").fill(title);
+      await page.getByRole("button", { name: "Add" }).click();
+      await page.getByRole("checkbox", { name: title }).waitFor();
+    }
+    expect(await page.getByLabel("New to-do").inputValue()).toBe("");
+    expect(await page.title()).toBe("2 open · To-dos");
+    await page.getByRole("checkbox", { name: "buy milk" }).check();
+    await expectTitles(page, ["(buy milk)", "call home"]);
+    await page.waitForFunction(() => document.title === "1 open · To-dos");
+    await page.getByRole("checkbox", { name: "buy milk" }).uncheck();
+    await expectTitles(page, ["buy milk", "call home"]);
+    await page.getByRole("button", { name: "Delete: call home" }).click();
+    await expectTitles(page, ["buy milk"]);
+    await untilStored(store, [{ id: 1, title: "buy milk", done: false }]);
+    expect(window.faults).toEqual([]);
+    expect([...window.hosts]).toEqual([new URL(service.url).host]);
+  });
+
+  test("shows the changes of another window within a second", async () => {
+    await using service = start(await createStore(["one", "two"]));
+    await using left = await open(service.url);
+    await using right = await open(service.url);
+    await expectTitles(left.page, ["one", "two"]);
+    await expectTitles(right.page, ["one", "two"]);
+    await left.page.getByLabel("New to-do").fill("three");
+    await left.page.keyboard.press("Enter");
+    await expectTitles(right.page, ["one", "two", "three"]);
+    await right.page.getByRole("checkbox", { name: "three" }).check();
+    await expectTitles(left.page, ["one", "two", "(three)"]);
+    await left.page.getByRole("button", { name: "Delete: one" }).click();
+    await expectTitles(right.page, ["two", "(three)"]);
+    await right.page.getByText("1 open, 1 done.").waitFor();
+    expect(left.faults).toEqual([]);
+    expect(right.faults).toEqual([]);
+  });
+
+  test("reports a lost connection and reloads the list from a new service", async () => {
+    const first = start(await createStore(["first service"]));
+    await using window = await open(first.url);
+    const { page } = window;
+    await expectTitles(page, ["first service"]);
+    await first[Symbol.asyncDispose]();
+    await page.getByText("Connection lost. Reconnecting…").waitFor();
+    await expectTitles(page, ["first service"]);
+    await using _second = start(await createStore(["second service", "another"]), first.port);
+    await expectTitles(page, ["second service", "another"]);
+    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
+    await page.getByText("Reconnected.").waitFor();
+    await page.getByLabel("New to-do").fill("after the restart");
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["second service", "another", "after the restart"]);
+    await page.route("**/api/todos*", (route) => route.abort());
+    await page.reload();
+    await page.getByText("The list cannot be loaded: the service cannot be reached.").waitFor();
+    await page.unroute("**/api/todos*");
+    await expectTitles(page, ["second service", "another", "after the restart"]);
+    expect(await page.locator("#placeholder").textContent()).toBe("");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("catches up after a lost connection without loading the list", async () => {
+    const store = await createStore(["one"]);
+    const first = start(store);
+    await using window = await open(first.url);
+    const { page } = window;
+    await expectTitles(page, ["one"]);
+    await first[Symbol.asyncDispose]();
+    await store.insert("two");
+    await store.setDone(1n, true);
+    let lists = 0;
+    page.on("request", (request) => {
+      if (request.url().includes("/api/todos")) lists++;
+    });
+    await using _second = start(store, first.port);
+    await expectTitles(page, ["(one)", "two"]);
+    expect(lists).toBe(0);
+  });
+
+  test("closes its event stream while hidden, and catches up", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open("about:blank");
+    const { page } = window;
+    await page.clock.install();
+    await page.goto(service.url);
+    await expectTitles(page, ["one"]);
+    const setHidden = (hidden: boolean) =>
+      page.evaluate((isHidden) => {
+        Object.defineProperty(document, "hidden", { configurable: true, value: isHidden });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, hidden);
+    // Headless Chromium also draws frames for hidden windows.
+    await page.evaluate(() => {
+      const draw = requestAnimationFrame;
+      globalThis.requestAnimationFrame = (callback) => (document.hidden ? 0 : draw(callback));
+    });
+    await setHidden(true);
+    await store.insert("two");
+    await expectTitles(page, ["one", "two"]);
+    expect(await page.title()).toBe("2 open · To-dos");
+    const streamClosed = page.waitForEvent("requestfailed", (request) =>
+      request.url().includes("/api/events"),
+    );
+    await page.clock.fastForward(31_000);
+    await streamClosed;
+    await store.insert("three");
+    await Bun.sleep(300);
+    expect(await page.title()).toBe("2 open · To-dos");
+    await setHidden(false);
+    await expectTitles(page, ["one", "two", "three"]);
+    expect(await page.title()).toBe("3 open · To-dos");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows validation errors at the field and keeps the text", async () => {
+    await using service = start(await createStore([], { maxTodos: 1 }));
+    await using window = await open(service.url);
+    const { page } = window;
+    const field = page.getByLabel("New to-do");
+    const error = page.locator("#title-error");
+    await field.fill("   ");
+    await page.getByRole("button", { name: "Add" }).click();
+    await page.getByText("The title must not be empty.").first().waitFor();
+    expect(await field.getAttribute("aria-invalid")).toBe("true");
+    expect(await focusedName(page)).toBe("title");
+    await field.fill("x".repeat(121));
+    expect(await error.textContent()).toBe("");
+    await page.keyboard.press("Enter");
+    await page.getByText("The title must be at most 120 characters.").first().waitFor();
+    expect(await field.inputValue()).toBe("x".repeat(121));
+    await field.fill("fits");
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["fits"]);
+    expect(await error.textContent()).toBe("");
+    await field.fill("one too many");
+    await page.keyboard.press("Enter");
+    await page.getByText("It could not be added:").first().waitFor();
+    expect(await field.inputValue()).toBe("one too many");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("keeps the text that is typed during a request", async () => {
+    await using service = start(openMemory());
+    await using window = await open(service.url);
+    const { page } = window;
+    const released = Promise.withResolvers<void>();
+    await page.route("**/api/todos", async (route) => {
+      if (route.request().method() === "POST") await released.promise;
+      await route.continue();
+    });
+    const field = page.getByLabel("New to-do");
+    await field.fill("one");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Enter");
+    await field.fill("two");
+    released.resolve();
+    await expectTitles(page, ["one"]);
+    expect(await field.inputValue()).toBe("two");
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["one", "two"]);
+    expect(await field.inputValue()).toBe("");
+  });
+
+  test("adds a to-do that is submitted during a request", async () => {
+    await using service = start(await createStore([], { maxTodos: 2 }));
+    await using window = await open(service.url);
+    const { page } = window;
+    const field = await submitDuringRequest(page, ["one", "two"]);
+    await expectTitles(page, ["one", "two"]);
+    expect(await field.inputValue()).toBe("");
+    await field.fill("lost");
+    const rejection = page.waitForResponse((response) => response.status() === 507);
+    await page.keyboard.press("Enter");
+    await field.fill("next");
+    const { detail } = await (await rejection).json();
+    await page.getByRole("alert").getByText(`“lost” could not be added: ${detail}`).waitFor();
+    expect(await field.inputValue()).toBe("next");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("adds every to-do that is submitted during a request, and only those", async () => {
+    await using service = start(openMemory());
+    await using window = await open(service.url);
+    const { page } = window;
+    const field = await submitDuringRequest(page, ["one", "two", "three"]);
+    await field.fill("unfinished");
+    await expectTitles(page, ["one", "two", "three"]);
+    await Bun.sleep(500);
+    await expectTitles(page, ["one", "two", "three"]);
+    expect(await field.inputValue()).toBe("unfinished");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("adds one to-do when it is submitted again after a lost response", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.route("**/api/todos", async (route) => {
+      await route.fetch();
+      await route.abort("connectionreset");
+    });
+    const field = page.getByLabel("New to-do");
+    await field.fill("one");
+    await page.keyboard.press("Enter");
+    await page
+      .getByText(
+        "No answer, so it may not have been added. Press Enter to try again; it won't be added twice.",
+      )
+      .first()
+      .waitFor();
+    await expectTitles(page, ["one"]);
+    await page.unroute("**/api/todos");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.querySelector("input")?.value === "");
+    await field.fill("one");
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["one", "one"]);
+    expect(await storedTodos(store)).toHaveLength(2);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("keeps visible rows in place when rows above them disappear", async () => {
+    const store = await createStore(Array.from({ length: 300 }, (_, index) => `to-do ${index + 1}`));
+    await using service = start(store);
+    await using window = await open(`${service.url}/?show=open`);
+    const { page } = window;
+    await page.waitForFunction(() => document.title.startsWith("300 "));
+    let id = 0n;
+    for (const scroll of [1200, 6000, 11_000]) {
+      await page.evaluate((top) => scrollTo({ top }), scroll);
+      await Bun.sleep(300);
+      const row = await page.evaluateHandle(() => document.elementFromPoint(500, 300)?.closest(".todo"));
+      const rowTop = () => page.evaluate((element) => element?.getBoundingClientRect().top, row);
+      const before = await rowTop();
+      expect(before).toBeWithin(200, 301);
+      for (const hide of [(id: bigint) => store.delete(id), (id: bigint) => store.setDone(id, true)]) {
+        const title = await page.title();
+        await hide(++id);
+        await page.waitForFunction((before) => document.title !== before, title);
+        expect(await rowTop()).toBeCloseTo(before ?? 0, 0);
+        await Bun.sleep(100);
+        expect(await rowTop()).toBeCloseTo(before ?? 0, 0);
+      }
+    }
+    expect(window.faults).toEqual([]);
+  });
+
+  test("undoes a change that the service rejects, and reports it", async () => {
+    await using service = start(await createStore(["one", "two"]));
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two"]);
+    const problem = { title: "Internal server error", status: 500, code: "internal_error" };
+    const released = Promise.withResolvers<void>();
+    await page.route("**/api/todos/*", async (route) => {
+      await released.promise;
+      await route.fulfill({
+        status: 500,
+        contentType: "application/problem+json",
+        body: JSON.stringify(problem),
+      });
+    });
+    await page.getByRole("checkbox", { name: "one" }).click();
+    await page.getByRole("button", { name: "Delete: two" }).click();
+    await expectTitles(page, ["(one)"]);
+    released.resolve();
+    await expectTitles(page, ["one", "two"]);
+    await page.getByRole("alert").getByText("could not be").waitFor();
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    expect(await page.getByRole("alert").textContent()).toBe("");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("reports a to-do that was deleted elsewhere before a change", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two"]);
+    const released = Promise.withResolvers<void>();
+    await page.route("**/api/todos/*", async (route) => {
+      await released.promise;
+      await route.continue();
+    });
+    await page.getByRole("checkbox", { name: "one" }).click();
+    await store.delete(1n);
+    released.resolve();
+    await page.getByRole("alert").getByText("deleted elsewhere").waitFor();
+    await expectTitles(page, ["two"]);
+  });
+
+  test("applies the last of many clicks", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.route("**/api/todos/*", async (route) => {
+      await Bun.sleep(20);
+      await route.continue();
+    });
+    const box = page.getByRole("checkbox", { name: "one" });
+    for (let click = 0; click < 5; click++) await box.click();
+    await expectTitles(page, ["(one)"]);
+    await untilStored(store, [{ id: 1, title: "one", done: true }]);
+    await expectTitles(page, ["(one)"]);
+  });
+
+  test("applies a double click or a held key to one to-do", async () => {
+    const titles = Array.from({ length: 30 }, (_, index) => `to-do ${index + 1}`);
+    const store = await createStore(titles);
+    await using service = start(store);
+    await using window = await open(`${service.url}/?show=open`);
+    const { page } = window;
+    await expectTitles(page, titles);
+    const doubleClick = async (selector: string): Promise<void> => {
+      const box = await page.locator(selector).nth(1).boundingBox();
+      const [x, y] = [(box?.x ?? 0) + 10, (box?.y ?? 0) + 10];
+      for (let click = 1; click <= 2; click++) {
+        await page.mouse.click(x, y);
+        await Bun.sleep(150);
+      }
+    };
+    await doubleClick(".todo button");
+    titles.splice(1, 1);
+    await expectTitles(page, titles);
+    await Bun.sleep(500);
+    await doubleClick(".todo input");
+    titles.splice(1, 1);
+    await expectTitles(page, titles);
+    for (const [key, control] of [
+      ["Delete", page.getByRole("checkbox", { name: "to-do 10", exact: true })],
+      ["Enter", page.getByRole("button", { name: "Delete: to-do 20" })],
+    ] as const) {
+      await control.focus();
+      for (let repeat = 0; repeat < 10; repeat++) await page.keyboard.down(key);
+      await page.keyboard.up(key);
+    }
+    const remaining = titles.filter((title) => !/ [12]0$/.test(title));
+    await expectTitles(page, remaining);
+    await until(
+      async () => (await storedTodos(store)).length <= remaining.length + 1,
+      "the store has no more to-dos than the page",
+    );
+    expect(await storedTodos(store)).toHaveLength(remaining.length + 1);
+    // Separate key presses each delete one to-do.
+    for (const title of ["to-do 21", "to-do 22", "to-do 23"]) {
+      await page.keyboard.press("Delete");
+      remaining.splice(remaining.indexOf(title), 1);
+      await expectTitles(page, remaining);
+    }
+    expect(window.faults).toEqual([]);
+  });
+
+  test("keeps the filter in the URL and the history", async () => {
+    const store = await createStore(["one", "two", "three"]);
+    await store.setDone(2n, true);
+    await using service = start(store);
+    await using window = await open(`${service.url}/?show=done`);
+    const { page } = window;
+    await expectTitles(page, ["(two)"]);
+    for (const modifier of ["ControlOrMeta", "Shift"] as const) {
+      const opened = page.context().waitForEvent("page");
+      await page.getByRole("link", { name: "Open 2" }).click({ modifiers: [modifier] });
+      const tab = await opened;
+      await expectTitles(tab, ["one", "three"]);
+      await tab.close();
+    }
+    await expectTitles(page, ["(two)"]);
+    await page.getByRole("link", { name: "Open 2" }).click();
+    await expectTitles(page, ["one", "three"]);
+    await page.getByText("Open to-dos: 2").waitFor();
+    expect(new URL(page.url()).search).toBe("?show=open");
+    expect(await page.locator("[aria-current=page]").textContent()).toBe("Open 2");
+    await page.getByRole("link", { name: "All 3" }).click();
+    await expectTitles(page, ["one", "(two)", "three"]);
+    await page.evaluate(() => history.back());
+    await expectTitles(page, ["one", "three"]);
+    await page.evaluate(() => history.back());
+    await expectTitles(page, ["(two)"]);
+    await page.evaluate(() => history.forward());
+    await expectTitles(page, ["one", "three"]);
+    // check() would read the checkbox after the click, but its row is gone.
+    await page.getByRole("checkbox", { name: "one" }).click();
+    await expectTitles(page, ["three"]);
+    await page.reload();
+    await expectTitles(page, ["three"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows every title as text", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using live = await open(service.url);
+    await live.page.getByText("Nothing here yet. Add your first to-do above.").waitFor();
+    for (const title of UNUSUAL_TITLES) await store.insert(title);
+    await expectTitles(live.page, UNUSUAL_TITLES);
+    for (const width of [1000, 320]) {
+      await using window = await open(service.url, { viewport: { width, height: 700 } });
+      const { page } = window;
+      await expectTitles(page, UNUSUAL_TITLES);
+      expect(await page.title()).toBe(`${UNUSUAL_TITLES.length} open · To-dos`);
+      expect(await page.locator(".todo img, .todo script").count()).toBe(0);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+      const truncated = await page
+        .locator(".todo .title")
+        .evaluateAll((all) => all.filter((title) => title.scrollWidth > title.clientWidth).length);
+      expect(truncated).toBe(0);
+      // The text direction of one title must not change other elements.
+      const buttons = await page
+        .locator(".todo button")
+        .evaluateAll((all) => all.map((button) => Math.round(button.getBoundingClientRect().left)));
+      expect(new Set(buttons).size).toBe(1);
+      expect(window.faults).toEqual([]);
+    }
+  });
+
+  test("keeps ids above 2^53 exact", async () => {
+    const store = openMemory({ lastId: 2n ** 64n - 3n });
+    await store.insert("second to last");
+    await store.insert("very last");
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("checkbox", { name: "very last" }).check();
+    await page.getByRole("button", { name: "Delete: second to last" }).click();
+    await expectTitles(page, ["(very last)"]);
+    const stored = '[{"id":18446744073709551615,"title":"very last","done":true}]';
+    await until(
+      async () => (await (await fetch(`${service.url}/api/todos`)).text()) === stored,
+      "the store has the change",
+    );
+    expect(await page.locator(".todo").getAttribute("data-id")).toBe("18446744073709551615");
+  });
+
+  test("works with the keyboard only", async () => {
+    await using service = start(openMemory());
+    await using window = await open(service.url);
+    const { page } = window;
+    const press = async (...keys: readonly string[]) => {
+      for (const key of keys) await page.keyboard.press(key);
+    };
+    await page.getByText("Nothing here yet. Add your first to-do above.").waitFor();
+    await press("Tab", "Tab", "Tab");
+    expect(await focusedName(page)).toBe("title");
+    for (const title of ["one", "two", "three"]) {
+      await page.keyboard.type(title);
+      await press("Enter");
+      await page.getByRole("checkbox", { name: title }).waitFor();
+      await page.waitForFunction(() => document.querySelector("input")?.value === "");
+    }
+    // The button, three filters, then the first row.
+    await press("Tab", "Tab", "Tab", "Tab", "Tab");
+    expect(await focusedName(page)).toBe("one");
+    const outline = await page.evaluate(() => {
+      const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement ?? document.body);
+      return `${outlineStyle} ${outlineWidth}`;
+    });
+    expect(outline).toBe("solid 2px");
+    await press("ArrowDown", "Space");
+    await expectTitles(page, ["one", "(two)", "three"]);
+    for (const modifier of ["Control", "Alt", "Meta"]) {
+      await press(`${modifier}+Delete`);
+      expect(await page.locator("#announcement").textContent()).not.toContain("Deleted");
+      await press(`${modifier}+ArrowDown`);
+    }
+    expect(await focusedName(page)).toBe("two");
+    await press("Delete");
+    await expectTitles(page, ["one", "three"]);
+    expect(await focusedName(page)).toBe("three");
+    await press("Tab");
+    expect(await focusedName(page)).toBe("Delete: three");
+    await press("Enter");
+    await expectTitles(page, ["one"]);
+    expect(await focusedName(page)).toBe("Delete: one");
+    await press("Enter");
+    await expectTitles(page, []);
+    expect(await focusedName(page)).toBe("title");
+    expect(await page.locator("#announcement").textContent()).toBe("Deleted: one");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("fits a phone screen", async () => {
+    await using service = start(await createStore(["one", "x".repeat(120)]));
+    await using window = await open(service.url, {
+      viewport: { width: 320, height: 568 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const { page } = window;
+    await expectTitles(page, ["one", "x".repeat(120)]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
+    const boxes = await page
+      .locator("button, .todo label, .todo")
+      .evaluateAll((all) => all.map((element) => element.getBoundingClientRect().toJSON()));
+    for (const { left, right, height } of boxes) {
+      expect(left).toBeGreaterThanOrEqual(0);
+      expect(right).toBeLessThanOrEqual(320);
+      expect(height).toBeGreaterThanOrEqual(44);
+    }
+    await page.getByText("one", { exact: true }).tap();
+    await expectTitles(page, ["(one)", "x".repeat(120)]);
+  });
+
+  test("shows 100,000 to-dos", async () => {
+    const store = openMemory();
+    for (let n = 1; n <= 100_000; n++) await store.insert(`to-do ${n}`);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("checkbox", { name: "to-do 1", exact: true }).waitFor();
+    await page.getByRole("link", { name: "All 100,000" }).waitFor();
+    expect(await page.locator(".todo").count()).toBeLessThan(500);
+    for (const fraction of [0.5, 1, 0.25]) {
+      await page.evaluate((part) => scrollTo({ top: document.body.scrollHeight * part }), fraction);
+      await page.waitForFunction(() =>
+        [...document.querySelectorAll(".todo")].some((row) => {
+          const { top } = row.getBoundingClientRect();
+          return top > 0 && top < innerHeight;
+        }),
+      );
+      expect(await page.locator(".todo").count()).toBeLessThan(500);
+    }
+    await page.getByLabel("New to-do").fill("at the end");
+    await page.keyboard.press("Enter");
+    const last = page.getByRole("checkbox", { name: "at the end" });
+    await last.waitFor();
+    expect(await last.isVisible()).toBe(true);
+    await last.check();
+    expect(await page.locator('.todo[aria-posinset="100001"]').getAttribute("aria-setsize")).toBe("100001");
+    await store.setDone(1n, true);
+    await page.getByRole("link", { name: "Done 2" }).click();
+    await expectTitles(page, ["(to-do 1)", "(at the end)"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each(["light", "dark"] as const)("is accessible in the %s theme", async (colorScheme) => {
+    await using service = start(
+      await createStore([...UNUSUAL_TITLES, "last"], { maxTodos: UNUSUAL_TITLES.length + 1 }),
+    );
+    await using window = await open(service.url, { colorScheme, reducedMotion: "reduce" });
+    const { page } = window;
+    await page.getByRole("checkbox", { name: "last" }).check();
+    await page.getByLabel("New to-do").fill("one too many");
+    await page.keyboard.press("Enter");
+    await page.getByText("It could not be added:").first().waitFor();
+    expect(await barriers(page)).toEqual([]);
+    await page.getByRole("link", { name: "Done" }).click();
+    await page.getByRole("button", { name: "Delete: last" }).click();
+    await page.getByText("No to-dos are done yet.").waitFor();
+    expect(await barriers(page)).toEqual([]);
+    expect(window.faults).toEqual([]);
+  });
+});

@@ -1,0 +1,261 @@
+import type { Todo, TodoId } from "../src/sdk/client.ts";
+import { createElement } from "./dom.ts";
+import { indexOf } from "./state.ts";
+
+/** Rows per block. The document contains only the blocks near the viewport. */
+const BLOCK_SIZE = 50;
+const ROOT_MARGIN = "1000px 0px";
+/** Two clicks at the same place within this time count as a double click. */
+const DOUBLE_CLICK_MS = 500;
+const DOUBLE_CLICK_PX = 8;
+
+interface Block {
+  readonly element: HTMLDivElement;
+  isNear: boolean;
+}
+
+interface Row {
+  readonly element: HTMLDivElement;
+  readonly checkbox: HTMLInputElement;
+  readonly title: HTMLSpanElement;
+  readonly button: HTMLButtonElement;
+  todo: Todo | undefined;
+}
+
+interface Click extends Pick<MouseEvent, "clientX" | "clientY" | "timeStamp"> {
+  readonly id: TodoId;
+}
+
+type Control = "checkbox" | "button";
+
+export interface VirtualListOptions {
+  readonly onToggle: (todo: Todo, done: boolean) => void;
+  readonly onDelete: (todo: Todo) => void;
+  /** The focused row was removed, and no other row is left. */
+  readonly onFocusLost: () => void;
+}
+
+/** Renders a list of any length into an element with the role `list`. */
+export class VirtualList {
+  readonly #list: HTMLElement;
+  readonly #onFocusLost: () => void;
+  #todos: readonly Todo[] = [];
+  readonly #blocks: Block[] = [];
+  readonly #blockByElement = new WeakMap<Element, Block>();
+  /** The rows in the document. */
+  readonly #rows = new Map<TodoId, Row>();
+  #lastClick: Click | undefined;
+  /** In pixels. Updated by each measurement. */
+  #rowHeight = 56;
+  readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
+    rootMargin: ROOT_MARGIN,
+  });
+
+  constructor(list: HTMLElement, { onToggle, onDelete, onFocusLost }: VirtualListOptions) {
+    this.#list = list;
+    this.#onFocusLost = onFocusLost;
+    list.addEventListener("change", ({ target }) => {
+      const todo = this.#findRow(target)?.todo;
+      if (todo !== undefined && target instanceof HTMLInputElement) onToggle(todo, target.checked);
+    });
+    list.addEventListener("click", (event) => {
+      const { target } = event;
+      const todo = this.#findRow(target)?.todo;
+      if (todo === undefined) return;
+      // preventDefault keeps the state of a checkbox.
+      if (this.#isAccidentalClick(event, todo.id)) event.preventDefault();
+      else if (target instanceof HTMLButtonElement) onDelete(todo);
+    });
+    list.addEventListener("keydown", (event) => {
+      const todo = this.#findRow(event.target)?.todo;
+      if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+      const { key, repeat } = event;
+      if (key === "Delete" && !repeat) onDelete(todo);
+      else if (key === "ArrowDown") this.#moveFocus(todo.id, 1);
+      else if (key === "ArrowUp") this.#moveFocus(todo.id, -1);
+      // Ignore the repeats of a held key, so that it deletes one to-do. The browser handles Enter on a button itself.
+      else if (!repeat || (key !== "Delete" && key !== "Enter")) return;
+      event.preventDefault();
+    });
+  }
+
+  /** Renders these to-dos, in ascending order of id. Keeps the focus, or moves it to the next row. */
+  render(todos: readonly Todo[]): void {
+    const focused = this.#focused();
+    const anchors = this.#visibleRows();
+    this.#todos = todos;
+    this.#resize();
+    this.#blocks.forEach((_, index) => {
+      this.#renderBlock(index);
+    });
+    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
+    this.#restoreScrollAnchor(anchors);
+    if (focused !== undefined) this.#focus(indexOf(todos, focused.id), focused.control);
+  }
+
+  /** Returns the visible rows and their positions, from the top. Returns none while the top of the list is visible. */
+  #visibleRows(): { readonly id: TodoId; readonly top: number }[] {
+    if (this.#list.getBoundingClientRect().top >= 0) return [];
+    return [...this.#rows]
+      .map(([id, { element }]) => ({ id, top: element.getBoundingClientRect().top }))
+      .filter(({ top }) => top >= 0 && top < innerHeight)
+      .sort((a, b) => a.top - b.top);
+  }
+
+  /** Scrolls the first remaining anchor to its old position. Browsers do so only for elements that stay in the document. */
+  #restoreScrollAnchor(anchors: readonly { readonly id: TodoId; readonly top: number }[]): void {
+    for (const { id, top } of anchors) {
+      const element = this.#rows.get(id)?.element;
+      if (element === undefined) continue;
+      scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
+      return;
+    }
+  }
+
+  /** Scrolls to a to-do and highlights it, if the list contains it. */
+  scrollToTodo(id: TodoId): void {
+    const row = this.#ensureRendered(indexOf(this.#todos, id));
+    if (row === undefined || row.todo?.id !== id) return;
+    row.element.scrollIntoView({ block: "nearest" });
+    row.element.classList.add("new");
+  }
+
+  #resize(): void {
+    const count = Math.ceil(this.#todos.length / BLOCK_SIZE);
+    for (const { element } of this.#blocks.splice(count)) {
+      this.#observer.unobserve(element);
+      element.remove();
+    }
+    while (this.#blocks.length < count) {
+      const element = createElement("div", { role: "none" });
+      const block = { element, isNear: this.#blocks.length === 0 };
+      this.#blocks.push(block);
+      this.#blockByElement.set(element, block);
+      this.#list.append(element);
+      this.#observer.observe(element);
+    }
+  }
+
+  #onScroll(entries: readonly IntersectionObserverEntry[]): void {
+    for (const { target, isIntersecting, boundingClientRect } of entries) {
+      const block = this.#blockByElement.get(target);
+      const index = block === undefined ? -1 : this.#blocks.indexOf(block);
+      if (block === undefined || index < 0) continue;
+      const { childElementCount } = block.element;
+      if (childElementCount > 0) this.#rowHeight = boundingClientRect.height / childElementCount;
+      block.isNear = isIntersecting || block.element.contains(document.activeElement);
+      this.#renderBlock(index);
+    }
+  }
+
+  #renderBlock(index: number): void {
+    const block = this.#blocks[index];
+    if (block === undefined) return;
+    const start = index * BLOCK_SIZE;
+    const todos = this.#todos.slice(start, start + BLOCK_SIZE);
+    const { element } = block;
+    if (block.isNear) {
+      let next = element.firstElementChild;
+      todos.forEach((todo, offset) => {
+        const row = this.#updateRow(todo, start + offset);
+        if (row === next) next = next.nextElementSibling;
+        else element.insertBefore(row, next);
+      });
+      while (next !== null) {
+        const removed = next;
+        next = next.nextElementSibling;
+        removed.remove();
+      }
+      element.style.height = "";
+    } else {
+      for (const { id } of todos) {
+        if (this.#rows.get(id)?.element.parentElement === element) this.#rows.delete(id);
+      }
+      element.replaceChildren();
+      element.style.height = `${todos.length * this.#rowHeight}px`;
+    }
+  }
+
+  /** Creates or updates the row of a to-do. Returns its element. */
+  #updateRow(todo: Todo, index: number): HTMLElement {
+    const row = this.#rows.get(todo.id) ?? this.#createRow(todo.id);
+    if (row.todo !== todo) {
+      row.todo = todo;
+      row.title.textContent = todo.title;
+      row.checkbox.checked = todo.done;
+      row.button.ariaLabel = `Delete: ${todo.title}`;
+      row.element.classList.toggle("done", todo.done);
+    }
+    row.element.ariaPosInSet = String(index + 1);
+    row.element.ariaSetSize = String(this.#todos.length);
+    return row.element;
+  }
+
+  #createRow(id: TodoId): Row {
+    const checkbox = createElement("input", { type: "checkbox" });
+    const title = createElement("span", { className: "title", dir: "auto" });
+    const button = createElement("button", { type: "button" });
+    const element = createElement(
+      "div",
+      { className: "todo", role: "listitem" },
+      createElement("label", {}, checkbox, title),
+      button,
+    );
+    element.dataset.id = String(id);
+    const row = { element, checkbox, title, button, todo: undefined };
+    this.#rows.set(id, row);
+    return row;
+  }
+
+  #findRow(target: EventTarget | null): Row | undefined {
+    const id = target instanceof Element ? target.closest<HTMLElement>(".todo")?.dataset.id : undefined;
+    return id === undefined ? undefined : this.#rows.get(BigInt(id));
+  }
+
+  #focused(): { readonly id: TodoId; readonly control: Control } | undefined {
+    const { activeElement } = document;
+    const row = this.#findRow(activeElement);
+    if (row?.todo === undefined) return undefined;
+    return { id: row.todo.id, control: activeElement === row.button ? "button" : "checkbox" };
+  }
+
+  /** Returns the row at an index and adds its block to the document if necessary. */
+  #ensureRendered(index: number): Row | undefined {
+    const todo = this.#todos[index];
+    const blockIndex = Math.floor(index / BLOCK_SIZE);
+    const block = this.#blocks[blockIndex];
+    if (todo === undefined || block === undefined) return undefined;
+    if (!block.isNear) {
+      block.isNear = true;
+      this.#renderBlock(blockIndex);
+    }
+    return this.#rows.get(todo.id);
+  }
+
+  /** Focuses the row at an index, or the last row if the index is too large. */
+  #focus(index: number, control: Control): void {
+    const row = this.#ensureRendered(Math.min(index, this.#todos.length - 1));
+    if (row === undefined) this.#onFocusLost();
+    else if (row[control] !== document.activeElement) row[control].focus();
+  }
+
+  /** Returns whether a click is the second of a double click whose first click moved another row under the pointer. */
+  #isAccidentalClick({ detail, clientX, clientY, timeStamp }: MouseEvent, id: TodoId): boolean {
+    // A click without a pointer: by keyboard or screen reader.
+    if (detail === 0) return false;
+    const last = this.#lastClick;
+    const isAccidental =
+      last !== undefined &&
+      last.id !== id &&
+      timeStamp - last.timeStamp < DOUBLE_CLICK_MS &&
+      Math.hypot(clientX - last.clientX, clientY - last.clientY) < DOUBLE_CLICK_PX;
+    if (!isAccidental) this.#lastClick = { id, clientX, clientY, timeStamp };
+    return isAccidental;
+  }
+
+  #moveFocus(from: TodoId, step: number): void {
+    const focused = this.#focused();
+    const index = indexOf(this.#todos, from) + step;
+    if (focused !== undefined && index >= 0) this.#focus(index, focused.control);
+  }
+}
