@@ -282,7 +282,9 @@ async function load({ port, index, name, acknowledged, unanswered }: Load): Prom
   const pauseMs = ways[(index >> 1) % ways.length];
   for (let sent = 0; ; ) {
     const connection = await Connection.open(port);
-    if (connection === undefined) return "refused";
+    if (connection === "refused") return "refused";
+    // The listener closed while this connection was being opened. No request was sent on it.
+    if (connection === "reset") continue;
     let answeredAt: number | undefined;
     while (!connection.isClosed) {
       const title = `${name}-${sent++}`;
@@ -314,15 +316,16 @@ class Connection {
   #onChange = (): void => {};
   isClosed = false;
 
-  /** Opens a connection; resolves with undefined if it is refused. */
-  static async open(port: number): Promise<Connection | undefined> {
+  /** Opens a connection, unless the server refuses it, or resets it before it is open. */
+  static async open(port: number): Promise<Connection | "refused" | "reset"> {
     const socket = connect(port, "127.0.0.1");
     const error = await new Promise<Error | undefined>((resolve) => {
       socket.once("connect", () => resolve(undefined));
       socket.once("error", resolve);
     });
     if (error === undefined) return new Connection(socket);
-    if ("code" in error && error.code === "ECONNREFUSED") return undefined;
+    if ("code" in error && error.code === "ECONNREFUSED") return "refused";
+    if ("code" in error && error.code === "ECONNRESET") return "reset";
     throw error;
   }
 
