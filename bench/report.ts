@@ -103,12 +103,12 @@ function checkoutCells({ name, comparisons: [own, other] }: CheckoutResult): str
     number(cpuPerRequest(other.slices)),
     number(speedRatio(other.sessions.flat())),
     range(bySession),
-    verdict(bySession),
+    agreedDifference(bySession),
   ];
 }
 
-/** Says whether the sessions agree on a difference; a single one may disagree. */
-function verdict(ratios: readonly number[]): string {
+/** Returns the difference on which all sessions but at most one agree. */
+function agreedDifference(ratios: readonly number[]): string {
   if (ratios.length < MIN_SESSIONS) return "too few sessions";
   const [, secondLowest = 1, ...others] = ratios.toSorted((a, b) => a - b);
   const secondHighest = others.at(-2) ?? 1;

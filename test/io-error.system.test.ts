@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
-import { verdict } from "./problem.ts";
+import { statusAndCode } from "./problem.ts";
 import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
 
@@ -74,7 +74,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
             created.set(id, title);
           } else {
             expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
-            expect(await verdict(response)).toEqual([503, "store_unavailable"]);
+            expect(await statusAndCode(response)).toEqual([503, "store_unavailable"]);
             refused.add(title);
             expect((await list(url)).map(({ title }) => title)).not.toContain(title);
           }

@@ -40,7 +40,7 @@ const contract: Contract = document;
  * `path` is what was sent, a query included. Reads a clone, so the caller can still read the body, but must not have
  * read it before. The body of an event stream is not looked at.
  */
-export async function holdAgainstContract(method: string, path: string, response: Response): Promise<void> {
+export async function validateResponse(method: string, path: string, response: Response): Promise<void> {
   const route = path.replace(/\?.*$/s, "");
   const text = isEndless(method, response) ? "" : await response.clone().text();
   const found = [...faults(method, route, response, text)];

@@ -35,7 +35,10 @@ export async function openWindow(
 }
 
 /** What axe-core finds wrong with a page for people who cannot see, hear or point: a line for each place. */
-export async function barriers(page: Page, exceptions: readonly string[] = []): Promise<string[]> {
+export async function accessibilityViolations(
+  page: Page,
+  exceptions: readonly string[] = [],
+): Promise<string[]> {
   await page.evaluate(axe.source);
   const rules = Object.fromEntries(exceptions.map((rule) => [rule, { enabled: false }]));
   const { violations } = await page.evaluate<axe.AxeResults>(`axe.run(${JSON.stringify({ rules })})`);

@@ -1,5 +1,5 @@
 /** Request targets that one server or proxy or another takes for a path such as `/admin/`. */
-export function lookalikesOf(path: string): string[] {
+export function pathVariants(path: string): string[] {
   const [first = "", rest] = [path.slice(1, 2), path.slice(2)];
   const code = first.charCodeAt(0).toString(16);
   const bare = path.replace(/\/$/, "");

@@ -1,5 +1,5 @@
 /** A failure as a table of tests names it: status and code; no code where the body is no problem. */
-export async function verdict(response: Response): Promise<[status: number, code?: string]> {
+export async function statusAndCode(response: Response): Promise<[status: number, code?: string]> {
   if (response.headers.get("content-type") !== "application/problem+json") return [response.status];
   const { code }: { code: string } = JSON.parse(await response.text());
   return [response.status, code];

@@ -1,7 +1,7 @@
 import { listen } from "../src/http/server/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { holdAgainstContract } from "./openapi.ts";
+import { validateResponse } from "./openapi.ts";
 
 /** A service on a free port of loopback, as tests use it. */
 export interface TestService extends AsyncDisposable {
@@ -21,7 +21,7 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
 
   const send: TestService["send"] = async (method, path, init = {}) => {
     const response = await fetch(listener.url + path, { redirect: "manual", ...init, method });
-    await holdAgainstContract(method, path, response);
+    await validateResponse(method, path, response);
     return response;
   };
   return {

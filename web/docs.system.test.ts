@@ -4,7 +4,7 @@ import contract from "../openapi.json" with { type: "json" };
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { barriers, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 
@@ -67,7 +67,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
       const url = `${service.url}/docs#/todos/createTodo`;
       await using window = await openWindow(browser, url, { colorScheme, reducedMotion: "reduce" });
       await window.page.locator(".opblock.is-open .execute").waitFor();
-      expect(await barriers(window.page, SWAGGER_UI_VIOLATIONS)).toEqual([]);
+      expect(await accessibilityViolations(window.page, SWAGGER_UI_VIOLATIONS)).toEqual([]);
       expect(window.faults).toEqual([]);
     },
   );

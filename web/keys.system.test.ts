@@ -4,7 +4,7 @@ import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { barriers, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 
@@ -231,10 +231,10 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByLabel("Name", { exact: true }).fill("ci");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByRole("heading", { name: "Token for ci" }).waitFor();
-    expect(await barriers(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
     await page.getByRole("button", { name: "Rotate ci" }).click();
-    expect(await barriers(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     expect(window.faults).toEqual([]);
   });
 });

@@ -5,7 +5,7 @@ import { createService } from "../src/http/service.ts";
 import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
 import type { TodoStore } from "../src/todo.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { barriers, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
 
@@ -651,11 +651,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByLabel("New to-do").fill("one too many");
     await page.keyboard.press("Enter");
     await page.getByText("It could not be added:").first().waitFor();
-    expect(await barriers(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     await page.getByRole("link", { name: "Done" }).click();
     await page.getByRole("button", { name: "Delete: last" }).click();
     await page.getByText("No to-dos are done yet.").waitFor();
-    expect(await barriers(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     expect(window.faults).toEqual([]);
   });
 });

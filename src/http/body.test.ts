@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { capturingLog } from "../../test/log.ts";
 import { chunked, request, statusOf } from "../../test/message.ts";
-import { verdict } from "../../test/problem.ts";
+import { statusAndCode } from "../../test/problem.ts";
 import { sendRaw } from "../../test/raw-http.ts";
 import { startService } from "../../test/service.ts";
 import { MAX_BODY_BYTES } from "./body.ts";
@@ -67,11 +67,11 @@ describe("the Content-Type of a body", () => {
     await using service = startService();
     const headers = { "Content-Type": type };
     const created = await service.send("POST", "/api/todos", { headers, body: X });
-    expect(await verdict(created)).toEqual([415, "unsupported_media_type"]);
+    expect(await statusAndCode(created)).toEqual([415, "unsupported_media_type"]);
     expect(created.headers.get("accept-post")).toBe("application/json");
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
-    expect(await verdict(updated)).toEqual([415, "unsupported_media_type"]);
+    expect(await statusAndCode(updated)).toEqual([415, "unsupported_media_type"]);
     expect(updated.headers.get("accept-patch")).toBe("application/json");
   });
 
@@ -98,7 +98,7 @@ describe("a Content-Encoding", () => {
       await using service = startService();
       const headers = { "Content-Type": "application/json", "Content-Encoding": coding };
       const response = await service.send("POST", "/api/todos", { headers, body: Bun.gzipSync(X) });
-      expect(await verdict(response)).toEqual([415, "unsupported_media_type"]);
+      expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
       expect(response.headers.get("accept-encoding")).toBe("identity");
     },
   );
@@ -160,7 +160,7 @@ describe("a body", () => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
-    expect(await verdict(response)).toEqual([400, "invalid_json"]);
+    expect(await statusAndCode(response)).toEqual([400, "invalid_json"]);
   });
 
   test.each([
@@ -176,7 +176,7 @@ describe("a body", () => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
-    expect(await verdict(response)).toEqual([422, "validation_failed"]);
+    expect(await statusAndCode(response)).toEqual([422, "validation_failed"]);
   });
 
   test.each([

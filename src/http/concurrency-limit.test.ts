@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { capturingLog } from "../../test/log.ts";
 import { request, statusOf } from "../../test/message.ts";
-import { verdict } from "../../test/problem.ts";
+import { statusAndCode } from "../../test/problem.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { follow } from "../../test/sse.ts";
 import { storeWith, watch } from "../../test/store.ts";
@@ -61,7 +61,7 @@ describe("requests in progress", () => {
       await stuck.until(2);
       const rejected = await post(service);
       expect(rejected.headers.get("retry-after")).toBe("5");
-      expect(await verdict(rejected)).toEqual(OVERLOADED);
+      expect(await statusAndCode(rejected)).toEqual(OVERLOADED);
       stuck.release();
       expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([201, 201]);
     }
@@ -112,7 +112,7 @@ describe("requests in progress", () => {
     const insert = () => Promise.reject(new ServiceError("store_unavailable"));
     await using service = start({ store: storeWith({ insert }), maxRequests: 1 });
     for (let times = 0; times < 3; times++)
-      expect(await verdict(await post(service))).toEqual([503, "store_unavailable"]);
+      expect(await statusAndCode(await post(service))).toEqual([503, "store_unavailable"]);
   });
 
   test("count before their body has arrived, and no longer when their connection closes", async () => {
@@ -190,7 +190,7 @@ describe("subscribers of events", () => {
       const second = await follow(service.url);
       const rejected = await service.send("GET", "/api/events");
       expect(rejected.headers.get("retry-after")).toBe("5");
-      expect(await verdict(rejected)).toEqual(OVERLOADED);
+      expect(await statusAndCode(rejected)).toEqual(OVERLOADED);
       expect((await post(service)).status).toBe(201);
       await second.close();
       await until(() => watched.open() === 1, "the second stream ends");

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import openapi from "../../openapi.json" with { type: "json" };
 import { capturingLog } from "../../test/log.ts";
-import { verdict } from "../../test/problem.ts";
+import { statusAndCode } from "../../test/problem.ts";
 import { portClosed, sendRaw } from "../../test/raw-http.ts";
 import { startService } from "../../test/service.ts";
 import { storeWith } from "../../test/store.ts";
@@ -74,7 +74,7 @@ describe("every open route", () => {
       if (allow.includes(method)) continue;
       const response = await service.send(method, path);
       expect([method, response.headers.get("allow")]).toEqual([method, allow.join(", ")]);
-      expect(await verdict(response)).toEqual([405, "method_not_allowed"]);
+      expect(await statusAndCode(response)).toEqual([405, "method_not_allowed"]);
     }
     expect(await (await service.send("GET", "/api/todos")).json()).toHaveLength(1);
   });
@@ -109,7 +109,7 @@ describe("an unknown path", () => {
     await using service = startService();
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
       const response = await service.send(method, path);
-      expect([method, ...(await verdict(response))]).toEqual([method, 404, "route_not_found"]);
+      expect([method, ...(await statusAndCode(response))]).toEqual([method, 404, "route_not_found"]);
     }
     expect((await service.send("HEAD", path)).status).toBe(404);
   });
@@ -126,7 +126,7 @@ describe("the health of the service", () => {
     const store = storeWith({ position: () => Promise.reject(new ServiceError("store_unavailable")) });
     await using service = startService({ store });
     expect((await service.send("GET", "/livez")).status).toBe(200);
-    expect(await verdict(await service.send("GET", "/readyz"))).toEqual([503, "store_unavailable"]);
+    expect(await statusAndCode(await service.send("GET", "/readyz"))).toEqual([503, "store_unavailable"]);
   });
 
   test("is not ready while draining, and each response closes its connection", async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { capturingLog } from "../../../test/log.ts";
 import { request, statusOf } from "../../../test/message.ts";
-import { lookalikesOf } from "../../../test/path-variants.ts";
-import { verdict } from "../../../test/problem.ts";
+import { pathVariants } from "../../../test/path-variants.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
@@ -61,7 +61,12 @@ describe("GET /admin/", () => {
       ["", ""],
     ] as const) {
       const refused = await service.send("GET", "/admin/", as(user, password));
-      expect([user, password, ...(await verdict(refused))]).toEqual([user, password, 401, "unauthorized"]);
+      expect([user, password, ...(await statusAndCode(refused))]).toEqual([
+        user,
+        password,
+        401,
+        "unauthorized",
+      ]);
     }
   });
 
@@ -107,7 +112,7 @@ describe("GET /admin/", () => {
   test("rejects everyone if nothing is configured", async () => {
     await using service = startService();
     for (const init of [{}, AUTHORIZED, as("", ""), as("admin", "admin")]) {
-      expect(await verdict(await service.send("GET", "/admin/", init))).toEqual([401, "unauthorized"]);
+      expect(await statusAndCode(await service.send("GET", "/admin/", init))).toEqual([401, "unauthorized"]);
     }
   });
 
@@ -227,13 +232,13 @@ describe("the Basic guard", () => {
     expect(refused.status).toBe(401);
     expect(refused.headers.get("www-authenticate")).toBe(CHALLENGE);
     const allowed = await service.send(method, path, AUTHORIZED);
-    expect(await verdict(allowed)).toEqual(expected);
+    expect(await statusAndCode(allowed)).toEqual(expected);
     for (const { headers } of [refused, allowed]) expect(headers.get("cache-control")).toBe("no-store");
     if (allowed.status === 405) expect(allowed.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
     expect(allowed.headers.get("location")).toBe(allowed.status === 308 ? "/admin/" : null);
   });
 
-  test.each([...new Set([...lookalikesOf("/admin/"), ...lookalikesOf("/admin")])])(
+  test.each([...new Set([...pathVariants("/admin/"), ...pathVariants("/admin")])])(
     "rejects %j without a token",
     async (target) => {
       await using service = startService({ checkUser });
@@ -264,7 +269,7 @@ describe("the Basic guard", () => {
   test.each(["/administrator", "/admi", "/api/admin", "/adminx/"])("does not guard %s", async (path) => {
     await using service = startService({ checkUser });
     const response = await service.send("GET", path, as(USER, "wrong"));
-    expect(await verdict(response)).toEqual([404, "route_not_found"]);
+    expect(await statusAndCode(response)).toEqual([404, "route_not_found"]);
   });
 });
 
@@ -299,7 +304,7 @@ describe("the check of a password", () => {
         expect(response.headers.get("www-authenticate")).toBeNull();
         expect(response.headers.get("cache-control")).toBe("no-store");
         expect(`${[...response.headers]}${await response.clone().text()}`).not.toContain("s3cret");
-        expect(await verdict(response)).toEqual([status, code]);
+        expect(await statusAndCode(response)).toEqual([status, code]);
       }
       expect(lines.map(({ level }) => level)).toEqual(["error", "error", "error"]);
     },
@@ -314,7 +319,7 @@ describe("the check of a password", () => {
       [async () => true, [200]],
     ] as const) {
       await using service = startService({ checkUser: Object.assign(() => thenable(settle)) });
-      expect(await verdict(await service.send("GET", "/admin/", AUTHORIZED))).toEqual([...expected]);
+      expect(await statusAndCode(await service.send("GET", "/admin/", AUTHORIZED))).toEqual([...expected]);
     }
   });
 
@@ -388,7 +393,7 @@ describe("Basic over plain HTTP", () => {
             expect([address, response.status]).not.toEqual([address, 403]);
             continue;
           }
-          expect([address, ...(await verdict(response))]).toEqual([address, 403, "https_required"]);
+          expect([address, ...(await statusAndCode(response))]).toEqual([address, 403, "https_required"]);
           expect(response.headers.get("www-authenticate")).toBeNull();
           expect(response.headers.get("cache-control")).toBe("no-store");
         }
@@ -428,7 +433,7 @@ describe("Basic over plain HTTP", () => {
       });
       expect(response.headers.get("www-authenticate")).toBeNull();
       expect(response.headers.get("location")).toBeNull();
-      expect(await verdict(response)).toEqual([403, "https_required"]);
+      expect(await statusAndCode(response)).toEqual([403, "https_required"]);
     }
     await using open = startService({ checkUser, allowBasicOverHttp: true });
     const response = await open.send("GET", "/admin/", { headers: { ...AUTHORIZED.headers, [name]: value } });
@@ -474,7 +479,7 @@ describe("the login throttle", () => {
       expect(seconds).toBeLessThanOrEqual(900);
       expect(response.headers.get("www-authenticate")).toBeNull();
       expect(response.headers.get("cache-control")).toBe("no-store");
-      expect(await verdict(response)).toEqual([429, "too_many_failures"]);
+      expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
     }
     expect((await service.send("GET", "/admin/", as("another", "wrong"))).status).toBe(401);
     expect((await service.send("GET", "/admin/")).status).toBe(401);

@@ -18,7 +18,7 @@ import {
 import { capturingLog } from "../../../test/log.ts";
 import { request } from "../../../test/message.ts";
 import { mismatch } from "../../../test/openapi.ts";
-import { verdict } from "../../../test/problem.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { type EventStream, type FollowOptions, follow, type SseEvent, SseParser } from "../../../test/sse.ts";
 import { storeWith, watch } from "../../../test/store.ts";
 import { storesOfEachKind } from "../../../test/stores.ts";
@@ -356,7 +356,7 @@ describe("an event stream", () => {
     await using service = serve(openMemory());
     await service.store.insert("x");
     const path = `/api/events?${query.replaceAll("HERE", (await service.store.position()).epoch)}`;
-    expect(await verdict(await service.send("GET", path))).toEqual([400, "invalid_query"]);
+    expect(await statusAndCode(await service.send("GET", path))).toEqual([400, "invalid_query"]);
     expect((await service.send("HEAD", path)).status).toBe(400);
     const resumed = await service.send("GET", path, {
       headers: { "Last-Event-ID": await here(service.store) },
@@ -491,7 +491,7 @@ describe("an event stream", () => {
     const { log, lines } = capturingLog();
     await using service = serve(storeWith({ position: () => Promise.reject(error) }), { log });
     const response = await service.send("GET", "/api/events");
-    expect(await verdict(response)).toEqual([status, code]);
+    expect(await statusAndCode(response)).toEqual([status, code]);
     expect(lines).toMatchObject([{ level: "error", fields: { route: "/api/events", code } }]);
   });
 

@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { request, statusOf } from "../../../test/message.ts";
-import { verdict } from "../../../test/problem.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
@@ -81,7 +81,7 @@ describe.each<
     await using service = startService({ store });
     await post(service, "a");
     for (const title of ["b", "A", "a ", "a\0"]) {
-      expect(await verdict(await post(service, title))).toEqual([422, "idempotency_key_reused"]);
+      expect(await statusAndCode(await post(service, title))).toEqual([422, "idempotency_key_reused"]);
     }
     expect((await post(service, "a")).status).toBe(201);
     expect(await idsIn(service)).toEqual([1]);
@@ -91,9 +91,9 @@ describe.each<
   test("is not stored with a rejected request", async () => {
     const store = await open({ maxTodos: 1 });
     await using service = startService({ store });
-    expect(await verdict(await post(service, ""))).toEqual([422, "validation_failed"]);
+    expect(await statusAndCode(await post(service, ""))).toEqual([422, "validation_failed"]);
     expect((await service.sendJson("POST", "/api/todos", { title: "in the way" })).status).toBe(201);
-    expect(await verdict(await post(service, "a"))).toEqual([507, "store_full"]);
+    expect(await statusAndCode(await post(service, "a"))).toEqual([507, "store_full"]);
     await service.send("DELETE", "/api/todos/1");
     expect((await post(service, "a")).status).toBe(201);
     expect((await post(service, "a")).status).toBe(201);
@@ -159,7 +159,7 @@ test("an Idempotency-Key on sqlite is remembered across a restart", async () => 
     const store = await openSqlite(path, { now: () => now });
     await using service = startService({ store });
     answers.push(await whole(await post(service, "a")));
-    expect(await verdict(await post(service, "b"))).toEqual([422, "idempotency_key_reused"]);
+    expect(await statusAndCode(await post(service, "b"))).toEqual([422, "idempotency_key_reused"]);
     await store.close();
     now += 10 * HOUR;
   }
@@ -182,8 +182,8 @@ describe("an Idempotency-Key in flight", () => {
     await Bun.sleep(50);
     const second = await post(service, "a");
     expect(second.headers.get("retry-after")).toBe("1");
-    expect(await verdict(second)).toEqual([409, "idempotency_key_in_flight"]);
-    expect(await verdict(await post(service, "b", KEY.slice(1, -1)))).toEqual([
+    expect(await statusAndCode(second)).toEqual([409, "idempotency_key_in_flight"]);
+    expect(await statusAndCode(await post(service, "b", KEY.slice(1, -1)))).toEqual([
       409,
       "idempotency_key_in_flight",
     ]);
@@ -202,7 +202,7 @@ describe("an Idempotency-Key in flight", () => {
       return memory.insert(title, key);
     };
     await using service = startService({ store: storeWith({ insert }) });
-    expect(await verdict(await post(service, "a"))).toEqual([503, "store_unavailable"]);
+    expect(await statusAndCode(await post(service, "a"))).toEqual([503, "store_unavailable"]);
     isDown = false;
     expect((await post(service, "a")).status).toBe(201);
   });

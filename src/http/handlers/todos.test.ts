@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { capturingLog } from "../../../test/log.ts";
 import { LONGEST_TITLE, readOn, startReading, storeOf } from "../../../test/long-list.ts";
 import { request, unchunked } from "../../../test/message.ts";
-import { verdict } from "../../../test/problem.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
@@ -65,9 +65,9 @@ describe("POST /api/todos", () => {
     await create(service, "one");
     await create(service, "two");
     const full = () => service.sendJson("POST", "/api/todos", { title: "three" });
-    expect(await verdict(await full())).toEqual([507, "store_full"]);
-    expect(await verdict(await full())).toEqual([507, "store_full"]);
-    expect(await verdict(await service.sendJson("POST", "/api/todos", {}))).toEqual([
+    expect(await statusAndCode(await full())).toEqual([507, "store_full"]);
+    expect(await statusAndCode(await full())).toEqual([507, "store_full"]);
+    expect(await statusAndCode(await service.sendJson("POST", "/api/todos", {}))).toEqual([
       422,
       "validation_failed",
     ]);
@@ -111,7 +111,7 @@ describe("/api/todos/:id", () => {
     expect(await create(service, "x")).toBe('{"id":18446744073709551615,"title":"x","done":false}');
     await service.send("DELETE", "/api/todos/18446744073709551615");
     const response = await service.sendJson("POST", "/api/todos", { title: "y" });
-    expect(await verdict(response)).toEqual([507, "store_full"]);
+    expect(await statusAndCode(response)).toEqual([507, "store_full"]);
     expect(await textOf(service, "/api/todos")).toBe("[]");
   });
 
@@ -144,7 +144,7 @@ describe("/api/todos/:id", () => {
     await create(service, "x");
     for (const method of ["GET", "PATCH", "DELETE"]) {
       const response = await service.send(method, `/api/todos/${id}`);
-      expect([method, ...(await verdict(response))]).toEqual([method, 400, "invalid_id"]);
+      expect([method, ...(await statusAndCode(response))]).toEqual([method, 400, "invalid_id"]);
     }
     expect((await service.send("HEAD", `/api/todos/${id}`)).status).toBe(400);
   });
@@ -155,10 +155,10 @@ describe("/api/todos/:id", () => {
       await using service = startService();
       await create(service, "x");
       const path = `/api/todos/${id}`;
-      expect(await verdict(await service.send("GET", path))).toEqual([404, "todo_not_found"]);
-      expect(await verdict(await service.send("DELETE", path))).toEqual([404, "todo_not_found"]);
+      expect(await statusAndCode(await service.send("GET", path))).toEqual([404, "todo_not_found"]);
+      expect(await statusAndCode(await service.send("DELETE", path))).toEqual([404, "todo_not_found"]);
       const patched = await service.sendJson("PATCH", path, { done: true });
-      expect(await verdict(patched)).toEqual([404, "todo_not_found"]);
+      expect(await statusAndCode(patched)).toEqual([404, "todo_not_found"]);
       expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
     },
   );
@@ -232,7 +232,7 @@ describe("the order of checks", () => {
     await create(service, "x");
     // Send bytes, because fetch would set a Content-Type for a string.
     const response = await service.send(method, path, { headers, body: Buffer.from(text) });
-    expect(await verdict(response)).toEqual([status, code]);
+    expect(await statusAndCode(response)).toEqual([status, code]);
     expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
   });
 });
@@ -286,9 +286,9 @@ describe("GET /api/todos", () => {
   ])("rejects ?%s", async (query) => {
     await using service = startService();
     const path = `/api/todos?${query}`;
-    expect(await verdict(await service.send("GET", path))).toEqual([400, "invalid_query"]);
+    expect(await statusAndCode(await service.send("GET", path))).toEqual([400, "invalid_query"]);
     const conditional = await service.send("GET", path, { headers: { "If-None-Match": "*" } });
-    expect(await verdict(conditional)).toEqual([400, "invalid_query"]);
+    expect(await statusAndCode(conditional)).toEqual([400, "invalid_query"]);
   });
 
   test.each([

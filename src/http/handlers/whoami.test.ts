@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { capturingLog, countOccurrences } from "../../../test/log.ts";
 import { request, statusOf } from "../../../test/message.ts";
-import { lookalikesOf } from "../../../test/path-variants.ts";
-import { verdict } from "../../../test/problem.ts";
+import { pathVariants } from "../../../test/path-variants.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
@@ -111,7 +111,7 @@ describe("GET /api/whoami", () => {
       await using service = startService({ lookupClient });
       for (const value of [TOKEN, `Bearer ${TOKEN}`]) {
         const response = await service.send("GET", `/api/whoami?${name}=${encodeURIComponent(value)}`);
-        expect(await verdict(response)).toEqual([401, "unauthorized"]);
+        expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
         expect(response.headers.get("www-authenticate")).toBe(CHALLENGE);
       }
     },
@@ -146,12 +146,12 @@ describe("the bearer guard", () => {
     expect(refused.status).toBe(401);
     expect(refused.headers.get("www-authenticate")).toBe(CHALLENGE);
     const allowed = await service.send(method, path, AUTHORIZED);
-    expect(await verdict(allowed)).toEqual(expected);
+    expect(await statusAndCode(allowed)).toEqual(expected);
     for (const { headers } of [refused, allowed]) expect(headers.get("cache-control")).toBe("no-store");
     if (allowed.status === 405) expect(allowed.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
   });
 
-  test.each(lookalikesOf("/api/whoami"))("rejects %j without a token", async (target) => {
+  test.each(pathVariants("/api/whoami"))("rejects %j without a token", async (target) => {
     await using service = startService({ lookupClient });
     for (const method of ["GET", "HEAD", "POST"]) {
       const { text } = await sendRaw(service.port, request(`${method} ${target}`));
@@ -231,7 +231,7 @@ describe("the lookup of a token", () => {
       expect(response.headers.get("www-authenticate")).toBeNull();
       expect(response.headers.get("cache-control")).toBe("no-store");
       expect(`${[...response.headers]}${await response.clone().text()}`).not.toContain("s3cret");
-      expect(await verdict(response)).toEqual([503, "credentials_unavailable"]);
+      expect(await statusAndCode(response)).toEqual([503, "credentials_unavailable"]);
     }
     expect(lines.map(({ level }) => level)).toEqual(["error", "error"]);
   });
@@ -240,7 +240,7 @@ describe("the lookup of a token", () => {
     await using service = startService();
     for (const path of ["/api/whoami", "/api/whoami/x"]) {
       const response = await service.send("GET", path, AUTHORIZED);
-      expect(await verdict(response)).toEqual([401, "unauthorized"]);
+      expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
     }
   });
 
@@ -248,7 +248,7 @@ describe("the lookup of a token", () => {
     await using service = startService({ lookupClient: () => JSON.parse("null") });
     for (const path of ["/api/whoami", "/api/whoami/x"]) {
       const response = await service.send("GET", path, AUTHORIZED);
-      expect(await verdict(response)).toEqual([401, "unauthorized"]);
+      expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
     }
   });
 });
@@ -261,13 +261,13 @@ describe.each(Object.entries(FOREIGN_THENABLES))("a lookup that returns %s", (_w
   test.each([undefined, null])("that resolves with %p causes a 401", async (nobody) => {
     await using service = serve(async () => nobody);
     for (const path of ["/api/whoami", "/api/whoami/x"])
-      expect(await verdict(await service.send("GET", path, AUTHORIZED))).toEqual([401, "unauthorized"]);
+      expect(await statusAndCode(await service.send("GET", path, AUTHORIZED))).toEqual([401, "unauthorized"]);
   });
 
   test("that rejects causes a 503", async () => {
     await using service = serve(() => Promise.reject(new Error("s3cret")));
     for (const path of ["/api/whoami", "/api/whoami/x"])
-      expect(await verdict(await service.send("GET", path, AUTHORIZED))).toEqual([
+      expect(await statusAndCode(await service.send("GET", path, AUTHORIZED))).toEqual([
         503,
         "credentials_unavailable",
       ]);
@@ -282,7 +282,7 @@ describe.each(Object.entries(FOREIGN_THENABLES))("a lookup that returns %s", (_w
   test("is awaited with metrics too", async () => {
     const { observer } = openMetrics({ version: "1", runtime: "bun" });
     await using service = serve(async () => undefined, { observer });
-    expect(await verdict(await service.send("GET", "/api/whoami", AUTHORIZED))).toEqual([
+    expect(await statusAndCode(await service.send("GET", "/api/whoami", AUTHORIZED))).toEqual([
       401,
       "unauthorized",
     ]);

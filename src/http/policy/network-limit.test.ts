@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { capturingLog } from "../../../test/log.ts";
-import { verdict } from "../../../test/problem.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { type EventStream, follow } from "../../../test/sse.ts";
 import { storeWith, watch } from "../../../test/store.ts";
@@ -35,7 +35,7 @@ function start(options: Partial<ServiceOptions> = {}) {
 /** The status of a request for the stream, which is closed if there is one, and the code of the problem if not. */
 async function outcome(service: TestService, headers: Sent = {}): Promise<[status: number, code?: string]> {
   const response = await service.send("GET", "/api/events", { headers });
-  if (response.status !== 200) return verdict(response);
+  if (response.status !== 200) return statusAndCode(response);
   await response.body?.cancel();
   return [200];
 }

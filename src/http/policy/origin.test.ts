@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { statusOf } from "../../../test/message.ts";
-import { verdict } from "../../../test/problem.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { createKey } from "../../credential/key.ts";
@@ -121,12 +121,12 @@ describe("the Host of a request", () => {
         "Access-Control-Request-Method": "PUT",
       },
     });
-    expect(await verdict(preflight)).toEqual([421, "misdirected_host"]);
+    expect(await statusAndCode(preflight)).toEqual([421, "misdirected_host"]);
     const write = await service.send("POST", "/api/todos", {
       ...TITLE,
       headers: { ...TITLE.headers, Host: "elsewhere.example" },
     });
-    expect(await verdict(write)).toEqual([421, "misdirected_host"]);
+    expect(await statusAndCode(write)).toEqual([421, "misdirected_host"]);
     expect(await (await service.send("GET", "/api/todos")).text()).toBe("[]");
   });
 
@@ -462,6 +462,6 @@ describe("a write below /admin", () => {
     const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "cross-site" };
     const response = await service.send("DELETE", "/admin/keys/absent00", { headers });
     expect(await response.clone().text()).toContain("TODO_CORS_ORIGINS");
-    expect(await verdict(response)).toEqual([403, "cross_site_write"]);
+    expect(await statusAndCode(response)).toEqual([403, "cross_site_write"]);
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import fc from "fast-check";
 import { labelsOf, moved, parseExposition, type Samples } from "../../../test/exposition.ts";
-import { verdict } from "../../../test/problem.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { startService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
 import { createFixedUserCheck } from "../../credential/user.ts";
@@ -336,16 +336,16 @@ describe("the metrics port", () => {
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
     for (const path of ["/", "/metrics/", "/api/todos", "/livez", "/admin/"]) {
-      expect(await verdict(await fetch(service.exporter.url + path))).toEqual([404, "route_not_found"]);
+      expect(await statusAndCode(await fetch(service.exporter.url + path))).toEqual([404, "route_not_found"]);
     }
     const post = await fetch(`${service.exporter.url}/metrics`, { method: "POST" });
-    expect([...(await verdict(post)), post.headers.get("allow")]).toEqual([
+    expect([...(await statusAndCode(post)), post.headers.get("allow")]).toEqual([
       405,
       "method_not_allowed",
       "GET, HEAD, OPTIONS",
     ]);
     const rebound = await fetch(`${service.exporter.url}/metrics`, { headers: { Host: "evil.example" } });
-    expect(await verdict(rebound)).toEqual([421, "misdirected_host"]);
+    expect(await statusAndCode(rebound)).toEqual([421, "misdirected_host"]);
     expect((await service.send("GET", "/metrics")).status).toBe(404);
   });
 });
