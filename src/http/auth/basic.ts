@@ -78,6 +78,6 @@ export function validateRealm(realm: string): string {
 function httpsRequired(): ServiceError {
   return new ServiceError("https_required", {
     detail:
-      "Use HTTPS, or connect from the server's own machine. List a proxy that terminates TLS in TODO_TRUSTED_PROXY, and let it send X-Forwarded-Proto: https. TODO_ALLOW_BASIC_OVER_HTTP=on disables this check.",
+      "Use HTTPS, or connect from the server's own machine. List a proxy that terminates TLS in TODO_TRUSTED_PROXY, and let it send X-Forwarded-Proto: https and remove Forwarded. TODO_ALLOW_BASIC_OVER_HTTP=on disables this check.",
   });
 }
