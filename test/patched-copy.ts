@@ -24,7 +24,7 @@ export async function copyProgram(
 
 /** A copy of the program whose commits do not wait for the disk. */
 export const copyWithoutFsync = (folder: string): Promise<string> =>
-  copyProgram(folder, "src/storage/sqlite/file.ts", [
+  copyProgram(folder, "src/storage/sqlite/connection.ts", [
     ["synchronous = FULL", "synchronous = NORMAL"],
     ["level === 2n", "level === 1n"],
   ]);

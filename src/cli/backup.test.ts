@@ -156,7 +156,9 @@ describe("todo refuses, in one line,", () => {
   test("a back-up to nowhere, or over something", async () => {
     expect(await refusal("backup")).toBe("missing required argument 'file'");
     const [path, file] = [newPath(), newPath()];
-    expect(await refusal("backup", file, ...on(path))).toBe(`${path}: there is no such store`);
+    expect(await refusal("backup", file, ...on(path))).toBe(
+      `${path} does not exist: check the path of the store`,
+    );
     writeFileSync(file, "mine");
     await using server = serve(path);
     await server.url;

@@ -409,7 +409,9 @@ describe("todo keys", () => {
     "%s makes no store",
     async (...args) => {
       const { path, store } = newStore();
-      expect(await refusal(...args, ...store)).toBe(`TODO_STORE: there is no such store: ${path}`);
+      expect(await refusal(...args, ...store)).toBe(
+        `TODO_STORE: ${path} does not exist: check the path of the store`,
+      );
       expect(existsSync(path)).toBe(false);
     },
   );

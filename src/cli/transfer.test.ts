@@ -180,7 +180,9 @@ describe("todo export", () => {
 
   test("needs a store that is there, and makes none", async () => {
     const [path, file] = [newPath(), newPath()];
-    expect(await refusal(["export", file, ...on(path)])).toBe(`${path}: there is no such store`);
+    expect(await refusal(["export", file, ...on(path)])).toBe(
+      `${path} does not exist: check the path of the store`,
+    );
     expect([left(path), left(file)]).toEqual([[], []]);
   });
 
@@ -272,7 +274,7 @@ describe("todo import", () => {
     await store.delete((await store.insert("a")).id);
     await store.close();
     expect(await refusal(["import", ...on(path)], upTo(2))).toBe(
-      `${path} has held to-dos already: import into a new file, or move it away first`,
+      `${path} has contained to-dos: import into a new file, or move this file away first`,
     );
     expect(await exported(path)).toBe(header(1, 0));
   });
@@ -280,7 +282,7 @@ describe("todo import", () => {
   test("takes as many to-dos as may be held, and no more", async () => {
     const path = newPath();
     expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
-      "it has more than 9 to-dos: say with --max-todos how many may be held",
+      "the file has more than 9 to-dos: raise the limit with --max-todos",
     );
     expect(await refusal(["import", "--max-todos", "0", ...on(path)])).toStartWith(
       '--max-todos "0": must be',

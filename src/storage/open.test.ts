@@ -33,7 +33,7 @@ describe("openStore of a file", () => {
 
   test.each<[what: string, url: () => string, message: string]>([
     ["no name", () => "sqlite:", "names no file"],
-    ["blanks around the name", () => `sqlite:${newPath()} `, "blanks around it"],
+    ["blanks around the name", () => `sqlite:${newPath()} `, "starts or ends with a blank"],
     ["a folder", () => `sqlite:${folder}`, "is not a file"],
     [
       "a link to nothing",
@@ -42,7 +42,7 @@ describe("openStore of a file", () => {
         symlinkSync(newPath(), link);
         return `sqlite:${link}`;
       },
-      "is a link to nothing",
+      "is a symbolic link to a missing file",
     ],
     [
       "a log without its file",
@@ -51,7 +51,7 @@ describe("openStore of a file", () => {
         writeFileSync(`${path}-wal`, "acknowledged");
         return `sqlite:${path}`;
       },
-      "is gone but its log is not",
+      "is missing, but",
     ],
     [
       "a lock that is none",
@@ -73,11 +73,11 @@ describe("openStore of a file", () => {
     database.close();
     const before = readFileSync(path);
     const url = `sqlite:${path}`;
-    await expect(openStore(url, {})).rejects.toThrow("a database of something else");
-    await expect(openKeys(url, true)).rejects.toThrow("a database of something else");
+    await expect(openStore(url, {})).rejects.toThrow("the database of another program");
+    await expect(openKeys(url, true)).rejects.toThrow("the database of another program");
     const { signal } = new AbortController();
     await expect(openMaintenance(url).backup(newPath(), signal)).rejects.toThrow(
-      "a database of something else",
+      "the database of another program",
     );
     expect(readFileSync(path)).toEqual(before);
     expect(existsSync(`${path}-wal`)).toBe(false);

@@ -3,7 +3,8 @@ import { openMemory } from "./memory/store.ts";
 import { openPostgresKeys } from "./postgres/keys.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
-import { createSqliteMaintenance } from "./sqlite/maintenance/maintenance.ts";
+import { backup, restore } from "./sqlite/maintenance/backup.ts";
+import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
 import { canonicalPath } from "./sqlite/path.ts";
 import { openSqlite } from "./sqlite/store.ts";
 import type { KeyStoreHandle, Store } from "./store.ts";
@@ -37,7 +38,14 @@ export function openMaintenance(url: string): Maintenance {
   if (url === "memory:")
     throw new PreconditionError("memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH");
   const path = fileOf(url);
-  if (path !== undefined) return createSqliteMaintenance(path);
+  if (path !== undefined) {
+    return {
+      backup: (file, signal) => backup(path, file, signal),
+      restore: (file, signal) => restore(path, file, signal),
+      export: (write, options) => exportTodos(path, write, options),
+      import: (source, maxTodos, options) => importTodos(path, source, maxTodos, options),
+    };
+  }
   if (POSTGRES.test(url))
     throw new PreconditionError("PostgreSQL has its own tools: use pg_dump and pg_restore");
   throw unknownKind(url);

@@ -9,19 +9,11 @@ export type StoredEvent = { readonly position: Position; readonly id: TodoId } &
 const CREATED = "+";
 const UPDATED = "=";
 const DELETED = "-";
-const BEFORE_TITLE = ',"title":';
-const AFTER_TITLE = ',"done":false}';
 
 /** Encodes an event as a line: a sign, then the to-do after the event, or the id of a deleted to-do. */
 export function encodeEvent(event: StoredEvent): string {
   if (event.type === "deleted") return `${DELETED}${event.id}`;
   return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
-}
-
-/** Returns the JSON of the title in the line of a `created` event; `undefined` for other events. */
-export function createdTitle(line: string): string | undefined {
-  if (!line.startsWith(CREATED)) return undefined;
-  return line.slice(line.indexOf(BEFORE_TITLE) + BEFORE_TITLE.length, -AFTER_TITLE.length);
 }
 
 /** Decodes lines of consecutive events, the last of which has the given position. Throws for an invalid line. */

@@ -1,5 +1,4 @@
-import type { ServiceError } from "../../error.ts";
-import type { Position, TodoId } from "../../todo.ts";
+import { encodeTodo, type Position, type TodoId } from "../../todo.ts";
 import { encodeEvent, type StoredEvent } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import type { Table } from "../table/table.ts";
@@ -9,13 +8,17 @@ import type { Commit } from "./writer.worker.ts";
 export class Batch {
   readonly events: StoredEvent[] = [];
   /** By the digest of their key. */
-  readonly receipts = new Map<string, IdempotencyRecord>();
+  readonly idempotencyRecords = new Map<string, IdempotencyRecord>();
+  /** Settles when the batch is on disk, or has failed. */
+  readonly outcome = Promise.withResolvers<void>();
   readonly #start: Position;
   readonly #startId: TodoId;
   #lastId: TodoId;
   #count: number;
   /** The created to-dos, with ids from `#startId` + 1. */
   readonly #created: string[] = [];
+  /** Their titles as JSON strings. */
+  readonly #titles: string[] = [];
   /** The other changed to-dos; `undefined` for deleted ones. */
   readonly #changed = new Map<TodoId, { readonly json: string; readonly done: boolean } | undefined>();
 
@@ -45,11 +48,14 @@ export class Batch {
   }
 
   /** Creates a to-do with the next id. */
-  create(json: string): void {
-    this.#lastId++;
+  create(title: string): { id: TodoId; json: string } {
+    const id = ++this.#lastId;
+    const json = encodeTodo({ id, title, done: false });
     this.#count++;
     this.#created.push(json);
-    this.events.push({ type: "created", position: this.#nextPosition(), id: this.#lastId, json });
+    this.#titles.push(JSON.stringify(title));
+    this.events.push({ type: "created", position: this.#nextPosition(), id, json });
+    return { id, json };
   }
 
   update(id: TodoId, json: string, done: boolean): void {
@@ -81,53 +87,17 @@ export class Batch {
     if (this.events.length === 0) return undefined;
     return {
       lastId: this.#lastId,
-      startN: this.#start.sequence,
-      lastN: this.#start.sequence + this.events.length,
+      startSequence: this.#start.sequence,
+      lastSequence: this.#start.sequence + this.events.length,
+      titles: this.#titles.join("\n"),
       events: this.events.map(encodeEvent).join("\n"),
       changed: [...this.#changed].map(([id, todo]) => [id, todo?.done]),
       evicted,
-      receipts: [...this.receipts.values()],
+      idempotencyRecords: [...this.idempotencyRecords.values()],
     };
   }
 
   #nextPosition(): Position {
     return { epoch: this.#start.epoch, sequence: this.#start.sequence + this.events.length + 1 };
-  }
-}
-
-/** A write that waits for its batch. */
-export interface PendingWrite {
-  apply(batch: Batch): void;
-  /** Resolves the write, because the batch is on disk. */
-  settle(): void;
-  fail(failure: ServiceError): void;
-}
-
-export class Write<T> implements PendingWrite {
-  readonly answer: Promise<T>;
-  readonly #apply: (batch: Batch) => T;
-  readonly #waiting = Promise.withResolvers<T>();
-  #result: { readonly answer: T } | undefined;
-
-  /** @param apply adds the write to the batch and returns the result; throws a ServiceError */
-  constructor(apply: (batch: Batch) => T) {
-    this.#apply = apply;
-    this.answer = this.#waiting.promise;
-  }
-
-  apply(batch: Batch): void {
-    try {
-      this.#result = { answer: this.#apply(batch) };
-    } catch (failure) {
-      this.#waiting.reject(failure);
-    }
-  }
-
-  settle(): void {
-    if (this.#result !== undefined) this.#waiting.resolve(this.#result.answer);
-  }
-
-  fail(failure: ServiceError): void {
-    this.#waiting.reject(failure);
   }
 }

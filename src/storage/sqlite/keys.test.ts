@@ -193,7 +193,7 @@ test("a deleted key stays deleted after a restart", async () => {
 
 test("openSqliteKeys creates a file only if `make` is true", async () => {
   const path = newPath();
-  expect(() => openSqliteKeys(path, false)).toThrow(`there is no such store: ${path}`);
+  expect(() => openSqliteKeys(path, false)).toThrow(`${path} does not exist: check the path of the store`);
   expect(readdirSync(folder).filter((name) => name.startsWith(`${files}.db`))).toEqual([]);
   const keys = openSqliteKeys(path, true);
   const { token } = await made(keys.keys, "ci");

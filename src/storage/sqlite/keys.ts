@@ -5,14 +5,15 @@ import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from ".
 import { errorMessage } from "../../error-message.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import type { KeyStoreHandle } from "../store.ts";
-import { connectShared } from "./file.ts";
+import { connectShared } from "./connection.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot.
  * @param make whether to create a missing file
  */
 export function openSqliteKeys(path: string, make: boolean): KeyStoreHandle {
-  if (!make && !existsSync(path)) throw new Error(`there is no such store: ${resolve(path)}`);
+  if (!make && !existsSync(path))
+    throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     const database = connectShared(path);
     return { keys: new SqliteKeys(database), close: () => database.close() };

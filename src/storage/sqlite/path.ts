@@ -9,22 +9,22 @@ import { PreconditionError } from "../maintenance.ts";
 export function canonicalPath(path: string): string {
   // Bun trims the path before it opens the file.
   if (path !== path.trim())
-    throw new PreconditionError(`${JSON.stringify(path)} has blanks around it: leave them out`);
+    throw new PreconditionError(`${JSON.stringify(path)} starts or ends with a blank: remove the blank`);
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat !== undefined) {
     if (!stat.isFile()) throw new PreconditionError(`${path} is not a file`);
     if (stat.nlink > 1) {
       throw new PreconditionError(
-        `${path} has another name too (a hard link): servers on the two would not see each other`,
+        `${path} has another name (a hard link), so two servers could open it: remove the other name`,
       );
     }
     return realpathSync(path);
   }
   if (lstatSync(path, { throwIfNoEntry: false }) !== undefined)
-    throw new PreconditionError(`${path} is a link to nothing`);
+    throw new PreconditionError(`${path} is a symbolic link to a missing file`);
   if ((statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) {
     throw new PreconditionError(
-      `${path} is gone but its log is not: put the file back, or move ${path}-wal away`,
+      `${path} is missing, but ${path}-wal has writes: put ${path} back, or move ${path}-wal away`,
     );
   }
   const folder = dirname(path);

@@ -65,7 +65,7 @@ test("a store rejects writes but serves reads while another program has changed 
   const other = new Database(path);
   other.run("UPDATE store SET n = n + 1");
   const outcome = await Promise.resolve(store.insert("b")).catch((failure) => failure.cause.message);
-  expect(outcome).toContain("not where this server left it");
+  expect(outcome).toContain("another program has changed the store");
   expect((await read(await store.list({}))).todos).toHaveLength(1);
   expect(other.query<{ n: number }, []>("SELECT count(*) AS n FROM todos").get()?.n).toBe(1);
   other.run("UPDATE store SET n = n - 1");
@@ -83,7 +83,7 @@ test("a store rejects writes while its file is moved, removed or replaced", asyn
       () => "it was stored",
       ({ cause }) => cause.message,
     );
-  const expected = `${path} is not there any more, or is another file: put it back`;
+  const expected = `${path} was moved, removed or replaced: put the file back`;
   renameSync(path, elsewhere);
   expect(await refusal()).toBe(expected);
   copyFileSync(elsewhere, path);
@@ -98,7 +98,9 @@ test("a store rejects writes while its file is moved, removed or replaced", asyn
 });
 
 test("openSqlite rejects an unusable file with the reason", async () => {
-  expect(openSqlite(join(folder, "no", "such", "folder.db"))).rejects.toThrow("cannot be made or opened");
+  expect(openSqlite(join(folder, "no", "such", "folder.db"))).rejects.toThrow(
+    "cannot be opened: check that its folder exists",
+  );
 
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));

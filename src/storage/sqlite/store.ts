@@ -15,8 +15,11 @@ import {
 import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import type { Table } from "../table/table.ts";
-import { Batch, type PendingWrite, Write } from "./batch.ts";
-import { acquireLock, connect, load, migrate, type State } from "./file.ts";
+import { Batch } from "./batch.ts";
+import { connect } from "./connection.ts";
+import { load, type State } from "./load.ts";
+import { acquireLock } from "./lock.ts";
+import { migrate } from "./migrations.ts";
 import { ServerKeys } from "./server-keys.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
@@ -50,7 +53,7 @@ class SqliteStore implements Store {
   readonly #epoch: string;
   readonly #table: Table;
   readonly #feed: ChangeFeed;
-  readonly #receipts: IdempotencyRecords;
+  readonly #idempotencyRecords: IdempotencyRecords;
   readonly #writer: WriterClient;
   readonly #lock: Database;
   readonly #maxTodos: number;
@@ -60,8 +63,9 @@ class SqliteStore implements Store {
   /** The hashes of evicted idempotency keys; the next batch deletes them from the file. */
   #evicted: string[] = [];
   #lastId: TodoId;
-  #n: number;
-  #waiting: PendingWrite[] = [];
+  #sequence: number;
+  /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
+  #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
 
   constructor(
@@ -75,9 +79,9 @@ class SqliteStore implements Store {
     this.#epoch = state.epoch;
     this.#table = state.table;
     this.#feed = state.feed;
-    this.#receipts = state.receipts;
+    this.#idempotencyRecords = state.idempotencyRecords;
     this.#lastId = state.lastId;
-    this.#n = state.n;
+    this.#sequence = state.sequence;
     this.#writer = writer;
     this.#lock = lock;
     this.#maxTodos = maxTodos;
@@ -90,16 +94,14 @@ class SqliteStore implements Store {
     return this.#table.count;
   }
 
-  insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
-    return this.#write((batch) => {
-      if (idempotencyKey === undefined) return this.#insert(batch, title);
-      const made = this.#receipts.find(idempotencyKey, title, batch.receipts);
-      if (made !== undefined) return { id: made, json: encodeTodo({ id: made, title, done: false }) };
-      const todo = this.#insert(batch, title);
-      const receipt = createRecord(idempotencyKey, title, todo.id, this.#now());
-      batch.receipts.set(receipt.keyHash, receipt);
-      return todo;
-    });
+  async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
+    const batch = await this.#joinBatch();
+    const todo =
+      idempotencyKey === undefined
+        ? this.#create(batch, title)
+        : this.#createOnce(batch, title, idempotencyKey);
+    await batch.outcome.promise;
+    return todo;
   }
 
   get(id: TodoId): TodoJson | undefined {
@@ -110,26 +112,25 @@ class SqliteStore implements Store {
     return { position: this.position(), ...this.#table.list(query, maxBlobBytes) };
   }
 
-  setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
-    return this.#write((batch) => {
-      const now = this.#jsonIn(batch, id);
-      if (now === undefined) return undefined;
-      const json = withDone(now, done);
-      if (json !== now) batch.update(id, json, done);
-      return json;
-    });
+  async setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
+    const batch = await this.#joinBatch();
+    const before = this.#jsonIn(batch, id);
+    const json = before === undefined ? undefined : withDone(before, done);
+    if (json !== undefined && json !== before) batch.update(id, json, done);
+    await batch.outcome.promise;
+    return json;
   }
 
-  delete(id: TodoId): Promise<boolean> {
-    return this.#write((batch) => {
-      if (this.#jsonIn(batch, id) === undefined) return false;
-      batch.delete(id);
-      return true;
-    });
+  async delete(id: TodoId): Promise<boolean> {
+    const batch = await this.#joinBatch();
+    const exists = this.#jsonIn(batch, id) !== undefined;
+    if (exists) batch.delete(id);
+    await batch.outcome.promise;
+    return exists;
   }
 
   position(): Position {
-    return { epoch: this.#epoch, sequence: this.#n };
+    return { epoch: this.#epoch, sequence: this.#sequence };
   }
 
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
@@ -144,67 +145,70 @@ class SqliteStore implements Store {
     this.#lock.close();
   }
 
-  #insert(batch: Batch, title: string): { id: TodoId; json: string } {
+  #create(batch: Batch, title: string): { id: TodoId; json: string } {
     if (batch.count >= this.#maxTodos) throw storeFull(this.#maxTodos);
     if (batch.lastId >= MAX_SQLITE_ID) throw idsExhausted();
-    const id = batch.lastId + 1n;
-    const json = encodeTodo({ id, title, done: false });
-    batch.create(json);
-    return { id, json };
+    return batch.create(title);
+  }
+
+  #createOnce(batch: Batch, title: string, idempotencyKey: string): { id: TodoId; json: string } {
+    const id = this.#idempotencyRecords.find(idempotencyKey, title, batch.idempotencyRecords);
+    if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
+    const todo = this.#create(batch, title);
+    const record = createRecord(idempotencyKey, title, todo.id, this.#now());
+    batch.idempotencyRecords.set(record.keyHash, record);
+    return todo;
   }
 
   /** Returns a to-do after the earlier writes of the batch. */
   #jsonIn(batch: Batch, id: TodoId): string | undefined {
-    const touched = batch.pending(id);
-    if (touched !== undefined) return touched.json;
+    const pending = batch.pending(id);
+    if (pending !== undefined) return pending.json;
     const json = this.#table.get(id);
     return json === undefined ? undefined : decoder.decode(json);
   }
 
-  #write<T>(plan: (batch: Batch) => T): Promise<T> {
-    const write = new Write(plan);
-    this.#waiting.push(write);
+  /** Resolves with the batch of a write. The caller adds its change at once, then waits for the batch's outcome. */
+  #joinBatch(): Promise<Batch> {
+    this.#nextBatch ??= Promise.withResolvers();
     this.#writing ??= this.#writeBatches();
-    return write.answer;
+    return this.#nextBatch.promise;
   }
 
   /** Writes batches until no write waits. */
   async #writeBatches(): Promise<void> {
-    while (this.#waiting.length > 0) {
+    while (this.#nextBatch !== undefined) {
       // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
       await new Promise(setImmediate);
       await new Promise(setImmediate);
-      const writes = this.#waiting;
-      this.#waiting = [];
-      await this.#writeBatch(writes);
+      const { promise, resolve } = this.#nextBatch;
+      this.#nextBatch = undefined;
+      resolve(new Batch(this.position(), this.#lastId, this.#table.count));
+      // Promise callbacks run in the order of their registration, so every write has added its change when this resolves.
+      await this.#writeBatch(await promise);
     }
     this.#writing = undefined;
   }
 
-  async #writeBatch(writes: readonly PendingWrite[]): Promise<void> {
-    const batch = new Batch(this.position(), this.#lastId, this.#table.count);
-    for (const write of writes) write.apply(batch);
+  async #writeBatch(batch: Batch): Promise<void> {
     const commit = batch.commit(this.#evicted);
+    if (commit === undefined) return batch.outcome.resolve();
     const started = performance.now();
     try {
-      if (commit !== undefined) {
-        await this.#writer.request({ type: "commit", commit });
-        this.#onBatch(writes.length, performance.now() - started);
-      }
+      await this.#writer.request({ type: "commit", commit });
     } catch (cause) {
-      for (const write of writes) write.fail(new ServiceError("store_unavailable", { cause }));
-      return;
+      return batch.outcome.reject(new ServiceError("store_unavailable", { cause }));
     }
+    this.#onBatch(batch.events.length, performance.now() - started);
     this.#lastId = batch.lastId;
-    this.#n += batch.events.length;
+    this.#sequence += batch.events.length;
     batch.applyTo(this.#table);
     for (const event of batch.events) this.#feed.publish(event);
-    if (commit !== undefined) {
-      const added = [...batch.receipts.values()];
-      this.#evicted = added.flatMap((receipt) => this.#receipts.add(receipt)?.keyHash ?? []);
-      if (this.#evicted.length > 0) this.#onIdempotencyKeysEvicted(this.#evicted.length);
-    }
-    for (const write of writes) write.settle();
+    this.#evicted = commit.idempotencyRecords.flatMap(
+      (record) => this.#idempotencyRecords.add(record)?.keyHash ?? [],
+    );
+    if (this.#evicted.length > 0) this.#onIdempotencyKeysEvicted(this.#evicted.length);
+    batch.outcome.resolve();
   }
 }
 

@@ -24,9 +24,9 @@ export async function startWriter(path: string, maxEvents: number): Promise<Writ
     return thread;
   };
   return {
-    request: async (request) => (await ensureAlive()).ask(request),
+    request: async (request) => (await ensureAlive()).request(request),
     close: async () => {
-      if (!thread.isDead()) await thread.ask({ type: "close" });
+      if (!thread.isDead()) await thread.request({ type: "close" });
       thread.end();
     },
   };
@@ -36,25 +36,25 @@ type Thread = Awaited<ReturnType<typeof startThread>>;
 
 async function startThread(open: WriterRequest) {
   const worker = new Worker(new URL("./writer.worker.ts", import.meta.url).href);
-  let waiting: PromiseWithResolvers<boolean>[] = [];
+  let pendingReplies: PromiseWithResolvers<boolean>[] = [];
   let dead = false;
   worker.onmessage = ({ data }: MessageEvent<WriterReply>) => {
-    const asked = waiting.shift();
-    if (data.type === "done") asked?.resolve(data.value);
-    else asked?.reject(new Error(data.reason));
+    const reply = pendingReplies.shift();
+    if (data.type === "done") reply?.resolve(data.value);
+    else reply?.reject(new Error(data.reason));
   };
   const onExit = (reason: string): void => {
     dead = true;
-    for (const asked of waiting) asked.reject(new Error(reason));
-    waiting = [];
+    for (const reply of pendingReplies) reply.reject(new Error(reason));
+    pendingReplies = [];
   };
   worker.onerror = ({ message }) => onExit(message);
   worker.addEventListener("close", () => onExit("the writer thread has exited"));
   const request = (request: WriterRequest): Promise<boolean> => {
-    const asked = Promise.withResolvers<boolean>();
-    waiting.push(asked);
+    const reply = Promise.withResolvers<boolean>();
+    pendingReplies.push(reply);
     worker.postMessage(request);
-    return asked.promise;
+    return reply.promise;
   };
   try {
     await request(open);
@@ -62,5 +62,5 @@ async function startThread(open: WriterRequest) {
     worker.terminate();
     throw error;
   }
-  return { ask: request, isDead: () => dead, end: () => worker.terminate() };
+  return { request, isDead: () => dead, end: () => worker.terminate() };
 }

@@ -5,9 +5,8 @@ import { type BigIntStats, statSync } from "node:fs";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
-import { createdTitle } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
-import { connect } from "./file.ts";
+import { connect } from "./connection.ts";
 import { SqliteKeys } from "./keys.ts";
 
 /** The effect of a batch of writes. */
@@ -15,15 +14,17 @@ export interface Commit {
   /** The greatest id after the batch. */
   readonly lastId: TodoId;
   /** The sequence numbers before the batch and of its last event. */
-  readonly startN: number;
-  readonly lastN: number;
-  /** The events, one per line, with the created to-dos. One string is posted faster than many. */
+  readonly startSequence: number;
+  readonly lastSequence: number;
+  /** The titles of the created to-dos as JSON strings, one per line, because one string is posted faster than many. */
+  readonly titles: string;
+  /** The events, one per line. */
   readonly events: string;
   /** The other changed to-dos: their `done`, or `undefined` for deleted ones. */
   readonly changed: readonly (readonly [id: TodoId, done: boolean | undefined])[];
-  /** The hashes of idempotency keys to delete, before the receipts are added: one of them may have the same key. */
+  /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
   readonly evicted: readonly string[];
-  readonly receipts: readonly IdempotencyRecord[];
+  readonly idempotencyRecords: readonly IdempotencyRecord[];
 }
 
 export type WriterRequest =
@@ -53,15 +54,15 @@ class Writer {
   readonly #keys: SqliteKeys;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
-  #forgetAt = 0;
+  #deleteOldEventsAt = 0;
   readonly #insert: Statement;
   readonly #update: Statement;
   readonly #delete: Statement;
   readonly #addEvents: Statement;
-  readonly #forgetEvents: Statement;
-  readonly #addReceipt: Statement;
-  readonly #deleteReceipt: Statement;
-  readonly #forgetReceipts: Statement;
+  readonly #deleteOldEvents: Statement;
+  readonly #addIdempotencyRecord: Statement;
+  readonly #deleteIdempotencyRecord: Statement;
+  readonly #deleteExpiredIdempotencyRecords: Statement;
   readonly #state: Statement;
 
   constructor(path: string, maxEvents: number) {
@@ -75,10 +76,10 @@ class Writer {
     this.#update = database.query("UPDATE todos SET done = ? WHERE id = ?");
     this.#delete = database.query("DELETE FROM todos WHERE id = ?");
     this.#addEvents = database.query("INSERT INTO events (last_n, events) VALUES (?, ?)");
-    this.#forgetEvents = database.query("DELETE FROM events WHERE last_n <= ?");
-    this.#addReceipt = database.query("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)");
-    this.#deleteReceipt = database.query("DELETE FROM receipts WHERE key_hash = ?");
-    this.#forgetReceipts = database.query("DELETE FROM receipts WHERE made_at <= ?");
+    this.#deleteOldEvents = database.query("DELETE FROM events WHERE last_n <= ?");
+    this.#addIdempotencyRecord = database.query("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)");
+    this.#deleteIdempotencyRecord = database.query("DELETE FROM receipts WHERE key_hash = ?");
+    this.#deleteExpiredIdempotencyRecords = database.query("DELETE FROM receipts WHERE made_at <= ?");
     this.#state = database.query("UPDATE store SET last_id = ?, n = ? WHERE n = ?");
   }
 
@@ -109,7 +110,7 @@ class Writer {
   #requireInPlace(): void {
     const file = statSync(this.#path, { bigint: true, throwIfNoEntry: false });
     if (file?.ino === this.#file.ino && file.dev === this.#file.dev) return;
-    throw new Error(`${this.#path} is not there any more, or is another file: put it back`);
+    throw new Error(`${this.#path} was moved, removed or replaced: put the file back`);
   }
 
   #commit(commit: Commit): void {
@@ -124,25 +125,27 @@ class Writer {
     }
   }
 
-  #write({ lastId, startN, lastN, events, changed, evicted, receipts }: Commit): void {
-    const { changes } = this.#state.run(lastId, lastN, startN);
-    if (changes !== 1) throw new Error("the file is not where this server left it: start it again");
-    const titles = events.split("\n").flatMap((line) => createdTitle(line) ?? []);
-    let id = lastId - BigInt(titles.length);
-    for (const title of titles) this.#insert.run(++id, title);
+  #write(commit: Commit): void {
+    const { lastId, startSequence, lastSequence, titles, events, changed, evicted, idempotencyRecords } =
+      commit;
+    const { changes } = this.#state.run(lastId, lastSequence, startSequence);
+    if (changes !== 1) throw new Error("another program has changed the store: restart the server");
+    const created = titles === "" ? [] : titles.split("\n");
+    let id = lastId - BigInt(created.length);
+    for (const title of created) this.#insert.run(++id, title);
     for (const [changedId, done] of changed) {
       if (done === undefined) this.#delete.run(changedId);
       else this.#update.run(done ? 1 : 0, changedId);
     }
-    this.#addEvents.run(lastN, events);
-    if (lastN >= this.#forgetAt) {
-      this.#forgetEvents.run(lastN - this.#maxEvents);
-      this.#forgetAt = lastN + this.#maxEvents / 10;
+    this.#addEvents.run(lastSequence, events);
+    if (lastSequence >= this.#deleteOldEventsAt) {
+      this.#deleteOldEvents.run(lastSequence - this.#maxEvents);
+      this.#deleteOldEventsAt = lastSequence + this.#maxEvents / 10;
     }
-    for (const keyHash of evicted) this.#deleteReceipt.run(keyHash);
-    for (const { keyHash, titleHash, id: made, madeAt } of receipts) {
-      this.#forgetReceipts.run(madeAt - RETENTION_MS);
-      this.#addReceipt.run(keyHash, titleHash, made, madeAt);
+    for (const keyHash of evicted) this.#deleteIdempotencyRecord.run(keyHash);
+    for (const { keyHash, titleHash, id: createdId, madeAt } of idempotencyRecords) {
+      this.#deleteExpiredIdempotencyRecords.run(madeAt - RETENTION_MS);
+      this.#addIdempotencyRecord.run(keyHash, titleHash, createdId, madeAt);
     }
   }
 }
@@ -151,7 +154,7 @@ let writer: Writer | undefined;
 
 function serve(request: WriterRequest): boolean {
   if (request.type === "open") writer = new Writer(request.path, request.maxEvents);
-  else if (writer === undefined) throw new Error("nothing is open");
+  else if (writer === undefined) throw new Error("the writer thread has not opened a file");
   else return writer.serve(request);
   return true;
 }

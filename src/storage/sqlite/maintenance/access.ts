@@ -2,11 +2,12 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errnoOf, errorMessage } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
-import { acquireLock, connectShared } from "../file.ts";
+import { connectShared } from "../connection.ts";
+import { acquireLock } from "../lock.ts";
 
 /** Runs a function on an existing store, which a server may be using. */
 export async function withSharedAccess<T>(path: string, use: (database: Database) => Promise<T>): Promise<T> {
-  if (!existsSync(path)) throw new PreconditionError(`${path}: there is no such store`);
+  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
   const database = openOrRefuse(path, () => connectShared(path));
   try {
     return await use(database);

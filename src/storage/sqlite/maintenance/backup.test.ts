@@ -19,7 +19,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { read } from "../../contract.ts";
 import { PreconditionError } from "../../maintenance.ts";
-import { connect } from "../file.ts";
+import { connect } from "../connection.ts";
 import { openSqlite } from "../store.ts";
 import { assertConsistent, backup, restore, type Summary } from "./backup.ts";
 
@@ -157,7 +157,9 @@ describe("backup", () => {
 
   test("rejects a missing store or folder", async () => {
     const [path, file] = [newPath(), newPath()];
-    expect(await refusal(backup(path, file, signal))).toBe(`${path}: there is no such store`);
+    expect(await refusal(backup(path, file, signal))).toBe(
+      `${path} does not exist: check the path of the store`,
+    );
     expect(left(path)).toEqual([]);
     const lost = join(folder, "no", "folder.db");
     expect(await refusal(backup(await makeStore(), lost, signal))).toBe(
@@ -181,7 +183,7 @@ describe("backup", () => {
     database.run("UPDATE todos SET title = 'no JSON' WHERE id = 3");
     database.close();
     const file = newPath();
-    expect(backup(path, file, signal)).rejects.toThrow("it is damaged: 1 of its to-dos cannot be");
+    expect(backup(path, file, signal)).rejects.toThrow("it is damaged: 1 of its to-dos are invalid");
     expect(left(file)).toEqual([]);
   });
 });
@@ -207,7 +209,7 @@ describe("assertConsistent", () => {
     ["without a key that stayed", { keys: new Set(["a"]) }],
   ])("rejects a copy %s", (_what, copy) => {
     expect(() => assertConsistent(before, { ...between, ...copy }, after)).toThrow(
-      "does not hold what the store",
+      "the copy differs from the store",
     );
   });
 
@@ -309,23 +311,31 @@ describe("restore", () => {
     ["cut off", cutOff, "malformed"],
     ["with a page of zeros", withHole, "it is damaged"],
     ["of text", (path) => writeFileSync(path, "not a database, ".repeat(1000)), "file is not a database"],
-    ["with nothing in it", (path) => writeFileSync(path, ""), "it is no store of this program"],
-    ["of another program", foreign("CREATE TABLE todos (x)"), "it is no store of this program"],
+    [
+      "with nothing in it",
+      (path) => writeFileSync(path, ""),
+      "it is not a store of this program: name another file",
+    ],
+    [
+      "of another program",
+      foreign("CREATE TABLE todos (x)"),
+      "it is not a store of this program: name another file",
+    ],
     [
       "of another program with our number",
       foreign("CREATE TABLE events (x); PRAGMA user_version = 1"),
-      "it is no store of this program",
+      "it is not a store of this program: name another file",
     ],
     ["of a newer format", edited("PRAGMA user_version = 99"), "written by a newer version of this program"],
     [
       "with a trigger",
       edited("CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"),
-      "it is no store of this program",
+      "it is not a store of this program: name another file",
     ],
-    ["without its row", edited("DELETE FROM store"), "it has no row in store"],
-    ["with an id past its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos cannot be"],
-    ["with an id of 0", edited("UPDATE todos SET id = 0 WHERE id = 3"), "1 of its to-dos cannot be"],
-    ["with a title of no text", edited("UPDATE todos SET title = '1'"), "2 of its to-dos cannot be"],
+    ["without its row", edited("DELETE FROM store"), 'its table "store" has no row'],
+    ["with an id past its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos are invalid"],
+    ["with an id of 0", edited("UPDATE todos SET id = 0 WHERE id = 3"), "1 of its to-dos are invalid"],
+    ["with a title of no text", edited("UPDATE todos SET title = '1'"), "2 of its to-dos are invalid"],
   ])("rejects a file %s and leaves nothing behind", async (_what, damage, message) => {
     const [file, path] = [newPath(), newPath()];
     await damage(file);
@@ -341,20 +351,24 @@ describe("restore", () => {
     const [path, missing, subfolder] = [newPath(), newPath(), newPath()];
     expect(await refusal(restore(path, missing, signal))).toBe(`${missing}: no such file or folder`);
     mkdirSync(subfolder);
-    expect(await refusal(restore(path, subfolder, signal))).toBe(`${subfolder}: it is no file`);
+    expect(await refusal(restore(path, subfolder, signal))).toBe(`${subfolder}: it is not a file`);
     const used = newPath();
     const store = await openSqlite(used);
     await store.insert("a");
     expect(await refusal(restore(path, used, signal))).toBe(
-      `${used} is a store in use, or was when its server crashed: copy it with todo backup`,
+      `${used}-wal has writes, because a server uses the store or has crashed: run todo backup on that store`,
     );
     await store.close();
     const part = `${path}.part`;
     copyFileSync(await makeBackup(), part);
-    expect(await refusal(restore(path, part, signal))).toBe(`${part} would be written over: rename it first`);
+    expect(await refusal(restore(path, part, signal))).toBe(
+      `restore would overwrite ${part}: rename it first`,
+    );
     const link = newPath();
     symlinkSync(part, link);
-    expect(await refusal(restore(path, link, signal))).toBe(`${link} would be written over: rename it first`);
+    expect(await refusal(restore(path, link, signal))).toBe(
+      `restore would overwrite ${link}: rename it first`,
+    );
     expect(left(path)).toEqual([".part"]);
   });
 
@@ -382,7 +396,7 @@ describe("restore", () => {
     const path = newPath();
     appendFileSync(`${path}-wal`, "the latest writes");
     expect(await refusal(restore(path, await makeBackup(), signal))).toBe(
-      `${path}-wal holds writes of a store that was there: move it to where that store is now`,
+      `${path}-wal has writes of a store that was moved: move it beside that store`,
     );
     expect(left(path)).toEqual(["-wal"]);
   });

@@ -4,7 +4,9 @@ import { dirname } from "node:path";
 import { describeFsError } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
-import { assertKnownFormat, connect, migrate, newEpoch, storeRow } from "../file.ts";
+import { connect } from "../connection.ts";
+import { storeRow } from "../load.ts";
+import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
 
 /** Only the owner may read a backup, because it contains the hashes of API keys. */
@@ -36,7 +38,7 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
 export async function restore(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
   const part = `${path}.part`;
   assertBackupFile(file);
-  if (isSameFile(file, part)) throw new PreconditionError(`${file} would be written over: rename it first`);
+  if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
     assertEmpty(path);
     removeDatabase(part);
@@ -103,7 +105,7 @@ export function assertConsistent(before: Summary, copy: Summary, after: Summary)
     copy.lastId <= after.lastId &&
     (difference < 0n ? -difference : difference) <= changes &&
     stayed.every((id) => copy.keys.has(id));
-  if (!isBetween) throw new Error("the copy does not hold what the store held, and was thrown away");
+  if (!isBetween) throw new Error("the copy differs from the store and was deleted: run the command again");
 }
 
 /** Opens a private copy without WAL, so that all data is in one file. */
@@ -135,16 +137,18 @@ function checkIntegrity(database: Database): void {
        WHERE id NOT BETWEEN 1 AND ? OR NOT json_valid(title) OR title NOT LIKE '"%' OR done NOT IN (0, 1)`,
     )
     .get(storeRow(database).last_id)?.wrong;
-  if (wrong !== 0n) throw new Error(`it is damaged: ${wrong} of its to-dos cannot be`);
+  if (wrong !== 0n) throw new Error(`it is damaged: ${wrong} of its to-dos are invalid`);
 }
 
 /** Migrates the copy of a backup to the current format. */
 function migrateCopy(part: string): Omit<BackupSummary, "bytes"> {
   const database = openCopy(part);
   try {
-    if (assertKnownFormat(database) === 0) throw new Error("it is no store of this program");
+    if (assertKnownFormat(database) === 0)
+      throw new Error("it is not a store of this program: name another file");
     migrate(database);
-    if (schemaOf(database) !== currentSchema()) throw new Error("it is no store of this program");
+    if (schemaOf(database) !== currentSchema())
+      throw new Error("it is not a store of this program: name another file");
     resetEpoch(database);
     checkIntegrity(database);
     return toSummary(summaryOf(database));
@@ -173,13 +177,13 @@ function currentSchema(): string {
 
 function assertBackupFile(file: string): void {
   try {
-    if (!statSync(file).isFile()) throw new Error("it is no file");
+    if (!statSync(file).isFile()) throw new Error("it is not a file");
   } catch (cause) {
     throw new PreconditionError(`${file}: ${describeFsError(cause)}`, { cause });
   }
   if (hasLog(file)) {
     throw new PreconditionError(
-      `${file} is a store in use, or was when its server crashed: copy it with todo backup`,
+      `${file}-wal has writes, because a server uses the store or has crashed: run todo backup on that store`,
     );
   }
 }
@@ -194,7 +198,7 @@ function assertEmpty(path: string): void {
   if (!existsSync(path)) {
     if (!hasLog(path)) return;
     throw new PreconditionError(
-      `${path}-wal holds writes of a store that was there: move it to where that store is now`,
+      `${path}-wal has writes of a store that was moved: move it beside that store`,
     );
   }
   const isEmpty = openOrRefuse(path, () => {
@@ -205,7 +209,7 @@ function assertEmpty(path: string): void {
       database.close();
     }
   });
-  if (!isEmpty) throw new PreconditionError(`${path} is there already and not empty: move it away first`);
+  if (!isEmpty) throw new PreconditionError(`${path} already exists and is not empty: move it away first`);
 }
 
 function isEmptyDatabase(database: Database): boolean {

@@ -4,7 +4,9 @@ import type { Todo } from "../../../todo.ts";
 import { removeDatabase } from "../../atomic-file.ts";
 import { PreconditionError, type TaskOptions, type TransferSummary } from "../../maintenance.ts";
 import { encodeHeader, NdjsonReader } from "../../ndjson.ts";
-import { connect, migrate, newEpoch, storeRow, TODO_JSON } from "../file.ts";
+import { connect } from "../connection.ts";
+import { storeRow, TODO_JSON } from "../load.ts";
+import { migrate, newEpoch } from "../migrations.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
 
@@ -69,7 +71,7 @@ async function importInto(
     database.run("BEGIN IMMEDIATE");
     if (storeRow(database).last_id > 0n) {
       throw new PreconditionError(
-        `${path} has held to-dos already: import into a new file, or move it away first`,
+        `${path} has contained to-dos: import into a new file, or move this file away first`,
       );
     }
     const insert = database.query("INSERT INTO todos VALUES (?, ?, ?)");
@@ -78,7 +80,7 @@ async function importInto(
       for (const { id, title, done } of todos) {
         if (reader.count > maxTodos) {
           throw new PreconditionError(
-            `it has more than ${maxTodos} to-dos: say with --max-todos how many may be held`,
+            `the file has more than ${maxTodos} to-dos: raise the limit with --max-todos`,
           );
         }
         insert.run(id, JSON.stringify(title), done ? 1 : 0);

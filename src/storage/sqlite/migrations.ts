@@ -1,0 +1,47 @@
+import type { Database } from "bun:sqlite";
+import { randomBytes } from "node:crypto";
+
+/** All migrations of the file, in order. A released migration must never change. */
+const MIGRATIONS: readonly string[] = [
+  `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
+   CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
+   CREATE TABLE events (n INTEGER PRIMARY KEY, type TEXT NOT NULL, id INTEGER NOT NULL, json TEXT) STRICT;
+   CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;`,
+
+  `-- The events of a batch are one row, a line each: a row each cost more than the to-dos themselves.
+   DROP TABLE events;
+   CREATE TABLE events (last_n INTEGER PRIMARY KEY, events TEXT NOT NULL) STRICT;
+   CREATE TABLE receipts (
+     key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, made_at INTEGER NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE INDEX receipts_by_age ON receipts (made_at);
+   CREATE TABLE keys (
+     id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
+     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
+   ) STRICT;`,
+];
+
+/** Applies the missing migrations. The caller must hold the lock. */
+export function migrate(database: Database): void {
+  const version = assertKnownFormat(database);
+  database.transaction(() => {
+    for (const migration of MIGRATIONS.slice(version)) database.run(migration);
+    if (version === 0) database.run("INSERT INTO store VALUES (?, 0, 0)", [newEpoch()]);
+    database.run(`PRAGMA user_version = ${MIGRATIONS.length}`);
+  })();
+}
+
+/** Returns the number of applied migrations. Throws if a newer version wrote the file. */
+export function assertKnownFormat(database: Database): number {
+  const version = Number(
+    database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version,
+  );
+  if (version <= MIGRATIONS.length) return version;
+  throw new Error(
+    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${MIGRATIONS.length}): use the newer version`,
+  );
+}
+
+export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
+
+export const newEpoch = (): string => randomBytes(8).toString("hex");
