@@ -34,9 +34,20 @@ export function load(database: Database, { maxTodos, maxEvents, now }: typeof DE
   return { epoch, table, feed, idempotencyRecords, lastId: last_id, sequence };
 }
 
-/** Returns the only row of the table `store`. */
-export function storeRow(database: Database): { epoch: string; last_id: bigint; n: bigint } {
-  const row = database.query<ReturnType<typeof storeRow>, []>("SELECT * FROM store").get();
+/** The only row of the table `store`. */
+export interface StoreRow {
+  readonly epoch: string;
+  readonly last_id: bigint;
+  readonly n: bigint;
+  /** The number of committed transactions, changes to API keys included. */
+  readonly transactions: bigint;
+  /** The digest of the contents; `null` until it is computed. */
+  readonly digest_a: bigint | null;
+  readonly digest_b: bigint | null;
+}
+
+export function storeRow(database: Database): StoreRow {
+  const row = database.query<StoreRow, []>("SELECT * FROM store").get();
   if (row === null) throw new Error('its table "store" has no row: restore a backup');
   return row;
 }

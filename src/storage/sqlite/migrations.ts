@@ -19,6 +19,11 @@ const MIGRATIONS: readonly string[] = [
      id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
      created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
    ) STRICT;`,
+
+  `-- The number of committed transactions, for the high-water mark; a digest of the contents, NULL until it is computed.
+   ALTER TABLE store ADD COLUMN transactions INTEGER NOT NULL DEFAULT 0;
+   ALTER TABLE store ADD COLUMN digest_a INTEGER;
+   ALTER TABLE store ADD COLUMN digest_b INTEGER;`,
 ];
 
 /** Applies the missing migrations. The caller must hold the lock. */
@@ -26,7 +31,7 @@ export function migrate(database: Database): void {
   const version = assertKnownFormat(database);
   database.transaction(() => {
     for (const migration of MIGRATIONS.slice(version)) database.run(migration);
-    if (version === 0) database.run("INSERT INTO store VALUES (?, 0, 0)", [newEpoch()]);
+    if (version === 0) database.run("INSERT INTO store (epoch, last_id, n) VALUES (?, 0, 0)", [newEpoch()]);
     database.run(`PRAGMA user_version = ${MIGRATIONS.length}`);
   })();
 }
