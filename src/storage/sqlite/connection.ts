@@ -40,7 +40,7 @@ function setWal(database: Database): string | undefined {
 }
 
 /** Throws for another program's database, before anything is written to it. */
-function assertOwnSchema(database: Database): void {
+export function assertOwnSchema(database: Database): void {
   const version = assertKnownFormat(database);
   const [{ tables, stores } = { tables: 0n, stores: 0n }] = database
     .query<{ tables: bigint; stores: bigint }, []>(

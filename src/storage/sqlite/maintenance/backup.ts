@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { describeFsError } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
-import { connect } from "../connection.ts";
+import { assertOwnSchema, connect } from "../connection.ts";
 import { storeRow } from "../load.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
@@ -144,6 +144,7 @@ function checkIntegrity(database: Database): void {
 function migrateCopy(part: string): Omit<BackupSummary, "bytes"> {
   const database = openCopy(part);
   try {
+    assertOwnSchema(database);
     if (assertKnownFormat(database) === 0)
       throw new Error("it is not a store of this program: name another file");
     migrate(database);
