@@ -316,15 +316,11 @@ describe("restore", () => {
       (path) => writeFileSync(path, ""),
       "it is not a store of this program: name another file",
     ],
-    [
-      "of another program",
-      foreign("CREATE TABLE todos (x)"),
-      "it is not a store of this program: name another file",
-    ],
+    ["of another program", foreign("CREATE TABLE todos (x)"), "it is the database of another program"],
     [
       "of another program with our number",
       foreign("CREATE TABLE events (x); PRAGMA user_version = 1"),
-      "it is not a store of this program: name another file",
+      "it is the database of another program",
     ],
     ["of a newer format", edited("PRAGMA user_version = 99"), "written by a newer version of this program"],
     [
