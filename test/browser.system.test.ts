@@ -16,7 +16,7 @@ const TODOS = [{ id: 1, title: TITLE, done: false }];
 const PASSWORD = "s3cret";
 const TOKEN = "t0ken";
 
-/** A service that holds a to-do and a key, and logs each request. */
+/** Starts a service with one to-do and one API key that logs every request. */
 async function startGuarded(options: Partial<ServiceOptions> = {}) {
   const { log, lines } = capturingLog();
   const store = openMemory();
@@ -35,14 +35,14 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
   return {
     ...service,
     keyId: minted?.key.id ?? "",
-    /** What was asked for, and how it was answered: "POST /api/todos 415", each once. */
+    /** Returns each different request with its status, such as "POST /api/todos 415". */
     asked: () =>
       new Set(
         lines
           .filter(({ message }) => message === "request")
           .map(({ fields: { method, route, status } }) => `${method} ${route} ${status}`),
       ),
-    /** The to-dos and the names of keys. */
+    /** Returns the to-dos and the names of the API keys. */
     held: async () => [
       JSON.parse(await (await service.send("GET", "/api/todos")).text()),
       (await keys.list()).map(({ name }) => name),
@@ -59,7 +59,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   });
   afterAll(() => browser?.close());
 
-  /** A page of a profile of its own. */
+  /** Opens a page in a new profile. */
   async function open(url: string): Promise<Page> {
     const page = await (await browser.newContext()).newPage();
     await page.goto(url);
@@ -83,27 +83,27 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     credentials: "include",
   });
 
-  /** Fetch Metadata is sent to loopback's names; over plain HTTP, any other name must do without. */
+  /** Browsers send Fetch Metadata to loopback names. Over plain HTTP, they do not send it to any other name. */
   const HOSTS: [host: string, refusal: number][] = [
     ["127.0.0.1", 403],
     ["localhost", 403],
     ["todo.example", 415],
   ];
 
-  test.each(HOSTS)("a page of another site writes no to-do at %s, and reads none", async (host, refusal) => {
+  test.each(HOSTS)("a page of another site cannot write or read to-dos at %s", async (host, refusal) => {
     await using site = startSite();
     await using service = await startGuarded();
     const page = await open(site.at("elsewhere.example"));
     expect(await forge(page, todosOf(`http://${host}:${service.port}`))).toEqual([]);
     const asked = service.asked();
-    // They came this far: it was not the browser alone that kept them.
+    // The requests reached the server, so it was not the browser alone that blocked them.
     expect(asked).toContain(`POST /api/todos ${refusal}`);
     expect(asked).toContain("OPTIONS /api/todos/:id 204");
     expect([...asked].filter((line) => / 20[01]$/.test(line) && !line.startsWith("GET"))).toEqual([]);
     expect(await service.held()).toEqual(UNTOUCHED);
   });
 
-  test("what is forged would land, were the page's origin listed", async () => {
+  test("the forged requests succeed when the page's origin is listed", async () => {
     await using site = startSite();
     const origin = site.at("elsewhere.example");
     await using service = await startGuarded({ corsOrigins: [origin] });
@@ -123,7 +123,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     const page = await open(site.at("localhost"));
     await page.setContent(`<iframe sandbox="${sandbox}" ${frame("<!doctype html><body>")}></iframe>`);
     const child = page.frames().find((one) => one !== page.mainFrame());
-    if (child === undefined) throw new Error("there is no frame");
+    if (child === undefined) throw new Error("the page has no frame");
     await child.waitForLoadState();
     expect(await child.evaluate("origin")).toBe("null");
     const target = JSON.stringify(todosOf(service.url));
@@ -132,8 +132,8 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     expect(await service.held()).toEqual(UNTOUCHED);
   });
 
-  describe("whose user is logged in below /admin", () => {
-    /** Logs in as people do, so that the browser sends the password by itself from then on. */
+  describe("while the user is logged in below /admin", () => {
+    /** Logs in as a user does, so that the browser sends the password by itself from then on. */
     async function logIn(service: { readonly port: number }, host: string): Promise<Page> {
       const page = await open(`http://root:${PASSWORD}@${host}:${service.port}/admin/`);
       expect(await page.innerText("body")).toBe("Hello, root!");
@@ -143,7 +143,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     }
 
     test.each(["127.0.0.1", "localhost", "todo.example"])(
-      "a page of another site, or of another port, makes no key at %s",
+      "a page of another site or port cannot create a key at %s",
       async (host) => {
         for (const from of ["elsewhere.example", host]) {
           await using site = startSite();
@@ -152,7 +152,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
           await page.goto(site.at(from));
           const target = keysOf(`http://${host}:${service.port}`, service.keyId);
           expect(await forge(page, target)).toEqual([]);
-          // The same as a whole page, with which the browser sends what it remembers.
+          // A form that is submitted as a navigation, with which the browser sends the stored password.
           for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
             await page.setContent(
               `<form method=post enctype="${enctype}" action="${target.collection}">
@@ -171,7 +171,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       },
     );
 
-    test("the server's own page makes one", async () => {
+    test("the server's own page can create a key", async () => {
       await using service = await startGuarded();
       const page = await logIn(service, "127.0.0.1");
       const status = await page.evaluate(`fetch("/admin/keys", {
@@ -182,11 +182,11 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     });
   });
 
-  test("a page whose name is made to lead to the server reads and writes nothing", async () => {
+  test("a page whose name is rebound to the server cannot read or write", async () => {
     await using service = await startGuarded({ onLoopback: true });
     const own = `http://rebind.example:${service.port}`;
     const page = await open("about:blank");
-    // What the name led to at first: the server of the attacker.
+    // Before the rebinding, the name leads to the attacker's server.
     await page.route(`${own}/`, (route) => route.fulfill({ contentType: "text/html", body: "<body>" }));
     await page.goto(`${own}/`);
     for (const target of [todosOf(own), keysOf(own, service.keyId)]) {
@@ -199,7 +199,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     expect(await service.held()).toEqual(UNTOUCHED);
   });
 
-  /** Uses all of the API, as a front end does; runs in a page. */
+  /** Uses the whole API as a front end does. The code runs in a page. */
   const USE = `async (base, token) => {
     const all = base + "/api/todos";
     const headers = { "Content-Type": "application/json", "Idempotency-Key": '"once"' };
@@ -258,7 +258,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     expect(await page.evaluate<unknown>(`(${USE})("${service.url}", "${TOKEN}")`)).toEqual(USED);
   });
 
-  test("a page that is listed by name makes a key with a password that it has", async () => {
+  test("a page of a listed origin can create a key with its own password", async () => {
     await using site = startSite();
     const origin = site.at("app.example");
     await using service = await startGuarded({ corsOrigins: [origin] });

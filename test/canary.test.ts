@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { hashToken, randomBase62 } from "../src/credential/token.ts";
 import { runTodo } from "./command.ts";
 
-/** What must not be found, by where it was given. */
+/** The secrets, by the place where they were sent or configured. */
 type Secrets = Map<string, string>;
 
 interface MintedKey {
@@ -17,7 +17,7 @@ const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
 const basic = (user: string, password: string) => ({ Authorization: `Basic ${btoa(`${user}:${password}`)}` });
 const JSON_BODY = { "Content-Type": "application/json" };
 
-test("no secret is in the log, in the metrics or in a file of the store, whatever is asked", async () => {
+test("no secret appears in the log, the metrics or the files of the store", async () => {
   const secrets: Secrets = new Map();
   const titles: Secrets = new Map();
   const secret = (place: string): string => plant(secrets, place);
@@ -125,7 +125,7 @@ test("no secret is in the log, in the metrics or in a file of the store, whateve
   }
 });
 
-test("a secret would be found in any coding, whatever is beside it", () => {
+test("the search finds a secret in every encoding and next to any bytes", () => {
   const secrets = new Map([["it", "c4nary/?>+é"]]);
   for (const text of ["c4nary/?>+é", "user:c4nary/?>+é", "xc4nary/?>+éyz"]) {
     const bytes = Buffer.from(text);
@@ -141,7 +141,7 @@ test("a secret would be found in any coding, whatever is beside it", () => {
   expect(found(secrets, new Map([["text", "c4nary"]]))).toEqual([]);
 });
 
-/** Makes a secret that no coding leaves as it is. */
+/** Returns a new secret that every encoding changes. */
 function plant(secrets: Secrets, place: string): string {
   const secret = `c4nary/${randomBase62(12)}+`;
   secrets.set(place, secret);
@@ -168,7 +168,7 @@ function found(secrets: Secrets, texts: ReadonlyMap<string, string>): string[] {
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const hex = bytes.toString("hex");
-  // The first and last characters of base64 depend on what is beside the secret, and all on how much is before it.
+  // The first and last characters of base64 depend on the neighboring bytes, and all of them on the offset.
   const base64 = [0, 1, 2].map((before) => {
     const coded = Buffer.concat([Buffer.alloc(before), bytes]).toString("base64");
     return coded.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));

@@ -9,11 +9,11 @@ export interface CertificateOptions {
   readonly notBefore?: number;
   /** Milliseconds since 1970; by default in 90 days. */
   readonly notAfter?: number;
-  /** With it, the key is of RSA and has so many bits; without it, it is of the curve P-256. */
+  /** With this, the key is an RSA key of this many bits. Without it, the key is on the curve P-256. */
   readonly rsaBits?: number;
 }
 
-/** A self-signed certificate for localhost and its addresses, and its key, both PEM (RFC 5280). */
+/** Makes a self-signed certificate for localhost and its addresses. Returns it and its key as PEM (RFC 5280). */
 export function makeCertificate(options: CertificateOptions = {}): { cert: string; key: string } {
   const { notBefore = Date.now() - DAY / 24, notAfter = Date.now() + 90 * DAY, rsaBits } = options;
   const { privateKey } =
@@ -50,7 +50,7 @@ export function makeCertificate(options: CertificateOptions = {}): { cert: strin
   };
 }
 
-/** A DER value: tag, length, content (X.690 §8.1). */
+/** Returns a DER value: tag, length, content (X.690 §8.1). */
 function der(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   const content = Buffer.concat(contents);
   const { length } = content;
@@ -63,6 +63,6 @@ const oid = (hex: string): Buffer => der(0x06, Buffer.from(hex, "hex"));
 
 const extension = (id: string, value: Uint8Array): Buffer => der(0x30, oid(id), der(0x04, value));
 
-/** A UTCTime: YYMMDDHHMMSSZ. */
+/** Returns a UTCTime: YYMMDDHHMMSSZ. */
 const time = (ms: number): Buffer =>
   der(0x17, Buffer.from(`${new Date(ms).toISOString().slice(2, 19).replace(/\D/g, "")}Z`));

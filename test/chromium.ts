@@ -1,16 +1,16 @@
 import { type Browser, chromium } from "playwright-core";
 import { reasonAgainst } from "./tools.ts";
 
-/** Where Chromium is, unless it is said to be elsewhere. */
+/** The path of Chromium. A variable may override it. */
 const PROGRAM = process.env.TODO_TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
 
-/** Why no test can have a browser; undefined where one can. */
+/** The reason why no test can use a browser, or undefined. */
 export const whyNoBrowser: string | undefined =
   PROGRAM === undefined
     ? reasonAgainst("chromium", "is not installed, and TODO_TEST_CHROMIUM is not set")
     : undefined;
 
-/** A real browser with a new profile, for which every name is this machine's: a page may come from any site. */
+/** Starts Chromium with a new profile. Every host name resolves to this machine, so a page may come from any site. */
 export function launchBrowser(): Promise<Browser> {
   if (PROGRAM === undefined) throw new Error(whyNoBrowser);
   return chromium.launch({
@@ -18,7 +18,7 @@ export function launchBrowser(): Promise<Browser> {
     headless: true,
     timeout: 30_000,
     args: [
-      // The gate runs as root, where Chromium has no sandbox; all pages are the test's own.
+      // The gate runs as root, and Chromium has no sandbox for root. All pages are the test's own.
       "--no-sandbox",
       "--disable-gpu",
       "--disable-quic",
@@ -27,13 +27,13 @@ export function launchBrowser(): Promise<Browser> {
       "--disable-component-update",
       "--disable-sync",
       "--host-resolver-rules=MAP * 127.0.0.1",
-      // It would keep a page off the loopback that came from elsewhere: what is left is the server's own guard.
+      // This browser feature would block the requests of other sites to loopback. The test is about the server's own checks.
       "--disable-features=LocalNetworkAccessChecks",
     ],
   });
 }
 
-/** A web server whose every page is an empty one, at whatever name it is asked for. */
+/** Starts a web server that sends an empty page for every path and host name. */
 export function startSite() {
   const headers = { "Content-Type": "text/html; charset=utf-8" };
   const server = Bun.serve({
@@ -44,7 +44,7 @@ export function startSite() {
   });
   return {
     port: server.port,
-    /** Its origin under a name. */
+    /** Returns the server's origin under a host name. */
     at: (host: string): string => `http://${host}:${server.port}`,
     [Symbol.asyncDispose]: () => server.stop(true),
   };

@@ -9,16 +9,16 @@ import { startService } from "./service.ts";
 const TOKEN = "t0ken";
 const WRITERS = 20;
 const EACH = 3;
-/** The network ends all connections after each such number of requests. */
+/** The faulty proxy closes all connections after each of these numbers of requests. */
 const CUT_AFTER = 30;
 
-/** Calls a function of sdk-suite.ts with the client in some runtime; returns its result as JSON. */
+/** Calls a function of sdk-suite.ts with the client in a runtime. Returns its result as JSON. */
 export type Runtime = (call: "runChecks" | "storm", ...args: readonly unknown[]) => Promise<string>;
 
 /** Tests the client in a runtime, against a real service and through faulty proxies. */
 export function testClient(name: string, runtime: Runtime): void {
   describe(`the client in ${name}`, () => {
-    test("does what it says", async () => {
+    test("passes all checks of sdk-suite.ts", async () => {
       await using service = start();
       await using proxies = new AsyncDisposableStack();
       const urls = FAULTS.map(async (fault) => {
@@ -27,7 +27,7 @@ export function testClient(name: string, runtime: Runtime): void {
           const kind = line.replace(/\?.*/, "");
           const count = struck.get(kind) ?? 0;
           struck.set(kind, count + 1);
-          // Chromium repeats a request that got no answer at all. The second DELETE would then get 404.
+          // Chromium repeats a request that got no response. The second DELETE would then get 404.
           const inTurns = kind.startsWith("DELETE ") ? count % 4 < 2 : count % 2 === 0;
           return inTurns || kind.endsWith("/whoami") ? fault : "pass";
         });
@@ -44,7 +44,7 @@ export function testClient(name: string, runtime: Runtime): void {
       expect(outcomes).toEqual(Object.fromEntries(Object.keys(outcomes).map((name) => [name, "holds"])));
     });
 
-    test("loses and doubles nothing, whatever the network does", async () => {
+    test("loses and duplicates nothing on an unreliable network", async () => {
       const seed = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
       const random = randomFrom(seed);
       await using service = start();
@@ -80,18 +80,18 @@ const start = () =>
     onLoopback: true,
   });
 
-/** Gives what there is in random order, all of it before anything comes again. */
+/** Returns a function that deals the values in random order, each of them once before any comes again. */
 function dealer<T>(all: readonly T[], random: () => number): () => T {
   let left: T[] = [];
   return () => {
     if (left.length === 0) left = [...all];
     const [dealt] = left.splice(Math.floor(random() * left.length), 1);
-    if (dealt === undefined) throw new Error("there is nothing to deal");
+    if (dealt === undefined) throw new Error("no value to deal");
     return dealt;
   };
 }
 
-/** Marsaglia's xorshift, 32 bits. */
+/** Returns a random number generator (Marsaglia's xorshift, 32 bits). */
 function randomFrom(seed: number): () => number {
   let state = seed | 1;
   return () => {

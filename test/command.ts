@@ -2,19 +2,19 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-/** A run of the real command as a process of its own. */
+/** The real command, running in its own process. */
 export interface Command extends AsyncDisposable {
   readonly pid: number;
-  /** Resolves with the exit code, or undefined where a signal ended it. */
+  /** Resolves with the exit code, or with undefined if a signal ended the process. */
   readonly exited: Promise<number | undefined>;
   readonly stdout: () => string;
   readonly stderr: () => string;
   readonly kill: (signal: NodeJS.Signals) => void;
-  /** Where it listens; rejects when it ends before it does. */
+  /** Resolves with the URL on which the server listens. Rejects if the process ends before that. */
   readonly url: Promise<string>;
 }
 
-/** Runs `todo` with arguments, and with only the given variables besides PATH and HOME. */
+/** Runs `todo` with these arguments and variables. Of the other variables, it gets only PATH and HOME. */
 export function runTodo(
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -23,7 +23,7 @@ export function runTodo(
   return run(["bin/todo", ...args], variables, input);
 }
 
-/** Runs a command line in the project's root, with `input` or nothing on its standard input. */
+/** Runs a command line in the project's root. Standard input is `input`, or empty. */
 export function run(
   commandLine: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -44,7 +44,7 @@ export function run(
   });
   const stderr = collect(child.stderr, () => {});
   const exited = Promise.all([child.exited, stdout.done, stderr.done]).then(([code]) => {
-    listening.reject(new Error(`it ended with ${code} before it listened: ${stderr.text()}`));
+    listening.reject(new Error(`the process ended with ${code} before it listened: ${stderr.text()}`));
     return child.signalCode === null ? code : undefined;
   });
   listening.promise.catch(() => {});

@@ -2,7 +2,7 @@ import { expect } from "bun:test";
 import { join } from "node:path";
 import { run, runTodo } from "./command.ts";
 
-/** Typed words, and the candidates for the last of them. */
+/** Typed words, and the expected candidates for the last of them. */
 export const CASES: [words: readonly string[], found: readonly string[]][] = [
   [["todo", "wa"], ["watch"]],
   [
@@ -15,7 +15,7 @@ export const CASES: [words: readonly string[], found: readonly string[]][] = [
   [["todo", "add", "keys", "--b"], ["--batch"]],
 ];
 
-/** Writes the completion script for a shell into a folder; returns its path. */
+/** Writes the completion script for a shell into a folder. Returns its path. */
 export async function writeCompletion(shell: string, folder: string): Promise<string> {
   await using command = runTodo(["completion", shell]);
   expect([await command.exited, command.stderr()]).toEqual([0, ""]);
@@ -24,7 +24,7 @@ export async function writeCompletion(shell: string, folder: string): Promise<st
   return path;
 }
 
-/** Runs a command line; returns the lines of its output that are not blank. */
+/** Runs a command line. Returns the lines of its output that are not blank. */
 export async function outputLines(...commandLine: readonly string[]): Promise<string[]> {
   await using shell = run(commandLine);
   expect([await shell.exited, shell.stderr()]).toEqual([0, ""]);

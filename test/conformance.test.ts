@@ -13,10 +13,10 @@ import { skipFor } from "./skip.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const engines = ["memory:", "sqlite:", ...(skipFor(whyNoDatabase) ? [] : ["postgres:"])];
 
-/** Each engine, and the one in memory with its metrics too. */
+/** Each store, and the memory store also with metrics. */
 const ways = [...engines, "memory: --metrics-port=0"];
 
-test.each(ways)("conformance kit passes the command on %s", async (way) => {
+test.each(ways)("the command passes the conformance kit on %s", async (way) => {
   const [engine = "", ...options] = way.split(" ");
   const folder = await mkdtemp(join(tmpdir(), "todo-conformance-"));
   await using databases = engine === "postgres:" ? await openDatabases() : undefined;
@@ -48,7 +48,7 @@ test.each([
   }
 });
 
-test.each(unobserved)("conformance rule $id has the test it names", ({ notObservable }) => {
+test.each(unobserved)("conformance rule $id names a test that exists", ({ notObservable }) => {
   const [, path = "", name = ""] = / — proved by (\S+) "(.+)"$/.exec(notObservable) ?? [];
   const file = join(ROOT, path);
   expect([path, /\.test\.ts$/.test(path) && existsSync(file)]).toEqual([path, true]);

@@ -6,18 +6,18 @@ import { type Rule, rules } from "../conformance/rules.ts";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { type Command, run } from "./command.ts";
 
-/** The rules that no server can be judged by from outside, and why. */
+/** The rules that no client can check, with the reasons. */
 export const unobserved = rules.flatMap(({ id, notObservable }: Rule) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );
 
-/** What the kit's own runtime gets. */
+/** The variables that the kit's process gets. */
 export interface KitRuntime {
   readonly flags: readonly string[];
   readonly variables: Readonly<Record<string, string>>;
 }
 
-/** Has the conformance kit judge a server, started by `todo` with arguments and variables, on a fresh store. */
+/** Runs the conformance kit against `todo serve` with these arguments and variables, on a new store. */
 export async function expectToConform(
   todo: (args: readonly string[], variables: Readonly<Record<string, string>>) => Command,
   store: string,

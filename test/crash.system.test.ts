@@ -7,14 +7,14 @@ import { integrity } from "./integrity.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_CRASH_ROUNDS ?? 8);
 const WRITERS = 8;
-/** How many of the latest creates are sent a second time after each start. */
+/** How many of the latest POSTs are sent again after each start. */
 const RETRIES = 20;
 
-/** What has been acknowledged: the title of each id, and the ids set to done. */
+/** The acknowledged writes: the title of each id, and the ids set to done. */
 interface Acknowledged {
   readonly titles: Map<number, string>;
   readonly done: Set<number>;
-  /** The titles of creates that had no answer. */
+  /** The titles of POSTs that got no response. */
   readonly unanswered: Set<string>;
 }
 
@@ -60,7 +60,7 @@ async function kill(server: Command): Promise<void> {
   await server.exited;
 }
 
-/** Creates to-dos, and sets every other one to done, until the server is gone. */
+/** Creates to-dos and sets every second one to done until the server is gone. */
 async function write(url: string, name: string, { titles, done, unanswered }: Acknowledged): Promise<void> {
   for (let i = 0; ; i++) {
     const title = `${name}.${i}`;
@@ -77,7 +77,7 @@ async function write(url: string, name: string, { titles, done, unanswered }: Ac
   }
 }
 
-/** Sends creates again under their keys: none makes a second to-do, be it that the first had no answer. */
+/** Repeats POSTs with their idempotency keys. No retry may create a second to-do, even if the first POST got no response. */
 async function retry(url: string, { titles, unanswered }: Acknowledged): Promise<void> {
   for (const [id, title] of [...titles].slice(-RETRIES)) expect((await create(url, title))?.id).toBe(id);
   for (const title of unanswered) {
@@ -91,11 +91,11 @@ async function retry(url: string, { titles, unanswered }: Acknowledged): Promise
   expect(new Set(all).size).toBe(all.length);
 }
 
-/** Each title is a key too. */
+/** Creates a to-do. The title is also the idempotency key. */
 const create = (url: string, title: string): Promise<Todo | undefined> =>
   send("POST", `${url}/api/todos`, { title }, { "Idempotency-Key": title });
 
-/** The to-do in the answer; `undefined` when there was none, for the server was gone. */
+/** Returns the to-do in the response, or `undefined` if the server was gone before it responded. */
 async function send(
   method: string,
   url: string,

@@ -1,11 +1,11 @@
-// Runs in a page of another site. Sends every write that a page can send to a collection and one of its members,
-// and gives all it could read of answers. `credentials` are the visitor's, as fetch takes them.
+// Runs in a page of another site. Sends every write that a page can send to a collection and to one of its members,
+// and returns all that it could read of the responses. `credentials` has the values that fetch accepts.
 // biome-ignore lint/correctness/noUnusedVariables: the page's test calls it
 async function forge({ collection, member, body, credentials }) {
   const read = [];
   const waiting = [];
 
-  /** A form whose answer goes to a frame of its own. */
+  /** Submits a form whose response goes to a new frame. */
   const submit = (url, enctype, fields) => {
     const frame = document.createElement("iframe");
     frame.name = `frame${Math.random()}`;
@@ -18,7 +18,7 @@ async function forge({ collection, member, body, credentials }) {
     waiting.push(new Promise((resolve) => frame.addEventListener("load", resolve)));
     form.submit();
   };
-  // In text/plain, a form's "name=value" can be JSON.
+  // In text/plain, a form's "name=value" can be valid JSON.
   const hidden = { [`${body.slice(0, -1)},"padding":"`]: '"}' };
   for (const url of [collection, member]) {
     submit(url, "application/x-www-form-urlencoded", { title: "forged", name: "forged", _method: "DELETE" });
@@ -88,7 +88,7 @@ async function forge({ collection, member, body, credentials }) {
 
   await Promise.race([Promise.all(waiting), new Promise((resolve) => setTimeout(resolve, 5000))]);
   for (const frame of document.querySelectorAll("iframe")) {
-    // Another site's document is null; a frame that went nowhere is this page's own, and empty.
+    // The document of another site is null. A frame without a response belongs to this page and is empty.
     const text = frame.contentDocument?.body?.innerText;
     if (text) read.push(`frame: ${text}`);
   }

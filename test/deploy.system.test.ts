@@ -50,7 +50,7 @@ test.skipIf(skipFor(whyNoServer ?? whyNoNginx))("three replicas behind nginx are
   expect(ids.toSorted((a, b) => a - b)).toEqual(ids.map((_, index) => index + 1));
 });
 
-/** Each change reaches each reader behind a proxy before the next one is made. */
+/** Checks that each change reaches each subscriber behind a proxy before the next change is made. */
 async function expectAtOnce(url: string): Promise<void> {
   const readers = [await follow(url), await follow(url)];
   const [[start] = []] = await Promise.all(readers.map((reader) => reader.take(1)));
@@ -65,7 +65,7 @@ async function expectAtOnce(url: string): Promise<void> {
 }
 
 test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
-  "events come at once through nginx as it is in deploy/",
+  "events arrive immediately through the nginx of deploy/",
   async () => {
     await using topology = await startTopology();
     await expectAtOnce(topology.balancer ?? "");
@@ -73,7 +73,7 @@ test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
 );
 
 test.skipIf(skipFor(whyNoNginx))(
-  "events come at once through an nginx that only says proxy_pass",
+  "events arrive immediately through an nginx with proxy_pass alone",
   async () => {
     await using stack = new AsyncDisposableStack();
     const service = stack.use(startService());
@@ -87,7 +87,7 @@ test.skipIf(skipFor(whyNoNginx))(
 );
 
 test.skipIf(skipFor(whyNoNginx))(
-  "passwords pass nginx over TLS, whatever a client says of itself",
+  "/admin/ behind nginx ignores the forwarding headers of clients",
   async () => {
     await using stack = new AsyncDisposableStack();
     const certificate = makeCertificate();
@@ -118,7 +118,7 @@ test.skipIf(skipFor(whyNoNginx))(
   },
 );
 
-test.skipIf(skipFor(whyMissing("caddy")))("the Caddyfile is one", async () => {
+test.skipIf(skipFor(whyMissing("caddy")))("the Caddyfile is valid", async () => {
   const caddy = run(["caddy", "validate", "--adapter", "caddyfile", "--config", join(DEPLOY, "Caddyfile")]);
   expect([await caddy.exited, caddy.stdout() + caddy.stderr()]).toEqual([
     0,
@@ -127,11 +127,11 @@ test.skipIf(skipFor(whyMissing("caddy")))("the Caddyfile is one", async () => {
 });
 
 test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.service"])(
-  "the unit %s is one, and hardened",
+  "the unit %s is valid and hardened",
   async (name) => {
     const folder = await mkdtemp(join(tmpdir(), "todo-unit-"));
     try {
-      // What it starts need not be installed here.
+      // The program need not be installed on the test machine.
       const unit = await readFile(join(DEPLOY, name), "utf8");
       const path = join(folder, name);
       await writeFile(path, unit.replaceAll("/usr/local/bin/todo", "/bin/true"));
@@ -181,7 +181,7 @@ test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
       }
       const callsOf = (name: string): string[] =>
         (members.get(name) ?? [name]).flatMap((member) => (member === name ? member : callsOf(member)));
-      // SQLite calls this one as root alone, which the units are not.
+      // SQLite makes this call only as root, and the units do not run as root.
       if (process.getuid?.() === 0) members.set("as root", ["fchown"]);
       const denied = new Set(callsOf("@privileged"));
       const allowed = new Set([
@@ -198,7 +198,7 @@ test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
 );
 
 test.skipIf(skipFor(whyNoBuild))(
-  "the Containerfile's first stage makes the executable that its second one copies",
+  "the Containerfile's first stage makes the executable that its second stage copies",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-container-"));
     try {

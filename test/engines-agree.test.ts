@@ -16,7 +16,7 @@ import { skipFor } from "./skip.ts";
 const hasDatabase = !skipFor(whyNoDatabase);
 const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 80);
 const HOUR = 60 * 60 * 1000;
-/** Small, so that sequences get there. */
+/** Small limits, so that the sequences reach them. */
 const LIMITS = { maxTodos: 6, maxEvents: 12 };
 
 type Write =
@@ -24,7 +24,7 @@ type Write =
   | { readonly name: "setDone"; readonly id: TodoId; readonly done: boolean }
   | { readonly name: "delete"; readonly id: TodoId };
 
-/** Ids count from the last one before the sequence; the huge ones are what they are. */
+/** Ids are relative to the last one before the sequence, except the huge ones. */
 type Step =
   | { readonly name: "write"; readonly atOnce: readonly Write[] }
   | { readonly name: "get"; readonly id: TodoId }
@@ -94,18 +94,18 @@ beforeAll(async () => {
 });
 afterAll(() => databases?.[Symbol.asyncDispose]());
 
-/** A store that can be opened again. */
+/** A store that can be reopened. */
 interface Engine {
   readonly name: string;
   store: TodoStore;
-  /** Counts the idempotency keys that it evicted. */
+  /** Returns how many idempotency keys the store has evicted. */
   readonly evicted: () => number;
   readonly open: () => Promise<TodoStore>;
-  /** Splits writes into those that have the same outcome at once as one after the other. */
+  /** Splits writes into runs. Concurrent writes of a run must have the same outcome as consecutive ones. */
   readonly runs: (writes: readonly Write[]) => Write[][];
 }
 
-/** Opens one of each kind. */
+/** Opens one store of each kind. */
 async function openEngines(): Promise<Engine[]> {
   const path = join(folder, `${++files}.db`);
   const url = await databases?.newDatabase();
@@ -135,14 +135,14 @@ const close = (engines: readonly Engine[]) => Promise.all(engines.map(({ store }
 
 async function reopen(engines: readonly Engine[]): Promise<void> {
   for (const engine of engines) {
-    // What is in memory is gone when it is closed.
+    // A memory store loses its contents when it is closed.
     if (engine.name === "memory") continue;
     await engine.store.close();
     engine.store = await engine.open();
   }
 }
 
-/** A batch evicts keys when it is done: until then it finds those that the keys before them evict one after the other. */
+/** SQLite evicts keys at the end of a batch. Until then, a batch finds keys that consecutive writes would have evicted. */
 function oneKeyAtATime(writes: readonly Write[]): Write[][] {
   return runsOf(writes, (run, write) => {
     const key = keyOf(write);
@@ -150,7 +150,7 @@ function oneKeyAtATime(writes: readonly Write[]): Write[][] {
   });
 }
 
-/** PostgreSQL runs a batch in this order: inserts, updates, deletions; and one write for a to-do or a key. */
+/** PostgreSQL runs a batch in this order: inserts, updates, deletions. A batch has one write per to-do or key. */
 function inItsOrder(writes: readonly Write[]): Write[][] {
   const order = ["insert", "setDone", "delete"];
   return oneKeyAtATime(writes).flatMap((sameKey) =>
@@ -161,7 +161,7 @@ function inItsOrder(writes: readonly Write[]): Write[][] {
   );
 }
 
-/** Splits writes into runs; a write joins the run before it if it may. */
+/** Splits writes into runs. A write joins the run before it if `mayJoin` allows it. */
 function runsOf(
   writes: readonly Write[],
   mayJoin: (run: readonly Write[], write: Write) => boolean,
@@ -177,7 +177,7 @@ function runsOf(
 
 const keyOf = (write: Write): string | undefined => (write.name === "insert" ? write.key : undefined);
 
-/** The to-do or the idempotency key that a write is about. */
+/** Returns the to-do or the idempotency key of a write. */
 const about = (write: Write): TodoId | string | undefined => (write.name === "insert" ? write.key : write.id);
 
 const NAMES = ["memory", "SQLite", ...(hasDatabase ? ["PostgreSQL"] : [])];
@@ -185,10 +185,10 @@ const NAMES = ["memory", "SQLite", ...(hasDatabase ? ["PostgreSQL"] : [])];
 test(
   `${NAMES.join(", ")} agree in ${SEQUENCES} sequences of calls`,
   async () => {
-    // Opened anew only after a disagreement: that takes longer than a sequence.
+    // Reopening takes longer than a sequence, so it is done only after a disagreement.
     let engines = await openEngines();
     expect(engines.map(({ name }) => name)).toEqual(NAMES);
-    /** What a call comes to in all of them; throws when they disagree. */
+    /** Returns the outcome of a call in all stores. Throws if they disagree. */
     const agreed = async <T>(call: (engine: Engine) => Promise<T>): Promise<T | undefined> => {
       const [first, ...others] = await Promise.all(engines.map(call));
       for (const [index, other] of others.entries())
@@ -219,7 +219,7 @@ test(
   120_000 + SEQUENCES * 400,
 );
 
-/** Deletes all there is; gives the last id so far. */
+/** Deletes all to-dos. Returns the last id assigned so far. */
 async function empty(store: TodoStore): Promise<TodoId> {
   const { todos } = await read(await store.list({}));
   await Promise.all(todos.map(({ id }) => store.delete(id)));
@@ -228,7 +228,7 @@ async function empty(store: TodoStore): Promise<TodoId> {
   return id;
 }
 
-/** What comes of a step other than those that are not a store's. */
+/** Runs a step on a store. Returns its outcome. */
 async function take(
   { store, runs }: Engine,
   step: Exclude<Step, { name: "wait" | "reopen" }>,
@@ -271,7 +271,7 @@ async function outcome(store: TodoStore, write: Write, base: TodoId) {
   }
 }
 
-/** The last changes, if they are kept still. */
+/** Returns the last changes, if the store still has them. */
 async function eventsSince(store: TodoStore, back: number) {
   const { epoch, sequence: n } = await store.position();
   const controller = new AbortController();

@@ -7,11 +7,11 @@ import { request, unchunked } from "./message.ts";
 import { startService } from "./service.ts";
 import { type FollowOptions, follow, type SseEvent, SseParser } from "./sse.ts";
 
-/** A title of the greatest length and, in UTF-8, size. */
+/** A title with the maximum length and, in UTF-8, the maximum size. */
 export const LONGEST_TITLE = "😀".repeat(120);
 const PATIENCE_MS = 60_000;
 
-/** Starts a service that closes its store at the end. */
+/** Starts a service that closes its store when it stops. */
 export function serve<S extends TodoStore>(store: S, options: Partial<ServiceOptions> = {}) {
   const service = startService({ store, ...options });
   return {
@@ -25,10 +25,10 @@ export function serve<S extends TodoStore>(store: S, options: Partial<ServiceOpt
   };
 }
 
-/** Returns the store's position, as an event's id has it. */
+/** Returns the store's position in the format of an event id. */
 export const here = async (store: TodoStore): Promise<string> => formatPosition(await store.position());
 
-/** Returns the number in an event's id. */
+/** Returns the sequence number in an event id. */
 export const nOf = (id: string): number => Number(id.replace(/^.*-/, ""));
 
 /** Throws unless the events are exactly those of the positions from `first` to `last`. */
@@ -37,7 +37,7 @@ export function expectAll(events: readonly SseEvent[], first: number, last: numb
   expect(events.map(({ id }) => nOf(id))).toEqual(expected);
 }
 
-/** Requests the events since a position, and stops reading at the first bytes. */
+/** Requests the events since a position, and stops reading after the first bytes. */
 export async function startReading(port: number, since: string): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => {});
@@ -48,7 +48,7 @@ export async function startReading(port: number, since: string): Promise<Socket>
   return socket;
 }
 
-/** Reads on to the end; throws when the stream is cut off, or nothing comes for a minute. */
+/** Reads to the end. Rejects if the stream is aborted, or if no byte arrives for a minute. */
 export async function readOn(socket: Socket, parser = new SseParser()): Promise<SseEvent[]> {
   socket.setTimeout(PATIENCE_MS, () =>
     socket.destroy(new Error(`waited ${PATIENCE_MS / 1000} s for the end of a stream`)),

@@ -8,7 +8,7 @@ import { run } from "./command.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-// Below the project's root, so that its types are found.
+// Below the project's root, so that the compiler finds its types.
 const folder = await mkdtemp(join(ROOT, "node_modules/.examples-"));
 afterAll(() => rm(folder, { recursive: true }));
 

@@ -7,7 +7,7 @@ import { type Command, run } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
 import { skipFor } from "./skip.ts";
 
-/** Of nobody in particular, as in the container. */
+/** A user id without an account, as in the container. */
 const USER_ID = 65532;
 
 const whyNoRoot = ((): string | undefined => {
@@ -22,7 +22,7 @@ let folder: string;
 let executable: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "todo-executable-"));
-  // Whoever runs it in the bare root is not who made it.
+  // The user in the bare root is not the user who built the executable.
   await chmod(folder, 0o755);
   executable = join(folder, "todo");
   const built = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
@@ -30,7 +30,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-/** Runs the executable where no program is to be found, nor any file of the project. */
+/** Runs the executable without PATH and outside the project's folder. */
 const todo = (
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -40,7 +40,7 @@ const todo = (
 const settings = (variables: Readonly<Record<string, string>>): string[] =>
   Object.entries(variables).map(([name, value]) => `${name}=${value}`);
 
-/** What a command says, once it has ended well. */
+/** Returns the standard output of a command that succeeds. */
 async function said(command: Command): Promise<string> {
   expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
   return command.stdout();
@@ -68,7 +68,7 @@ describe("the executable", () => {
     expect(await said(todo(["users", "list", "--users-file", users]))).toContain("alice");
   });
 
-  test("shows its pages, with all that they name", async () => {
+  test("serves its pages with all their files", async () => {
     await using server = todo(["serve", "--port", "0"]);
     const url = await server.url;
     const parts = new Set<string>();
@@ -83,7 +83,7 @@ describe("the executable", () => {
     }
   });
 
-  test("loads a module of the user's, and names its lines where that throws", async () => {
+  test("loads an auth module, and logs the line where it throws", async () => {
     const module = join(folder, "auth.ts");
     await writeFile(
       module,
@@ -104,7 +104,7 @@ describe("the executable", () => {
     expect(server.stdout()).toContain("src/cli/credentials.ts:");
   });
 
-  test("verifies passwords of a users file, in a thread of its own", async () => {
+  test("verifies passwords of a users file in a worker thread", async () => {
     const users = join(folder, "logins");
     await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n"));
     await using server = todo(["serve", "--port", "0", "--users-file", users]);
@@ -117,7 +117,7 @@ describe("the executable", () => {
     expect(statuses).toEqual([200, 401]);
   });
 
-  test("does not read what lies in the folder where it is started", async () => {
+  test("does not read configuration files from the current folder", async () => {
     await writeFile(join(folder, ".env"), "TODO_REALM=x\nTODO_NONSENSE=1\n");
     await writeFile(join(folder, "bunfig.toml"), 'preload = ["./nowhere.ts"]\n');
     const paths = { commander: ["./nowhere.ts"], pino: ["./nowhere.ts"], "node:fs": ["./nowhere.ts"] };
@@ -125,39 +125,42 @@ describe("the executable", () => {
     expect(await said(todo(["--version"]))).toBe(`${version}\n`);
   });
 
-  test.skipIf(skipFor(whyNoRoot))("runs in a root that holds it and the C library", async () => {
-    const root = join(folder, "root");
-    await mkdir(join(root, "proc"), { recursive: true });
-    await mkdir(join(root, "data"));
-    await chown(join(root, "data"), USER_ID, USER_ID);
-    await cp(executable, join(root, "todo"));
-    const libraries = await said(run(["ldd", executable]));
-    for (const [library] of libraries.matchAll(/\/\S+/g)) {
-      await mkdir(join(root, dirname(library)), { recursive: true });
-      await cp(library, join(root, library), { dereference: true });
-    }
-    const start = `mount -t proc proc "$0/proc" && exec chroot --userspec=${USER_ID}:${USER_ID} "$0" /todo serve --port 0 --store sqlite:/data/todos.db`;
-    await using server = run([
-      "unshare",
-      "-m",
-      "env",
-      "-i",
-      "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-      "sh",
-      "-c",
-      start,
-      root,
-    ]);
-    const response = await fetch(`${await server.url}/api/todos`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: '{"title":"buy milk"}',
-    });
-    expect([response.status, await response.text()]).toEqual([
-      201,
-      '{"id":1,"title":"buy milk","done":false}',
-    ]);
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
-  });
+  test.skipIf(skipFor(whyNoRoot))(
+    "runs in a root folder that contains only it and the C library",
+    async () => {
+      const root = join(folder, "root");
+      await mkdir(join(root, "proc"), { recursive: true });
+      await mkdir(join(root, "data"));
+      await chown(join(root, "data"), USER_ID, USER_ID);
+      await cp(executable, join(root, "todo"));
+      const libraries = await said(run(["ldd", executable]));
+      for (const [library] of libraries.matchAll(/\/\S+/g)) {
+        await mkdir(join(root, dirname(library)), { recursive: true });
+        await cp(library, join(root, library), { dereference: true });
+      }
+      const start = `mount -t proc proc "$0/proc" && exec chroot --userspec=${USER_ID}:${USER_ID} "$0" /todo serve --port 0 --store sqlite:/data/todos.db`;
+      await using server = run([
+        "unshare",
+        "-m",
+        "env",
+        "-i",
+        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+        "sh",
+        "-c",
+        start,
+        root,
+      ]);
+      const response = await fetch(`${await server.url}/api/todos`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: '{"title":"buy milk"}',
+      });
+      expect([response.status, await response.text()]).toEqual([
+        201,
+        '{"id":1,"title":"buy milk","done":false}',
+      ]);
+      server.kill("SIGTERM");
+      expect(await server.exited).toBe(0);
+    },
+  );
 });

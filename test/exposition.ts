@@ -1,7 +1,7 @@
-/** The samples of a text in Prometheus' format 0.0.4, by name and labels as they stand. */
+/** Returns the samples of a text in the Prometheus format 0.0.4, by name and labels. */
 export type Samples = ReadonlyMap<string, number>;
 
-/** Throws for a line that is none of the format, and for a series that is there twice. */
+/** Throws for a line that violates the format, and for a duplicate series. */
 export function parseExposition(text: string): Samples {
   const samples = new Map<string, number>();
   for (const line of text.split("\n")) {
@@ -14,14 +14,14 @@ export function parseExposition(text: string): Samples {
   return samples;
 }
 
-/** The labels of a series. */
+/** Returns the labels of a series. */
 export function labelsOf(series: string): Readonly<Record<string, string>> {
   return Object.fromEntries(
     [...series.matchAll(/([a-z_]+)="([^"]*)"/g)].map(([, name = "", value = ""]) => [name, value]),
   );
 }
 
-/** By how much each series of the service's own has moved, without sums and buckets, for these depend on the clock. */
+/** Returns how much each series of the service has changed. Sums and buckets are left out, because they depend on the clock. */
 export function moved(before: Samples, after: Samples): Readonly<Record<string, number>> {
   const changes = [...after].map(([series, value]) => [series, value - (before.get(series) ?? 0)] as const);
   return Object.fromEntries(

@@ -1,16 +1,16 @@
 /**
- * What becomes of a request and its answer:
- * - `pass`: nothing;
- * - `late`: the answer comes after a while;
- * - `refuse`: the connection is closed, and the server never sees the request;
- * - `lose`: the server answers, and the connection is closed in place of the answer;
- * - `cut`: so it is within the answer;
- * - `twice`: the server gets the request twice at the same time, and the answer that is ready last goes back;
- * - `echo`: the answer is sent twice;
- * - `silent`: the server answers, and nothing at all comes back;
- * - `stale`: nothing comes back, and the server gets the request only long after;
- * - `busy`: a 503 whose outcome is known to nobody, for the server has got the request;
- * - `throttle`: a 429, and the server never sees the request.
+ * What happens to a request and its response:
+ * - `pass`: no fault;
+ * - `late`: the response is delayed;
+ * - `refuse`: the connection is closed before the server gets the request;
+ * - `lose`: the server responds, and the connection is closed instead of sending the response;
+ * - `cut`: the connection is closed in the middle of the response;
+ * - `twice`: the server gets the request twice at the same time, and the later response is sent back;
+ * - `echo`: the response is sent twice;
+ * - `silent`: the server responds, and no byte is sent back;
+ * - `stale`: no byte is sent back, and the server gets the request much later;
+ * - `busy`: a 503 is sent back although the server got the request, so its outcome is unknown;
+ * - `throttle`: a 429 is sent back, and the server never gets the request.
  */
 export const FAULTS = [
   "pass",

@@ -7,17 +7,17 @@ const STALE_MS = 1500;
 
 export interface FaultyProxy extends AsyncDisposable {
   readonly url: string;
-  /** How often each fault has struck. */
+  /** How often each fault has happened. */
   readonly struck: () => Readonly<Partial<Record<Fault, number>>>;
-  /** Ends all connections. */
+  /** Closes all connections. */
   readonly cut: () => void;
-  /** Resolves when no write is on its way to the server or held back. */
+  /** Resolves when no write is on its way to the server or delayed. */
   readonly settled: () => Promise<void>;
 }
 
 /**
- * An HTTP proxy on loopback that closes each connection after one answer. CORS preflights always pass.
- * @param faultFor what becomes of the next request, such as "POST /api/todos"
+ * Starts an HTTP proxy on loopback that closes each connection after one response. It never disturbs CORS preflights.
+ * @param faultFor returns the fault for a request, such as "POST /api/todos"
  */
 export async function startFaultyProxy(
   serverPort: number,
@@ -27,7 +27,7 @@ export async function startFaultyProxy(
   const struck: Partial<Record<Fault, number>> = {};
   const pending = new Set<Promise<unknown>>();
   const track = (request: Buffer, work: Promise<unknown>): void => {
-    // A stream of events may never end.
+    // An event stream may never end.
     if (request.toString("latin1", 0, 4) === "GET ") return;
     pending.add(work);
     void work.finally(() => pending.delete(work));
@@ -39,7 +39,7 @@ export async function startFaultyProxy(
     return socket;
   };
 
-  /** Resolves with the server's whole answer and reports its pieces; ends when the client closes its connection. */
+  /** Resolves with the server's whole response and reports its chunks. Ends when the client closes its connection. */
   const forward = (request: Buffer, client?: Socket, onBytes?: (bytes: Buffer) => void): Promise<Buffer> =>
     new Promise((resolve) => {
       const server = held(connect(serverPort, "127.0.0.1", () => server.write(request)));
@@ -140,7 +140,7 @@ export async function startFaultyProxy(
   };
 }
 
-/** Returns a request that is complete, with `Connection: close`, so that its answer ends with the connection. */
+/** Returns a complete request with `Connection: close`, so that the response ends with the connection. */
 function wholeRequest(received: Buffer): Buffer | undefined {
   const end = received.indexOf("\r\n\r\n");
   if (end < 0) return undefined;

@@ -1,18 +1,18 @@
 /**
- * Guesses passwords over kept-alive connections, each again as soon as it is answered. As a program: `bun test/flood.ts
- * PORT CONNECTIONS MILLISECONDS USERS`, in a process of its own, beside what a test measures.
+ * Guesses passwords over kept-alive connections, the next one as soon as the last one is answered. Also a program:
+ * `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`, which runs in its own process next to a measurement.
  */
 import { connect } from "node:net";
 
 export interface Flood {
   readonly port: number;
   readonly connections: number;
-  /** The next Authorization to try; undefined ends it. */
+  /** Returns the next Authorization header, or undefined to stop. */
   readonly next: () => string | undefined;
   readonly path?: string;
 }
 
-/** How many answers there were, by status; `closed` are connections that the server closed in place of one. */
+/** The number of responses by status. `closed` counts connections that the server closed without a response. */
 export async function flood({ port, connections, next, path = "/admin/" }: Flood) {
   const answers: Record<string, number> = {};
   const guess = (): Promise<void> =>

@@ -20,8 +20,8 @@ const folder = await mkdtemp(join(tmpdir(), "todo-fsync-"));
 afterAll(() => rm(folder, { recursive: true }));
 const path = join(folder, "todos.db");
 
-describe.skipIf(skipFor(whyUntraceable))("fsync of the log of writes", () => {
-  test("has ended well before each 201 whose to-do is in it", async () => {
+describe.skipIf(skipFor(whyUntraceable))("fsync of the write-ahead log", () => {
+  test("finishes before each 201 for a to-do of the transaction", async () => {
     const trace = await tracePosts(path);
     expect(acknowledgedTooSoon(trace, path)).toEqual([]);
 
@@ -31,7 +31,7 @@ describe.skipIf(skipFor(whyUntraceable))("fsync of the log of writes", () => {
     expect(named?.ended).toBeLessThan(calls.find(isCreated)?.began ?? Number.NaN);
   });
 
-  test("is missed where there is none", async () => {
+  test("is reported as missing when the server skips it", async () => {
     const copy = await copyWithoutFsync(join(folder, "copy"));
     const lax = join(folder, "lax.db");
     const trace = await tracePosts(lax, copy);
@@ -39,7 +39,7 @@ describe.skipIf(skipFor(whyUntraceable))("fsync of the log of writes", () => {
   });
 });
 
-describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is written whole", () => {
+describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is created atomically", () => {
   const source = join(folder, "source.db");
   const from = ["--store", `sqlite:${source}`];
   const made = join(folder, "made");
@@ -61,7 +61,7 @@ describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is written whole"
     ],
     ["users add", ["users", "add", "alice", "--users-file", made], ["sync draft", "rename", "sync folder"]],
   ])(
-    "comes before it gets its name, and that of the name before the end: todo %s",
+    "happens before the rename, and fsync of its folder before the end: todo %s",
     async (_, args, expected) => {
       const calls = await traceCommand(args, join(folder, "trace"), "correct horse\n");
       const seen = calls.flatMap((call) => {
@@ -75,7 +75,7 @@ describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is written whole"
   );
 });
 
-/** The titles that a 201 named before an fsync of the transaction with them had ended well. */
+/** Returns the titles whose 201 was sent before an fsync of their transaction had succeeded. */
 function acknowledgedTooSoon({ calls, titles }: Trace, path: string): string[] {
   const writes = calls.filter(({ name, args }) => name === "pwrite64" && args.includes(`<${path}-wal>`));
   const logSyncs = calls.filter((call) => syncs(call, `${path}-wal`));
@@ -84,14 +84,15 @@ function acknowledgedTooSoon({ calls, titles }: Trace, path: string): string[] {
     const reply = replies.find(({ args }) => args.includes(title));
     const written = writes.findIndex(({ args }) => args.includes(title));
     const commit = writes.find((_, at) => at >= written && isLastOfTransaction(writes[at - 1]));
-    if (reply === undefined || written < 0 || commit === undefined) throw new Error(`no trace of ${title}`);
+    if (reply === undefined || written < 0 || commit === undefined)
+      throw new Error(`the trace has no complete write of ${title}`);
     return !logSyncs.some(({ began, ended }) => began > commit.ended && ended < reply.began);
   });
 }
 
 /**
- * Whether a write is the header of the last frame of a transaction: its second number, how many pages the
- * database then has, is 0 in all others (https://www.sqlite.org/fileformat2.html#walformat).
+ * Returns whether a write is the header of a transaction's last frame. Its second number is the size of the database in
+ * pages, which is 0 in all other frames (https://www.sqlite.org/fileformat2.html#walformat).
  */
 function isLastOfTransaction(write: Call | undefined): boolean {
   const pages = /"[\s\S]{4}([\s\S]{4})[\s\S]{16}", 24, \d+$/.exec(write?.args ?? "")?.[1];

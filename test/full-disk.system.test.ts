@@ -34,7 +34,7 @@ async function ids(url: string): Promise<number[]> {
 const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
 
 test.skipIf(skipFor(whyNoMount))(
-  "a full disk acknowledges nothing, stops no reader, and is got over",
+  "a full disk acknowledges no write, keeps reads working, and recovers when there is room",
   async () => {
     const filler = join(folder, "filler");
     const store = `sqlite:${join(folder, "todos.db")}`;

@@ -12,14 +12,14 @@ const REQUESTS = 10_000;
 const AT_ONCE = 32;
 const SECONDS = 60;
 
-/** Any 5xx but 505, with which the listener itself rightly answers HTTP/2.0 and the like. */
+/** Any 5xx except 505, which the listener sends for HTTP/2.0 and similar versions. */
 const SERVER_ERROR = /HTTP\/1\.[01] 5(?!05)\d\d /;
 
-/** A run is repeated with FUZZ_SEED; request by request, each has a seed of its own. */
+/** Set FUZZ_SEED to repeat a run. Each request has its own seed. */
 const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 test(
-  `${REQUESTS} mutated requests bring no 5xx, no hang and no damage`,
+  `${REQUESTS} mutated requests cause no 5xx, no hang and no damage`,
   async () => {
     const { log, lines } = capturingLog();
     const memory = openMemory();
@@ -58,7 +58,7 @@ test(
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
 
-    // A fuzzer whose requests all fail alike tests nothing.
+    // A fuzzer whose requests all fail in the same way tests nothing.
     for (const status of [
       "200",
       "201",

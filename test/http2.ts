@@ -1,17 +1,17 @@
 import type { ClientHttp2Session } from "node:http2";
 
-/** The head of a request that makes a to-do. */
+/** The headers of a request that creates a to-do. */
 export const POST_TODO = { ":method": "POST", ":path": "/api/todos", "content-type": "application/json" };
 
 export interface Streamed {
   readonly status: number | undefined;
   readonly text: string;
-  /** Whether the answer came to its end. */
+  /** Whether the response was complete. */
   readonly isWhole: boolean;
   readonly rst: number | undefined;
 }
 
-/** One request on an HTTP/2 session; resolves when its stream is closed. */
+/** Sends one request on an HTTP/2 session. Resolves when its stream is closed. */
 export function ask(
   session: ClientHttp2Session,
   headers: Record<string, string>,

@@ -1,8 +1,8 @@
 import { Database } from "bun:sqlite";
 
-/** What SQLite says of a file that no server uses: "ok" when it is whole. */
+/** Returns the result of SQLite's integrity check for a file that no server uses: "ok" if it is sound. */
 export function integrity(path: string): unknown {
-  // Not to write, for then SQLite would move the log to the file, which is for the next server to do.
+  // Opened read-only, because SQLite would otherwise checkpoint the log, which the test leaves to the next server.
   const database = new Database(path, { readonly: true });
   try {
     return database.query<{ integrity_check: string }, []>("PRAGMA integrity_check").get()?.integrity_check;

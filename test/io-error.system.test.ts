@@ -25,7 +25,7 @@ interface Todo {
 
 const serve = (path: string): Command => runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
 
-/** Serves from a disk on which some calls fail. */
+/** Starts a server on a disk on which some system calls fail. */
 function serveFailing(path: string, calls: string, fault: string): Command {
   const inject = ["-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
   return serveTraced(path, ["-o", "/dev/null", "-P", path, "-P", `${path}-wal`, ...inject]);
@@ -46,16 +46,16 @@ async function kill(server: Command): Promise<void> {
   await server.exited;
 }
 
-describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
-  // The thread that reads the file at the start makes fewer of these calls.
-  test.each<[when: string, calls: string, fault: string, isGotOver: boolean]>([
-    ["now and then at fsync", SYNCS, "error=EIO:when=12+7", true],
-    ["for a while at fsync", SYNCS, "error=EIO:when=12..30", true],
-    ["for good at fsync", SYNCS, "error=EIO:when=12+", false],
-    ["now and then at write", "pwrite64", "error=EIO:when=60+37", true],
-    ["for a while at write", "pwrite64", "error=ENOSPC:when=60..90", true],
-    ["for good at write", "pwrite64", "error=ENOSPC:when=60+", false],
-  ])("%s makes no lie of an answer, and stops no reader", async (_when, calls, fault, isGotOver) => {
+describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
+  // The thread that reads the file at start makes fewer of these calls.
+  test.each<[when: string, calls: string, fault: string, isRecoverable: boolean]>([
+    ["that sometimes fails an fsync", SYNCS, "error=EIO:when=12+7", true],
+    ["that fails every fsync for a while", SYNCS, "error=EIO:when=12..30", true],
+    ["that fails every fsync from then on", SYNCS, "error=EIO:when=12+", false],
+    ["that sometimes fails a write", "pwrite64", "error=EIO:when=60+37", true],
+    ["that fails every write for a while", "pwrite64", "error=ENOSPC:when=60..90", true],
+    ["that fails every write from then on", "pwrite64", "error=ENOSPC:when=60+", false],
+  ])("%s: every response is true, and reads keep working", async (_when, calls, fault, isRecoverable) => {
     const path = newPath();
     const created = new Map<number, string>();
     const refused = new Set<string>();
@@ -83,7 +83,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
       await Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
       expect(answers).toContain(true);
       expect(answers).toContain(false);
-      if (isGotOver) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
+      if (isRecoverable) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
       expect(await list(url)).toEqual(inOrder(created));
       await kill(server);
       expect(server.stdout()).toContain('"msg":"request failed"');
@@ -92,7 +92,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
     const url = await server.url;
     const todos = await list(url);
     expect(todos.slice(0, created.size)).toEqual(inOrder(created));
-    // What was refused last lies in the file, whole: only nobody knew whether it would stay there.
+    // The write of the last rejected request is complete in the file. Only the server could not know whether it is durable.
     expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
     expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
     expect(JSON.parse(await (await post(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
@@ -100,7 +100,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
     expect(integrity(path)).toBe("ok");
   });
 
-  test("makes one to-do of a POST and its retry under one key", async () => {
+  test("that fails: creates one to-do for a POST and its retry with the same key", async () => {
     const path = newPath();
     const titles = Array.from({ length: 50 }, (_, index) => `${index}`);
     const postAll = (url: string) =>
@@ -115,7 +115,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
     await using server = serve(path);
     const url = await server.url;
     const there = (await list(url)).filter(({ title }) => title !== "before");
-    // Those of the last transaction are there, and answered for by their keys.
+    // The to-dos of the last transaction exist, and their idempotency keys return them.
     expect(there.length).toBeGreaterThan(0);
     for (const _ of [1, 2]) expect(await postAll(url)).toEqual(titles.map(() => 201));
     const now = (await list(url)).filter(({ title }) => title !== "before");
@@ -125,25 +125,28 @@ describe.skipIf(skipFor(whyUntraceable))("a disk that fails", () => {
 
   test.each<[when: string, calls: string, fault: string]>([
     ["opens the file", "pread64", "when=1"],
-    ["begins to read it", "pread64", "when=5"],
+    ["starts to read it", "pread64", "when=5"],
     ["reads it", "pread64", "when=30"],
-    ["brings it up to date", SYNCS, "when=1"],
+    ["migrates it", SYNCS, "when=1"],
     ["writes to it", "pwrite64", "when=1"],
-  ])("when the server %s is an exit that says so, and does no harm", async (_when, calls, fault) => {
-    const path = newPath();
-    const store = await openSqlite(path);
-    const titles = Array.from({ length: 2000 }, (_, index) => `${index} ${"x".repeat(80)}`);
-    await Promise.all(titles.map((title) => store.insert(title)));
-    await store.close();
-    {
-      await using server = serveFailing(path, calls, `error=EIO:${fault}`);
-      expect(await server.exited).toBe(2);
-      expect(server.stderr()).toMatch(/^todo: TODO_STORE: .*: (?:disk I\/O error|.* is malformed)\n$/);
-      expect(server.stderr()).toContain(path);
-    }
-    await using server = serve(path);
-    expect((await list(await server.url)).map(({ title }) => title)).toEqual(titles);
-  });
+  ])(
+    "that fails when the server %s: the server exits with a message and damages nothing",
+    async (_when, calls, fault) => {
+      const path = newPath();
+      const store = await openSqlite(path);
+      const titles = Array.from({ length: 2000 }, (_, index) => `${index} ${"x".repeat(80)}`);
+      await Promise.all(titles.map((title) => store.insert(title)));
+      await store.close();
+      {
+        await using server = serveFailing(path, calls, `error=EIO:${fault}`);
+        expect(await server.exited).toBe(2);
+        expect(server.stderr()).toMatch(/^todo: TODO_STORE: .*: (?:disk I\/O error|.* is malformed)\n$/);
+        expect(server.stderr()).toContain(path);
+      }
+      await using server = serve(path);
+      expect((await list(await server.url)).map(({ title }) => title)).toEqual(titles);
+    },
+  );
 });
 
 const inOrder = (todos: ReadonlyMap<number, string>): Todo[] =>

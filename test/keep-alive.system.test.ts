@@ -5,19 +5,19 @@ import { runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 
-/** How many requests reuse a connection that has been quiet for about as long as one may be. */
+/** The number of requests that reuse a connection at about the end of its idle time. */
 const REUSES = Number(process.env.TODO_TEST_REUSES ?? 300);
-/** So many at a time, as far as nginx has connections. */
+/** The number of concurrent requests, which nginx's connections limit. */
 const CLIENTS = Math.min(REUSES / 3, 200);
-/** Around the proxy's time for a quiet connection, and the service's own of 8 to 12 seconds. */
+/** Pauses around the proxy's idle timeout, and around the service's own of 8 to 12 seconds. */
 const PAUSES_MS: readonly number[] = [4950, 11_950, 5000, 4900, 5050, 7950, 4950, 5000];
 
 test.skipIf(skipFor(whyMissing("nginx")))(
-  `connections that nginx keeps alive are used ${REUSES} times around their end without an error`,
+  `nginx reuses connections ${REUSES} times around their idle timeout without an error`,
   async () => {
     await using stack = new AsyncDisposableStack();
     const url = await stack.use(runTodo(["serve", "--port", "0"])).url;
-    // All of them come from one address here.
+    // All requests come from one address here.
     const proxied = await startBalancer(stack, [url, url, url], {
       changed: (site) =>
         site

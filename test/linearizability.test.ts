@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
 
-/** Operations as `call:answer`, from where one starts in the line to where it ends; `?` for no answer. */
+/** Returns operations from lines with `call:answer`. A call lasts from its column to the end of the line; `?` means no response. */
 function history(...lines: readonly string[]): Operation[] {
   return lines.map((line) => {
     const [, call = "", answer = ""] = /(\w+):(\w+|\?)/.exec(line) ?? [];
@@ -13,7 +13,7 @@ function history(...lines: readonly string[]): Operation[] {
 
 function named(call: string, answer: string): Pick<Operation, "call" | "answer"> {
   const known = CALLS.find((one) => one === call);
-  if (known === undefined) throw new Error(`no call: ${call}`);
+  if (known === undefined) throw new Error(`unknown call: ${call}`);
   return { call: known, answer: ANSWERS.find((one) => one === answer) };
 }
 
@@ -24,7 +24,7 @@ describe("isLinearizable accepts", () => {
   test.each<[what: string, ...lines: string[]]>([
     ["nothing at all"],
     [
-      "one after the other",
+      "consecutive calls",
       "get:absent",
       "           create:ok",
       "                     finish:ok",
@@ -36,7 +36,7 @@ describe("isLinearizable accepts", () => {
       "                                                                                finish:absent",
     ],
     [
-      "a read at the same time as a write, before it",
+      "a concurrent read before the write",
       "create:ok",
       "          finish:ok---------------",
       "              get:open",
@@ -44,20 +44,20 @@ describe("isLinearizable accepts", () => {
     ],
     ["reads that began before what they see", "get:open----------", "   create:ok"],
     [
-      "a write without an answer that took effect",
+      "a write without a response that took effect",
       "create:ok",
       "          finish:?",
       "                   get:done",
     ],
     [
-      "one that took effect late",
+      "a write without a response that took effect late",
       "create:ok",
       "          finish:?",
       "                   get:open",
       "                            get:done",
     ],
     [
-      "one that never did",
+      "a write without a response that never took effect",
       "create:ok",
       "          delete:?",
       "                   get:open",
@@ -65,14 +65,14 @@ describe("isLinearizable accepts", () => {
     ],
     ["a create that is sent again", "create:?", "         create:ok", "                   get:open"],
     [
-      "a create that is sent again after a delete",
+      "a repeated create after a delete",
       "create:ok",
       "          delete:ok",
       "                    create:ok",
       "                              get:absent",
     ],
     [
-      "many without an answer",
+      "many writes without a response",
       "create:ok",
       ...Array.from({ length: 30 }, (_, i) => `          ${i % 2 ? "finish" : "reopen"}:?`),
       ...Array.from({ length: 30 }, (_, i) => `${" ".repeat(20 + 10 * i)}get:${i % 2 ? "done" : "open"}`),
@@ -89,7 +89,7 @@ describe("isLinearizable rejects", () => {
     ["a write that is lost", "create:ok", "          finish:ok", "                    get:open"],
     ["a delete that is undone", "create:ok", "          delete:ok", "                    get:open"],
     [
-      "a stale read behind a fresh one",
+      "a stale read after a fresh one",
       "create:ok",
       "          finish:ok-----------------------",
       "             get:done",
@@ -99,20 +99,20 @@ describe("isLinearizable rejects", () => {
     ["a change to what is gone", "create:ok", "          delete:ok", "                    finish:ok"],
     ["a change that finds nothing", "create:ok", "          finish:absent"],
     [
-      "a create that is sent again and makes another",
+      "a repeated create that makes another to-do",
       "create:ok",
       "          delete:ok",
       "                    create:ok",
       "                              get:open",
     ],
     [
-      "a write without an answer that took effect before it was asked",
+      "a write without a response that took effect before it was sent",
       "create:ok",
       "          get:done",
       "                   finish:?",
     ],
     [
-      "one that took effect twice",
+      "a write without a response that took effect twice",
       "create:ok",
       "          finish:?",
       "                   reopen:ok",
@@ -121,14 +121,14 @@ describe("isLinearizable rejects", () => {
       "                                                get:done",
     ],
     [
-      "one that was undone",
+      "a write without a response that was undone",
       "create:ok",
       "          finish:?",
       "                   get:done",
       "                            get:open",
     ],
     [
-      "a create without an answer that is undone",
+      "a create without a response that was undone",
       "create:?",
       "         get:open",
       "                  get:absent",
@@ -138,7 +138,7 @@ describe("isLinearizable rejects", () => {
   });
 });
 
-/** An operation that takes effect at a moment of its own, if it does. */
+/** An operation that takes effect at one moment, or never. */
 const MOMENT = fc.record({
   call: fc.constantFrom(...CALLS),
   start: fc.integer({ min: 0, max: 12 }),
@@ -150,7 +150,7 @@ const MOMENT = fc.record({
 type Moment = typeof MOMENT extends fc.Arbitrary<infer Made> ? Made : never;
 const MOMENTS = fc.uniqueArray(MOMENT, { maxLength: 7, selector: ({ start, before }) => start + before });
 
-/** What the operations would be answered, as they take effect. */
+/** Returns the operations with the responses that follow from their moments. */
 function happened(moments: readonly Moment[]) {
   const order = moments.toSorted((a, b) => a.start + a.before - b.start - b.before);
   const todo = new Todo();
@@ -160,7 +160,7 @@ function happened(moments: readonly Moment[]) {
   });
 }
 
-/** A to-do that one client has to itself. */
+/** A to-do for one client. */
 class Todo {
   wasMade = false;
   done: boolean | undefined;
@@ -178,7 +178,7 @@ class Todo {
   }
 }
 
-/** The definition: some order of them, those without an answer left out at will, in which each comes true. */
+/** The definition: the operations have an order, with or without each unanswered one, in which every response is right. */
 function hasOrder(history: readonly Operation[], taken: readonly Operation[] = []): boolean {
   const todo = new Todo();
   for (const { call, answer } of taken) {
@@ -192,7 +192,7 @@ function hasOrder(history: readonly Operation[], taken: readonly Operation[] = [
     .some((next) => hasOrder(history, [...taken, next]));
 }
 
-test("isLinearizable accepts whatever happened", () => {
+test("isLinearizable accepts every history of one to-do", () => {
   fc.assert(
     fc.property(MOMENTS, (moments) => {
       expect(isLinearizable(happened(moments))).toBe(true);
@@ -201,7 +201,7 @@ test("isLinearizable accepts whatever happened", () => {
   );
 });
 
-test("isLinearizable finds an order exactly when there is one", () => {
+test("isLinearizable finds an order exactly when one exists", () => {
   let rejected = 0;
   fc.assert(
     fc.property(MOMENTS, fc.nat(6), fc.constantFrom(...ANSWERS), (moments, at, answer) => {

@@ -1,21 +1,21 @@
-/** Something that was asked of one to-do, and what came of it. */
+/** An operation on one to-do, and its result. */
 export interface Operation {
   readonly call: "create" | "get" | "finish" | "reopen" | "delete";
-  /** `undefined` when there was no answer: it may have taken effect, may still do, or never. */
+  /** `undefined` without a response: the operation may have taken effect, may do so later, or never. */
   readonly answer: Answer | undefined;
-  /** When it was asked and when it was answered, by one clock. */
+  /** When the request was sent and when the response arrived, on one clock. */
   readonly start: number;
   readonly end: number;
 }
 
-/** What `get` finds, or whether another call did what it was to do. */
+/** The state that `get` finds, or whether another operation succeeded. */
 export type Answer = "absent" | "open" | "done" | "ok";
 
 type State = "none" | "open" | "done" | "deleted";
 
 /**
- * Whether one to-do, that is not there at first, can have been what the operations on it say: each took effect at
- * one moment between its start and its end. A create that is sent again finds its to-do made.
+ * Returns whether the history of one to-do is linearizable: each operation took effect at one moment between its start and its
+ * end. The to-do does not exist at first. A repeated create finds the to-do that the first one made.
  */
 export function isLinearizable(history: readonly Operation[]): boolean {
   const byStart = history.toSorted((a, b) => a.start - b.start);
@@ -33,18 +33,18 @@ export function isLinearizable(history: readonly Operation[]): boolean {
   return false;
 }
 
-/** How far an order of the operations has been put together. */
+/** A partial order of the operations. */
 interface Search {
   readonly state: State;
-  /** The answered operations up to here are in it, */
+  /** All answered operations before this index are part of it. */
   readonly first: number;
-  /** and of those from here on the ones with a bit. */
+  /** The answered operations from `first` on that are part of it, one bit each. */
   readonly done: bigint;
-  /** The unanswered operations that are in it. */
+  /** The unanswered operations that are part of it. */
   readonly used: readonly number[];
 }
 
-/** Every operation that may come next: it was asked before any that is left was answered. */
+/** Yields each operation that may come next: it started before the end of every remaining answered one. */
 function* steps(
   search: Search,
   answered: readonly Operation[],
@@ -60,7 +60,7 @@ function* steps(
     firstEnd = Math.min(firstEnd, operation.end);
     next.push(i);
   }
-  // Of unanswered ones that are alike, the first will do, and only when it changes anything.
+  // Of equal unanswered operations, the first is enough, and only if it changes the state.
   const calls = new Set<Operation["call"]>();
   for (const [i, { call, start }] of unanswered.entries()) {
     if (start > firstEnd) break;
@@ -78,7 +78,7 @@ function* steps(
   }
 }
 
-/** What a to-do is after a call, and what the call is answered. */
+/** Returns the state of a to-do after a call, and the answer to the call. */
 function take(state: State, call: Operation["call"]): { readonly state: State; readonly answer: Answer } {
   if (call === "create") return { state: state === "none" ? "open" : state, answer: "ok" };
   if (state === "none" || state === "deleted") return { state, answer: "absent" };
@@ -94,7 +94,7 @@ function take(state: State, call: Operation["call"]): { readonly state: State; r
   }
 }
 
-/** The same operations with as many as can be below `first`. */
+/** Raises `first` as far as the operations after it are done. */
 function withDone(first: number, done: bigint): Pick<Search, "first" | "done"> {
   let from = first;
   let bits = done;

@@ -6,7 +6,7 @@ export interface LogLine {
   readonly message: string;
 }
 
-/** A log that keeps its lines, and all of them as text: what a secret must not be in. */
+/** Returns a log that keeps its lines, and all of them as one text to search for secrets. */
 export function capturingLog() {
   const lines: LogLine[] = [];
   const keep = (level: LogLine["level"]) => (fields: object, message: string) => {
@@ -16,7 +16,7 @@ export function capturingLog() {
   return { log, lines, text: () => JSON.stringify(lines) };
 }
 
-/** Returns how often something happened that these lines report, summaries included. */
+/** Returns how often an event happened that these lines report, summaries included. */
 export function countOccurrences(lines: readonly { readonly fields: LogLine["fields"] }[]): number {
   return lines.reduce((sum, { fields }) => sum + (typeof fields.times === "number" ? fields.times : 1), 0);
 }

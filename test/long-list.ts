@@ -6,7 +6,7 @@ import { request, unchunked } from "./message.ts";
 
 export const LONGEST_TITLE = "😀".repeat(120);
 
-/** Asks for a list, and stops reading at its first bytes. */
+/** Requests a list, and stops reading after the first bytes. */
 export async function startReading(port: number, path = "/api/todos"): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => {});
@@ -17,7 +17,7 @@ export async function startReading(port: number, path = "/api/todos"): Promise<S
   return socket;
 }
 
-/** Reads on to the end. */
+/** Reads to the end. */
 export async function readOn(socket: Socket): Promise<{ etag: string; json: string }> {
   const chunks: Buffer[] = await Array.fromAsync(socket);
   const answer = Buffer.concat(chunks).toString("latin1");
@@ -25,7 +25,7 @@ export async function readOn(socket: Socket): Promise<{ etag: string; json: stri
   return { etag, json: Buffer.from(unchunked(answer), "latin1").toString("utf8") };
 }
 
-/** A store of to-dos with titles of 480 bytes: 30,000 are more than any socket buffers. */
+/** Returns a store of to-dos with titles of 480 bytes. 30,000 of them exceed the buffers of any socket. */
 export async function storeOf(count: number): Promise<TodoStore> {
   const store = openMemory();
   for (let index = 0; index < count; index++) await store.insert(LONGEST_TITLE);

@@ -14,7 +14,7 @@ afterAll(() => rm(folder, { recursive: true }));
 
 const serve = (...args: readonly string[]): Command => runTodo(["serve", "--port", "0", ...args]);
 
-/** Where a server's metrics are, from its log. */
+/** Returns the URL of a server's metrics, from its log. */
 async function metricsUrl(server: Command): Promise<string> {
   await server.url;
   return /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
@@ -42,19 +42,19 @@ async function promtool(
 }
 
 describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
-  test("finds nothing to complain of in the metrics", async () => {
+  test("accepts the metrics", async () => {
     await using server = serve("--metrics-port", "0");
     await store(server, 3);
     await fetch(`${await server.url}/api/whoami`);
     expect(await promtool(["check", "metrics"], await scrape(server))).toEqual([0, ""]);
   });
 
-  test("takes what deploy/ has for Prometheus", async () => {
+  test("accepts the configuration in deploy/", async () => {
     const [code, said] = await promtool(["check", "config", join(DEPLOY, "prometheus.yml")]);
     expect([code, said]).toEqual([0, expect.stringContaining("3 rules found")]);
   });
 
-  test("sees each alert of deploy/ fire when it is time, and not before", async () => {
+  test("fires each alert of deploy/ in time, and not before", async () => {
     const series = (name: string, values: string, labels = "") => ({
       series: `${name}{job="todo-service",instance="a:1"${labels}}`,
       values,
@@ -119,7 +119,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
         },
       ],
     };
-    // YAML takes JSON as it is.
+    // JSON is valid YAML.
     await writeFile(path, JSON.stringify(rules));
     expect(await promtool(["test", "rules", path])).toEqual([0, expect.stringContaining("SUCCESS")]);
   });

@@ -17,7 +17,7 @@ afterAll(() => rm(folder, { recursive: true }));
 
 const serve = (...args: readonly string[]): Command => runTodo(["serve", "--port", "0", ...args]);
 
-/** Where a server's metrics are, from its log. */
+/** Returns the URL of a server's metrics, from its log. */
 async function metricsUrl(server: Command): Promise<string> {
   await server.url;
   return /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
@@ -36,18 +36,18 @@ async function store(server: Command, todos: number): Promise<void> {
   for (const { status } of await Promise.all(sent)) expect(status).toBe(201);
 }
 
-test("metrics are off unless a port is given", async () => {
+test("metrics are off unless a port is set", async () => {
   await using server = serve();
   await server.url;
   expect(server.stdout()).not.toContain("metrics");
 });
 
-test("metrics are served on a host of their own", async () => {
+test("metrics have their own host", async () => {
   await using server = serve("--metrics-port", "0", "--metrics-host", "127.0.0.2");
   expect(await metricsUrl(server)).toMatch(/^http:\/\/127\.0\.0\.2:\d+\/metrics$/);
 });
 
-test("metrics are served as Prometheus reads them, and end with the service", async () => {
+test("metrics are in the format of Prometheus, and end with the service", async () => {
   await using server = serve("--metrics-port", "0", "--max-todos", "50");
   const url = await metricsUrl(server);
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
@@ -55,13 +55,13 @@ test("metrics are served as Prometheus reads them, and end with the service", as
   const samples = parseExposition(await scrape(server));
   expect(samples.get(`todo_build_info{version="${version}",runtime="bun ${Bun.version}"}`)).toBe(1);
   expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([3, 50]);
-  // The connection that was kept, as Prometheus keeps its own, holds up no stop.
+  // A kept-alive connection, such as that of Prometheus, does not delay the shutdown.
   server.kill("SIGTERM");
   expect(await server.exited).toBe(0);
   expect(await fetch(url).catch(() => "gone")).toBe("gone");
 });
 
-test("idempotency keys that were evicted are counted", async () => {
+test("evicted idempotency keys are counted", async () => {
   await using server = serve("--metrics-port", "0", "--max-todos", "2");
   const url = await server.url;
   const evicted = async () =>
@@ -77,7 +77,7 @@ test("idempotency keys that were evicted are counted", async () => {
   expect(await evicted()).toBe(2);
 });
 
-test("a metrics port that is taken is said so, and nothing listens", async () => {
+test("todo serve rejects a metrics port that is in use, and does not listen", async () => {
   const other = createServer().listen(0, "127.0.0.1");
   try {
     const address = await new Promise<ReturnType<typeof other.address>>((resolve) =>
@@ -105,7 +105,7 @@ test("todo serve rejects the same port for service and metrics", async () => {
   expect(server.stderr()).toContain("is in use");
 });
 
-describe("the batches of", () => {
+describe("batches of", () => {
   const WRITES = 40;
 
   async function expectBatches(server: Command): Promise<void> {
@@ -136,7 +136,7 @@ describe("the batches of", () => {
   });
 });
 
-test("the README's excerpt is what a server answers", async () => {
+test("the README's excerpt shows metrics that exist", async () => {
   const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
   const excerpt = [...readme.matchAll(/^todo_\w+(?:\{.*\})? \d+$/gm)].map(([line]) => line);
   await using server = serve("--metrics-port", "0");
@@ -150,7 +150,7 @@ test("the README's excerpt is what a server answers", async () => {
   }
 });
 
-test("every metric that deploy/ asks for exists", async () => {
+test("every metric in deploy/ exists", async () => {
   await using server = serve("--metrics-port", "0");
   await fetch(`${await server.url}/livez`);
   const known = parseExposition(await scrape(server));

@@ -8,7 +8,7 @@ import { skipFor } from "./skip.ts";
 import { whyNoTerminal } from "./terminal.ts";
 
 const CONNECTIONS = 8;
-/** Long, so that the list soon is. */
+/** A long title, so that a few to-dos make a long list. */
 const BODY = JSON.stringify({ title: "😀".repeat(120) });
 const HEAD = [
   "POST /api/todos HTTP/1.1",
@@ -20,9 +20,9 @@ const HEAD = [
 ].join("\r\n");
 const LIST = "GET /api/todos HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/** The time that a shutdown may take, and what a busy machine may add. */
+/** The time limit of a shutdown, and what a busy machine may add. */
 const STOPPED_WITHIN_MS = 10_000 + 20_000;
-/** Two signals within 250 ms are one. */
+/** npm and the server treat two signals within 250 ms as one. */
 const APART_MS = 350;
 const LIMIT_MS = 120_000;
 setDefaultTimeout(LIMIT_MS);
@@ -36,11 +36,11 @@ interface Answer {
 interface Conversation {
   readonly socket: Socket;
   readonly answers: readonly Answer[];
-  /** Resolves when the connection is closed, with what came behind the last whole answer that has a length. */
+  /** Resolves when the connection is closed, with the bytes after the last complete response. */
   readonly ended: Promise<string>;
 }
 
-/** Sends bytes over a connection, and after each whole answer `next`, until an answer says that it closes. */
+/** Sends bytes over a connection, and `next` after each complete response, until a response says that the connection closes. */
 function converse(port: number, first: string, next?: string): Conversation {
   const socket = connect(port, "127.0.0.1", () => socket.write(first));
   const { promise, resolve } = Promise.withResolvers<string>();
@@ -57,7 +57,7 @@ function converse(port: number, first: string, next?: string): Conversation {
     answers.push({ id: /^x-request-id: (.+)\r$/im.exec(head)?.[1], status: statusOf(head), closes });
     if (next !== undefined && !closes) socket.write(next);
   });
-  // A refused connection, or one that is closed while a request is on its way: `answers` has none for it.
+  // A connection that is refused, or closed while a request is on its way, has no entry in `answers`.
   socket.on("error", () => {});
   socket.on("close", () => resolve(unread));
   return { socket, answers, ended: promise };
@@ -69,12 +69,12 @@ const answerCount = (connections: readonly Conversation[]): number =>
 
 interface Server extends AsyncDisposable {
   readonly port: number;
-  /** The exit code of npm, and how long it took since the last signal. */
+  /** Resolves with npm's exit code and the time since the last signal. */
   readonly ended: () => Promise<{ readonly code: number | undefined; readonly ms: number }>;
-  /** To npm. */
+  /** Sends a signal to npm. */
   readonly signal: (signal: NodeJS.Signals) => void;
   readonly log: () => readonly Readonly<Record<string, unknown>>[];
-  /** Resolves when the log has the message. */
+  /** Resolves when the log contains the message. */
   readonly says: (message: string) => Promise<void>;
 }
 
@@ -92,10 +92,10 @@ async function npmStart(): Promise<Server> {
     try {
       process.kill(server, "SIGKILL");
     } catch {
-      // It has ended, as it should.
+      // npm has ended, as expected.
     }
   };
-  // Before the runner gives up, which would leave it running.
+  // Before the test runner's own timeout, which would leave the server running.
   const limit = setTimeout(kill, LIMIT_MS - 2000);
   return {
     port,
@@ -111,17 +111,17 @@ async function npmStart(): Promise<Server> {
     [Symbol.asyncDispose]: async () => {
       clearTimeout(limit);
       await npm[Symbol.asyncDispose]();
-      // An npm that is killed outright leaves its server behind.
+      // An npm that is killed leaves its server running.
       kill();
     },
   };
 }
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  test(`npm start ends on ${signal} to npm, and answers all it has accepted`, async () => {
+  test(`npm start ends on ${signal} to npm, and responds to all accepted requests`, async () => {
     await using server = await npmStart();
     const load = Array.from({ length: CONNECTIONS }, () => converse(server.port, HEAD + BODY, HEAD + BODY));
-    // A list of more than 1 MB is sent in pieces.
+    // A list of more than 1 MB is streamed.
     while (answerCount(load) < 5000) await Bun.sleep(10);
     const writer = converse(server.port, HEAD + BODY.slice(0, 20));
     const reader = converse(server.port, LIST);
@@ -144,16 +144,16 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     const answered = [...load, writer].flatMap(({ answers }) => answers.map(({ id }) => id));
     const accepted = server.log().flatMap(({ id, method }) => (method === "POST" ? [id] : []));
     expect(new Set<unknown>(answered)).toEqual(new Set(accepted));
-    // No request was aborted after the time limit of a shutdown.
+    // No request exceeded the time limit of a shutdown.
     const messages = server.log().map(({ msg }) => msg);
     expect(messages.slice(messages.lastIndexOf("request") + 1)).toEqual(["stopped"]);
   });
 }
 
-// What hangs takes its time, and no cores: these wait side by side.
+// These tests wait for timeouts and use no CPU, so they run concurrently.
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  test.concurrent(`a second ${signal} to npm stops at once what hangs`, async () => {
+  test.concurrent(`a second ${signal} to npm ends pending requests immediately`, async () => {
     await using server = await npmStart();
     const hanging = converse(server.port, HEAD);
     await Bun.sleep(100);
@@ -168,12 +168,12 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
-test.concurrent("npm start ends within 10 seconds of the signal, whatever hangs", async () => {
+test.concurrent("npm start ends within 10 seconds of the signal, even with pending requests", async () => {
   await using server = await npmStart();
   const hanging = converse(server.port, HEAD);
   await Bun.sleep(100);
   server.signal("SIGTERM");
-  // So that it is not idle, which the listener ends by itself.
+  // Half a request, because the listener closes idle connections by itself.
   for (let sent = 0; sent < 14; sent++) {
     await Bun.sleep(500);
     hanging.socket.write(" ");
@@ -185,7 +185,7 @@ test.concurrent("npm start ends within 10 seconds of the signal, whatever hangs"
 });
 
 test.concurrent.skipIf(skipFor(whyNoTerminal))(
-  "Ctrl-C in a terminal answers what npm start has accepted",
+  "Ctrl-C in a terminal ends npm start after it has responded to all accepted requests",
   async () => {
     const terminal = Bun.spawn(["script", "-qec", "exec npm start -- --port 0", "/dev/null"], {
       cwd: new URL("..", import.meta.url).pathname,
@@ -208,7 +208,7 @@ test.concurrent.skipIf(skipFor(whyNoTerminal))(
       terminal.stdin.write("\x03");
       terminal.stdin.flush();
       await seen("stopping");
-      // By now npm has sent the signal a second time.
+      // By now, npm has sent the signal a second time.
       await Bun.sleep(100);
       writer.socket.write(BODY.slice(20));
       expect(await writer.ended).toBe("");
@@ -218,7 +218,7 @@ test.concurrent.skipIf(skipFor(whyNoTerminal))(
       expect(shown).toContain("stopped");
       expect(shown).not.toContain("at once");
     } finally {
-      // With its terminal gone, what runs in it gets a SIGHUP.
+      // When its terminal is closed, the program gets a SIGHUP.
       terminal.kill("SIGKILL");
     }
   },

@@ -37,8 +37,8 @@ const contract: Contract = document;
 
 /**
  * Throws unless openapi.json allows this response to `method` at `path`: its status, media type, headers and body.
- * `path` is what was sent, a query included. Reads a clone, so the caller can still read the body, but must not have
- * read it before. The body of an event stream is not looked at.
+ * `path` is the request target, including the query. Reads a clone, so that the caller can still read the body; the caller must
+ * not have read it before. The body of an event stream is not checked.
  */
 export async function validateResponse(method: string, path: string, response: Response): Promise<void> {
   const route = path.replace(/\?.*$/s, "");
@@ -50,7 +50,7 @@ export async function validateResponse(method: string, path: string, response: R
   }
 }
 
-/** Whether the body may have no end, so that it cannot be read to there. */
+/** Returns whether the body may be endless, so that it cannot be read to its end. */
 function isEndless(method: string, { headers }: Response): boolean {
   return method !== "HEAD" && headers.get("content-type") === "text/event-stream";
 }
@@ -70,7 +70,7 @@ function* faults(method: string, route: string, response: Response, text: string
   yield* bodyFaults(content ?? {}, method === "HEAD", headers.get("content-type"), text);
 }
 
-/** What the document allows, by status, for a request that need not fit any operation. */
+/** The responses that the document allows, by status, for a request that matches no operation. */
 function answersTo(method: string, route: string, preflight: boolean): Answers {
   const beyond = contract["x-beyond-operations"];
   if (method === "OPTIONS" && preflight) {
@@ -100,7 +100,7 @@ function itemAt(route: string): PathItem | undefined {
   })?.[1];
 }
 
-/** The refusals of the guard whose surface holds this path. */
+/** Returns the responses with which the guard of this path rejects requests. */
 function guardAt(route: string): Answers | undefined {
   const { guarded } = contract["x-beyond-operations"];
   return Object.entries(guarded).find(([root]) => route === root || route.startsWith(`${root}/`))?.[1];
@@ -133,7 +133,7 @@ function* allowFaults(method: string, route: string, { status, headers }: Respon
   }
 }
 
-/** A guarded path that leads nowhere is no operation, but caches may store a 404 or 405 all the same. */
+/** An unknown path below a guard is no operation, but its 404 or 405 also needs headers that forbid caching. */
 function* cacheFaults(route: string, { status, headers }: Response): Generator<string> {
   const storable = status === 404 || status === 405;
   if (storable && guardAt(route) !== undefined && headers.get("cache-control") !== "no-store") {
@@ -198,16 +198,16 @@ function resolve<T extends object>(entry: Reference | T, components: Record<stri
 const ajv = new Ajv2020({ strict: true, allErrors: true });
 ajv.addVocabulary(["components"]);
 ajv.addFormat("date-time", (text) => !Number.isNaN(Date.parse(text)));
-// Parsed ids are doubles: the bounds in the schema hold the range, as closely as a double can.
+// Parsed ids are doubles, so the bounds of the schema check the range only as exactly as a double can.
 ajv.addFormat("uint64", { type: "number", validate: (id) => Number.isInteger(id) && id >= 0 });
 
 const compiled = new Map<object, ValidateFunction>();
 
-/** Says how a value breaks a schema of openapi.json; undefined when it does not. */
+/** Returns how a value violates a schema of openapi.json, or undefined if it does not. */
 export function mismatch(schema: object, value: unknown): string | undefined {
   let validate = compiled.get(schema);
   if (validate === undefined) {
-    // A schema cut out of the document keeps its references working by taking the components along.
+    // A schema alone has no components, so they are added to resolve its references.
     validate = ajv.compile({ ...schema, components: contract.components });
     compiled.set(schema, validate);
   }

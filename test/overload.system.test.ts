@@ -8,17 +8,17 @@ import { type Command, run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 
-/** With a number, each of slowhttptest's modes has so many connections; without, all share one attack. */
+/** If set, each mode of slowhttptest uses this many connections. Otherwise all modes share one attack. */
 const SLOW_CONNECTIONS = Number(process.env.TODO_TEST_SLOW_CONNECTIONS ?? 0);
 const TODOS = 2000;
-/** Without limits for slow connections it would be far more. How much exactly is measured in bench/. */
+/** Without the limits for slow connections, this would be much larger. bench/ measures exact values. */
 const MAX_SLOWDOWN = 20;
-/** How often the cost of overload is measured, and how long a load lasts. */
+/** How often the cost of overload is measured, and for how long. */
 const ROUNDS = 3;
 const LOAD_SECONDS = 4;
-/** On two idle cores, which the load shares, the server waits about a third of the time for a processor. */
+/** On two idle cores that the load shares, the server waits about a third of the time for a processor. */
 const MAX_WAITED = 0.5;
-/** Connections that this test keeps alive. */
+/** The connections that this test keeps alive. */
 const STRAGGLERS = 40;
 
 const MODES: Readonly<Record<string, readonly string[]>> = {
@@ -33,7 +33,7 @@ const attacks: readonly (readonly [what: string, modes: readonly (readonly strin
     : [["all of that at once", Object.values(MODES), 250]];
 
 test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
-  "other clients are answered beside many connections with %s, which the server closes",
+  "other clients get responses beside many connections with %s, which the server closes",
   async (_what, modes, each) => {
     await using server = runTodo(["serve", "--port", "0"]);
     const url = await server.url;
@@ -53,7 +53,7 @@ test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
 );
 
 function attack(url: string, mode: readonly string[], connections: number): Command {
-  // They last longer than the test, so that only the server closes them.
+  // The attack lasts longer than the test, so that only the server closes its connections.
   const bounds = ["-c", connections, "-r", Math.ceil(connections / 8), "-l", 300, "-p", 3, "-v", 0].map(
     String,
   );
@@ -76,8 +76,8 @@ async function post(url: string, title: string): Promise<number> {
 }
 
 /**
- * The 99th percentile, in milliseconds, of requests by a few clients that read and write with pauses: the median of
- * that of each second, for others use this machine too.
+ * Returns the 99th percentile, in milliseconds, of requests by a few clients that read and write with pauses. It is the median
+ * of the percentiles of each second, because other programs use this machine too.
  */
 async function tail(url: string, seconds: number): Promise<number> {
   const tails: number[] = [];
@@ -103,7 +103,7 @@ async function tailOf(url: string, ms: number): Promise<number> {
 }
 
 test.skipIf(skipFor(whyMissing("h2load")))(
-  "requests above the limit get 503, cost the others little, and leave nothing behind",
+  "requests above the limit get 503, cost other requests little, and leave nothing behind",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-overload-"));
     try {
@@ -117,12 +117,12 @@ test.skipIf(skipFor(whyMissing("h2load")))(
       for (let round = 0; round < ROUNDS && !ratios.some((ratio) => ratio < 1); round++) {
         const before = await h2load(server, url, body, 64);
         expect(before).toMatchObject({ others: 0, unavailable: 0 });
-        // Each client may send an equal part of twice the peak.
+        // Each client may send an equal part of twice the peak rate.
         const over = await h2load(server, url, body, 2000, Math.ceil((2 * before.goodput) / 2000));
         expect(over.others).toBe(0);
         expect(over.unavailable).toBeGreaterThan(0);
         expect(over.goodput).toBeGreaterThan(0);
-        // The server may still have requests of connections that are closed already.
+        // The server may still process requests of connections that are already closed.
         while ((await postTogether(url, 64)).some((status) => status !== 201)) await sleep(100);
         const after = await h2load(server, url, body, 64);
         expect(after).toMatchObject({ others: 0, unavailable: 0 });
@@ -131,9 +131,9 @@ test.skipIf(skipFor(whyMissing("h2load")))(
             `${goodput | 0}/s (${worth | 0} a CPU second, ${(100 * waited).toFixed(0)} % waiting)`,
         );
         process.stderr.write(`before, over, after: ${loads.join(", ")}\n`);
-        // Where the server waits for the processor, its figures say more about the machine.
+        // If the server waits for a processor, these figures say more about the machine.
         if (Math.max(before.waited, after.waited) > MAX_WAITED) continue;
-        // By CPU time four fifths of the peak; by the clock half of it.
+        // At least four fifths of the peak by CPU time, and half of it by wall clock.
         ratios.push(
           Math.max(
             ...[over, after].flatMap(({ goodput, worth }) => [
@@ -145,7 +145,7 @@ test.skipIf(skipFor(whyMissing("h2load")))(
       }
       if (ratios.length === 0) process.stderr.write("the cost is not judged because the machine is busy\n");
       else expect(Math.min(...ratios)).toBeLessThan(1);
-      // Each 503 was one of overload: the others are logged by themselves.
+      // Each 503 was an overload. Other errors have their own log lines.
       expect(server.stdout()).toContain("overloaded");
       expect(server.stdout()).not.toContain("request failed");
     } finally {
@@ -160,18 +160,18 @@ async function postTogether(url: string, count: number): Promise<number[]> {
 }
 
 interface Load {
-  /** 2xx a second. */
+  /** Responses with a 2xx status per second. */
   readonly goodput: number;
-  /** 2xx for each second of the server's CPU. */
+  /** Responses with a 2xx status per second of the server's CPU time. */
   readonly worth: number;
-  /** How long the server waited for a processor, as a share of the time. */
+  /** The part of the time during which the server waited for a processor. */
   readonly waited: number;
   readonly unavailable: number;
-  /** Answers that are neither, and none. */
+  /** Other responses, and requests without one. */
   readonly others: number;
 }
 
-/** Sends POSTs for some seconds; `rate` is what each client sends a second at most. */
+/** Sends POSTs for some seconds. `rate` is the maximum number per second of each client. */
 async function h2load(
   server: Command,
   url: string,
@@ -193,20 +193,20 @@ async function h2load(
   return { goodput: ok / LOAD_SECONDS, worth: ok / seconds, waited, unavailable, others };
 }
 
-/** Of /proc/PID/stat (man 5 proc), after the name: the 12th and the 13th word, in hundredths. */
+/** Returns the CPU time from /proc/PID/stat (man 5 proc): fields 14 and 15, in hundredths of a second. */
 async function cpuSeconds({ pid }: Command): Promise<number> {
   const words = (await readFile(`/proc/${pid}/stat`, "utf8")).replace(/^.*\) /s, "").split(" ");
   return (Number(words[11]) + Number(words[12])) / 100;
 }
 
-/** Returns how long the main thread of a process has waited for a processor (the second word of schedstat). */
+/** Returns how long the main thread of a process has waited for a processor (the second field of schedstat). */
 async function waitedSeconds({ pid }: Command): Promise<number> {
   const [, nanoseconds] = (await readFile(`/proc/${pid}/schedstat`, "utf8")).split(" ");
   return Number(nanoseconds) / 1e9;
 }
 
 test.skipIf(skipFor(process.platform === "linux" ? undefined : "this is not Linux"))(
-  "a server without descriptors answers whom it has, and goes on when there are some again",
+  "a server without free file descriptors serves its open connections, and accepts new ones later",
   async () => {
     const line = 'ulimit -n 64 && exec "$0" --no-env-file src/cli/main.ts serve --port 0';
     await using server = run(["sh", "-c", line, process.execPath]);

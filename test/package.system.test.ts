@@ -15,7 +15,7 @@ const whyNoInstall =
 
 const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
 
-/** A program on the whole package, in words that both resolutions must understand. */
+/** A program that uses the whole package, in syntax that both module resolutions accept. */
 const PROGRAM = `
 import { createService } from "todo-service";
 import { TodoApi, TodoApiError, type Todo } from "todo-service/client";
@@ -30,7 +30,7 @@ const listener = listen(service, { host: "127.0.0.1", port: 0 });
 const api = new TodoApi({ baseUrl: listener.url });
 const todo: Todo = await api.create("buy milk");
 const id: bigint = todo.id;
-// @ts-expect-error: were the types any, this would be no error
+// @ts-expect-error: the type is not any
 export const text: string = todo.id;
 const codes: unknown[] = [];
 await api.get(id + 1n).catch((error) => error instanceof TodoApiError && codes.push(error.code));
@@ -54,7 +54,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-/** What a command says, once it has ended well. */
+/** Returns the standard output of a command that succeeds. */
 async function said(command: Command): Promise<string> {
   expect([await command.exited, command.stdout(), command.stderr()]).toEqual([
     0,
@@ -64,7 +64,7 @@ async function said(command: Command): Promise<string> {
   return command.stdout();
 }
 
-/** Writes a `bunfig.toml` and a `tsconfig.json` that make Bun run `planted.ts` of the same folder. */
+/** Writes a `bunfig.toml` and a `tsconfig.json` that would make Bun run `planted.ts` of the same folder. */
 async function plantConfiguration(where: string): Promise<void> {
   const paths = { commander: ["./planted.ts"], pino: ["./planted.ts"] };
   await writeFile(join(where, "planted.ts"), 'console.log("planted"); export default {};');
@@ -75,7 +75,7 @@ async function plantConfiguration(where: string): Promise<void> {
 const runIn = (where: string, commandLine: readonly string[]): Command =>
   run(["sh", "-c", 'cd "$0" && exec "$@"', where, ...commandLine]);
 
-test("the package has what is needed and no more", async () => {
+test("the package contains only the needed files", async () => {
   const packed = (await said(run(["tar", "-tzf", tarball]))).trimEnd().split("\n");
   const files = packed.map((path) => path.replace("package/", ""));
   const sources = [...new Bun.Glob("src/**/*.ts").scanSync(ROOT)].filter(
@@ -100,16 +100,16 @@ test("the package has what is needed and no more", async () => {
     for (const path of Object.values(entry)) expect(files).toContain(path.replace("./", ""));
 });
 
-test("publint finds nothing in the package", async () => {
+test("publint finds no problem in the package", async () => {
   expect(await said(run(["node_modules/.bin/publint", "--strict", tarball]))).toContain("All good!");
 });
 
-// ESM alone: every Node that is still cared for can require() it, and "node10" knows no "exports".
-test.skipIf(skipFor(whyNoInstall))("no type of the package is wrong", async () => {
+// The package is ESM only: every supported Node can require() it, and the mode "node10" does not support "exports".
+test.skipIf(skipFor(whyNoInstall))("the package's types are right for every module resolution", async () => {
   await said(runIn(folder, ["npx", "--yes", ARE_THE_TYPES_WRONG, "--profile", "esm-only", tarball]));
 });
 
-/** Puts the package into a folder as npm would, with the dependencies that are here already. */
+/** Installs the package into a folder as npm does, with the dependencies that are already here. */
 async function unpack(where: string): Promise<void> {
   const modules = join(where, "node_modules");
   await mkdir(join(modules, "todo-service"), { recursive: true });
@@ -140,7 +140,7 @@ describe.each([
     await put(home);
   });
 
-  test.skipIf(skipFor(whyNot))("serves by npx, for the client in Node and in Bun", async () => {
+  test.skipIf(skipFor(whyNot))("npx serves, and the client works in Node and in Bun", async () => {
     await writeFile(join(home, "client.js"), CLIENT);
     await using npx = runIn(home, ["npx", "todo", "serve", "--port", "0"]);
     const url = await npx.url;
@@ -152,14 +152,14 @@ describe.each([
       const docs = await fetch(`${url}/docs`, { headers: { Accept: "text/html" } });
       expect([docs.status, await docs.text()]).toEqual([200, expect.stringContaining("/assets/")]);
     } finally {
-      // To the server itself: the shell that npx puts in between may not pass it on.
+      // To the server itself, because the shell that npx starts may not forward the signal.
       process.kill(pidOf(npx), "SIGTERM");
     }
     expect(await npx.exited).toBe(0);
     expect(npx.stdout()).toContain('"msg":"stopped"');
   });
 
-  test.skipIf(skipFor(whyNot))("has a command that is the server itself, and ends on SIGTERM", async () => {
+  test.skipIf(skipFor(whyNot))("the command is replaced by the server, which ends on SIGTERM", async () => {
     await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0"]);
     await server.url;
     const pid = pidOf(server);
@@ -170,7 +170,7 @@ describe.each([
     expect([await wrong.exited, wrong.stderr()]).toEqual([2, expect.stringContaining("--port")]);
   });
 
-  test.skipIf(skipFor(whyNot))("runs no code from the folder it is started in", async () => {
+  test.skipIf(skipFor(whyNot))("the command runs no code from the current folder", async () => {
     const planted = ["planted.ts", "bunfig.toml", "tsconfig.json"];
     try {
       await plantConfiguration(home);
@@ -183,7 +183,7 @@ describe.each([
   test.skipIf(skipFor(whyNot)).each([
     ["ESNext", "bundler"],
     ["NodeNext", "nodenext"],
-  ])("has types for module %s, resolution %s, and runs as they say", async (module, resolution) => {
+  ])("has types for module %s with resolution %s, and runs", async (module, resolution) => {
     await writeFile(join(home, "program.ts"), PROGRAM);
     const flags = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
     const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
@@ -193,7 +193,7 @@ describe.each([
   });
 });
 
-test("the command of a clone runs no code from the folder it is started in", async () => {
+test("the command of a clone runs no code from the current folder", async () => {
   const where = join(folder, "planted");
   await mkdir(where);
   await plantConfiguration(where);
@@ -210,7 +210,7 @@ describe("a clone installed without install scripts", () => {
     for (const name of await readdir(join(ROOT, "node_modules")))
       if (!["bun", "@oven", ".bin"].includes(name))
         await symlink(join(ROOT, "node_modules", name), join(modules, name));
-    // Without its install script, bun/bin/bun.exe is a program that fails, and the platform's package has Bun.
+    // Without its install script, bun/bin/bun.exe is a program that fails. The platform's package contains Bun.
     const platform = join(modules, "@oven/bun-any-cpu/bin");
     await mkdir(platform, { recursive: true });
     await symlink(process.execPath, join(platform, "bun"));
@@ -220,30 +220,30 @@ describe("a clone installed without install scripts", () => {
     await symlink("../bun/bin/bun.exe", join(modules, ".bin/bun"));
   });
 
-  test("serves by npm start", async () => {
+  test("serves with npm start", async () => {
     await using npm = runIn(clone(), ["npm", "start", "--", "--port", "0"]);
     const url = await npm.url;
     try {
       expect((await fetch(`${url}/livez`)).status).toBe(200);
     } finally {
-      // To the server itself: a shell between npm and the server may not forward the signal.
+      // To the server itself, because a shell between npm and the server may not forward the signal.
       process.kill(pidOf(npm), "SIGTERM");
     }
     expect(await npm.exited).toBe(0);
   });
 
-  test("has every command by npm run todo", async () => {
+  test("runs every command with npm run todo", async () => {
     expect(await said(runIn(clone(), ["npm", "run", "-s", "todo", "--", "--version"]))).toBe(`${version}\n`);
   });
 
-  test("runs its tests by npm test", async () => {
+  test("runs its tests with npm test", async () => {
     const npm = runIn(clone(), ["npm", "test", "--", "src/change-feed.test.ts"]);
     expect([await npm.exited, npm.stderr()]).toEqual([0, expect.stringMatching(/^ [1-9]\d* pass$/m)]);
   });
 });
 
-describe("the command finds the Bun", () => {
-  /** Runs the command where these files are, each of them a program that says its own path and its arguments. */
+describe("the command", () => {
+  /** Runs the command in a folder with these files. Each of them is a program that prints its own path and arguments. */
   async function todoAmong(where: string, command: string, programs: readonly string[]): Promise<Command> {
     const place = join(folder, where);
     for (const program of [...programs, command])
@@ -260,10 +260,16 @@ describe("the command finds the Bun", () => {
   const NESTED = "node_modules/todo-service/node_modules";
 
   test.each([
-    ["of this platform, before its stand-in", COMMAND, "node_modules", "@oven/bun-any-cpu/bin/bun", true],
-    ["that the install script put in place", COMMAND, "node_modules", "bun/bin/bun.exe", true],
-    ["of its own, before another's", COMMAND, NESTED, "bun/bin/bun.exe", false],
-    ["of a checkout", "checkout/bin/todo", "checkout/node_modules", "bun/bin/bun.exe", true],
+    [
+      "uses the Bun of this platform before its stand-in",
+      COMMAND,
+      "node_modules",
+      "@oven/bun-any-cpu/bin/bun",
+      true,
+    ],
+    ["uses the Bun that the install script put in place", COMMAND, "node_modules", "bun/bin/bun.exe", true],
+    ["uses its own Bun before that of another package", COMMAND, NESTED, "bun/bin/bun.exe", false],
+    ["uses the Bun of a checkout", "checkout/bin/todo", "checkout/node_modules", "bun/bin/bun.exe", true],
   ])("%s", async (name, command, modules, program, alone) => {
     const others = alone ? [] : ["node_modules/bun/bin/bun.exe"];
     const programs = [...new Set([join(modules, "bun/bin/bun.exe"), join(modules, program), ...others])];
@@ -276,9 +282,13 @@ describe("the command finds the Bun", () => {
   });
 
   test.each([
-    ["nowhere", [], "cannot find the npm package bun for"],
-    ["not for this machine", ["node_modules/bun/package.json-of"], "has no program for this machine"],
-  ])("%s, and says so", async (name, files, message) => {
+    ["reports that Bun is missing", [], "cannot find the npm package bun for"],
+    [
+      "reports that Bun has no program for this machine",
+      ["node_modules/bun/package.json-of"],
+      "has no program for this machine",
+    ],
+  ])("%s", async (name, files, message) => {
     const todo = await todoAmong(name, COMMAND, files);
     expect([await todo.exited, todo.stderr()]).toEqual([
       1,
@@ -287,5 +297,5 @@ describe("the command finds the Bun", () => {
   });
 });
 
-/** The process that says that it listens. */
+/** Returns the id of the process that logs that it listens. */
 const pidOf = (server: Command): number => Number(/"pid":(\d+)/.exec(server.stdout())?.[1]);

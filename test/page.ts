@@ -1,16 +1,16 @@
 import axe from "axe-core";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 
-/** A page in a window with a profile of its own. */
+/** A page in a window with its own profile. */
 export interface Window extends AsyncDisposable {
   readonly page: Page;
-  /** What went wrong in it: errors on the console, exceptions, and what its policy has blocked. */
+  /** Errors of the page: on the console, exceptions, and violations of its content security policy. */
   readonly faults: readonly string[];
-  /** The hosts that it has asked for anything. */
+  /** The hosts to which the page has sent requests. */
   readonly hosts: ReadonlySet<string>;
 }
 
-/** What Chromium writes of each answer that is an error or does not come: tests see that elsewhere. */
+/** Chromium logs this for every failed request or error response. Tests check those elsewhere. */
 const OF_ANSWERS = /^Failed to load resource/;
 
 export async function openWindow(
@@ -19,7 +19,7 @@ export async function openWindow(
   options: BrowserContextOptions = {},
 ): Promise<Window> {
   const context = await browser.newContext({ viewport: { width: 1000, height: 800 }, ...options });
-  // Sooner than the test that waits.
+  // Shorter than the timeout of the test.
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const faults: string[] = [];
@@ -34,7 +34,7 @@ export async function openWindow(
   return { page, faults, hosts, [Symbol.asyncDispose]: () => context.close() };
 }
 
-/** What axe-core finds wrong with a page for people who cannot see, hear or point: a line for each place. */
+/** Returns the accessibility violations that axe-core finds in a page, one line for each element. */
 export async function accessibilityViolations(
   page: Page,
   exceptions: readonly string[] = [],

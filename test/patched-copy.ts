@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-/** Copies the program to a folder, with changes to one of its files; gives the module to run. */
+/** Copies the program to a folder and changes one of its files. Returns the main module. */
 export async function copyProgram(
   folder: string,
   file: string,
@@ -15,20 +15,20 @@ export async function copyProgram(
   await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
   let source = await Bun.file(join(folder, file)).text();
   for (const [from, to] of changes) {
-    if (source.split(from).length !== 2) throw new Error(`${file} has not one ${from}`);
+    if (source.split(from).length !== 2) throw new Error(`${file} must contain this text once: ${from}`);
     source = source.replace(from, to);
   }
   await Bun.write(join(folder, file), source);
   return join(folder, "src/cli/main.ts");
 }
 
-/** A copy of the program whose commits do not wait for the disk. */
+/** Copies the program with commits that do not wait for the disk. Returns the main module. */
 export const copyWithoutFsync = (folder: string): Promise<string> =>
   copyProgram(folder, "src/storage/sqlite/connection.ts", [
     ["synchronous = FULL", "synchronous = NORMAL"],
     ["level === 2n", "level === 1n"],
   ]);
 
-/** Copies the program with password hashes of the lowest cost, for tests that make many; returns its main module. */
+/** Copies the program with password hashes of the lowest cost, for tests that make many of them. Returns the main module. */
 export const copyWithCheapHashes = (folder: string): Promise<string> =>
   copyProgram(folder, "src/credential/password.ts", [["BCRYPT_COST = 12", "BCRYPT_COST = 4"]]);

@@ -1,4 +1,4 @@
-/** Request targets that one server or proxy or another takes for a path such as `/admin/`. */
+/** Returns request targets that some server or proxy may treat as a path such as `/admin/`. */
 export function pathVariants(path: string): string[] {
   const [first = "", rest] = [path.slice(1, 2), path.slice(2)];
   const code = first.charCodeAt(0).toString(16);

@@ -1,4 +1,4 @@
-/** A failure as a table of tests names it: status and code; no code where the body is no problem. */
+/** Returns the status and the error code of a response. The code is absent if the body is not a problem document. */
 export async function statusAndCode(response: Response): Promise<[status: number, code?: string]> {
   if (response.headers.get("content-type") !== "application/problem+json") return [response.status];
   const { code }: { code: string } = JSON.parse(await response.text());

@@ -16,7 +16,7 @@ const MUTANTS = 2_000;
 const CONCURRENCY = 32;
 const CLIENTS = 4;
 const MIN_RESPONSES = 100;
-/** The number of connections that the system accepts for a server of the runtime that accepts none itself. */
+/** The number of connections that the system accepts for a Bun server that does not accept any itself. */
 const BACKLOG = 513;
 /** More than a proxy needs to notice a silent replica, and less than the 60 seconds that nginx waits by default. */
 const PATIENCE_MS = 30_000;

@@ -19,7 +19,7 @@ const blocks: readonly Block[] = [...readme.matchAll(/^```(\w*)\n(.*?)^```/gms)]
   ([, language = "", text = ""]) => ({ language, text }),
 );
 
-/** The shell blocks that send something to the server, each with the output shown below it. */
+/** The shell blocks that send requests, each with the output shown below it. */
 const shown = blocks.flatMap(({ language, text }, index) =>
   language === "sh" && text.startsWith("curl") ? [[text, blocks[index + 1]?.text ?? ""] as const] : [],
 );
@@ -30,11 +30,11 @@ async function pasted(line: string): Promise<string> {
   return shell.stdout() + shell.stderr();
 }
 
-test("the README's first line is the one that starts it", () => {
+test("the README's first command starts the service", () => {
   expect(blocks[0]).toEqual({ language: "sh", text: "npm ci && npm start\n" });
 });
 
-test.skipIf(skipFor(whyMissing("curl")))("the README's lines print what it shows", async () => {
+test.skipIf(skipFor(whyMissing("curl")))("the README's commands print what it shows", async () => {
   await using server = runTodo(["serve", "--port", "0"]);
   const url = await server.url;
   expect(shown.length).toBeGreaterThanOrEqual(2);
@@ -43,7 +43,7 @@ test.skipIf(skipFor(whyMissing("curl")))("the README's lines print what it shows
   }
 });
 
-test("the README's picture of the first start is what the start prints", async () => {
+test("the README shows what the first start prints", async () => {
   await using server = runTodo(["serve", "--port", "0"]);
   const url = await server.url;
   while (!server.stderr().includes("/admin/")) await Bun.sleep(5);
@@ -66,7 +66,7 @@ test("the README's picture of the first start is what the start prints", async (
   expect(await Promise.all(lines.map(pasted))).toEqual(["demo", "Hello, admin!"]);
 });
 
-test("the README's settings are the command's", () => {
+test("the README lists the settings of the command", () => {
   const section = readme.slice(readme.indexOf("## Settings"), readme.indexOf("## Running it"));
   const rows = [...section.matchAll(/^\| (.*?) ?\| (`.*?`) \| (.*?) ?\| /gm)].map(
     ([, flag, variables, value]) => ({
@@ -84,7 +84,7 @@ test("the README's settings are the command's", () => {
   );
 });
 
-test("the README's error codes are the contract's", () => {
+test("the README lists the error codes of openapi.json", () => {
   const section = readme.slice(readme.indexOf("### Errors"), readme.indexOf("## Who may pass"));
   const codes = [...section.matchAll(/^\| \d{3} \| (.*?) \|/gm)].flatMap(([, cell = ""]) =>
     [...cell.matchAll(/`(\w+)`/g)].map(([, code]) => code),
@@ -93,7 +93,7 @@ test("the README's error codes are the contract's", () => {
   expect(codes.toSorted()).toEqual(documented.toSorted());
 });
 
-test("the README's code runs as it stands", async () => {
+test("the README's code runs unchanged", async () => {
   const example = blocks.find(({ text }) => text.includes("createService("))?.text ?? "";
   const folder = await mkdtemp(join(tmpdir(), "todo-readme-"));
   try {
@@ -115,7 +115,7 @@ test("the README's code runs as it stands", async () => {
   }
 });
 
-test("the README's client runs as it stands", async () => {
+test("the README's client runs unchanged", async () => {
   const example = blocks.find(({ text }) => text.includes("new TodoApi("))?.text ?? "";
   await using server = runTodo(["serve", "--port", "0"]);
   const code = example.replace("http://127.0.0.1:3000", await server.url);

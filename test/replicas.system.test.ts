@@ -5,11 +5,11 @@ import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts"
 import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
 import { skipFor } from "./skip.ts";
 
-/** How often a fault of each kind happens. */
+/** How often each fault happens. */
 const ROUNDS = Number(process.env.TODO_TEST_FAULT_ROUNDS ?? 2);
 const REPLICAS = 3;
 const CLIENTS = 16;
-/** Few, so that clients meet. */
+/** A small number, so that clients use the same to-dos. */
 const TODOS_AT_ONCE = 8;
 const RESUMES_WITHIN_MS = 60_000;
 
@@ -19,16 +19,16 @@ interface Todo {
   readonly done: boolean;
 }
 
-/** A to-do, and all that clients asked of it. */
+/** A to-do, and all operations of clients on it. */
 interface Item {
   readonly title: string;
   id: number | undefined;
   readonly history: Operation[];
 }
 
-/** Replicas of the service, each of which can be killed and comes back at another address. */
+/** Replicas of the service. Each can be killed, and starts again at another address. */
 class Replicas implements AsyncDisposable {
-  /** The URL of their one database as each of them reaches it. */
+  /** The URL of the shared database, as each replica reaches it. */
   readonly #databases: readonly string[];
   readonly #servers: Command[] = [];
   readonly urls: string[] = [];
@@ -53,9 +53,9 @@ class Replicas implements AsyncDisposable {
   }
 }
 
-/** Clients that ask this and that of a few to-dos, each one thing after the other, of whichever replica. */
+/** Clients that send random operations on a few to-dos to random replicas, each one operation at a time. */
 class Clients {
-  /** Every to-do there ever was. */
+  /** Every to-do that was ever created. */
   readonly items: Item[] = [];
   readonly #urls: readonly string[];
   readonly #current: Item[];
@@ -77,7 +77,7 @@ class Clients {
     }
   }
 
-  /** Notes what a list shows of some to-dos; gives it as it came. */
+  /** Records what a list shows of these to-dos. Returns the list as it was received. */
   async list(url: string, items: readonly Item[]): Promise<string> {
     const known = items.filter(({ id }) => id !== undefined);
     const start = performance.now();
@@ -107,7 +107,7 @@ class Clients {
         continue;
       }
       const answer = await this.#ask(url, item, item.id === undefined ? "create" : pick(CALLS));
-      // One that is gone stays for some time, for others to find that.
+      // A deleted to-do stays for some time, so that other clients also use it.
       if (answer === "absent" && Math.random() < 0.1) this.#current[slot] = this.#newItem();
     }
   }
@@ -122,7 +122,7 @@ class Clients {
     const start = performance.now();
     const reply = await request(url, item, call);
     const end = performance.now();
-    // Another client asks for the same to-do: this one was not looked at.
+    // Another client is creating the same to-do, so this request was not processed.
     if (reply?.status === 409) return undefined;
     const answer = reply === undefined ? undefined : answerTo(call, item, reply);
     item.history.push({ call, answer, start, end });
@@ -131,7 +131,7 @@ class Clients {
   }
 }
 
-/** As often as they are here. */
+/** The operations, each as often as it is listed. */
 const CALLS: readonly Operation["call"][] = [
   ...Array.from({ length: 14 }, () => "get" as const),
   ...Array.from({ length: 7 }, () => "finish" as const),
@@ -160,7 +160,7 @@ function request(url: string, { id, title }: Item, call: Operation["call"]): Pro
   }
 }
 
-/** Sends a request; `undefined` for an answer that says nothing of what became of it, or none. */
+/** Sends a request. Returns `undefined` without a response, and for one that leaves the outcome open. */
 async function send(
   url: string,
   method: string,
@@ -204,11 +204,11 @@ function stateOf(todo: Todo | undefined): Answer {
 
 function pick<T>(all: readonly T[]): T {
   const one = all[Math.floor(Math.random() * all.length)];
-  if (one === undefined) throw new Error("there is nothing to pick");
+  if (one === undefined) throw new Error("nothing to pick from");
   return one;
 }
 
-/** Waits until all replicas can be asked. */
+/** Waits until all replicas are ready. */
 async function ready(urls: readonly string[]): Promise<void> {
   const start = performance.now();
   for (const url of urls) {
@@ -217,13 +217,13 @@ async function ready(urls: readonly string[]): Promise<void> {
   }
 }
 
-/** A PostgreSQL server with a synchronous standby, whose places are taken in turn. */
+/** A PostgreSQL server with a synchronous standby. The two change places at each failover. */
 class Cluster implements AsyncDisposable {
   primary: Postgres;
   #standby: Postgres;
   readonly #all = new AsyncDisposableStack();
 
-  /** @param primary what it is to dispose of too */
+  /** @param primary a server to dispose of as well */
   constructor(primary: Postgres, standby: Postgres) {
     this.primary = this.#all.use(primary);
     this.#standby = this.#all.use(standby);
@@ -233,16 +233,16 @@ class Cluster implements AsyncDisposable {
     return [this.primary.port, this.#standby.port];
   }
 
-  /** Ends the primary as a crash would, and makes the standby the primary. */
+  /** Crashes the primary and promotes the standby. */
   async failOver(): Promise<void> {
-    // What its last crash has not let it send might have been read all the same.
+    // Before the standby is synchronous again, a client might have read changes that it does not have.
     while ((await this.primary.query(SYNCHRONOUS)).length === 0) await Bun.sleep(10);
     await this.primary.stop("at once");
     await this.#standby.promote();
     [this.primary, this.#standby] = [this.#standby, this.primary];
   }
 
-  /** Puts a new standby in the place of the primary that has crashed. */
+  /** Starts a new standby in place of the crashed primary. */
   async makeStandby(): Promise<void> {
     this.#standby = this.#all.use(await this.primary.standby(this.#standby.port));
   }
@@ -254,7 +254,7 @@ class Cluster implements AsyncDisposable {
 
 const SYNCHRONOUS = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
 
-/** A replica's way to each host of the database. */
+/** The proxies between a replica and each host of the database. */
 class Way implements AsyncDisposable {
   readonly url: string;
   readonly #proxies: readonly Network[];
@@ -271,7 +271,7 @@ class Way implements AsyncDisposable {
     for (const proxy of this.#proxies) proxy.flow(toServer, toClient);
   }
 
-  /** Ends what goes this way. */
+  /** Closes all connections of this replica to the database. */
   cut(): void {
     for (const proxy of this.#proxies) proxy.cut();
   }
@@ -285,15 +285,15 @@ async function startWay(database: string, ports: readonly number[]): Promise<Way
   return new Way(database, await Promise.all(ports.map((port) => startProxy(urlAt(database, [port])))));
 }
 
-/** What faults happen to. */
+/** What the faults act on. */
 interface Stage {
   readonly cluster: Cluster;
   readonly replicas: Replicas;
-  /** The way of the last replica. */
+  /** The proxies of the last replica. */
   readonly way: Way;
 }
 
-/** Whether a replica answers a read within a short time. */
+/** Returns whether a replica responds to a read within 300 ms. */
 async function answers(url: string): Promise<boolean> {
   return (await Promise.race([send(url, "GET", "/api/todos?limit=1"), Bun.sleep(300)])) !== undefined;
 }
@@ -304,7 +304,7 @@ async function epochAt(url: string): Promise<string | undefined> {
   return /^"(.+)-\d+"$/.exec(response.headers.get("etag") ?? "")?.[1];
 }
 
-/** Each makes sure that what it does has an effect. */
+/** The faults. Each checks that it had an effect. */
 const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<void>>> = {
   "a crash of the database": async ({ cluster, replicas }) => {
     await cluster.primary.stop("at once");
@@ -327,7 +327,7 @@ const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<v
     await replicas.start(index);
   },
   "a replica that is cut off": async ({ replicas, way }, round) => {
-    // In one of two rounds only answers are lost: writes take effect, and nobody is told.
+    // In every second round, only responses are lost: writes take effect, and no client learns of it.
     way.flow = [round % 2 === 0 ? "pass" : "drop", "drop"];
     await Bun.sleep(100);
     expect(await Promise.all(replicas.urls.map(answers))).toEqual([true, true, false]);
@@ -346,14 +346,14 @@ const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<v
 };
 
 test.skipIf(skipFor(whyNoServer))(
-  `replicas are one store to their clients, also through ${ROUNDS} rounds of faults`,
+  `replicas are one store to their clients, also during ${ROUNDS} rounds of faults`,
   async () => {
     await using stack = new AsyncDisposableStack();
     const postgres = stack.use(await startPostgres());
     const database = await postgres.newDatabase();
     const cluster = stack.use(new Cluster(postgres, await postgres.standby()));
     const { ports } = cluster;
-    // What takes longer is more often met by something else.
+    // Slow calls are more likely to overlap with other calls.
     const slow = stack.use(await startWay(database, ports));
     slow.flow = ["late", "late"];
     const way = stack.use(await startWay(database, ports));
@@ -361,7 +361,7 @@ test.skipIf(skipFor(whyNoServer))(
     const replicas = stack.use(new Replicas(databases));
     for (const index of databases.keys()) await replicas.start(index);
     const clients = new Clients(replicas.urls);
-    /** When each fault began and was over. */
+    /** When each fault started and ended. */
     const faults: { readonly name: string; readonly start: number; readonly end: number }[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       for (const [name, fault] of Object.entries(FAULTS)) {

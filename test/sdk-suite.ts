@@ -1,27 +1,27 @@
 import type { Todo, TodoApi, TodoApiError, TodoEvent } from "../src/sdk/client.ts";
 import { FAULTS, type Fault } from "./faults.ts";
 
-/** What runs in Bun, in Node and in a browser: the client is handed in, and all it says can be sent as JSON. */
+/** The client under test. This file runs in Bun, in Node and in a browser, and its results can be sent as JSON. */
 export type Sdk = {
   readonly TodoApi: typeof TodoApi;
   readonly TodoApiError: typeof TodoApiError;
 };
 
-/** What a client did, and what it was told: ids as text. */
+/** What a client did and which events it received. Ids are text. */
 export interface Storm {
-  /** The to-dos that must be there now, as `id title done`. */
+  /** The to-dos that must exist now, as `id title done`. */
   readonly kept: readonly string[];
-  /** Those that must not. */
+  /** The to-dos that must not exist. */
   readonly deleted: readonly string[];
-  /** The to-dos as events tell them. */
+  /** The to-dos according to the events. */
   readonly followed: readonly string[];
-  /** The positions of changes, in the order told. */
+  /** The positions of the changes, in the order of the events. */
   readonly positions: readonly string[];
   readonly connections: number;
   readonly failures: readonly string[];
 }
 
-/** Writes through an unreliable network from many sides at once, and follows what it does itself. */
+/** Writes concurrently through an unreliable network, and follows the events of these writes. */
 export async function storm(
   { TodoApi }: Sdk,
   baseUrl: string,
@@ -55,7 +55,7 @@ export async function storm(
         const todo = await api.create(`${writer}-${n} ${TITLE}`);
         if (n % 3 === 1) {
           await api.delete(todo.id).catch((error) => {
-            // A network that sends it twice may answer with the second answer, which is right too.
+            // A network that sends a request twice may return the second response, which is right too.
             if (error.code !== "todo_not_found") throw error;
           });
           deleted.push(String(todo.id));
@@ -68,7 +68,7 @@ export async function storm(
   while (connections === 0) await new Promise((resolve) => setTimeout(resolve, 20));
   await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
 
-  // What comes late, of requests that were held up, has come by then.
+  // By then, the delayed requests have arrived too.
   const end = await api.create("the end");
   kept.push(asText(end));
   while (!followed.has(end.id)) await new Promise((resolve) => setTimeout(resolve, 20));
@@ -80,21 +80,21 @@ export async function storm(
 
 const asText = ({ id, title, done }: Todo): string => `${id} ${title} ${done}`;
 
-/** Where the checks find what. */
+/** The URLs that the checks use. */
 export interface Places {
   readonly direct: string;
-  /** Through a proxy with one fault, which strikes every other request of a kind, from the first; `whoami` always. */
+  /** Proxies with one fault each. It affects every second request of a kind, starting with the first, and every `whoami`. */
   readonly through: Readonly<Record<Fault, string>>;
   readonly token: string;
 }
 
-/** A title that looks like members of a to-do. */
+/** A title that looks like the members of a to-do. */
 export const TITLE = '{"id":12345678901234567890,"title":"😀\\","done":true},"id":1';
-/** Ids of the service that is checked are greater, so that a number cannot hold them. */
+/** Ids of the tested service are larger, so that a number cannot represent them. */
 export const BEFORE_FIRST_ID = 2n ** 63n;
 const ABSENT_ID = BEFORE_FIRST_ID - 1n;
 
-/** What an only try comes to, by fault. */
+/** The error code of a call without retries, by fault. */
 const CODES: Readonly<Partial<Record<Fault, string>>> = {
   refuse: "network_error",
   lose: "network_error",
@@ -105,7 +105,7 @@ const CODES: Readonly<Partial<Record<Fault, string>>> = {
   throttle: "unexpected_answer",
 };
 
-/** What holds wherever the client runs; rejects with what is wrong. */
+/** The checks, for every runtime. Each rejects with what is wrong. */
 const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void>>> = {
   "a to-do is created, read, changed, listed and deleted": async ({ TodoApi }, { direct }) => {
     const api = new TodoApi({ baseUrl: `${direct}//` });
@@ -124,7 +124,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     const response = await fetch(`${direct}/api/todos`);
     same((await response.text()).includes(`{"id":${id},`), true);
   },
-  "pages are all of the list": async ({ TodoApi }, { direct }) => {
+  "pages together contain the whole list": async ({ TodoApi }, { direct }) => {
     const api = new TodoApi({ baseUrl: direct });
     for (const n of [1, 2, 3, 4, 5]) await api.create(`page ${n}`);
     const whole = await api.list();
@@ -136,10 +136,10 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
       true,
     );
   },
-  "the token says who it is": async ({ TodoApi }, { direct, token }) => {
+  "whoami returns the name of the token's client": async ({ TodoApi }, { direct, token }) => {
     same(await new TodoApi({ baseUrl: direct, token }).whoami(), "alice");
   },
-  "a refusal has code, status and fields": async (sdk, { direct }) => {
+  "an error has code, status and fields": async (sdk, { direct }) => {
     const api = new sdk.TodoApi({ baseUrl: direct });
     same(await refusal(sdk, api.get(ABSENT_ID)), ["todo_not_found", 404, []]);
     same(await refusal(sdk, api.whoami()), ["unauthorized", 401, []]);
@@ -168,7 +168,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     });
     same(Object.fromEntries(await Promise.all(codes)), CODES);
   },
-  "whatever is lost on the way, a to-do is made once": async ({ TodoApi }, { direct, through }) => {
+  "a to-do is created once despite every fault": async ({ TodoApi }, { direct, through }) => {
     const made = await Promise.all(
       FAULTS.map((fault) =>
         new TodoApi({ baseUrl: through[fault], timeoutMs: 1000 }).create(`made ${fault}`),
@@ -178,12 +178,12 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     const found = todos.filter(({ title }) => title.startsWith("made "));
     same(found.map(({ id }) => id).toSorted(), made.map(({ id }) => id).toSorted());
   },
-  "a to-do whose deletion is not answered is deleted without an error": async ({ TodoApi }, places) => {
+  "a deletion without a response is retried without an error": async ({ TodoApi }, places) => {
     const { id } = await new TodoApi({ baseUrl: places.direct }).create("gone");
     const api = new TodoApi({ baseUrl: places.through.lose, timeoutMs: 1000 });
     same(await api.delete(id), undefined);
   },
-  "an abort rejects with its reason, at once": async ({ TodoApi }, { direct, through }) => {
+  "an abort rejects immediately with its reason": async ({ TodoApi }, { direct, through }) => {
     const early = new TodoApi({ baseUrl: direct }).list({}, { signal: AbortSignal.abort("early") });
     same(await early.catch((reason) => reason), "early");
     const leaving = new AbortController();
@@ -195,7 +195,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     setTimeout(() => between.abort("between"), 300);
     same(await pausing.catch((reason) => reason), "between");
   },
-  "events are followed, and again where they broke off": async ({ TodoApi }, { direct, through }) => {
+  "events continue after a lost connection": async ({ TodoApi }, { direct, through }) => {
     const writer = new TodoApi({ baseUrl: direct });
     const { position: since } = await writer.list();
     const { id } = await writer.create(TITLE);
@@ -215,7 +215,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
       true,
     );
   },
-  "a position that is lost is told of": async ({ TodoApi }, { direct }) => {
+  "an unknown position causes resync": async ({ TodoApi }, { direct }) => {
     const api = new TodoApi({ baseUrl: direct });
     const { position } = await api.list();
     const [, resync] = await follow(api, "elsewhere-7", ({ type }) => type === "resync");
@@ -228,7 +228,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
   },
 };
 
-/** What went wrong, by check. */
+/** Runs all checks. Returns the result of each: "holds" or what is wrong. */
 export async function runChecks(sdk: Sdk, places: Places): Promise<Record<string, string>> {
   const outcomes: Record<string, string> = {};
   for (const [name, check] of Object.entries(CHECKS)) {
@@ -242,7 +242,7 @@ export async function runChecks(sdk: Sdk, places: Places): Promise<Record<string
   return outcomes;
 }
 
-/** The events to one that is the last; then it leaves, and they end. */
+/** Returns the events up to the one for which `isLast` is true, and then disconnects. */
 async function follow(
   api: TodoApi,
   since: string | undefined,

@@ -3,11 +3,11 @@ import { createService, type ServiceOptions } from "../src/http/service.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { validateResponse } from "./openapi.ts";
 
-/** A service on a free port of loopback, as tests use it. */
+/** A service on a free loopback port. */
 export interface TestService extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
-  /** Sends a request over a real socket, and holds the response against openapi.json. */
+  /** Sends a request over a real socket, and validates the response against openapi.json. */
   readonly send: (method: string, path: string, init?: RequestInit) => Promise<Response>;
   /** Ends event streams and writes the pending summaries of the log. */
   readonly close: () => void;

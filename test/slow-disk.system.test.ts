@@ -6,14 +6,14 @@ import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
 
 const SYNCS = "fsync,fdatasync";
-/** From its third on, each fsync that a thread makes of the log takes a second: the start makes two. */
+/** Each fsync of the log by a thread takes a second, from its third one on, because the start makes two. */
 const SLOWLY = `inject=${SYNCS}:delay_exit=1000000:when=3+`;
 const QUICK_POSTS = 2;
-/** In this time a write has come as far as the disk. */
+/** After this time, a write is waiting for the disk. */
 const UNDER_WAY_MS = 200;
 
 test.skipIf(skipFor(whyUntraceable))(
-  "a write that waits for the disk lets pass whatever does not write",
+  "a write that waits for the disk does not delay other requests",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-slow-"));
     const path = join(folder, "todos.db");
@@ -35,7 +35,7 @@ test.skipIf(skipFor(whyUntraceable))(
       await Bun.sleep(UNDER_WAY_MS);
       const reads = ["/api/todos/1", "/api/todos", "/api/todos?limit=1", "/api/whoami", "/readyz"];
       for (const read of reads) {
-        // A token that is looked for in the file.
+        // A token, because the server looks it up in the file.
         const response = await fetch(url + read, { headers: { Authorization: "Bearer unknown" } });
         await response.arrayBuffer();
         answers.push([read, response.status]);

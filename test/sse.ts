@@ -1,4 +1,4 @@
-/** An event as an EventSource dispatches it; only one that has data is dispatched. */
+/** An event as an EventSource dispatches it. Events without data are not dispatched. */
 export interface SseEvent {
   readonly id: string;
   readonly type: string;
@@ -6,21 +6,21 @@ export interface SseEvent {
 }
 
 /**
- * Reads an event stream (WHATWG HTML §9.2.6), whatever pieces its bytes come in. Stricter than an EventSource: throws
- * for bytes that are not UTF-8, for a field that is none, and for an event that lacks its id or its type. Like
- * Firefox and WebKit, it forgets the id of an event that has no data.
+ * Parses an event stream (WHATWG HTML §9.2.6) from chunks of any size. Stricter than an EventSource:
+ * throws for invalid UTF-8, for an unknown field, and for an event without an id or a type. Like Firefox and WebKit, it
+ * ignores the id of an event without data.
  */
 export class SseParser {
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   #text = "";
   #fields = new Map<string, string>();
-  /** How many comments there were. */
+  /** The number of comments so far. */
   comments = 0;
 
-  /** Takes the next bytes; the events that they complete. */
+  /** Takes the next bytes. Returns the events that they complete. */
   take(bytes: Uint8Array): SseEvent[] {
     this.#text += this.#decoder.decode(bytes, { stream: true });
-    // A carriage return at the very end may be half of a line break.
+    // A carriage return at the end may be the first half of a line break.
     const lines = this.#text.split(/\r\n|\n|\r(?!$)/);
     this.#text = lines.pop() ?? "";
     return lines.flatMap((line) => this.#line(line));
@@ -28,7 +28,7 @@ export class SseParser {
 
   /** Throws unless the stream ended between two events. */
   end(): void {
-    if (this.#text !== "" || this.#fields.size > 0) throw new Error("the stream ends inside of an event");
+    if (this.#text !== "" || this.#fields.size > 0) throw new Error("the stream ends inside an event");
   }
 
   #line(line: string): SseEvent[] {
@@ -39,7 +39,7 @@ export class SseParser {
       return [];
     }
     if (!["id", "event", "data"].includes(name) || value.includes("\0"))
-      throw new Error(`no field: ${JSON.stringify(line)}`);
+      throw new Error(`unknown field: ${JSON.stringify(line)}`);
     if (this.#fields.has(name)) throw new Error(`${name} is there twice`);
     this.#fields.set(name, value);
     return [];
@@ -55,17 +55,17 @@ export class SseParser {
   }
 }
 
-/** A stream that is followed as an EventSource does. */
+/** An event stream, followed as an EventSource does. */
 export interface EventStream extends AsyncDisposable {
   readonly response: Response;
-  /** The id to connect again with: that of the last event taken. */
+  /** The id to reconnect with: the id of the last event that was taken. */
   readonly lastId: () => string;
   readonly comments: () => number;
-  /** The next events, exactly so many; rejects when the stream ends before. */
+  /** Returns exactly this many next events. Rejects if the stream ends before that. */
   readonly take: (count: number) => Promise<SseEvent[]>;
-  /** Every event to the end of the stream; rejects when it is cut off. */
+  /** Returns every event up to the end of the stream. Rejects if the stream is aborted. */
   readonly rest: () => Promise<SseEvent[]>;
-  /** Goes away. */
+  /** Disconnects. */
   readonly close: () => Promise<void>;
 }
 
@@ -75,10 +75,10 @@ export interface FollowOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A wait for the next bytes rejects after this time, which is shorter than the time limit of a test. */
+/** Waiting for the next bytes rejects after this time, which is shorter than the timeout of a test. */
 const PATIENCE_MS = 60_000;
 
-/** Asks for the events of a service at `url`. */
+/** Requests the events of the service at `url`. */
 export async function follow(url: string, options: FollowOptions = {}): Promise<EventStream> {
   const { since, lastEventId, headers } = options;
   const leaving = new AbortController();
@@ -96,7 +96,7 @@ export async function follow(url: string, options: FollowOptions = {}): Promise<
   return stream(response, response.body, leaving);
 }
 
-/** Waits for a promise; rejects with what it waited for when that takes too long. */
+/** Waits for a promise. Rejects with what it waited for if that takes too long. */
 async function soon<T>(coming: Promise<T>, what: () => string): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(
@@ -116,7 +116,7 @@ function stream(response: Response, body: ReadableStream<Uint8Array>, leaving: A
   const waiting: SseEvent[] = [];
   let lastId = "";
 
-  /** Reads on; false at the end. */
+  /** Reads the next chunk. Returns false at the end. */
   const readOn = async (what: string): Promise<boolean> => {
     const { value, done } = await soon(reader.read(), () => `${what}; came: ${waiting.length}`);
     if (value !== undefined) waiting.push(...parser.take(value));

@@ -14,7 +14,7 @@ import { copyProgram } from "./patched-copy.ts";
 import { portClosed } from "./raw-http.ts";
 import { follow } from "./sse.ts";
 
-/** How many times the test under load shuts a server down. */
+/** How many times the test under load shuts down a server. */
 const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
 const JSON_TYPE = "Content-Type: application/json";
 /** A server without pending requests exits before the time after which it would abort them. */
@@ -30,14 +30,14 @@ const messages = (server: Command): string[] =>
     .slice(0, -1)
     .map((line) => JSON.parse(line).msg);
 
-/** Resolves when a server has logged that it shuts down: from then on it drains. */
+/** Resolves when a server has logged that it is shutting down. From then on, it drains. */
 async function stopping(server: Command): Promise<void> {
   while (!messages(server).includes("stopping")) await sleep(5);
 }
 
 const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
 
-/** Sends bytes on a connection of its own. */
+/** Sends bytes on a new connection. */
 async function opened(port: number, bytes: string): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => {});
@@ -49,7 +49,7 @@ async function opened(port: number, bytes: string): Promise<Socket> {
 const rest = async (socket: Socket): Promise<string> =>
   Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
 
-describe("a server that is told to stop", () => {
+describe("a server that shuts down", () => {
   test("does not wait for connections that have sent nothing or half a request", async () => {
     await using server = runTodo(["serve", "--port", "0"]);
     const port = await portOf(server);
@@ -64,7 +64,7 @@ describe("a server that is told to stop", () => {
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
   });
 
-  test("answers later requests on open connections, with Connection: close", async () => {
+  test("responds to later requests on open connections with Connection: close", async () => {
     await using server = runTodo(["serve", "--port", "0", "--stop-delay", "2"]);
     const port = await portOf(server);
     const body = '{"title":"x"}';
@@ -84,10 +84,10 @@ describe("a server that is told to stop", () => {
     expect(await server.exited).toBe(0);
   });
 
-  test("cuts off what does not come or go within some seconds, says so, and ends with 0", async () => {
+  test("aborts requests that take longer than some seconds, logs that, and exits with 0", async () => {
     await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${join(folder, "cut.db")}`]);
     const port = await portOf(server);
-    // More than sockets hold.
+    // More than the socket buffers hold.
     const headers = { "Content-Type": "application/json" };
     const body = JSON.stringify({ title: "\u{1f600}".repeat(120) });
     const url = `http://127.0.0.1:${port}/api/todos`;
@@ -100,7 +100,7 @@ describe("a server that is told to stop", () => {
     reader.pause();
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
-    // The upload may have come to the end of its own time just before.
+    // The upload may have reached its own timeout just before.
     expect(server.stdout()).toMatch(
       /"requests":[12],"msg":"requests did not finish in time and were aborted"/,
     );
@@ -108,7 +108,7 @@ describe("a server that is told to stop", () => {
     reader.destroy();
   });
 
-  test("serves new connections during its stop delay, is not ready, and asks each to close", async () => {
+  test("serves new connections during its stop delay, is not ready, and closes each of them", async () => {
     await using server = runTodo(["serve", "--port", "0", "--stop-delay", "2"]);
     const url = await server.url;
     server.kill("SIGTERM");
@@ -164,7 +164,7 @@ describe("a server that is told to stop", () => {
   });
 
   test(
-    `under load answers all requests on open connections and loses no write, ${ROUNDS} times`,
+    `under load responds to all requests on open connections and loses no write, ${ROUNDS} times`,
     async () => {
       const path = join(folder, "load.db");
       const acknowledged = new Set<string>();
@@ -197,8 +197,8 @@ describe("a server that is told to stop", () => {
   );
 });
 
-describe("a server that is told to stop, over HTTP/2", () => {
-  test("answers each stream, or says that it was not begun, 3 times", async () => {
+describe("a server that shuts down, over HTTP/2", () => {
+  test("responds to each stream or reports that it was not processed, 3 times", async () => {
     const { cert, key } = makeCertificate();
     const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
     await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
@@ -225,8 +225,8 @@ describe("a server that is told to stop, over HTTP/2", () => {
 });
 
 /**
- * Keeps eight streams at a time on a connection, of which each makes a to-do, until there is none. Gives those that
- * ended in any other way than with an answer or with REFUSED_STREAM, which says that nothing was done (RFC 9113 §8.7).
+ * Keeps eight streams open on a connection until it closes. Each stream creates a to-do. Returns the streams that ended neither
+ * with a response nor with REFUSED_STREAM, which says that the request was not processed (RFC 9113 §8.7).
  */
 async function streams(url: string, ca: string, name: string, acknowledged: string[]): Promise<string[]> {
   const session = connectHttp2(url, { ca }).on("error", () => {});
@@ -253,7 +253,7 @@ async function streams(url: string, ca: string, name: string, acknowledged: stri
   return reset;
 }
 
-/** How a client comes: on one connection without a pause, or with some, or on a new one each time. */
+/** The pause between two requests on a connection. Clients without a pause here use a new connection for each request. */
 const PAUSES_MS: readonly number[] = [0, 20, 1000];
 /**
  * A client that sent nothing for as long as the server drains may send while its connection is closed (RFC 9112
@@ -264,7 +264,7 @@ const QUIET_MS = 500;
 interface Load {
   readonly port: number;
   readonly index: number;
-  /** Begins each of its titles. */
+  /** The prefix of its titles. */
   readonly name: string;
   /** Titles. */
   readonly acknowledged: Set<string>;
@@ -309,7 +309,7 @@ async function load({ port, index, name, acknowledged, unanswered }: Load): Prom
   }
 }
 
-/** A connection over which one request follows the other. */
+/** A connection that sends one request after another. */
 class Connection {
   readonly #socket: Socket;
   #text = "";
@@ -343,7 +343,7 @@ class Connection {
     });
   }
 
-  /** Sends a request; gives its whole answer, or undefined where the connection is closed before. */
+  /** Sends a request. Returns the complete response, or undefined if the connection is closed before that. */
   async exchange(bytes: string): Promise<string | undefined> {
     this.#text = "";
     this.#socket.write(bytes);

@@ -1,7 +1,7 @@
 import { openMemory } from "../src/storage/memory/store.ts";
 import type { TodoEvent, TodoStore } from "../src/todo.ts";
 
-/** A store, one in memory unless another is given, with some of its answers replaced. */
+/** Returns a store with some of its methods replaced: the given store, or a new one in memory. */
 export function storeWith(answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore {
   return {
     insert: (title) => store.insert(title),
@@ -16,7 +16,7 @@ export function storeWith(answers: Partial<TodoStore>, store: TodoStore = openMe
   };
 }
 
-/** A store that counts its event iterators, those open now and all, what they yielded, and requests for its position. */
+/** Returns a store that counts its event iterators (open and total), the events they yield, and calls of `position`. */
 export function watch(watched: TodoStore) {
   let open = 0;
   let opened = 0;

@@ -12,8 +12,8 @@ import { skipFor } from "./skip.ts";
 export type OpenStore = (options?: StoreOptions) => Promise<Store>;
 
 /**
- * Returns what opens an empty store of each kind: in memory, in a SQLite file, and on PostgreSQL where that runs. To be
- * called once by a test file, whose hooks start PostgreSQL and remove the files.
+ * Returns functions that each open an empty store: in memory, in a SQLite file, and on PostgreSQL if that is installed. Call it
+ * once per test file, because it registers hooks that start PostgreSQL and remove the files.
  */
 export function storesOfEachKind(): [kind: string, openStore: OpenStore][] {
   const folder = mkdtempSync(join(tmpdir(), "todo-stores-"));

@@ -9,16 +9,16 @@ const POSTS_EACH = 25;
 const probe = run(["sh", "-c", "exec strace -f --seccomp-bpf -e trace=fsync -o /dev/null true"]);
 const probed = await probe.exited;
 
-/** Why no process can be traced here; `undefined` where one can. */
+/** The reason why no process can be traced here, or `undefined`. */
 export const whyUntraceable =
   probed === 0 ? undefined : reasonAgainst("strace", `cannot trace: ${probe.stderr().split("\n")[0]}`);
 
 /**
- * Runs `todo serve` on a SQLite file under strace. What strace injects counts the calls of each thread by itself.
- * @param main the program, when it is not this project's
+ * Runs `todo serve` on a SQLite file under strace. When strace injects faults, it counts the calls of each thread separately.
+ * @param main the program; this project's own by default
  */
 export function serveTraced(path: string, options: readonly string[], main = "src/cli/main.ts"): Command {
-  // With -D the process that is signalled is the server, not strace.
+  // With -D, the child process is the server, not strace, so signals reach the server.
   const strace = ["strace", "-D", "-f", "--seccomp-bpf", ...options];
   const todo = [process.execPath, "--no-env-file", main, "serve", "--port", "0", "--store", `sqlite:${path}`];
   return run([...strace, ...todo]);
@@ -27,25 +27,25 @@ export function serveTraced(path: string, options: readonly string[], main = "sr
 /** A system call that has returned. */
 export interface Call {
   readonly name: string;
-  /** As strace shows them, but strings as they were: a character for each byte. */
+  /** The arguments as strace shows them, except that strings are decoded: one character per byte. */
   readonly args: string;
   readonly result: number;
-  /** Lines of the trace: whatever caused a call has an earlier line. */
+  /** The lines of the call in the trace. The line of a call's cause comes earlier. */
   readonly began: number;
   readonly ended: number;
 }
 
-/** What was called on files and sockets while to-dos were created, each with a title of its own. */
+/** The system calls on files and sockets while to-dos were created, each with its own title. */
 export interface Trace {
-  /** In the order in which they returned. */
+  /** The calls, in the order in which they returned. */
   readonly calls: readonly Call[];
-  /** Of those created. */
+  /** The titles of the created to-dos. */
   readonly titles: readonly string[];
 }
 
 /**
- * Traces a server on a SQLite file while some writers create to-dos, until kill -9.
- * @param inject what strace injects
+ * Traces a server on a SQLite file while several writers create to-dos, until kill -9.
+ * @param inject the fault that strace injects
  */
 export async function tracePosts(path: string, main?: string, inject?: string): Promise<Trace> {
   const output = `${path}.trace`;
@@ -67,16 +67,16 @@ export async function tracePosts(path: string, main?: string, inject?: string): 
       }
     };
     await Promise.all(Array.from({ length: WRITERS }, write));
-    // When this is answered, the calls that sent the answers before have returned, and are in the trace.
+    // When this request is answered, the calls that sent the earlier responses have returned and are in the trace.
     await (await fetch(url)).arrayBuffer();
   }
   return { calls: parse(await Bun.file(output).text()), titles };
 }
 
 /**
- * Traces a run of `todo` that ends well.
- * @param output where strace writes to
- * @returns what it put on disk, linked and renamed
+ * Traces a run of `todo` that succeeds.
+ * @param output the path of the trace
+ * @returns the calls that synced, linked and renamed files
  */
 export async function traceCommand(
   args: readonly string[],
@@ -110,12 +110,12 @@ function parse(trace: string): Call[] {
 const unhex = (text: string): string =>
   text.replace(/\\x([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
 
-/** Whether a call sends the answer to a create; its title is in it. */
+/** Returns whether a call sends the response to a create. That response contains the title. */
 export const isCreated = ({ args }: Call): boolean => args.includes('"HTTP/1.1 201 ');
 
-/** Whether a call is to put what a file or folder holds on disk. */
+/** Returns whether a call is an fsync of a file or folder. */
 export const isSync = ({ name }: Call): boolean => name === "fsync" || name === "fdatasync";
 
-/** Whether a call has put what is at a path on disk. */
+/** Returns whether a call has synced the file or folder at this path. */
 export const syncs = (call: Call, path: string): boolean =>
   isSync(call) && call.args.endsWith(`<${path}>`) && call.result === 0;

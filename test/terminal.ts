@@ -4,22 +4,25 @@ import { reasonAgainst } from "./tools.ts";
 const script = run(["sh", "-c", "script --version"]);
 const isThere = (await script.exited) === 0 && script.stdout().includes("util-linux");
 
-/** Why no test can have a terminal; undefined where one can. */
+/** The reason why no test can use a terminal, or undefined. */
 export const whyNoTerminal: string | undefined = isThere
   ? undefined
   : reasonAgainst("script", "is not installed");
 
-/** A command line that runs in a terminal of its own. */
+/** A command line that runs in its own terminal. */
 export interface Terminal extends AsyncDisposable {
   readonly exited: Promise<number>;
-  /** All that it showed, line ends as `\n`. */
+  /**
+   * All output so far, with `
+   * ` as line end.
+   */
   readonly shown: () => string;
-  /** Waits until it has shown something, and some times at least. */
+  /** Waits until the output contains a text, at least this many times. */
   readonly shows: (text: string, times?: number) => Promise<void>;
   readonly type: (text: string) => void;
 }
 
-/** Runs a line of shell in a terminal of 60 columns, with only the given variables besides PATH, HOME and TERM. */
+/** Runs a shell command in a terminal of 60 columns. Of the other variables, it gets only PATH, HOME and TERM. */
 export function openTerminal(line: string, variables: Readonly<Record<string, string>> = {}): Terminal {
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn(["script", "-qec", `stty cols 60 rows 20; ${line}`, "/dev/null"], {
@@ -39,7 +42,7 @@ export function openTerminal(line: string, variables: Readonly<Record<string, st
     shown,
     shows: async (text, times = 1) => {
       while (shown().split(text).length <= times) {
-        if (child.exitCode !== null) throw new Error(`it has ended without ${text}: ${shown()}`);
+        if (child.exitCode !== null) throw new Error(`it ended without ${text}: ${shown()}`);
         await Bun.sleep(10);
       }
     },
@@ -47,7 +50,7 @@ export function openTerminal(line: string, variables: Readonly<Record<string, st
       child.stdin.write(text);
       child.stdin.flush();
     },
-    // With its terminal gone, what runs in it gets a SIGHUP.
+    // When its terminal is closed, the program gets a SIGHUP.
     [Symbol.asyncDispose]: async () => {
       child.kill("SIGKILL");
       await child.exited;

@@ -7,18 +7,18 @@ import { run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 import { reasonAgainst } from "./tools.ts";
 
-/** testssl.sh goes by either name. */
+/** The names under which testssl.sh is installed. */
 const TESTSSL = Bun.which("testssl") ?? Bun.which("testssl.sh");
 
-/** All that it looks at, in a minute; else versions, cipher order and headers. */
+/** If set, testssl.sh runs all its checks in about a minute. Otherwise it checks versions, cipher order and headers. */
 const WHOLE = process.env.TODO_TEST_TESTSSL === "all";
-/** Findings about the certificate, which is the operator's, about this machine's names, and about testssl.sh's own OpenSSL. */
+/** Findings about the certificate (which belongs to the operator), this machine's names, and testssl.sh's own OpenSSL. */
 const NOT_OURS = ["cert_chain_of_trust", "cert_revocation", "DNS_CAArecord", "engine_problem"];
 
 const whyNot = TESTSSL === null ? reasonAgainst("testssl", "is not installed") : undefined;
 
 test.skipIf(skipFor(whyNot))(
-  "testssl.sh finds nothing wrong with the server",
+  "testssl.sh finds no problem with the server",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-testssl-"));
     try {

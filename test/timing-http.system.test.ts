@@ -11,18 +11,18 @@ import { type Comparison, compareTimes, type Kind } from "./welch.ts";
 
 const TRIALS = 12_000;
 const WARM_UP = 2000;
-/** Each of these costs a password hash, which waits for all other threads on a busy machine. */
+/** The number of trials that each cost a password hash, which waits for all other threads on a busy machine. */
 const SLOW_TRIALS = 1500;
 const SLOW_WARM_UP = 200;
 const LIMIT_MS = 900_000;
 const T_MOST = 5;
-/** A leak is in the code, and shows each time; what the machine is busy with does not. */
+/** A leak shows in every repetition, because it is in the code. Noise from other programs does not. */
 const REPETITIONS = 3;
 
 const TOKEN = mintToken();
 const USER = "administrator";
 const PASSWORD = mintToken();
-/** How the leaking module takes some tenth of a millisecond more for a guess whose last character alone is wrong. */
+/** A module whose checks take about 0.1 ms longer for a guess that is wrong only in its last character. */
 const LEAKING = `
   import { hash } from "node:crypto";
   const leaks = (guess, secret) => {
@@ -36,7 +36,7 @@ const LEAKING = `
   export const checkUser = async (user, password) => leaks(password, ${JSON.stringify(PASSWORD)});
 `;
 
-/** One kept-alive connection. */
+/** A kept-alive connection. */
 class Connection implements Disposable {
   readonly #socket: Socket;
   #answered: PromiseWithResolvers<number> | undefined;
@@ -44,7 +44,7 @@ class Connection implements Disposable {
   constructor(port: number) {
     this.#socket = connect(port, "127.0.0.1");
     this.#socket.setNoDelay(true);
-    // A refusal comes in one piece.
+    // A 401 arrives in one chunk.
     this.#socket.on("data", (chunk) => {
       this.#answered?.resolve(Number(chunk.toString("latin1", 9, 12)));
     });
@@ -63,7 +63,7 @@ class Connection implements Disposable {
   }
 }
 
-/** Compares how long a server takes to refuse guesses of both kinds, in random order. */
+/** Compares how long a server takes to reject guesses of both kinds, in random order. */
 async function compare(
   port: number,
   path: string,
@@ -78,12 +78,12 @@ async function compare(
     const started = Bun.nanoseconds();
     const status = await connection.ask(request);
     times.push({ kind, time: Bun.nanoseconds() - started });
-    if (status !== 401) throw new Error(`a guess was answered with ${status}`);
+    if (status !== 401) throw new Error(`expected 401 for a guess, got ${status}`);
   }
   return compareTimes(times.slice(-trials));
 }
 
-/** Welch's t of the repetition that shows the least difference. */
+/** Returns Welch's t of the repetition with the smallest difference. */
 async function leastT(...asked: Parameters<typeof compare>): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let repetition = 0; repetition < REPETITIONS && least >= T_MOST; repetition++) {
@@ -92,7 +92,7 @@ async function leastT(...asked: Parameters<typeof compare>): Promise<number> {
   return least;
 }
 
-/** A guess that is wrong in its first character, or in its last. */
+/** Returns a guess that is wrong in its first or in its last character. */
 function wrongAt(kind: Kind, secret: string): string {
   const at = kind === "early" ? 0 : secret.length - 1;
   let other = secret.charAt(at);
@@ -102,7 +102,7 @@ function wrongAt(kind: Kind, secret: string): string {
 
 const bearer = (kind: Kind): string => `Bearer ${wrongAt(kind, TOKEN)}`;
 const password = (kind: Kind): string => basic(USER, wrongAt(kind, PASSWORD));
-/** Some user of the same length who is known, or not. */
+/** Returns credentials with a known or an unknown user name of the same length. */
 const user = (kind: Kind): string => basic(kind === "early" ? USER : randomBase62(USER.length), mintToken());
 
 let folder = "";
@@ -116,7 +116,7 @@ async function file(name: string, text: string): Promise<string> {
   return join(folder, name);
 }
 
-/** A server that refuses guesses without end, and at once. */
+/** Starts a server that rejects any number of guesses without a delay. */
 async function serve(settings: Readonly<Record<string, string>>): Promise<{ server: Command; port: number }> {
   const server = runTodo(["serve", "--port", "0"], { TODO_BASIC_FAILURES: "0", ...settings });
   return { server, port: Number(new URL(await server.url).port) };
@@ -146,7 +146,7 @@ describe("over HTTP", () => {
     ["where a password of the users file is wrong", users, "/admin/", password, SLOW_TRIALS],
     ["whether a user of the users file is known", users, "/admin/", user, SLOW_TRIALS],
   ])(
-    "time does not tell %s",
+    "response times do not reveal %s",
     async (_what, settings, path, guess, trials) => {
       const { server, port } = await serve(await settings());
       await using _ = server;
@@ -155,7 +155,7 @@ describe("over HTTP", () => {
     LIMIT_MS,
   );
 
-  test("time does not tell where a token of a stored key is wrong", async () => {
+  test("response times do not reveal where the token of a stored key is wrong", async () => {
     const { server, port } = await serve(pair);
     await using _ = server;
     const headers = { Authorization: basic(USER, PASSWORD), "Content-Type": "application/json" };
@@ -169,16 +169,13 @@ describe("over HTTP", () => {
   test.each<[what: string, path: string, guess: (kind: Kind) => string]>([
     ["token", "/api/whoami", bearer],
     ["password", "/admin/", password],
-  ])(
-    "time would tell where a %s is wrong that is compared character by character",
-    async (_what, path, guess) => {
-      const { server, port } = await serve({ TODO_AUTH_MODULE: await file("leaking.ts", LEAKING) });
-      await using _ = server;
-      expect(await leastT(port, path, guess, SLOW_TRIALS)).toBeGreaterThan(T_MOST);
-    },
-  );
+  ])("the test detects a %s that is compared character by character", async (_what, path, guess) => {
+    const { server, port } = await serve({ TODO_AUTH_MODULE: await file("leaking.ts", LEAKING) });
+    await using _ = server;
+    expect(await leastT(port, path, guess, SLOW_TRIALS)).toBeGreaterThan(T_MOST);
+  });
 
-  test("time would tell a user who costs no hash", async () => {
+  test("the test detects users that are rejected without a password hash", async () => {
     const module = `export const checkUser = async (user) => {
       if (user === ${JSON.stringify(USER)}) await Bun.password.hash("x", { algorithm: "bcrypt", cost: 4 });
       return false;

@@ -7,22 +7,22 @@ import { type Comparison, compareTimes, type Kind } from "./welch.ts";
 
 const TRIALS = 100_000;
 const WARM_UP = 20_000;
-/** Welch's t beyond this has a chance of one in ten thousand where there is no difference. */
+/** Without a difference, Welch's t exceeds this with a probability of 1 in 10,000. */
 const T_SIGNIFICANT = 3.9;
-/** A leak is in the code, and shows each time; what the machine is busy with does not. */
+/** A leak shows in every repetition, because it is in the code. Noise from other programs does not. */
 const REPETITIONS = 3;
-/** What a leak in an ordinary comparison must reach, so that the measure is known to work. */
+/** The t that an ordinary comparison must reach, which proves that the measurement works. */
 const T_PLANTED = 40;
 
-/** What checks guesses, and the guesses of two kinds that it should take the same time for. */
+/** A check, and guesses of two kinds for which it should take the same time. */
 interface Subject<Guess> {
   readonly guess: (kind: Kind) => Guess;
   readonly run: (guess: Guess) => unknown;
 }
 
-/** Compares the times that guesses of both kinds take, in random order. */
+/** Compares how long a check takes for guesses of both kinds, in random order. */
 function compare<Guess>({ guess, run }: Subject<Guess>): Comparison {
-  // All made beforehand, so that nothing but the run is in the time.
+  // All guesses are made beforehand, so that the time is that of the check alone.
   const trials = Array.from({ length: WARM_UP + TRIALS }, () => {
     const kind: Kind = randomInt(2) === 0 ? "early" : "late";
     return { kind, guess: guess(kind) };
@@ -36,12 +36,12 @@ function compare<Guess>({ guess, run }: Subject<Guess>): Comparison {
   return compareTimes(trials.map(({ kind }, index) => ({ kind, time: times[index] ?? 0 })).slice(WARM_UP));
 }
 
-/** Whether some repetition shows no difference. */
+/** Returns whether at least one repetition shows no difference. */
 function passesOnce<Guess>(subject: Subject<Guess>, alike: (comparison: Comparison) => boolean): boolean {
   return Array.from({ length: REPETITIONS }).some(() => alike(compare(subject)));
 }
 
-/** A guess that is wrong in its first character, or in its last. */
+/** Returns a guess that is wrong in its first or in its last character. */
 function wrongAt(kind: Kind, secret: string): string {
   const at = kind === "early" ? 0 : secret.length - 1;
   let other = secret.charAt(at);
@@ -49,7 +49,7 @@ function wrongAt(kind: Kind, secret: string): string {
   return copy(secret.slice(0, at) + other + secret.slice(at + 1));
 }
 
-/** A string of its own: one that was joined would be put together only when it is first read. */
+/** Returns a copy in memory of its own, because a concatenated string is built only when it is first read. */
 function copy(text: string): string {
   return Buffer.from(text).toString();
 }
@@ -57,7 +57,7 @@ function copy(text: string): string {
 const insignificant = ({ t }: Comparison): boolean => Math.abs(t) < T_SIGNIFICANT;
 
 test("tokens are compared in constant time", () => {
-  // Many, so that it does not matter which slot of the table a digest has.
+  // Many tokens, so that the position of a digest in the hash table does not matter.
   const tokens = Array.from({ length: 1000 }, mintToken);
   const lookup = createClientLookup(
     tokens.map((token) => ({ client: { name: "a" }, tokenHash: hashToken(token) })),
@@ -66,23 +66,23 @@ test("tokens are compared in constant time", () => {
   expect(passesOnce({ guess, run: lookup }, insignificant)).toBe(true);
 });
 
-describe("a fixed pair is compared in constant time", () => {
+describe("the fixed user and password are compared in constant time", () => {
   const secret = mintToken();
   const user = mintToken();
 
-  test("wherever the password is wrong", () => {
+  test("for any position of the wrong character in the password", () => {
     const check = createFixedUserCheck(user, secret);
     const guess = (kind: Kind): string => wrongAt(kind, secret);
     expect(passesOnce({ guess, run: (password) => check(user, password) }, insignificant)).toBe(true);
   });
 
-  test("wherever the user is wrong", () => {
+  test("for any position of the wrong character in the user name", () => {
     const check = createFixedUserCheck(user, secret);
     const guess = (kind: Kind): string => wrongAt(kind, user);
     expect(passesOnce({ guess, run: (wrong) => check(wrong, secret) }, insignificant)).toBe(true);
   });
 
-  test("whether the password is short or long", () => {
+  test("for short and long passwords", () => {
     const checks = {
       early: createFixedUserCheck(user, "x"),
       late: createFixedUserCheck(user, "x".repeat(1000)),
@@ -91,7 +91,7 @@ describe("a fixed pair is compared in constant time", () => {
     expect(passesOnce({ guess, run: (check) => check(user, secret) }, insignificant)).toBe(true);
   });
 
-  test("whether the user or the password is wrong", () => {
+  test("for a wrong user and for a wrong password", () => {
     const check = createFixedUserCheck(user, secret);
     const guess = (kind: Kind): readonly [user: string, password: string] => {
       const wrong = [wrongAt("late", user), copy(secret)] as const;
@@ -99,12 +99,12 @@ describe("a fixed pair is compared in constant time", () => {
       return kind === "early" ? wrong : right;
     };
     const run = ([triedUser, password]: readonly [string, string]) => check(triedUser, password);
-    // A short circuit would save a digest, some third of it all; what the processor foresees is far less.
+    // A short circuit would save a digest, which is a third of the time. Branch prediction matters much less.
     expect(passesOnce({ guess, run }, ({ ratio }) => Math.abs(ratio - 1) < 0.1)).toBe(true);
   });
 });
 
-test("an ordinary comparison would be caught", () => {
+test("the test detects an ordinary comparison", () => {
   const secret = mintToken();
   const guess = (kind: Kind): string => wrongAt(kind, secret);
   const run = (tried: string): boolean => {

@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-/** Starts the server over TLS. */
+/** Starts the server with TLS. */
 async function serve() {
   const server = runTodo(["serve", "--port", "0"], {
     TODO_TLS_CERT: join(folder, "cert"),
@@ -76,9 +76,9 @@ interface Resource {
   readonly leastBytes: number;
   readonly prepare?: (session: ClientHttp2Session) => Promise<void>;
   readonly headers?: Readonly<Record<string, string>>;
-  /** How many requests are sent and read before, all at a time; 20 by default. */
+  /** How many requests are sent and read first, all concurrently. Default: 20. */
   readonly warmUps?: number;
-  /** 60 by default. */
+  /** Default: 60. */
   readonly maxGrowthMiB?: number;
   /** Changes a to-do before each request. */
   readonly withWrites?: true;
@@ -91,7 +91,7 @@ const resources: readonly [what: string, resource: Resource][] = [
     { path: largestAsset, headers: { "accept-encoding": "br" }, leastBytes: 300_000 },
   ],
   ["the OpenAPI document", { path: "/api/openapi.json", leastBytes: 60_000 }],
-  // Each request for the keys also makes garbage, of which some is still in memory at the end.
+  // Each request for the keys also makes garbage, and a part of it is still in memory at the end.
   [
     "the list of keys",
     {
@@ -134,7 +134,7 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
         const session = server.open();
         await prepare?.(session);
         const path = typeof given === "string" ? given : await given(session);
-        // The first requests also compile, decompress and grow the heap.
+        // The first requests also compile code, decompress files and grow the heap.
         const reads = Array.from({ length: warmUps }, () => ask(session, { ":path": path, ...headers }));
         for (const { status, text } of await Promise.all(reads)) {
           expect([status, Buffer.byteLength(text) >= leastBytes]).toEqual([200, true]);
@@ -152,7 +152,7 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
             await requestUnread(connection, [path], headers);
           }
         }
-        // Answered after whatever the server still did for the streams.
+        // The response arrives after the server has finished its work for the streams.
         expect((await ask(session, { ":path": "/livez" })).status).toBe(200);
         const grown = (await residentMiB(server.pid)) - before;
         process.stderr.write(`${grown.toFixed(0)} MiB more\n`);

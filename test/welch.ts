@@ -3,18 +3,18 @@ export type Kind = "early" | "late";
 
 export interface Trial {
   readonly kind: Kind;
-  /** In any unit. */
+  /** A duration in any unit. */
   readonly time: number;
 }
 
 export interface Comparison {
-  /** Welch's t: positive when the late kind takes longer. */
+  /** Welch's t: positive if the late kind takes longer. */
   readonly t: number;
-  /** How many times as long the late kind takes. */
+  /** The mean time of the late kind divided by that of the early kind. */
   readonly ratio: number;
 }
 
-/** The slowest tenth is what the collector and the scheduler took: both kinds lose it at the same time. */
+/** The slowest tenth is noise of the garbage collector and the scheduler, so both kinds lose it at the same limit. */
 const KEPT = 0.9;
 
 /** Compares the times of both kinds. */
