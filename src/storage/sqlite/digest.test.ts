@@ -1,0 +1,75 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { encodeTodo } from "../../todo.ts";
+import { type Counters, countersText, type Digest, DigestSum, keyText } from "./digest.ts";
+
+function digestOf(rows: readonly string[]): Digest {
+  const sum = new DigestSum();
+  for (const row of rows) sum.add(row);
+  return sum.value;
+}
+
+const KEY = { id: "k", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
+const COUNTERS: Counters = { epoch: "e", lastId: 2n, sequence: 3n, transactions: 4n };
+
+test("the digest is two unsigned 32-bit numbers that do not depend on the order of the rows", () => {
+  fc.assert(
+    fc.property(fc.array(fc.string({ unit: "binary" })), (rows) => {
+      const digest = digestOf(rows);
+      expect(digestOf(rows.toReversed())).toEqual(digest);
+      for (const sum of [digest.first, digest.second]) expect(sum).toBeWithin(0, 2 ** 32);
+      for (const sum of [digest.first, digest.second]) expect(Number.isInteger(sum)).toBe(true);
+    }),
+  );
+});
+
+test("the digest continues from a stored value and forgets a subtracted row", () => {
+  fc.assert(
+    fc.property(fc.array(fc.string()), fc.string(), (rows, row) => {
+      const sum = new DigestSum(digestOf(rows));
+      sum.add(row);
+      expect(sum.value).toEqual(digestOf([...rows, row]));
+      sum.subtract(row);
+      expect(sum.value).toEqual(digestOf(rows));
+    }),
+  );
+});
+
+test("the digest changes when two to-dos exchange their titles, states or ids", () => {
+  const one = { id: 1n, title: "a", done: false };
+  const two = { id: 2n, title: "b", done: true };
+  const rowsOf = (...todos: (typeof one)[]) => digestOf(todos.map(encodeTodo));
+  const digests = [
+    rowsOf(one, two),
+    rowsOf({ ...one, title: "b" }, { ...two, title: "a" }),
+    rowsOf({ ...one, done: true }, { ...two, done: false }),
+    rowsOf({ ...one, id: 2n }, { ...two, id: 1n }),
+    rowsOf(one),
+  ];
+  expect(new Set(digests.map(({ first }) => first)).size).toBe(digests.length);
+  expect(new Set(digests.map(({ second }) => second)).size).toBe(digests.length);
+});
+
+test.each([
+  ["id", { id: "l" }],
+  ["name", { name: "alicf" }],
+  ["token hash", { tokenHash: new Uint8Array(32).fill(6) }],
+  ["creation time", { createdAt: 2 }],
+  ["expiry time", { expiresAt: 1 }],
+  ["lifetime", { lifetime: 1 }],
+])("the text of an API key contains its %s", (_what, change) => {
+  expect(keyText({ ...KEY, ...change })).not.toBe(keyText(KEY));
+});
+
+test("the text of an API key does not contain its last use", () => {
+  expect(keyText({ ...KEY, lastUsedAt: 5 })).toBe(keyText(KEY));
+});
+
+test.each([
+  ["epoch", { epoch: "f" }],
+  ["last id", { lastId: 3n }],
+  ["sequence number", { sequence: 4n }],
+  ["number of transactions", { transactions: 5n }],
+])("the text of the counters contains the %s", (_what, change) => {
+  expect(countersText({ ...COUNTERS, ...change })).not.toBe(countersText(COUNTERS));
+});

@@ -1,0 +1,57 @@
+import type { StoredKey } from "../../credential/key.ts";
+
+/** The sums that a store keeps: two unsigned 32-bit numbers. */
+export interface Digest {
+  readonly first: number;
+  readonly second: number;
+}
+
+/** The counters of a store. */
+export interface Counters {
+  readonly epoch: string;
+  readonly lastId: bigint;
+  readonly sequence: bigint;
+  readonly transactions: bigint;
+}
+
+const FIRST_SEED = 1;
+const SECOND_SEED = 2;
+
+/**
+ * Sums the hashes of rows. The order of the rows does not matter. Rows are texts that contain their kind and id, so that
+ * values that two rows exchanged change the sums. The text of a to-do is its JSON.
+ */
+export class DigestSum {
+  #first: number;
+  #second: number;
+
+  constructor({ first, second }: Digest = { first: 0, second: 0 }) {
+    this.#first = first;
+    this.#second = second;
+  }
+
+  get value(): Digest {
+    return { first: this.#first, second: this.#second };
+  }
+
+  add(row: string): void {
+    this.#first = (this.#first + Bun.hash.xxHash32(row, FIRST_SEED)) >>> 0;
+    this.#second = (this.#second + Bun.hash.xxHash32(row, SECOND_SEED)) >>> 0;
+  }
+
+  subtract(row: string): void {
+    this.#first = (this.#first - Bun.hash.xxHash32(row, FIRST_SEED)) >>> 0;
+    this.#second = (this.#second - Bun.hash.xxHash32(row, SECOND_SEED)) >>> 0;
+  }
+}
+
+/** Returns the text of an API key. It omits the last use, which is informational and changes often. */
+export function keyText({ id, name, tokenHash, createdAt, expiresAt, lifetime }: StoredKey): string {
+  const hash = Buffer.from(tokenHash).toString("hex");
+  return `key ${JSON.stringify([id, name, hash, createdAt, expiresAt ?? null, lifetime ?? null])}`;
+}
+
+/** Returns the text of the counters. */
+export function countersText({ epoch, lastId, sequence, transactions }: Counters): string {
+  return `counters ${JSON.stringify([epoch, `${lastId}`, `${sequence}`, `${transactions}`])}`;
+}
