@@ -2,10 +2,10 @@ import type { Database, Statement } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
-import { errorMessage } from "../../error-message.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import type { KeyStoreHandle } from "../store.ts";
 import { connectShared } from "./connection.ts";
+import { describeOpenError } from "./writable.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot.
@@ -18,7 +18,7 @@ export function openSqliteKeys(path: string, make: boolean): KeyStoreHandle {
     const database = connectShared(path);
     return { keys: new SqliteKeys(database), close: () => database.close() };
   } catch (cause) {
-    throw new Error(`${path}: ${errorMessage(cause)}`, { cause });
+    throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
   }
 }
 

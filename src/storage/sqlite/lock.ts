@@ -1,5 +1,5 @@
 import { Database, SQLiteError } from "bun:sqlite";
-import { errorMessage } from "../../error-message.ts";
+import { describeOpenError, whyNotWritable } from "./writable.ts";
 
 /** Locks a store. The operating system releases the lock when the process ends, even after a crash. */
 export function acquireLock(path: string): Database {
@@ -14,12 +14,12 @@ export function acquireLock(path: string): Database {
     lock?.close();
     if (lock === undefined)
       throw new Error(
-        `${path}-lock cannot be opened: check that its folder exists and that you may write to it`,
+        `${path}-lock cannot be opened: ${whyNotWritable(`${path}-lock`) ?? "check that its folder exists and that you may write to it"}`,
         { cause },
       );
     if (cause instanceof SQLiteError && cause.code === "SQLITE_BUSY") {
       throw new Error(`${path} is in use by another server: stop it first`, { cause });
     }
-    throw new Error(`${path} cannot be locked: ${errorMessage(cause)}`, { cause });
+    throw new Error(`${path} cannot be locked: ${describeOpenError(path, cause)}`, { cause });
   }
 }

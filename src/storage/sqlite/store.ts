@@ -1,7 +1,6 @@
 import type { Database } from "bun:sqlite";
 import type { ChangeFeed } from "../../change-feed.ts";
 import { ServiceError } from "../../error.ts";
-import { errorMessage } from "../../error-message.ts";
 import {
   encodeTodo,
   type ListQuery,
@@ -21,6 +20,7 @@ import { load, type State } from "./load.ts";
 import { acquireLock } from "./lock.ts";
 import { migrate } from "./migrations.ts";
 import { ServerKeys } from "./server-keys.ts";
+import { describeOpenError } from "./writable.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -40,7 +40,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     return new SqliteStore(state, await startWriter(path, options.maxEvents), database, lock, options);
   } catch (cause) {
     lock.close();
-    throw new Error(`${path}: ${errorMessage(cause)}`, { cause });
+    throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
   }
 }
 

@@ -2,18 +2,15 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errnoOf, errorMessage } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
-import { connectShared } from "../connection.ts";
 import { acquireLock } from "../lock.ts";
+import { describeOpenError } from "../writable.ts";
+import { openShared } from "./shared.ts";
 
 /** Runs a function on an existing store, which a server may be using. */
 export async function withSharedAccess<T>(path: string, use: (database: Database) => Promise<T>): Promise<T> {
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
-  const database = openOrRefuse(path, () => connectShared(path));
-  try {
-    return await use(database);
-  } finally {
-    database.close();
-  }
+  using store = openOrRefuse(path, () => openShared(path));
+  return await use(store.database);
 }
 
 /** Runs a function while no server can use the store. */
@@ -31,7 +28,7 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   try {
     return open();
   } catch (cause) {
-    const message = `${path}: ${errorMessage(cause)}`;
+    const message = `${path}: ${describeOpenError(path, cause)}`;
     const isOfDisk = /^SQLITE_(?:FULL|IOERR)/.test(String(errnoOf(cause)));
     throw isOfDisk ? new Error(message, { cause }) : new PreconditionError(message, { cause });
   }

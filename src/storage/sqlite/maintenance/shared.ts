@@ -1,0 +1,60 @@
+import type { Database } from "bun:sqlite";
+import { chmodSync, copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connectShared } from "../connection.ts";
+import { whyNotWritable } from "../writable.ts";
+
+/** An open store. Disposing it closes it. */
+export interface OpenStore extends Disposable {
+  readonly database: Database;
+}
+
+/**
+ * Opens a store that a server may be using. SQLite cannot open a store in a folder that it cannot write, so the store is
+ * copied to a temporary folder then. SQLite's `immutable=1` is no alternative: it ignores the WAL and shows an old state.
+ */
+export function openShared(path: string): OpenStore {
+  try {
+    const database = connectShared(path);
+    return { database, [Symbol.dispose]: () => database.close() };
+  } catch (error) {
+    if (whyNotWritable(path) === undefined) throw error;
+    return openCopyOf(path);
+  }
+}
+
+function openCopyOf(path: string): OpenStore {
+  const folder = mkdtempSync(join(tmpdir(), "todo-copy-"));
+  const remove = () => rmSync(folder, { recursive: true });
+  try {
+    const copy = join(folder, "copy.db");
+    copyFiles(path, copy);
+    const database = connectShared(copy);
+    const dispose = (): void => {
+      database.close();
+      remove();
+    };
+    return { database, [Symbol.dispose]: dispose };
+  } catch (error) {
+    remove();
+    throw error;
+  }
+}
+
+/** Copies a database with its latest writes. Throws if a server that this process cannot see changes them meanwhile. */
+function copyFiles(path: string, copy: string): void {
+  const suffixes = ["", "-wal", "-journal"].filter((suffix) => existsSync(path + suffix));
+  const states = () => JSON.stringify(suffixes.map((suffix) => stateOf(path + suffix)));
+  const before = states();
+  for (const suffix of suffixes) {
+    copyFileSync(path + suffix, copy + suffix);
+    chmodSync(copy + suffix, 0o600);
+  }
+  if (states() !== before) throw new Error("it changed while it was copied: stop the server, or try again");
+}
+
+function stateOf(file: string): readonly unknown[] {
+  const { ino, size, mtimeMs, ctimeMs } = statSync(file);
+  return [ino, size, mtimeMs, ctimeMs];
+}

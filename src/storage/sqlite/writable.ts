@@ -1,0 +1,27 @@
+import { accessSync, constants } from "node:fs";
+import { dirname } from "node:path";
+import { errnoOf, errorMessage } from "../../error-message.ts";
+
+/** Returns why this process cannot write a store, and what to do; `undefined` if it can write the file and its folder. */
+export function whyNotWritable(path: string): string | undefined {
+  for (const one of [dirname(path), path]) {
+    try {
+      accessSync(one, constants.W_OK);
+    } catch (error) {
+      switch (errnoOf(error)) {
+        case "EROFS":
+          return "the file system is read-only: copy the store to a writable one with todo backup";
+        case "EACCES":
+        case "EPERM":
+          return `you have no permission to write ${one}: change its permissions, or use the account of the server`;
+      }
+    }
+  }
+  return undefined;
+}
+
+/** Returns the message of an error of SQLite, or the cause that SQLite does not name. */
+export function describeOpenError(path: string, error: unknown): string {
+  const isAccess = /^SQLITE_(?:CANTOPEN|READONLY)/.test(String(errnoOf(error)));
+  return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
+}
