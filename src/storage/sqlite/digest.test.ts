@@ -52,7 +52,7 @@ test("the digest changes when two to-dos exchange their titles, states or ids", 
 
 test.each([
   ["id", { id: "l" }],
-  ["name", { name: "alicf" }],
+  ["name", { name: "bob" }],
   ["token hash", { tokenHash: new Uint8Array(32).fill(6) }],
   ["creation time", { createdAt: 2 }],
   ["expiry time", { expiresAt: 1 }],
