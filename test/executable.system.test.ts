@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -18,17 +18,23 @@ const whyNoRoot = ((): string | undefined => {
   return missing && `${missing} is not installed`;
 })();
 
-let folder: string;
+let parent: string;
 let executable: string;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "todo-executable-"));
-  // The user in the bare root is not the user who built the executable.
-  await chmod(folder, 0o755);
-  executable = join(folder, "todo");
+  parent = await mkdtemp(join(tmpdir(), "todo-executable-"));
+  executable = join(parent, "todo");
   const built = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
   expect([await built.exited, built.stderr()]).toEqual([0, expect.not.stringContaining("error")]);
 });
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(() => rm(parent, { recursive: true }));
+
+/** The working directory of the executable, new for each test: some tests leave files that others must not find. */
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(parent, "test-"));
+  // The user in the bare root is not the user who built the executable.
+  await chmod(folder, 0o755);
+});
 
 /** Runs the executable without PATH and outside the project's folder. */
 const todo = (
