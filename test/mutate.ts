@@ -1,17 +1,19 @@
 /**
  * Tests the tests: plants one fault at a time in a copy of the project and counts the faults that no test notices.
  *
- * Usage: npm run test:mutation -- FOLDER… [--count 200] [--seed 1] [--seconds 30] [--jobs 2] [--mutants ID,ID] [--tests FOLDER]
+ * Usage: npm run test:mutation -- FOLDER|FILE… [--count 200] [--seed 1] [--seconds 30] [--jobs 2] [--mutants ID,ID] [--tests FOLDER]
  *
  * StrykerJS makes the faults (mutants). Its own runner cannot be used, because it knows neither `bun test` nor which
  * test covers which line. For each mutant, this script runs the fast tests whose coverage includes the mutated line,
  * the quickest first, until they would take more than `--seconds`. `--mutants` runs the named mutants again.
- * `--tests` uses only the tests below a folder; it can be repeated.
+ * `--tests` uses only the tests below a folder; it can be repeated. The script works on copies of the project, so you can
+ * edit the project while it runs.
  * Not planted: an empty string instead of a sentence, because the wording of messages is not behavior.
  */
+import { existsSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
-import { dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -20,10 +22,13 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TIMEOUT_FACTOR = 4;
 const TIMEOUT_MIN_MS = 30_000;
 
-interface Mutant {
-  readonly id: string;
+interface Line {
   readonly file: string;
   readonly line: number;
+}
+
+interface Mutant extends Line {
+  readonly id: string;
   readonly start: number;
   readonly end: number;
   readonly kind: string;
@@ -55,6 +60,7 @@ if (positionals.length === 0) {
 
 const budgetMs = Number(values.seconds) * 1000;
 const copies = await Promise.all(Array.from({ length: Number(values.jobs) }, copyProject));
+const [original = ROOT] = copies;
 try {
   const tests = await measureTests(copies);
   for (const folder of positionals) await judge(folder, tests);
@@ -65,6 +71,7 @@ try {
 /** Plants the sample of one folder and prints the score and the survivors. */
 async function judge(folder: string, tests: readonly TestFile[]): Promise<void> {
   const all = await mutantsOf(folder);
+  const starters = await startersIn(folder);
   const ids = values.mutants?.split(",");
   const sampled = ids
     ? all.filter(({ id }) => ids.includes(id))
@@ -72,7 +79,7 @@ async function judge(folder: string, tests: readonly TestFile[]): Promise<void> 
   const survivors: Mutant[] = [];
   let judged = 0;
   await inParallel(sampled, async (mutant, copy) => {
-    const affected = testsFor(mutant, tests);
+    const affected = testsFor(mutant, tests, starters);
     const isKilled = affected.length > 0 && !(await passes(mutant, affected, copy));
     judged++;
     if (!isKilled) survivors.push(mutant);
@@ -87,8 +94,8 @@ async function judge(folder: string, tests: readonly TestFile[]): Promise<void> 
   for (const { id, file, line, kind, start, end, replacement } of survivors.toSorted((a, b) =>
     `${a.file}:${a.line}`.localeCompare(`${b.file}:${b.line}`, "en", { numeric: true }),
   )) {
-    const original = (await readFile(join(ROOT, file), "utf8")).slice(start, end);
-    process.stdout.write(`  ${id} line ${line} ${kind}: ${oneLine(original)} -> ${oneLine(replacement)}\n`);
+    const code = (await readFile(join(original, file), "utf8")).slice(start, end);
+    process.stdout.write(`  ${id} line ${line} ${kind}: ${oneLine(code)} -> ${oneLine(replacement)}\n`);
   }
 }
 
@@ -115,11 +122,11 @@ async function mutantsOf(folder: string): Promise<Mutant[]> {
   const files = (await sourcesIn(folder)).filter(
     (path) => !/\.test\.ts$|\.d\.ts$|\/contract\.ts$/.test(path),
   );
-  const child = Bun.spawn(["node", "test/mutants.mjs", ...files], { cwd: ROOT, stdout: "pipe" });
+  const child = Bun.spawn(["node", "test/mutants.mjs", ...files], { cwd: original, stdout: "pipe" });
   const found: readonly FoundMutant[] = JSON.parse(await new Response(child.stdout).text());
   const texts = new Map<string, { readonly content: string; readonly starts: readonly number[] }>();
   for (const file of files) {
-    const content = await readFile(join(ROOT, file), "utf8");
+    const content = await readFile(join(original, file), "utf8");
     texts.set(file, { content, starts: lineStarts(content) });
   }
   return found.flatMap(({ id, file, start: from, end: to, kind, replacement }) => {
@@ -132,7 +139,8 @@ async function mutantsOf(folder: string): Promise<Mutant[]> {
 }
 
 async function sourcesIn(folder: string): Promise<string[]> {
-  const entries = await readdir(join(ROOT, folder), { recursive: true });
+  if (folder.endsWith(".ts")) return [folder];
+  const entries = await readdir(join(original, folder), { recursive: true });
   return entries.filter((path) => path.endsWith(".ts")).map((path) => join(folder, path));
 }
 
@@ -158,8 +166,30 @@ function sample(all: readonly Mutant[], count: number, seed: number): Mutant[] {
   ).filter((mutant) => mutant !== undefined);
 }
 
-/** The tests that run the mutated line, the quickest first. Coverage does not see worker threads: their folder's tests count. */
-function testsFor({ file, line }: Mutant, tests: readonly TestFile[]): TestFile[] {
+/** By worker file, the line that starts it: coverage does not see the lines that run in worker threads. */
+async function startersIn(folder: string): Promise<Map<string, Line>> {
+  const files = await sourcesIn(folder);
+  const starters = new Map<string, Line>();
+  for (const worker of files.filter((path) => path.endsWith(".worker.ts"))) {
+    for (const file of files.filter((path) => dirname(path) === dirname(worker))) {
+      const rows = (await readFile(join(original, file), "utf8")).split("\n");
+      const index = rows.findIndex((row) => row.includes(`new URL("./${basename(worker)}"`));
+      if (index >= 0) starters.set(worker, { file, line: index + 1 });
+    }
+  }
+  return starters;
+}
+
+/**
+ * The tests that run the mutated line, the quickest first. For a worker file, the tests that start it. If there are
+ * none, the tests of the same folder.
+ */
+function testsFor(
+  mutant: Mutant,
+  tests: readonly TestFile[],
+  starters: ReadonlyMap<string, Line>,
+): TestFile[] {
+  const { file, line } = starters.get(mutant.file) ?? mutant;
   const covering = tests.filter(({ lines }) => lines.get(file)?.has(line));
   const found = covering.length > 0 ? covering : tests.filter(({ path }) => dirname(path) === dirname(file));
   let ms = 0;
@@ -199,17 +229,19 @@ async function measureTests(folders: readonly string[]): Promise<TestFile[]> {
       const code = await runTests(copy, args, 10 * 60_000);
       const ms = performance.now() - started;
       if (code !== 0) process.stderr.write(`left out, because it fails without a fault: ${path}\n`);
-      else measured.push({ path, ms, lines: parseLcov(await readFile(join(coverage, "lcov.info"), "utf8")) });
+      else measured.push({ path, ms, lines: await readLcov(join(coverage, "lcov.info")) });
     },
     folders,
   );
   return measured;
 }
 
-function parseLcov(text: string): Map<string, Set<number>> {
+/** Returns the executed lines by source file. `bun test` writes no file if a test executes none. */
+async function readLcov(path: string): Promise<Map<string, Set<number>>> {
   const lines = new Map<string, Set<number>>();
+  if (!existsSync(path)) return lines;
   let current = new Set<number>();
-  for (const row of text.split("\n")) {
+  for (const row of (await readFile(path, "utf8")).split("\n")) {
     if (row.startsWith("SF:")) {
       current = new Set();
       lines.set(relative(".", row.slice(3)), current);
