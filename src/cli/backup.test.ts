@@ -18,7 +18,7 @@ interface Todo {
   readonly done: boolean;
 }
 
-/** Runs a command to its end. */
+/** Runs a command until it ends. */
 async function ran(...args: readonly string[]) {
   await using command = runTodo(args);
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
@@ -27,7 +27,7 @@ async function ran(...args: readonly string[]) {
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
 
-/** What lies at a path and beside it, but for the lock. */
+/** Returns the suffixes of all files whose path starts with this one, except the lock file. */
 const left = (path: string): string[] =>
   globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
 
@@ -47,7 +47,7 @@ async function list(url: string, etag?: string) {
   return { status: response.status, etag: response.headers.get("etag") ?? "", todos };
 }
 
-/** Writes to a server as fast as it answers; what it has acknowledged can be looked at all the while. */
+/** Writes to a server as fast as it responds. The returned collections show what it has acknowledged so far. */
 function startWriters(url: string) {
   const titles = new Map<number, string>();
   const done = new Set<number>();
@@ -69,7 +69,7 @@ function startWriters(url: string) {
   return { titles, done, stop };
 }
 
-test("a back-up made beside 8 writers holds all that was acknowledged before, and no gap", async () => {
+test("a backup that is made beside 8 writers contains everything acknowledged before it, without gaps", async () => {
   const [path, file, copy] = [newPath(), newPath(), newPath()];
   const before = { titles: new Map<number, string>(), done: new Set<number>() };
   let written: ReadonlyMap<number, string> = new Map();
@@ -109,7 +109,7 @@ test("a back-up made beside 8 writers holds all that was acknowledged before, an
   expect((await send("POST", `${await server.url}/api/todos`, { title: "next" })).id).toBe(todos.length + 1);
 });
 
-test("a restored store never answers 304 for a position of the one that it came from", async () => {
+test("a restored store never answers 304 for a position of the original store", async () => {
   const [path, file, copy] = [newPath(), newPath(), newPath()];
   let etag = "";
   {
@@ -124,14 +124,14 @@ test("a restored store never answers 304 for a position of the one that it came 
     await using server = serve(life);
     const now = await list(await server.url, etag);
     expect([now.status, now.todos.length]).toEqual([200, 2]);
-    // Only the epoch tells them apart.
+    // The sequence numbers are equal, so only the epochs differ.
     expect(now.etag).not.toBe(etag);
     expect(now.etag.split("-")[1]).toBe(etag.split("-")[1] ?? "");
     expect((await list(await server.url, now.etag)).status).toBe(304);
   }
 });
 
-describe("todo refuses, in one line,", () => {
+describe("todo rejects, with one line,", () => {
   async function refusal(...args: readonly string[]): Promise<string> {
     const { code, stdout, stderr } = await ran(...args);
     expect([code, stdout]).toEqual([2, ""]);
@@ -139,21 +139,18 @@ describe("todo refuses, in one line,", () => {
     return stderr.slice("todo: ".length, -1);
   }
 
-  test.each(["backup", "restore", "export", "import"])(
-    "%s of memory, which keeps nothing",
-    async (command) => {
-      const line = "TODO_STORE: memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH";
-      expect(await refusal(command, newPath())).toBe(line);
-      expect(await refusal(command, newPath(), "--store", "memory:")).toBe(line);
-    },
-  );
+  test.each(["backup", "restore", "export", "import"])("%s of a memory store", async (command) => {
+    const line = "TODO_STORE: memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH";
+    expect(await refusal(command, newPath())).toBe(line);
+    expect(await refusal(command, newPath(), "--store", "memory:")).toBe(line);
+  });
 
-  test("a store of no known kind, without saying its password", async () => {
+  test("an unknown kind of store, without repeating its password", async () => {
     const said = await refusal("export", "--store", "mysql://u:hunter2@h/d");
     expect(said).toStartWith('TODO_STORE: there is no store of the kind "mysql:": use ');
   });
 
-  test("a back-up to nowhere, or over something", async () => {
+  test("a backup without a file name, and over an existing file", async () => {
     expect(await refusal("backup")).toBe("missing required argument 'file'");
     const [path, file] = [newPath(), newPath()];
     expect(await refusal("backup", file, ...on(path))).toBe(
@@ -166,7 +163,7 @@ describe("todo refuses, in one line,", () => {
     expect(left(file)).toEqual([""]);
   });
 
-  test("a restore of what is no back-up, or into a store in use", async () => {
+  test("a restore from a file that is not a backup, and into a store in use", async () => {
     const [path, file] = [newPath(), newPath()];
     writeFileSync(file, "not a database, ".repeat(1000));
     expect(await refusal("restore", file, ...on(path))).toBe(`${file}: file is not a database`);

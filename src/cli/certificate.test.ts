@@ -13,7 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), "todo-certificate-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 
-/** The path of a new file. */
+/** Writes a new file. Returns its path. */
 function newFile(text: string): string {
   const path = join(folder, `${++files}.pem`);
   writeFileSync(path, text);
@@ -29,7 +29,7 @@ const serve = (cert: string, key: string): Command =>
     TODO_ADMIN_PASSWORD: "s3cret",
   });
 
-/** The lines of a log that say something of a certificate. */
+/** Returns the log lines about certificates. */
 const linesOf = ({ stdout }: Command): Readonly<Record<string, unknown>>[] =>
   stdout()
     .split("\n")
@@ -41,10 +41,10 @@ async function untilSaid(server: Command, count: number) {
   return linesOf(server);
 }
 
-/** Waits until a server has read its files again, once at least. */
+/** Waits until a server has read its files at least once more. */
 const anotherLook = (): Promise<void> => Bun.sleep(1500);
 
-/** The certificate that a new connection is shown, as PEM. */
+/** Returns the certificate that a new connection receives, as base64 of its DER encoding. */
 function shownAt(url: string): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1", rejectUnauthorized: false });
@@ -59,7 +59,7 @@ function shownAt(url: string): Promise<string> {
 const rawOf = (pem: string): string => pem.replace(/-----.*?-----|\n/g, "");
 
 describe("todo serve with a certificate", () => {
-  test("serves HTTPS, and takes passwords there", async () => {
+  test("serves HTTPS, and accepts passwords over it", async () => {
     await using server = serve(certFile, keyFile);
     const url = await server.url;
     expect(url).toStartWith("https://127.0.0.1:");
@@ -74,7 +74,7 @@ describe("todo serve with a certificate", () => {
   test.each([
     ["expired", EXPIRED, "it has expired"],
     ["not valid yet", { notBefore: Date.now() + DAY }, "it is not valid yet"],
-  ])("that is %s warns of it, and serves", async (_what, times, reason) => {
+  ])("that is %s warns about it, and serves", async (_what, times, reason) => {
     const { cert, key } = makeCertificate(times);
     await using server = serve(newFile(cert), newFile(key));
     const url = await server.url;
@@ -83,13 +83,13 @@ describe("todo serve with a certificate", () => {
     expect(await shownAt(url)).toBe(rawOf(cert));
   });
 
-  test("shows a new one once both files have changed, and logs until when it is valid", async () => {
+  test("renews it when both files have changed, and logs its expiry", async () => {
     const [cert, key] = [newFile(CERT), newFile(KEY)];
     await using server = serve(cert, key);
     const url = await server.url;
     const notAfter = Date.UTC(2041, 0, 1);
     const next = makeCertificate({ notAfter });
-    // As tools write them: a new file that takes the old one's place.
+    // As tools write certificates: a new file replaces the old one.
     renameSync(newFile(next.cert), cert);
     expect(await untilSaid(server, 1)).toMatchObject([
       {
@@ -107,7 +107,7 @@ describe("todo serve with a certificate", () => {
       notAfter: "2041-01-01T00:00:00.000Z",
       msg: "certificate renewed",
     });
-    // For some seconds a part of the connections is still shown the one before.
+    // For some seconds, some connections still receive the previous certificate.
     const shown = new Set<string>();
     for (let tries = 0; tries < 200 && !shown.has(rawOf(next.cert)); tries++) shown.add(await shownAt(url));
     expect(shown).toContain(rawOf(next.cert));
@@ -118,7 +118,7 @@ describe("todo serve with a certificate", () => {
     expect(await server.exited).toBe(0);
   });
 
-  test("keeps it while its file is gone, and warns of a new one that has expired", async () => {
+  test("keeps the certificate when its file is removed, and warns about an expired one", async () => {
     const [cert, key] = [newFile(CERT), newFile(KEY)];
     await using server = serve(cert, key);
     const url = await server.url;
@@ -135,7 +135,7 @@ describe("todo serve with a certificate", () => {
   });
 });
 
-describe("todo serve refuses, in one line,", () => {
+describe("todo serve rejects, with one line,", () => {
   test.each<[what: string, cert: string, key: string, complaint: string]>([
     [
       "a key of another certificate",
@@ -143,9 +143,9 @@ describe("todo serve refuses, in one line,", () => {
       newFile(makeCertificate().key),
       "the key does not match the certificate",
     ],
-    ["a certificate that is none", keyFile, keyFile, "the certificate is not PEM"],
-    ["a key that is none", certFile, certFile, "the key is not PEM"],
-    ["a certificate file that is not there", join(folder, "none"), keyFile, "no such file or folder"],
+    ["a certificate file without a certificate", keyFile, keyFile, "the certificate is not PEM"],
+    ["a key file without a key", certFile, certFile, "the key is not PEM"],
+    ["a missing certificate file", join(folder, "none"), keyFile, "no such file or folder"],
     ["a key file that is a folder", certFile, folder, "it is a folder, not a file"],
   ])("%s", async (_what, cert, key, complaint) => {
     await using server = serve(cert, key);
@@ -154,7 +154,7 @@ describe("todo serve refuses, in one line,", () => {
     expect(server.stderr()).toContain(complaint);
   });
 
-  test("a port that another one serves over TLS", async () => {
+  test("a port on which another server listens with TLS", async () => {
     await using first = serve(certFile, keyFile);
     const { port } = new URL(await first.url);
     await using second = runTodo(["serve", "--port", port, "--tls-cert", certFile, "--tls-key", keyFile], {

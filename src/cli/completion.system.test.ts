@@ -11,7 +11,7 @@ const folder = await mkdtemp(join(tmpdir(), "todo-completion-"));
 afterAll(() => rm(folder, { recursive: true }));
 
 describe.skipIf(skipFor(whyMissing("fish")))("completion in fish", () => {
-  test.each(CASES)("of %j is %j", async (words, found) => {
+  test.each(CASES)("completes %j to %j", async (words, found) => {
     const file = await writeCompletion("fish", folder);
     const line = `source ${file}; complete -C '${words.join(" ")}'`;
     const lines = await outputLines("fish", "--no-config", "-c", line);
@@ -20,7 +20,7 @@ describe.skipIf(skipFor(whyMissing("fish")))("completion in fish", () => {
 });
 
 test.skipIf(skipFor(whyMissing("zsh") ?? whyNoTerminal))(
-  "completion in zsh continues what is typed",
+  "completion in zsh completes the typed word",
   async () => {
     const file = await writeCompletion("zsh", folder);
     await using terminal = openTerminal("zsh -f -i");

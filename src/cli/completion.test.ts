@@ -21,11 +21,11 @@ describe.skipIf(skipFor(whyMissing("bash")))("completion in bash", () => {
     return outputLines("bash", "-c", line, file, ...words);
   };
 
-  test.each(CASES)("of %j is %j", async (words, found) => {
+  test.each(CASES)("completes %j to %j", async (words, found) => {
     expect((await completed(words)).toSorted()).toEqual([...found]);
   });
 
-  test("of an option's value is left to files", async () => {
+  test("leaves the values of options to file names", async () => {
     expect(await completed(["todo", "backup", "--store", ""])).toEqual([]);
   });
 });

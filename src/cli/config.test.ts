@@ -17,7 +17,7 @@ function file(name: string, text: string): string {
   return path;
 }
 
-/** What a refusal says. */
+/** Returns the message of the UsageError that readConfig throws. */
 function complaint(flags: Flags, env: Environment): string {
   try {
     readConfig(flags, env);
@@ -25,7 +25,7 @@ function complaint(flags: Flags, env: Environment): string {
     if (error instanceof UsageError) return error.message;
     throw error;
   }
-  throw new Error("it was taken");
+  throw new Error("readConfig accepted the settings");
 }
 
 test("readConfig returns the default of every setting that has one", () => {
@@ -68,27 +68,27 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
   ["PORT alone", {}, { PORT: "3" }, { port: 3 }],
   ["PORT beside an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
   ["PORT beside a cluster's TODO_PORT", {}, { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" }, { port: 3 }],
-  ["a cluster's TODO_PORT as none", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
+  ["a cluster's TODO_PORT as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
   [
-    "empty variables as none",
+    "empty variables as unset",
     {},
     { TODO_HOST: "", TODO_REALM: "", PORT: "" },
     { host: "127.0.0.1", port: 3000 },
   ],
   [
-    "empty credentials as none",
+    "empty credentials as unset",
     {},
     { TODO_ADMIN_USER: "", TODO_ADMIN_PASSWORD: "" },
     { fixedPair: undefined },
   ],
   [
-    "the least",
+    "the minimums",
     {},
     { TODO_PORT: "0", TODO_MAX_TODOS: "1", TODO_BASIC_FAILURES: "0" },
     { port: 0, maxTodos: 1, basicFailures: 0 },
   ],
   [
-    "the most",
+    "the maximums",
     {},
     { TODO_PORT: "65535", TODO_MAX_TODOS: "9007199254740991" },
     { port: 65_535, maxTodos: 2 ** 53 - 1 },
@@ -107,7 +107,7 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     { fixedPair: { user: "Zoë", password: " a:b😀 " } },
   ],
   [
-    "paths as they are",
+    "unchanged paths",
     { clientsFile: "c", usersFile: "u", authModule: "./a.ts" },
     {},
     { clientsFile: "c", usersFile: "u", authModule: "./a.ts" },
@@ -133,7 +133,7 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     { corsOrigins: ["https://a.example", "http://b.example:8080"] },
   ],
   ["levels", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
-  ["strangers' variables as none", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
+  ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
 ])("readConfig accepts %s", (_what, flags, env, outcome) => {
   expect(readConfig(flags, env)).toEqual({ ...readConfig({}, {}), ...outcome });
 });
@@ -290,35 +290,35 @@ test.each<[variable: string, nearest: string]>([
   expect(message).not.toContain(SECRET);
 });
 
-describe("readConfig reads the file of a password", () => {
+describe("readConfig reads a password from a file", () => {
   const read = (path: string) =>
     readConfig({ adminPasswordFile: path, adminUser: "a" }, {}).fixedPair?.password;
 
   test.each([
     ["without an end of line", "s3cret", "s3cret"],
     ["with an end of line", "s3cret\n", "s3cret"],
-    ["with one of Windows", "s3cret\r\n", "s3cret"],
-    ["with blanks that are its own", " s3 cret \n", " s3 cret "],
-    ["in other scripts", "pässwörd😀\n", "pässwörd😀"],
+    ["with a Windows end of line", "s3cret\r\n", "s3cret"],
+    ["with blanks at both ends", " s3 cret \n", " s3 cret "],
+    ["in any script", "pässwörd😀\n", "pässwörd😀"],
   ])("%s", (what, text, password) => {
     expect(read(file(what, text))).toBe(password);
   });
 
   mkdirSync(join(folder, "folder"));
   test.each<[what: string, path: string, message: string]>([
-    ["empty", file("empty", ""), "the file is empty"],
-    ["of an empty line", file("line", "\n"), "the file is empty"],
-    ["missing", join(folder, "missing"), "no such file or folder"],
-    ["a folder", join(folder, "folder"), "it is a folder, not a file"],
-    ["behind a file", join(folder, "empty", "behind"), "a part of the path is a file, not a folder"],
-  ])("and refuses one that is %s", (_what, path, message) => {
+    ["that is empty", file("empty", ""), "the file is empty"],
+    ["with only an empty line", file("line", "\n"), "the file is empty"],
+    ["that is missing", join(folder, "missing"), "no such file or folder"],
+    ["that is a folder", join(folder, "folder"), "it is a folder, not a file"],
+    ["that is below a file", join(folder, "empty", "behind"), "a part of the path is a file, not a folder"],
+  ])("rejects one %s", (_what, path, message) => {
     expect(complaint({ adminUser: "a" }, { TODO_ADMIN_PASSWORD_FILE: path })).toStartWith(
       `TODO_ADMIN_PASSWORD_FILE "${path}": ${message}`,
     );
   });
 
   const whyReadable = process.getuid?.() === 0 ? "root may read every file" : undefined;
-  test.skipIf(skipFor(whyReadable))("and refuses one that it may not read", () => {
+  test.skipIf(skipFor(whyReadable))("rejects a file without read permission", () => {
     const path = file("closed", SECRET);
     chmodSync(path, 0o000);
     expect(complaint({ adminUser: "a", adminPasswordFile: path }, {})).toBe(

@@ -15,13 +15,13 @@ const folder = mkdtempSync(join(tmpdir(), "todo-credentials-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const CLIENT = `alice:${hashToken("token").toString("hex")}\n`;
-/** By Apache's htpasswd; the password is "secret". */
+/** Made by Apache's htpasswd. The password is "secret". */
 const USER = "bob:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK\n";
 const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
 const READ = "credentials read again";
 const NOT_READ = "credentials not read: the previous ones stay in use";
 
-/** Credentials from a file, which is checked only when the test says so. */
+/** Opens credentials from a file that is checked only when the test calls `check`. */
 async function open(setting: "clientsFile" | "usersFile", text: string) {
   const path = join(folder, `${setting}-${crypto.randomUUID()}`);
   writeFileSync(path, text);
@@ -34,7 +34,7 @@ async function open(setting: "clientsFile" | "usersFile", text: string) {
   return {
     path,
     write: (next: string) => writeFileSync(path, next),
-    /** Checks the file; gives the lines of the log since the last check. */
+    /** Checks the file. Returns the log lines since the last check. */
     check: () => {
       for (const check of checks) check();
       return lines.splice(0).map(({ level, message, fields }) => [level, message, fields.entries]);
@@ -87,7 +87,7 @@ describe.each([
     expect(await file.isAccepted()).toBe(false);
   });
 
-  test("revokes its entries at once when it has comments only", async () => {
+  test("revokes its entries immediately when it contains only comments", async () => {
     const file = await open(setting, text);
     writeFileSync(`${file.path}.new`, "# nobody\n");
     renameSync(`${file.path}.new`, file.path);
@@ -96,8 +96,8 @@ describe.each([
   });
 });
 
-describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions give %s", (kind) => {
-  /** Opens a module whose lookupClient and checkUser both give a thenable of what the expression says. */
+describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions return %s", (kind) => {
+  /** Opens a module whose lookupClient and checkUser both return a thenable of the expression's value. */
   async function openModule(expression: string, clients?: string) {
     const name = crypto.randomUUID();
     const path = join(folder, `${name}.ts`);
@@ -123,7 +123,7 @@ describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions gi
     ["true", "Promise.resolve(true)", 503, 200],
     ["an error", 'Promise.reject(new Error("no database"))', 503, 503],
   ])("accepts nothing but a client and true: %s", async (_what, expression, bearer, basic) => {
-    // A file before the module makes the look-ups a chain.
+    // With a clients file before the module, several lookups are combined.
     for (const clients of [undefined, CLIENT]) {
       await using service = await openModule(expression, clients);
       const status = async (path: string, authorization: string): Promise<number> =>

@@ -14,7 +14,7 @@ async function health(args: readonly string[], variables: Readonly<Record<string
   return { code: await command.exited, said: command.stdout() + command.stderr() };
 }
 
-test("health says nothing where a server answers", async () => {
+test("health prints nothing if the server answers", async () => {
   await using service = startService();
   const port = String(service.port);
   for (const args of [[], ["--ready"], ["--host", "0.0.0.0"], ["--host", "localhost"]])
@@ -22,7 +22,7 @@ test("health says nothing where a server answers", async () => {
   expect(await health([], { TODO_PORT: port })).toEqual({ code: 0, said: "" });
 });
 
-test("health tells a server that is alive from one that is ready", async () => {
+test("health distinguishes a live server from a ready one", async () => {
   const away = async () => {
     throw new ServiceError("store_unavailable");
   };
@@ -33,7 +33,7 @@ test("health tells a server that is alive from one that is ready", async () => {
   expect([code, said]).toEqual([1, expect.stringContaining("status 503")]);
 });
 
-test("health asks over TLS where the server has a certificate", async () => {
+test("health uses TLS if the server has a certificate", async () => {
   const { cert, key } = makeCertificate();
   const folder = await mkdtemp(join(tmpdir(), "todo-health-"));
   try {
@@ -49,7 +49,7 @@ test("health asks over TLS where the server has a certificate", async () => {
   }
 });
 
-test("health fails, and says why, where no server is", async () => {
+test("health fails with the reason if no server is running", async () => {
   const service = startService();
   await service[Symbol.asyncDispose]();
   const { code, said } = await health(["--port", String(service.port)]);
@@ -67,13 +67,13 @@ const hasIPv6 = Object.values(networkInterfaces()).some((all) =>
 );
 const whyNoIPv6 = hasIPv6 ? undefined : "loopback has no IPv6 address";
 
-test.skipIf(skipFor(whyNoIPv6))("health asks at an IPv6 address as a URL has it", async () => {
+test.skipIf(skipFor(whyNoIPv6))("health accepts IPv6 addresses with and without brackets", async () => {
   await using server = Bun.serve({ hostname: "::1", port: 0, fetch: () => new Response() });
   for (const host of ["::1", "[::1]", "::"])
     expect(await health(["--port", String(server.port), "--host", host])).toEqual({ code: 0, said: "" });
 });
 
-test("health refuses a port that names no server", async () => {
+test("health rejects port 0", async () => {
   const { code, said } = await health(["--port", "0"]);
   expect([code, said]).toEqual([2, expect.stringContaining("port 0")]);
 });

@@ -11,7 +11,7 @@ import { hashToken, mintToken } from "../credential/token.ts";
 const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
-/** The path of a new file, and the arguments that name it as the store. */
+/** Returns the path of a new store and the arguments that select it. */
 function newStore() {
   const path = join(folder, `${++files}.db`);
   return { path, store: ["--store", `sqlite:${path}`] };
@@ -40,7 +40,7 @@ async function keys(...args: readonly string[]): Promise<Outcome> {
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
 }
 
-/** Runs a command that prints a token; gives the token and the id that the sentence beside it names. */
+/** Runs a command that prints a token. Returns the token, standard error, and the id in it. */
 async function tokenOf(...args: readonly string[]) {
   const { code, stdout, stderr } = await keys(...args);
   expect([code, stdout]).toEqual([0, expect.stringMatching(/^todo_\w{49}\n$/)]);
@@ -49,7 +49,7 @@ async function tokenOf(...args: readonly string[]) {
   return { token, stderr, id: /^Key (\w{8}) of /.exec(stderr)?.[1] ?? "" };
 }
 
-/** The one line on standard error of a command that was called wrongly. */
+/** Returns the one line on standard error of a command that was called wrongly. */
 async function refusal(...args: readonly string[]): Promise<string> {
   const { code, stdout, stderr } = await keys(...args);
   expect([code, stdout]).toEqual([2, ""]);
@@ -95,8 +95,8 @@ async function makeOverHttp(url: string, path: string, body?: object): Promise<M
 const { store: STORE_WITH_CI } = newStore();
 await tokenOf("create", "ci", ...STORE_WITH_CI);
 
-describe("todo keys beside a live server", () => {
-  test("create makes a key that passes at once", async () => {
+describe("todo keys beside a running server", () => {
+  test("create makes a key that is accepted immediately", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -110,7 +110,7 @@ describe("todo keys beside a live server", () => {
     );
   });
 
-  test("rotate lets both tokens pass, with --overlap 0 the new one alone", async () => {
+  test("rotate keeps both tokens valid, but with --overlap 0 only the new one", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -129,7 +129,7 @@ describe("todo keys beside a live server", () => {
     expect(await whoamiAll(url, third.token, fourth.token)).toEqual(["ci", "ci"]);
   });
 
-  test("revoke of a name ends all its keys at once, of an id that one", async () => {
+  test("revoke ends all keys of a name, or the one key of an id", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -151,7 +151,7 @@ describe("todo keys beside a live server", () => {
     expect(await whoamiAll(url, ...tokens)).toEqual([401, 401, "backup", 401]);
   });
 
-  test("a key passes until it expires, and its name is free then", async () => {
+  test("a key is accepted until it expires, and its name can be used again then", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -168,7 +168,7 @@ describe("todo keys beside a live server", () => {
     expect(await whoamiAll(url, token, again.token)).toEqual([401, "ci"]);
   });
 
-  test("and HTTP see each other's keys", async () => {
+  test("shows and manages the same keys as HTTP", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -190,7 +190,7 @@ describe("todo keys beside a live server", () => {
     expect((await listOverHttp(url)).map(({ name }) => name)).toEqual(["by-command", "by-command"]);
   });
 
-  test("make one key of one name, however many are run at once", async () => {
+  test("create makes one key when six commands use one name concurrently", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -201,7 +201,7 @@ describe("todo keys beside a live server", () => {
     expect(await listOverHttp(url)).toHaveLength(1);
   });
 
-  test("last through a restart, with their last use", async () => {
+  test("keys and their last use survive a restart", async () => {
     const { store } = newStore();
     const { token } = await tokenOf("create", "ci", ...store);
     for (const _ of ["first", "second"]) {
@@ -213,7 +213,7 @@ describe("todo keys beside a live server", () => {
     expect(stdout.split("\n")[1]).toMatch(new RegExp(`^ci {4}\\w{8}  ${TIME}  never    ${TIME}$`));
   });
 
-  test("leave no token in the server's log, on standard error or in a file", async () => {
+  test("writes no token to the server's log, standard error or a file", async () => {
     const { path, store } = newStore();
     await using server = serve([...store, "--log-level", "debug", "--access-log"]);
     const url = await server.url;
@@ -258,7 +258,7 @@ describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL
     await using two = serve(store);
     await using three = serve(store);
     const urls = await Promise.all([one.url, two.url, three.url]);
-    /** What all of them say to tokens; throws when they disagree. */
+    /** Returns the responses of all replicas to these tokens. Throws if the replicas disagree. */
     const whoamiOfAll = async (...tokens: readonly string[]): Promise<(string | number)[]> => {
       const [first = [], ...others] = await Promise.all(urls.map((url) => whoamiAll(url, ...tokens)));
       for (const other of others) expect(other).toEqual(first);
@@ -287,7 +287,7 @@ describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL
     for (const server of [one, two, three]) await stop(server);
   });
 
-  test("is refused, and why is said, when the database is not there", async () => {
+  test("fails with the reason if the database cannot be reached", async () => {
     const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
     for (const args of [["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]]) {
       expect(await refusal(...args, "--store", url)).toBe("TODO_STORE: 127.0.0.1:1: Failed to connect");
@@ -296,7 +296,7 @@ describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL
 });
 
 describe("todo keys", () => {
-  test("create makes the store where there is none, and the server opens it", async () => {
+  test("create makes a new store, and the server opens it", async () => {
     const { path, store } = newStore();
     const { token } = await tokenOf("create", "ci", ...store);
     expect(existsSync(path)).toBe(true);
@@ -304,14 +304,14 @@ describe("todo keys", () => {
     expect(await whoami(await server.url, token)).toBe("ci");
   });
 
-  test("create by npm leaves the token alone in a variable", async () => {
+  test("create through npm prints only the token on standard output", async () => {
     const { path } = newStore();
     const line = `TOKEN=$(npm run -s todo -- keys create ci --store "sqlite:${path}" 2>/dev/null) && printf '[%s]' "$TOKEN"`;
     await using shell = run(["sh", "-c", line]);
     expect([await shell.exited, shell.stdout()]).toEqual([0, expect.stringMatching(/^\[todo_\w{49}\]$/)]);
   });
 
-  test("the store comes from a variable or a file too", async () => {
+  test("accepts the store from a variable and from a file", async () => {
     const { path } = newStore();
     const file = join(folder, "store-url");
     writeFileSync(file, `sqlite:${path}\n`);
@@ -321,7 +321,7 @@ describe("todo keys", () => {
     expect(await refusal("list", "--store-file", file, "--store", "memory:")).toContain("are both set");
   });
 
-  test("list is a table, of names of any width", async () => {
+  test("list prints a table for names of any width", async () => {
     const { store } = newStore();
     const ids: string[] = [];
     for (const [name, ...more] of [
@@ -345,7 +345,7 @@ describe("todo keys", () => {
     );
   });
 
-  test("a name is shown as harmlessly by list as by create", async () => {
+  test("list and create escape control characters in names", async () => {
     const { store } = newStore();
     const name = "\u202egpj.exe";
     const { stderr } = await keys("create", name, ...store);
@@ -356,7 +356,7 @@ describe("todo keys", () => {
     }
   });
 
-  test("create says what to do about a token that could not be written", async () => {
+  test("create says what to do if the token cannot be written", async () => {
     const { path, store } = newStore();
     const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
     await using command = run(["bash", "-c", line, process.execPath]);
@@ -367,7 +367,7 @@ describe("todo keys", () => {
     expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
   });
 
-  test("revoke of a name ends a key too that a rotation adds meanwhile", async () => {
+  test("revoke of a name also revokes a key that a concurrent rotation adds", async () => {
     const { path, store } = newStore();
     const { id } = await tokenOf("create", "ci", ...store);
     const database = new Database(path);
@@ -380,7 +380,7 @@ describe("todo keys", () => {
     expect([code, stdout]).toEqual([0, `revoked ${id} of ci\nrevoked 11112222 of ci\n`]);
   });
 
-  test("an id wins over a name", async () => {
+  test("an id takes precedence over a name", async () => {
     const { store } = newStore();
     const { id } = await tokenOf("create", "ci", ...store);
     const namesake = await tokenOf("create", id, ...store);
@@ -388,7 +388,7 @@ describe("todo keys", () => {
     expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${namesake.id} of ${id}\n`);
   });
 
-  test("list says when there are none", async () => {
+  test("list says that the store has no keys", async () => {
     const { store } = newStore();
     await tokenOf("create", "ci", ...store);
     await keys("revoke", "ci", ...store);
@@ -396,7 +396,7 @@ describe("todo keys", () => {
   });
 
   test.each<[...args: string[]]>([["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]])(
-    "%s says where the keys of a store in memory are",
+    "%s with a memory store names the other ways to manage keys",
     async (...args) => {
       for (const store of [[], ["--store", "memory:"]]) {
         const line = await refusal(...args, ...store);
@@ -406,7 +406,7 @@ describe("todo keys", () => {
   );
 
   test.each<[...args: string[]]>([["list"], ["rotate", "ci"], ["revoke", "ci"]])(
-    "%s makes no store",
+    "%s does not create a store",
     async (...args) => {
       const { path, store } = newStore();
       expect(await refusal(...args, ...store)).toBe(
@@ -421,26 +421,26 @@ describe("todo keys", () => {
     ["a long name", ["create", "x".repeat(101)], "the name: must be at most 100 characters"],
     ["a line break in a name", ["create", "a\nb"], "the name: must have no control characters"],
     [
-      "all that is wrong with a name",
+      "a name with several errors",
       ["create", "\t".repeat(101)],
       "the name: must not be empty, must be at most 100 characters, must have no control characters",
     ],
     ["no name", ["create"], "missing required argument 'name'"],
     [
-      "an end of another kind",
+      "an invalid expiry",
       ["create", "a", "--expires", "1y"],
       '--expires "1y": must be a duration such as 90d',
     ],
-    ["an end at once", ["create", "a", "--expires", "0"], '--expires "0": must be longer than 0'],
-    ["an end too far", ["create", "a", "--expires", "36501d"], '--expires "36501d": must be at most 36500d'],
+    ["an expiry of 0", ["create", "a", "--expires", "0"], '--expires "0": must be longer than 0'],
     [
-      "an overlap of another kind",
-      ["rotate", "ci", "--overlap", "soon"],
-      '--overlap "soon": must be a duration',
+      "an expiry that is too long",
+      ["create", "a", "--expires", "36501d"],
+      '--expires "36501d": must be at most 36500d',
     ],
-    ["a name that is taken", ["create", "ci"], "a key with this name already exists: rotate or revoke it"],
-    ["a name to rotate that is unknown", ["rotate", "cj"], "no key has this name or id"],
-    ["a name to revoke that is unknown", ["revoke", "cj"], "no key has this name or id"],
+    ["an invalid overlap", ["rotate", "ci", "--overlap", "soon"], '--overlap "soon": must be a duration'],
+    ["a used name", ["create", "ci"], "a key with this name already exists: rotate or revoke it"],
+    ["an unknown name to rotate", ["rotate", "cj"], "no key has this name or id"],
+    ["an unknown name to revoke", ["revoke", "cj"], "no key has this name or id"],
     [
       "a token to revoke",
       ["revoke", mintToken()],
@@ -452,9 +452,9 @@ describe("todo keys", () => {
       ["create", "a", "--expire", "1d"],
       "unknown option '--expire' (Did you mean --expires?)",
     ],
-    ["an argument too many", ["create", "a", "b"], "too many arguments for 'create'"],
+    ["too many arguments", ["create", "a", "b"], "too many arguments for 'create'"],
     ["a store of an unknown kind", ["list", "--store", "redis://u:p4ss@h"], 'no store of the kind "redis:"'],
-  ])("refuses %s, in one line", async (_what, args, line) => {
+  ])("rejects %s with one line", async (_what, args, line) => {
     const store = args.includes("--store") ? [] : STORE_WITH_CI;
     const said = await refusal(...args, ...store);
     expect(said).toContain(line);
@@ -462,7 +462,7 @@ describe("todo keys", () => {
     expect((await keys("list", ...STORE_WITH_CI)).stdout.match(/^\w+/gm)).toEqual(["NAME", "ci"]);
   });
 
-  test("says in one line what the store says, and ends with 1, where that fails", async () => {
+  test("an error of the store is printed as one line, with exit code 1", async () => {
     const { path, store } = newStore();
     await tokenOf("create", "ci", ...store);
     const database = new Database(path);
@@ -495,7 +495,7 @@ describe("todo keys", () => {
 describe("todo serve", () => {
   const DEMO = "No credentials are configured";
 
-  test("shows demo credentials while its store has no keys, and none once it has", async () => {
+  test("shows demo credentials only while its store has no keys", async () => {
     const { store } = newStore();
     const starts = async (): Promise<boolean> => {
       await using server = serve(store, {});
@@ -510,7 +510,7 @@ describe("todo serve", () => {
     expect(await starts()).toBe(true);
   });
 
-  test("with keys alone closes /admin, says so, and lets their clients pass", async () => {
+  test("with keys alone rejects all users at /admin/, logs that, and accepts the keys", async () => {
     const { store } = newStore();
     const { token } = await tokenOf("create", "ci", ...store);
     await using server = serve(store, {});
@@ -523,7 +523,7 @@ describe("todo serve", () => {
     expect(server.stdout()).not.toContain("no client is configured");
   });
 
-  test("with demo credentials lets keys made meanwhile pass too", async () => {
+  test("with demo credentials also accepts keys that are created later", async () => {
     const { store } = newStore();
     await using server = serve(store, {});
     const url = await server.url;
@@ -534,7 +534,7 @@ describe("todo serve", () => {
     expect(await whoami(url, demo)).toBe("demo");
   });
 
-  test("in memory keeps keys made over HTTP as long as it runs", async () => {
+  test("with a memory store keeps keys until it ends", async () => {
     await using server = serve([]);
     const url = await server.url;
     const { token, id } = await makeOverHttp(url, "", { name: "ci" });

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { until } from "../../test/until.ts";
 
 const FLOOD_LINES = 5000;
-/** Logs more than a pipe and the buffer hold, then another line for each line of standard input. */
+/** Logs more than a pipe and the buffer hold, then one more line for each line of standard input. */
 const FLOOD = `
   const { openLog } = await import(${JSON.stringify(fileURLToPath(new URL("log.ts", import.meta.url)))});
   const { log } = await openLog("info");
@@ -14,7 +14,7 @@ const FLOOD = `
   for await (const _ of console) log.info({}, "more");
 `;
 
-/** A process whose log is not read yet, that writes another line to it every few milliseconds. */
+/** A process whose log is not read yet. It logs another line every few milliseconds. */
 class Flood implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #writing: NodeJS.Timeout;

@@ -21,7 +21,7 @@ function file(name: string, text: string): string {
 
 const TOKEN = mintToken();
 const ALICE = `alice:${hashToken(TOKEN).toString("hex")}`;
-/** By Apache's htpasswd; the password is "secret". */
+/** Made by Apache's htpasswd. The password is "secret". */
 const BOB = "bob:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
 const PAIR = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
 const WARNING = 40;
@@ -34,7 +34,7 @@ interface Line extends Readonly<Record<string, unknown>> {
   readonly msg: string;
 }
 
-/** The log: every whole line of standard output, each of which must be JSON. */
+/** Returns the log: every complete line of standard output, each of which must be JSON. */
 const log = (command: Command): Line[] =>
   command
     .stdout()
@@ -42,7 +42,7 @@ const log = (command: Command): Line[] =>
     .slice(0, -1)
     .map((line) => JSON.parse(line));
 
-/** Waits until the log has some lines with a message. */
+/** Waits until the log has at least this many lines with a message. */
 async function logged(command: Command, message: string, times = 1): Promise<Line[]> {
   while (true) {
     const lines = log(command).filter(({ msg }) => msg === message);
@@ -51,13 +51,13 @@ async function logged(command: Command, message: string, times = 1): Promise<Lin
   }
 }
 
-/** Stops a server, so that all it says is there. */
+/** Stops a server, so that all its output is available. */
 async function stop(command: Command): Promise<void> {
   command.kill("SIGTERM");
   expect(await command.exited).toBe(0);
 }
 
-/** The answer of a server that does not say when it listens. */
+/** Returns the response of a server that does not log when it listens. */
 async function reached(url: string): Promise<Response> {
   while (true) {
     const response = await fetch(url).catch(() => Bun.sleep(20));
@@ -97,15 +97,15 @@ describe("todo", () => {
     expect([await command.exited, command.stdout(), command.stderr()]).toEqual([0, `${version}\n`, ""]);
   });
 
-  test("alone shows how it is used", async () => {
+  test("without a command prints its usage", async () => {
     await using command = runTodo([]);
     expect([await command.exited, command.stdout()]).toEqual([2, ""]);
     expect(command.stderr()).toStartWith("Usage: todo ");
   });
 });
 
-describe("todo refuses, in one line and before it listens,", () => {
-  /** The one line on standard error. */
+describe("todo rejects, with one line and before it listens,", () => {
+  /** Returns the one line on standard error. */
   async function refusal(command: Command): Promise<string> {
     const started = command.url.then(
       () => "it listens",
@@ -123,10 +123,10 @@ describe("todo refuses, in one line and before it listens,", () => {
     ["an unknown flag", ["serve", "--prot", "1"], "unknown option '--prot' (Did you mean --port?)"],
     ["a flag before the command", ["--port", "1", "serve"], "unknown option '--port'"],
     ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],
-    ["an argument too many", ["serve", "3000"], "too many arguments for 'serve'"],
-    ["a bad value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
+    ["too many arguments", ["serve", "3000"], "too many arguments for 'serve'"],
+    ["an invalid value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
     [
-      "an unknown store",
+      "an unknown kind of store",
       ["serve", "--port", "0", "--store", "redis://h"],
       'no store of the kind "redis:": use memory:, sqlite:PATH or postgres://…',
     ],
@@ -135,13 +135,9 @@ describe("todo refuses, in one line and before it listens,", () => {
       ["serve", "--port", "0", "--store", "todos.db"],
       '"todos.db" names no kind of store: did you mean sqlite:todos.db?',
     ],
+    ["an unknown host", ["serve", "--port", "0", "--host", "no.invalid"], "host no.invalid does not resolve"],
     [
-      "a host that is none",
-      ["serve", "--port", "0", "--host", "no.invalid"],
-      "host no.invalid does not resolve",
-    ],
-    [
-      "another's host",
+      "an address of another machine",
       ["serve", "--port", "0", "--host", "192.0.2.1"],
       "192.0.2.1 is not an address of this machine",
     ],
@@ -161,18 +157,18 @@ describe("todo refuses, in one line and before it listens,", () => {
   const SHA1 = "{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=";
 
   test.each<[what: string, flag: string, text: string, line: string]>([
-    ["no clients", "--clients-file", "", "the file has no entries"],
+    ["no client", "--clients-file", "", "the file has no entries"],
     ["a client's line without a hash", "--clients-file", `${ALICE}\n\nbob\n`, 'line 3 is not "name:'],
-    ["a client's token itself", "--clients-file", `\nalice:${TOKEN}\n`, "line 2 has no SHA-256 in hex"],
-    ["no users", "--users-file", "# none yet\n\n", "the file has no entries"],
+    ["a token instead of its hash", "--clients-file", `\nalice:${TOKEN}\n`, "line 2 has no SHA-256 in hex"],
+    ["no user", "--users-file", "# none yet\n\n", "the file has no entries"],
     ["a user's line without a hash", "--users-file", `# users\n${BOB}\ncarol\n`, 'line 3 is not "user:hash"'],
     ["MD5", "--users-file", `carol:${MD5}\n`, "line 1 (carol) has Apache's MD5 ($apr1$)"],
     ["SHA-1", "--users-file", `${BOB}\ncarol:${SHA1}\n`, "line 2 (carol) has unsalted SHA-1 ({SHA})"],
     ["DES-crypt", "--users-file", "carol:3yEiEzkpwN9Yo\n", "line 1 (carol) has DES-crypt"],
-    ["a password in clear", "--users-file", "carol:hunter2\n", "line 1 (carol) has no known hash"],
+    ["a plain-text password", "--users-file", "carol:hunter2\n", "line 1 (carol) has no known hash"],
     ["an empty password", "--admin-password-file", "", "the file is empty"],
     [
-      "a module that does not parse",
+      "a module with a syntax error",
       "--auth-module",
       "export const lookupClient = (\n",
       "cannot load the module: ",
@@ -180,7 +176,7 @@ describe("todo refuses, in one line and before it listens,", () => {
     ["a module that throws", "--auth-module", 'throw new Error("a\\nb");\n', "cannot load the module: a"],
     ["a module without exports", "--auth-module", "export {};\n", "neither lookupClient nor checkUser"],
     [
-      "a module of no functions",
+      "a module whose exports are not functions",
       "--auth-module",
       "export const checkUser = 1;\n",
       "checkUser is not a function",
@@ -195,7 +191,7 @@ describe("todo refuses, in one line and before it listens,", () => {
   });
 
   test.each(["--clients-file", "--users-file", "--admin-password-file", "--store-file"])(
-    "%s where there is no file",
+    "%s with the path of no file",
     async (flag) => {
       for (const [path, reason] of [
         [join(folder, "missing"), "no such file or folder"],
@@ -207,7 +203,7 @@ describe("todo refuses, in one line and before it listens,", () => {
     },
   );
 
-  test("a module that is not there", async () => {
+  test("a missing module", async () => {
     await using command = serve(["--auth-module", join(folder, "missing.ts")]);
     expect(await refusal(command)).toStartWith(`todo: TODO_AUTH_MODULE "${join(folder, "missing.ts")}": `);
   });
@@ -218,14 +214,14 @@ describe("todo refuses, in one line and before it listens,", () => {
       { TODO_CLIENT_FILE: "x" },
       "unknown variable TODO_CLIENT_FILE: did you mean TODO_CLIENTS_FILE?",
     ],
-    ["a bad variable", { TODO_MAX_TODOS: "all" }, 'TODO_MAX_TODOS "all": must be a whole number'],
+    ["an invalid variable", { TODO_MAX_TODOS: "all" }, 'TODO_MAX_TODOS "all": must be a whole number'],
     [
       "a password without a user",
       { TODO_ADMIN_PASSWORD: "hunter2" },
       "without a user: set --admin-user or TODO_ADMIN_USER",
     ],
     [
-      "a store's password",
+      "an unknown kind of store, without repeating its password",
       { TODO_STORE: "mysql://u:hunter2@h/d" },
       'TODO_STORE: there is no store of the kind "mysql:"',
     ],
@@ -236,7 +232,7 @@ describe("todo refuses, in one line and before it listens,", () => {
     expect(said).not.toContain("hunter2");
   });
 
-  test("a flag for the password, without repeating it", async () => {
+  test("the password as a flag, without repeating it", async () => {
     for (const flag of [["--admin-password", "hunter2"], ["--admin-password=hunter2"]]) {
       await using command = serve(flag);
       const said = await refusal(command);
@@ -245,7 +241,7 @@ describe("todo refuses, in one line and before it listens,", () => {
     }
   });
 
-  test("a port that is taken", async () => {
+  test("a port that is in use", async () => {
     await using first = serve();
     const { port } = new URL(await first.url);
     await using second = runTodo(["serve", "--port", port]);
@@ -257,7 +253,7 @@ describe("todo refuses, in one line and before it listens,", () => {
 });
 
 describe("todo serve with nothing configured", () => {
-  test("makes a token and a password, and shows them once, past the log", async () => {
+  test("generates a token and a password, and shows them once, outside the log", async () => {
     await using server = serve();
     const url = await server.url;
     while (!/\/admin\/.*\n\n$/.test(server.stderr())) await Bun.sleep(5);
@@ -281,7 +277,7 @@ describe("todo serve with nothing configured", () => {
     expect(log(server).map(({ msg }) => msg)).toEqual(["listening", "stopping", "stopped"]);
   });
 
-  test("makes them anew at each start", async () => {
+  test("generates new ones at each start", async () => {
     const shown = new Set<string>();
     for (const _ of [1, 2]) {
       await using server = serve();
@@ -313,13 +309,13 @@ describe("todo serve", () => {
   >([
     ["clients only", ["--clients-file", clients], {}, [NO_USER]],
     ["users only", ["--users-file", users], {}, [NO_CLIENT]],
-    ["a pair only", [], PAIR, [NO_CLIENT]],
-    ["both", ["--clients-file", clients], PAIR, []],
+    ["a fixed user only", [], PAIR, [NO_CLIENT]],
+    ["clients and a fixed user", ["--clients-file", clients], PAIR, []],
     ["loopback by another name", ["--host", "localhost", "--clients-file", clients], PAIR, []],
     ["all addresses", ["--host", "0.0.0.0", "--clients-file", clients], PAIR, [IN_CLEAR]],
-    ["passwords in clear", ["--allow-basic-over-http", "--clients-file", clients], PAIR, [LIFTED]],
+    ["passwords over plain HTTP", ["--allow-basic-over-http", "--clients-file", clients], PAIR, [LIFTED]],
     [
-      "both of these",
+      "all addresses and passwords over plain HTTP",
       ["--host", "0.0.0.0", "--allow-basic-over-http", "--clients-file", clients],
       PAIR,
       [LIFTED],
@@ -348,7 +344,7 @@ describe("todo serve", () => {
     expect(warned).toEqual([...warnings]);
   });
 
-  test("hands what is set on to the service", async () => {
+  test("applies its settings", async () => {
     const access = ["--allowed-hosts", "todo.example", "--cors-origins", "https://app.example"];
     const login = ["--realm", "a realm", "--basic-failures", "1"];
     const limits = ["--max-todos", "2", "--max-events", "1", "--max-subscribers", "1"];
@@ -374,7 +370,7 @@ describe("todo serve", () => {
     expect((await get("/api/events")).status).toBe(503);
   });
 
-  test("limits the event streams of each network that a trusted proxy names", async () => {
+  test("limits the event streams of each network that a trusted proxy reports", async () => {
     const limits = ["--trusted-proxy", "127.0.0.1", "--max-subscribers-per-network", "1"];
     await using server = serve(limits);
     const url = await server.url;
@@ -388,7 +384,7 @@ describe("todo serve", () => {
     const [tokens, passwords] = [Array.from({ length: 4 }, mintToken), ["one", "two", "three", "four"]];
     const clientLine = (at: number): string => `client${at}:${hashToken(tokens[at] ?? "").toString("hex")}\n`;
     const userLines = await Promise.all([
-      // As Apache writes bcrypt.
+      // In the format of Apache's htpasswd.
       Bun.password.hash("one", { algorithm: "bcrypt", cost: 5 }).then((hash) => hash.replace("$2b$", "$2y$")),
       Bun.password.hash("two", { algorithm: "argon2id", memoryCost: 1024, timeCost: 2 }),
       Bun.password.hash("three", { algorithm: "bcrypt", cost: 4 }),
@@ -461,7 +457,7 @@ test("a credentials file that changes just after the start is read again", async
   const clients = file("soon-clients", line("one"));
   await using server = serve(["--clients-file", clients]);
   const url = await server.url;
-  // As long, and perhaps at the same time as far as a file system tells.
+  // The length is the same, and the modification time may be, depending on the file system.
   writeFileSync(clients, line("two"));
   await logged(server, "credentials read again", 1);
   expect([await whoami(url, "one"), await whoami(url, "two")]).toEqual([
@@ -487,7 +483,7 @@ describe("todo serve with a module", () => {
   test.each([
     ["sync", ""],
     ["async", "async"],
-  ])("of %s functions asks them, and answers 503 where they fail", async (name, kind) => {
+  ])("of %s functions calls them, and responds with 503 if they fail", async (name, kind) => {
     await using server = serve(["--auth-module", file(`${name}.ts`, source(kind))]);
     const url = await server.url;
     const bearer = async (tokens: readonly string[]) =>
@@ -519,20 +515,23 @@ describe("todo serve with a module", () => {
   test.each([
     ["lookupClient", [200, "carol"], [401, ""], "no user is configured"],
     ["checkUser", [401, ""], [200, "Hello, carol!"], "no client is configured"],
-  ] as const)("of %s alone leaves the other surface closed", async (name, client, user, warning) => {
-    const path = file(
-      `${name}.ts`,
-      `const both = { lookupClient: () => ({ name: "carol" }), checkUser: () => true };\nexport const ${name} = both.${name};\n`,
-    );
-    await using server = serve(["--auth-module", path]);
-    const url = await server.url;
-    expect([await whoami(url, "x"), await admin(url, "carol", "x")]).toEqual([[...client], [...user]]);
-    await stop(server);
-    expect(server.stdout()).toContain(warning);
-    expect(server.stderr()).toBe("");
-  });
+  ] as const)(
+    "of %s alone rejects every credential of the other kind",
+    async (name, client, user, warning) => {
+      const path = file(
+        `${name}.ts`,
+        `const both = { lookupClient: () => ({ name: "carol" }), checkUser: () => true };\nexport const ${name} = both.${name};\n`,
+      );
+      await using server = serve(["--auth-module", path]);
+      const url = await server.url;
+      expect([await whoami(url, "x"), await admin(url, "carol", "x")]).toEqual([[...client], [...user]]);
+      await stop(server);
+      expect(server.stdout()).toContain(warning);
+      expect(server.stderr()).toBe("");
+    },
+  );
 
-  test("adds up with files and a pair", async () => {
+  test("combines it with files and a fixed user", async () => {
     const args = [
       "--auth-module",
       file("added.ts", source("async")),
@@ -566,10 +565,10 @@ describe("todo serve with a module", () => {
   });
 });
 
-describe("todo serve's log", () => {
+describe("the log of todo serve", () => {
   const clients = file("log-clients", `${ALICE}\n`);
 
-  test("has no secret in it, whatever is asked", async () => {
+  test("contains no secret", async () => {
     const CANARY = "c4nary-Zq7";
     const token = `todo_${CANARY}`;
     const path = file("canary-clients", `alice:${hashToken(token).toString("hex")}\n`);
@@ -605,7 +604,7 @@ describe("todo serve's log", () => {
     for (const secret of [...forms, hashToken(token).toString("hex")]) expect(said).not.toContain(secret);
   });
 
-  test("has a line for each request when that is asked for", async () => {
+  test("has a line for each request with --access-log", async () => {
     await using server = serve(["--access-log", "--clients-file", clients], PAIR);
     const url = await server.url;
     const asked: [id: string | null, method: string, route: string, status: number][] = [];
@@ -629,17 +628,17 @@ describe("todo serve's log", () => {
     for (const { ms } of lines) expect(ms).toBeWithin(0, 1000);
   });
 
-  test("reads a pipe once, and is not held up by it", async () => {
+  test("is written when the clients file is a pipe, which the server reads only once", async () => {
     const line = `exec "$0" --no-env-file src/cli/main.ts serve --port 0 --clients-file <(echo '${ALICE}')`;
     await using server = run(["bash", "-c", line, process.execPath], PAIR);
     const url = await server.url;
-    // Longer than until it would look again.
+    // Longer than the interval between two checks of a file.
     await Bun.sleep(1500);
     expect(await whoami(url, TOKEN)).toEqual([200, "alice"]);
     await stop(server);
   });
 
-  test("has no line for a request otherwise", async () => {
+  test("has no line for a request by default", async () => {
     await using server = serve(["--clients-file", clients], PAIR);
     expect((await fetch(`${await server.url}/api/todos`)).status).toBe(200);
     await stop(server);
@@ -661,7 +660,7 @@ describe("todo serve's log", () => {
     },
   );
 
-  test("is silent when it is to be", async () => {
+  test("is empty with --log-level silent", async () => {
     await using probe = serve(["--clients-file", clients], PAIR);
     const { port } = new URL(await probe.url);
     await stop(probe);

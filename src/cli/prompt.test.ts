@@ -13,16 +13,16 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const main = await copyWithCheapHashes(join(folder, "program"));
 
 interface Typed {
-  /** All that the terminal showed. */
+  /** All output of the terminal. */
   readonly shown: string;
   readonly code: number;
-  /** Whether the terminal was left as it was found. */
+  /** Whether the terminal's settings are the same as before. */
   readonly restored: boolean;
   readonly file: string;
 }
 
 let files = 0;
-/** Runs `todo users add alice` in a terminal, and types each text when one more prompt is there. */
+/** Runs `todo users add alice` in a terminal. Types the next text at each prompt. */
 async function type(...texts: readonly string[]): Promise<Typed> {
   const file = join(folder, `users${++files}`);
   const lines = [
@@ -53,18 +53,18 @@ async function type(...texts: readonly string[]): Promise<Typed> {
     const settings = (when: string): string => readFileSync(`${file}.${when}`, "utf8");
     return { shown, code: await terminal.exited, restored: settings("before") === settings("after"), file };
   } finally {
-    // With its terminal gone, what runs in it gets a SIGHUP.
+    // When its terminal is closed, the program gets a SIGHUP.
     terminal.kill("SIGKILL");
   }
 }
 
 describe.concurrent("a password typed in a terminal", () => {
   test.skipIf(skipFor(whyNoTerminal)).each<[what: string, texts: readonly string[], password: string]>([
-    ["is what was typed", ["hunter2\r", "hunter2\r"], "hunter2"],
+    ["is read as it was typed", ["hunter2\r", "hunter2\r"], "hunter2"],
     ["may be pasted", ["hunter2\rhunter2\r"], "hunter2"],
-    ["may be mended", ["hunnn\x7f\x7fter2\r", "x\x15hunter2\r"], "hunter2"],
-    ["may have any characters and blanks", [" Zoë 😀 \r", " Zoë 😀 \r"], " Zoë 😀 "],
-    ["may not be suspended", ["hun\x1ater2\r", "hunter2\r"], "hunter2"],
+    ["may be corrected", ["hunnn\x7f\x7fter2\r", "x\x15hunter2\r"], "hunter2"],
+    ["may contain any characters and blanks", [" Zoë 😀 \r", " Zoë 😀 \r"], " Zoë 😀 "],
+    ["cannot be suspended with Ctrl-Z", ["hun\x1ater2\r", "hunter2\r"], "hunter2"],
   ])("%s, and is not shown", async (_what, texts, password) => {
     const { shown, code, restored, file } = await type(...texts);
     expect([shown, code]).toEqual(["Password: \r\nAgain: \r\nadded alice\r\n", 0]);
@@ -79,10 +79,10 @@ describe.concurrent("a password typed in a terminal", () => {
       ["that differs", ["hunter2\r", "hunter3\r"], 2, "the two passwords differ; nothing was changed"],
       ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
       ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
-      ["that is not given", ["\x04"], 2, "no password was entered; nothing was changed"],
-      ["that Ctrl-C ends", ["hunter2\x03"], 130, ""],
-      ["that Ctrl-C ends the second time", ["hunter2\r", "hun\x03"], 130, ""],
-    ])("%s changes nothing, and leaves the terminal as it was", async (_what, texts, code, said) => {
+      ["that is missing", ["\x04"], 2, "no password was entered; nothing was changed"],
+      ["that Ctrl-C interrupts", ["hunter2\x03"], 130, ""],
+      ["that Ctrl-C interrupts at the second prompt", ["hunter2\r", "hun\x03"], 130, ""],
+    ])("%s changes nothing, and restores the terminal", async (_what, texts, code, said) => {
     const typed = await type(...texts);
     expect([typed.code, typed.restored]).toEqual([code, true]);
     const shown = typed.shown.replace(/(?:Password|Again): \r\n/g, "");

@@ -5,12 +5,12 @@ import { escapeControls, escapeControlsJson, truncate } from "./terminal.ts";
 describe("untrusted text", () => {
   test.each<[what: string, text: string, shown: string]>([
     ["an escape sequence", "\x1b]0;owned\x07", "<U+001B>]0;owned<U+0007>"],
-    ["one in a single character", "\x9b31m", "<U+009B>31m"],
+    ["an escape sequence of one character", "\x9b31m", "<U+009B>31m"],
     ["line breaks", "a\r\nb\u2028c\u0085", "a<U+000D><U+000A>b<U+2028>c<U+0085>"],
-    ["another direction", "\u202eevil\u2066", "<U+202E>evil<U+2066>"],
-    ["what is not seen", "a\u200bb\ufeffc\u{e0041}", "a<U+200B>b<U+FEFF>c<U+E0041>"],
-    ["what joins an emoji or letters", "👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم"],
-    ["what is plain", "Zoë 日本 😀 <U+001B>", "Zoë 日本 😀 <U+001B>"],
+    ["a change of direction", "\u202eevil\u2066", "<U+202E>evil<U+2066>"],
+    ["invisible characters", "a\u200bb\ufeffc\u{e0041}", "a<U+200B>b<U+FEFF>c<U+E0041>"],
+    ["joiners of emoji and letters", "👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم"],
+    ["plain text", "Zoë 日本 😀 <U+001B>", "Zoë 日本 😀 <U+001B>"],
   ])("escapeControls escapes only unsafe characters: %s", (_what, text, shown) => {
     expect(escapeControls(text)).toBe(shown);
   });

@@ -22,7 +22,7 @@ const start = (): TestService =>
 const [FIRST, SECOND, THIRD] = ["9223372036854775808", "9223372036854775809", "9223372036854775810"];
 const EVIL = "\x1b]0;owned\x07 \u202egpj.exe \x9b31m";
 
-/** A service that goes away while it changes, for so long that nobody can tell what has changed. */
+/** Starts a service that keeps one event, behind a proxy. After a lost connection, clients miss changes. */
 async function startForgetful() {
   const service = startService({ store: openMemory({ maxEvents: 1 }) });
   let isAway = false;
@@ -37,7 +37,7 @@ async function startForgetful() {
       for (const title of titles) await add(title);
       isAway = false;
     },
-    /** Resolves when it has been asked so often. */
+    /** Resolves after this many requests. */
     asked: (times: number): Promise<void> => passed(proxy, times),
     [Symbol.asyncDispose]: async () => {
       await proxy[Symbol.asyncDispose]();
@@ -61,7 +61,7 @@ async function ended(command: Command): Promise<Said> {
   return { code: await running.exited, out: running.stdout(), error: running.stderr() };
 }
 
-/** What a run of `todo` in a pipe comes to. */
+/** Runs `todo` with pipes instead of a terminal. Returns its output and exit code. */
 const todo = ({ url }: { readonly url: string }, args: readonly string[], input?: string): Promise<Said> =>
   ended(runTodo(args, { TODO_URL: url }, input));
 
@@ -71,7 +71,7 @@ const titles = async (service: TestService): Promise<string[]> => {
 };
 
 describe("over HTTPS, todo", () => {
-  test("says that a certificate is not trusted, and takes one that it is told to trust", async () => {
+  test("reports an untrusted certificate, and accepts one that it is told to trust", async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-trust-"));
     const { cert, key } = makeCertificate();
     const service = createService({ store: openMemory() });
@@ -97,7 +97,7 @@ const isDefaultPortUsed = await fetch("http://127.0.0.1:3000").then(
 const whyServed = isDefaultPortUsed ? "another program serves port 3000" : undefined;
 
 describe("in a pipe, todo", () => {
-  test("writes each to-do it adds, marks, deletes and lists as a line of JSON, ids exact", async () => {
+  test("prints each to-do that it adds, marks, deletes or lists as a line of JSON with the exact id", async () => {
     await using service = start();
     const lines = async (...args: readonly string[]): Promise<string[]> => {
       const { code, out, error } = await todo(service, args);
@@ -117,7 +117,7 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual([EVIL]);
   });
 
-  test("adds each line that is not blank, in order, and none twice in a batch", async () => {
+  test("adds the lines that are not blank, in order, and none twice with the same --batch", async () => {
     await using service = start();
     expect((await todo(service, ["add", "-", "--batch", "a"], "one\ntwo\r\n\none\n")).code).toBe(0);
     expect((await todo(service, ["add", "-", "--batch", "a"], "zero\none\ntwo\none\none")).code).toBe(0);
@@ -126,14 +126,14 @@ describe("in a pipe, todo", () => {
     expect((await titles(service)).slice(5)).toEqual(["again", "again"]);
   });
 
-  test("adds no line when one of them is refused", async () => {
+  test("adds nothing if one of the lines is invalid", async () => {
     await using service = start();
     const { code, error } = await todo(service, ["add", "-"], `fine\n\n${"x".repeat(121)}\n`);
     expect([code, error]).toEqual([2, "todo: line 3 must be at most 120 characters; nothing was added\n"]);
     expect(await titles(service)).toEqual([]);
   });
 
-  test("adds every line once through a network that fails", async () => {
+  test("adds every line once through an unreliable network", async () => {
     await using service = start();
     const faults = ["lose", "pass", "cut", "refuse", "pass", "twice"] as const;
     let count = 0;
@@ -143,14 +143,14 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(lines);
   });
 
-  test("asks again when its connection breaks", async () => {
+  test("retries when its connection breaks", async () => {
     await using service = start();
     let count = 0;
     await using proxy = await startFaultyProxy(service.port, () => (count++ === 0 ? "refuse" : "pass"));
     expect(await todo(proxy, ["list"])).toEqual({ code: 0, out: "", error: "" });
   });
 
-  test("says how to go on when adding lines breaks off", async () => {
+  test("says how to continue after an interrupted add", async () => {
     await using service = start();
     let isThrottled = false;
     await using proxy = await startFaultyProxy(service.port, () => (isThrottled ? "throttle" : "late"));
@@ -165,16 +165,16 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(["a", "b", "c", "d"]);
   });
 
-  test("says whose token it has, as JSON", async () => {
+  test("whoami prints the name of the token's client as JSON", async () => {
     await using service = start();
     const said = await ended(runTodo(["whoami"], { TODO_URL: service.url, TODO_TOKEN: TOKEN }));
     expect(said).toEqual({ code: 0, out: '{"name":"alice\\u001b[31m"}\n', error: "" });
   });
 
-  test("watches changes until Ctrl-C, which is no failure", async () => {
+  test("watch prints changes until Ctrl-C, and exits with 0", async () => {
     await using service = start();
     await using watching = runTodo(["watch"], { TODO_URL: service.url });
-    // Until it follows, nothing shows that it does.
+    // Nothing shows when watch is connected, so add to-dos until it prints one.
     let id = "";
     while (watching.stdout() === "") {
       const response = await service.sendJson("POST", "/api/todos", { title: "a" });
@@ -192,12 +192,12 @@ describe("in a pipe, todo", () => {
     expect(rest.at(-1)).toMatch(new RegExp(`^\\{"type":"deleted","position":"\\w+-\\d+","id":${id}\\}$`));
   });
 
-  test("watches on after changes that it has missed, and says so", async () => {
+  test("watch continues after missed changes, and reports them", async () => {
     await using service = await startForgetful();
     await using watching = runTodo(["watch"], { TODO_URL: service.url });
     await service.asked(2);
     await service.addWhileAway("a", "b", "c");
-    // It follows from a new list.
+    // watch has read a new list.
     await service.asked(5);
     await service.add("later");
     while (!watching.stdout().includes("later")) await Bun.sleep(10);
@@ -206,7 +206,7 @@ describe("in a pipe, todo", () => {
     );
   });
 
-  test("ends without a word when its reader has had enough", async () => {
+  test("exits with 0 and without a message when its reader closes the pipe", async () => {
     await using service = start();
     for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title: "x".repeat(100) });
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts list | head -n 1`;
@@ -216,7 +216,7 @@ describe("in a pipe, todo", () => {
     expect([code, out, error]).toEqual([0, expect.stringMatching(/^\{"id":.*\}\n$/), ""]);
   });
 
-  test("does all it is to do, though nobody reads what it says of it", async () => {
+  test("add adds all lines although its reader has closed the pipe", async () => {
     await using service = start();
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts add - | true; echo "\${PIPESTATUS[0]}"`;
     const lines = Array.from({ length: 300 }, (_, n) => `line ${n}`);
@@ -226,13 +226,13 @@ describe("in a pipe, todo", () => {
   });
 
   test.skipIf(skipFor(whyNoFile("/dev/full"))).each(["list", "add b", "completion bash", "watch"])(
-    "says that its output cannot be written: todo %s",
+    "reports that its output cannot be written: todo %s",
     async (args) => {
       await using service = start();
       await service.sendJson("POST", "/api/todos", { title: "a" });
       const line = `exec "$0" --no-env-file src/cli/main.ts ${args} > /dev/full`;
       await using command = run(["sh", "-c", line, process.execPath], { TODO_URL: service.url });
-      // The first change is what watch has to write.
+      // watch writes nothing before the first change.
       while (args === "watch" && command.stderr() === "") {
         await service.sendJson("POST", "/api/todos", { title: "c" });
         await Bun.sleep(100);
@@ -243,7 +243,7 @@ describe("in a pipe, todo", () => {
     },
   );
 
-  test("adds nothing of what is not UTF-8", async () => {
+  test("add rejects input that is not UTF-8", async () => {
     await using service = start();
     const bytes = Buffer.from("fine\ncaf\xe9\n", "latin1");
     const { code, error } = await ended(runTodo(["add", "-"], { TODO_URL: service.url }, bytes));
@@ -251,7 +251,7 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual([]);
   });
 
-  test("takes a line of any blanks for none", async () => {
+  test("add skips lines that are blank in Unicode", async () => {
     await using service = start();
     expect((await todo(service, ["add", "-"], "a\n\u0085\n\ufeff \t\nb\ufffd")).code).toBe(0);
     expect(await titles(service)).toEqual(["a", "b\ufffd"]);
@@ -266,25 +266,25 @@ describe("in a pipe, todo", () => {
       says: string,
     ]
   >([
-    ["no server elsewhere", ["list", "--url", "http://127.0.0.1:1"], {}, 1, "is the service running?"],
+    ["no server at another URL", ["list", "--url", "http://127.0.0.1:1"], {}, 1, "is the service running?"],
     ["an absent to-do", ["done", "1", "2"], {}, 3, "to-do not found: 1, 2; run todo list"],
     ["no token", ["whoami"], {}, 4, "TODO_TOKEN is not set"],
     ["a wrong token", ["whoami"], { TODO_TOKEN: "other" }, 4, "the token in TODO_TOKEN is not valid"],
-    ["a token that is none", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
-    ["a bad id", ["rm", "1", "x"], {}, 2, '"x" is not an id'],
+    ["an invalid token", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
+    ["an invalid id", ["rm", "1", "x"], {}, 2, '"x" is not an id'],
     ["an empty title", ["add", " "], {}, 1, "the title must not be empty"],
     ["two filters", ["list", "--open", "--done"], {}, 2, "keep one"],
     ["a batch without a name", ["add", "-", "--batch", ""], {}, 2, "--batch needs a name"],
-    ["a batch of words", ["add", "a", "--batch", "b"], {}, 2, "todo add -"],
+    ["a batch without lines", ["add", "a", "--batch", "b"], {}, 2, "todo add -"],
     [
-      "a URL that is none",
+      "an invalid URL",
       ["list"],
       { TODO_URL: "localhost:3000" },
       2,
       'TODO_URL "localhost:3000": must be the URL',
     ],
     ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "must be the URL of a service"],
-    ["a variable that is none", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
+    ["an unknown variable", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
   ])("says what to do about %s", async (_what, args, variables, code, says) => {
     await using service = start();
@@ -295,24 +295,21 @@ describe("in a pipe, todo", () => {
     expect(said.error).not.toContain("hunter");
   });
 
-  test.skipIf(skipFor(whyServed))(
-    "says how to start a service where none is at the default URL",
-    async () => {
-      const said = await ended(runTodo(["list"], { TODO_URL: "" }));
-      expect([said.code, said.out]).toEqual([1, ""]);
-      expect(said.error).toStartWith("todo: ");
-      expect(said.error).toContain("start the service with npm start, or set --url or TODO_URL");
-    },
-  );
+  test.skipIf(skipFor(whyServed))("says how to start a service if none runs at the default URL", async () => {
+    const said = await ended(runTodo(["list"], { TODO_URL: "" }));
+    expect([said.code, said.out]).toEqual([1, ""]);
+    expect(said.error).toStartWith("todo: ");
+    expect(said.error).toContain("start the service with npm start, or set --url or TODO_URL");
+  });
 
-  test("tells a service of another kind", async () => {
+  test("reports that another kind of service responds", async () => {
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("<h1>Hello") });
     const { code, error } = await todo({ url: other.url.href }, ["list"]);
     await other.stop(true);
     expect([code, error]).toEqual([1, expect.stringContaining("is not a to-do service (status 200)")]);
   });
 
-  test("takes no commands from what a service says", async () => {
+  test("escapes control characters in responses", async () => {
     const problem = { title: "No\x1b]0;owned\x07", status: 418, code: "teapot", detail: "\u202egpj" };
     const fetch = () => Response.json(problem, { status: 418 });
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch });
@@ -334,7 +331,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     return terminal.shown();
   }
 
-  test("shows a table that is cut to the width, and takes no commands from titles", async () => {
+  test("list prints a table that fits the width, with escaped control characters", async () => {
     await using service = start();
     for (const title of ["buy milk", "日本語".repeat(20), EVIL])
       await service.sendJson("POST", "/api/todos", { title });
@@ -362,7 +359,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     expect(text).toBe(isColoured ? `\x1b[2m${FIRST}  [x]  a\x1b[22m\n` : `${FIRST}  [x]  a\n`);
   });
 
-  test("writes JSON when asked to, and no commands of a title", async () => {
+  test("--json prints JSON with escaped control characters", async () => {
     await using service = start();
     await service.sendJson("POST", "/api/todos", { title: EVIL });
     const text = await shown(service, "todo list --json");
@@ -371,25 +368,25 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     );
   });
 
-  test("takes no commands from the name of a client", async () => {
+  test("whoami escapes control characters in the name of a client", async () => {
     await using service = start();
     const text = await shown(service, "todo whoami", { TODO_TOKEN: TOKEN });
     expect(text).toBe("alice<U+001B>[31m\n");
   });
 
-  test("shows titles below one another, however long their ids are", async () => {
+  test("aligns titles for ids of different lengths", async () => {
     await using service = startService({ store: openMemory({ lastId: 8n }) });
     for (const title of ["a", "b"]) await service.sendJson("POST", "/api/todos", { title });
     expect(await shown(service, "todo list")).toBe(" 9  [ ]  a\n10  [ ]  b\n");
   });
 
-  test("shows nothing there, and what was added", async () => {
+  test("prints a message for an empty list, and the added to-do", async () => {
     await using service = start();
     const text = await shown(service, "todo list; todo add buy milk");
     expect(text).toBe(`No to-dos yet. To add one, run: todo add buy milk\nadded ${FIRST}  [ ]  buy milk\n`);
   });
 
-  test("draws a bar while it adds lines, and removes it", async () => {
+  test("add shows a progress bar for lines, and removes it", async () => {
     await using service = start();
     const text = await shown(service, "seq 50 | todo add -");
     expect(text).toContain("100%");
@@ -397,7 +394,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     expect(await titles(service)).toHaveLength(50);
   });
 
-  test("shows the list and each change until Ctrl-C, also across a lost connection", async () => {
+  test("watch shows the list and each change until Ctrl-C, also after a lost connection", async () => {
     await using service = start();
     await using proxy = await startFaultyProxy(service.port, () => "pass");
     await service.sendJson("POST", "/api/todos", { title: EVIL });
@@ -418,7 +415,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     for (const character of ["\x07", "\u202e", "\x9b"]) expect(terminal.shown()).not.toContain(character);
   });
 
-  test("shows the list anew when it has missed changes", async () => {
+  test("watch shows the list again after missed changes", async () => {
     await using service = await startForgetful();
     await using terminal = openTerminal(`exec ${TODO} watch`, { TODO_URL: service.url });
     await service.asked(2);
@@ -427,7 +424,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     await terminal.shows("3  [ ]  c");
   });
 
-  test("leaves at Ctrl-C while it waits for lines", async () => {
+  test("add exits at Ctrl-C while it waits for lines", async () => {
     await using service = start();
     await using terminal = openTerminal(`exec ${TODO} add -`, { TODO_URL: service.url });
     terminal.type("half\n");

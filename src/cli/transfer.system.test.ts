@@ -19,13 +19,13 @@ afterAll(async () => {
 
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 
-/** Runs a command to its end. */
+/** Runs a command until it ends. */
 async function ran(args: readonly string[]) {
   await using command = runTodo(args);
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
 }
 
-/** An export of a number of to-dos. */
+/** Returns an export of this many to-dos. */
 function exportOf(todos: number): string {
   const lines = [`{"todoService":1,"lastId":"${todos}","todos":${todos}}`];
   for (let id = 1; id <= todos; id++)
@@ -36,7 +36,7 @@ function exportOf(todos: number): string {
 const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
 
 test.skipIf(skipFor(whyNoMount))(
-  "a full disk leaves nothing of an import, an export or a backup",
+  "a failed import, export, backup or restore on a full disk leaves no files",
   async () => {
     const [large, small, path] = [join(folder, "large"), join(folder, "small"), join(folder, "todos.db")];
     writeFileSync(large, exportOf(300_000));
@@ -55,7 +55,7 @@ test.skipIf(skipFor(whyNoMount))(
       expect(said.stderr).toContain(reason);
       expect(globSync(`${on4MiB}*`).filter((found) => !found.endsWith("-lock"))).toEqual([]);
     }
-    // A failed import leaves the store as it was; both commands work where the disk has room.
+    // A failed import leaves an existing store unchanged. Both commands succeed when there is room.
     await ran(["import", small, ...on(on4MiB)]);
     await (await openSqlite(`${on4MiB}2`)).close();
     expect(await ran(["import", large, ...on(`${on4MiB}2`)])).toEqual(failed);

@@ -34,13 +34,13 @@ const newPath = (): string => join(folder, `${++files}.db`);
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
 
-/** Runs a command to its end. */
+/** Runs a command until it ends. */
 async function ran(args: readonly string[], input?: string) {
   await using command = runTodo(args, {}, input);
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
 }
 
-/** The one line in which a command refuses. */
+/** Returns the one line on standard error of a command that was called wrongly. */
 async function refusal(args: readonly string[], input?: string): Promise<string> {
   const { code, stdout, stderr } = await ran(args, input);
   expect([code, stdout]).toEqual([2, ""]);
@@ -50,7 +50,7 @@ async function refusal(args: readonly string[], input?: string): Promise<string>
 
 const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
 
-/** What lies at a path and beside it, but for the lock. */
+/** Returns the suffixes of all files whose path starts with this one, except the lock file. */
 const left = (path: string): string[] =>
   globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
 
@@ -60,7 +60,7 @@ const header = (lastId: number | bigint, todos: number): string =>
   `{"todoService":1,"lastId":"${lastId}","todos":${todos}}\n`;
 const upTo = (last: number): string => Array.from({ length: last }, (_, index) => line(index + 1)).join("");
 
-/** An export of many to-dos, as a file. */
+/** Writes an export of this many to-dos to a file. Returns its path. */
 function many(count: number): string {
   const file = newPath();
   writeFileSync(file, header(count, count) + upTo(count));
@@ -89,7 +89,7 @@ const TITLES = [
   "a\u0085",
 ];
 
-test("an export imported gives the same to-dos, ids and counter", async () => {
+test("an imported export has the same to-dos, ids and counter", async () => {
   const [path, copy] = [newPath(), newPath()];
   const store = await openSqlite(path);
   for (const title of TITLES) await store.insert(title);
@@ -117,7 +117,7 @@ test("an export imported gives the same to-dos, ids and counter", async () => {
   await imported.close();
 });
 
-test("ids past 2^53 are kept to the digit", async () => {
+test("ids above 2^53 stay exact", async () => {
   const ids = [1n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 53n + 2n, 2n ** 63n - 3n];
   const text = header(2n ** 63n - 2n, ids.length) + ids.map((id) => line(id)).join("");
   const path = newPath();
@@ -133,7 +133,7 @@ test("ids past 2^53 are kept to the digit", async () => {
 });
 
 describe("todo export", () => {
-  test("shows one moment of a store that is being written, beside its server", async () => {
+  test("exports one consistent state of a store while a server writes it", async () => {
     const path = newPath();
     await using server = serve(path);
     const url = await server.url;
@@ -160,7 +160,7 @@ describe("todo export", () => {
     expect(left(file)).toEqual([""]);
   });
 
-  test("writes the lines to standard output, and the rest to standard error", async () => {
+  test("prints the lines on standard output and the summary on standard error", async () => {
     const path = newPath();
     await ran(["import", ...on(path)], upTo(2));
     expect(await ran(["export", ...on(path)])).toEqual({
@@ -170,7 +170,7 @@ describe("todo export", () => {
     });
   });
 
-  test("never writes over what is there", async () => {
+  test("does not overwrite an existing file", async () => {
     const [path, file] = [newPath(), newPath()];
     await ran(["import", ...on(path)], upTo(2));
     writeFileSync(file, "mine");
@@ -178,7 +178,7 @@ describe("todo export", () => {
     expect([readFileSync(file, "utf8"), left(file)]).toEqual(["mine", [""]]);
   });
 
-  test("needs a store that is there, and makes none", async () => {
+  test("rejects a missing store, and does not create it", async () => {
     const [path, file] = [newPath(), newPath()];
     expect(await refusal(["export", file, ...on(path)])).toBe(
       `${path} does not exist: check the path of the store`,
@@ -186,7 +186,7 @@ describe("todo export", () => {
     expect([left(path), left(file)]).toEqual([[], []]);
   });
 
-  test.skipIf(skipFor(whyNoFile("/dev/full")))("says when its output cannot take it all", async () => {
+  test.skipIf(skipFor(whyNoFile("/dev/full")))("fails when its output cannot be written", async () => {
     const path = newPath();
     await ran(["import", many(10_000), ...on(path)]);
     for (const [output, reason] of [
@@ -202,7 +202,7 @@ describe("todo export", () => {
 });
 
 describe("todo import", () => {
-  test("keeps the keys of a store, and begins a new epoch", async () => {
+  test("keeps the API keys of a store, and starts a new epoch", async () => {
     const path = newPath();
     const store = await openSqlite(path);
     const key = { id: "k1", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
@@ -220,7 +220,7 @@ describe("todo import", () => {
     await imported.close();
   });
 
-  test("takes a file by name, also one that is no regular file", async () => {
+  test("reads a file by name, also one that is not a regular file", async () => {
     const [path, file] = [newPath(), many(3)];
     const shell = `exec "$0" --no-env-file src/cli/main.ts import /dev/fd/3 --store sqlite:${path} 3< ${file}`;
     await using command = run(["sh", "-c", shell, process.execPath]);
@@ -230,21 +230,25 @@ describe("todo import", () => {
 
   test.each<[what: string, text: string, message: string]>([
     ["an empty title", line(1001, ""), "line 1001: title must not be empty"],
-    ["an id that was there", line(7), "line 1001: id 7 comes after 1000: ids must ascend"],
+    ["a repeated id", line(7), "line 1001: id 7 comes after 1000: ids must ascend"],
     [
-      "an id past the last",
+      "an id above the maximum",
       line(2n ** 63n),
       "line 1001: id must be a whole number from 1 to 9223372036854775807",
     ],
-    ["no boolean", '{"id":1001,"title":"x","done":"true"}', "line 1001: done must be a boolean"],
-    ["no JSON", "\nbuy milk", "line 1002: is not JSON; is the file truncated?"],
+    [
+      "a value that is not a boolean",
+      '{"id":1001,"title":"x","done":"true"}',
+      "line 1001: done must be a boolean",
+    ],
+    ["a line that is not JSON", "\nbuy milk", "line 1002: is not JSON; is the file truncated?"],
     [
       "a title that is too long",
       line(1001, "x".repeat(121)),
       "line 1001: title must be at most 120 characters",
     ],
     ["a line that is too long", "x".repeat(100_000), "line 1001: is longer than 65536 bytes"],
-  ])("refuses %s by the number of its line, and leaves the store empty", async (_what, text, message) => {
+  ])("rejects %s with its line number, and leaves the store empty", async (_what, text, message) => {
     const path = newPath();
     const store = await openSqlite(path);
     const before = await store.position();
@@ -257,7 +261,7 @@ describe("todo import", () => {
     expect((await ran(["import", ...on(path)], upTo(1000))).code).toBe(0);
   });
 
-  test("leaves no store where there was none", async () => {
+  test("does not leave a new store after a failure", async () => {
     const path = newPath();
     expect(await refusal(["import", ...on(path)], header(9, 2) + line(1))).toBe(
       "the file is incomplete: the header says 2 to-dos, but it has 1",
@@ -268,7 +272,7 @@ describe("todo import", () => {
     expect(left(path)).toEqual([]);
   });
 
-  test("refuses a store that has held to-dos", async () => {
+  test("rejects a store that has contained to-dos", async () => {
     const path = newPath();
     const store = await openSqlite(path);
     await store.delete((await store.insert("a")).id);
@@ -279,7 +283,7 @@ describe("todo import", () => {
     expect(await exported(path)).toBe(header(1, 0));
   });
 
-  test("takes as many to-dos as may be held, and no more", async () => {
+  test("imports at most --max-todos to-dos", async () => {
     const path = newPath();
     expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
       "the file has more than 9 to-dos: raise the limit with --max-todos",
@@ -291,7 +295,7 @@ describe("todo import", () => {
     expect((await ran(["import", "--max-todos", "10", ...on(path)], upTo(10))).code).toBe(0);
   });
 
-  test("is refused while a server runs", async () => {
+  test("is rejected while a server uses the store", async () => {
     const path = newPath();
     await using server = serve(path);
     const url = await server.url;
@@ -301,10 +305,10 @@ describe("todo import", () => {
     expect(await post(url, "a")).toBe(line(1, "a").trim());
   });
 
-  test(`of ${MANY} that is killed leaves a store that is empty`, async () => {
+  test(`of ${MANY} to-dos that is killed leaves an empty store`, async () => {
     const path = newPath();
     {
-      // With its input open, it cannot end before it is killed.
+      // Standard input stays open, so the command cannot finish before it is killed.
       const command = Bun.spawn(["bin/todo", "import", ...on(path)], {
         cwd: ROOT,
         stdin: "pipe",
@@ -333,8 +337,8 @@ describe("todo import", () => {
   });
 });
 
-describe("a signal breaks off, and leaves nothing behind,", () => {
-  test.each(["SIGTERM", "SIGINT"] as const)("by %s, an import that waits for its input", async (signal) => {
+describe("a signal interrupts without leaving files:", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)("%s, an import that waits for its input", async (signal) => {
     const path = newPath();
     const command = Bun.spawn(["bin/todo", "import", ...on(path)], {
       cwd: ROOT,
@@ -351,7 +355,7 @@ describe("a signal breaks off, and leaves nothing behind,", () => {
     expect(left(path)).toEqual([]);
   });
 
-  test("by SIGTERM, an export that waits for its reader", async () => {
+  test("SIGTERM, an export that waits for its reader", async () => {
     const [path, fifo] = [newPath(), newPath()];
     await ran(["import", many(20_000), ...on(path)]);
     expect(await run(["mkfifo", fifo]).exited).toBe(0);
@@ -368,7 +372,7 @@ describe("a signal breaks off, and leaves nothing behind,", () => {
   });
 });
 
-/** Whether a byte could be read at once. */
+/** Returns whether a byte can be read without waiting. */
 function hasBytes(descriptor: number): boolean {
   try {
     return readSync(descriptor, new Uint8Array(1)) > 0;
@@ -377,14 +381,14 @@ function hasBytes(descriptor: number): boolean {
   }
 }
 
-test("one to-do is called one", async () => {
+test("import counts one to-do in the singular", async () => {
   expect((await ran(["import", many(1), ...on(newPath())])).stdout).toBe(
     "imported 1 to-do, the last id is 1\n",
   );
 });
 
 describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
-  /** All that a terminal is sent. */
+  /** Returns all output of a command in a terminal. */
   async function shown(args: readonly string[]): Promise<string> {
     const line = ["exec", process.execPath, "--no-env-file", "src/cli/main.ts", ...args].join(" ");
     await using terminal = run(["script", "-qec", line, "/dev/null"]);
@@ -392,7 +396,7 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
     return terminal.stdout();
   }
 
-  test("import and export draw a bar, and take it away in the end", async () => {
+  test("import and export show a progress bar, and remove it at the end", async () => {
     const [path, file] = [newPath(), newPath()];
     const seen = await shown(["import", many(40_000), ...on(path)]);
     expect(seen).toMatch(/importing [█░]+ \d+% \| \S+ left \| \d+ to-dos/);
@@ -402,7 +406,7 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
     expect(exporting).toEndWith("\u001b[2Kexported 40000 to-dos, the last id is 40000\r\n");
   });
 
-  test("import counts where it cannot know how many come", async () => {
+  test("import shows a count if the total is unknown", async () => {
     const file = newPath();
     writeFileSync(file, upTo(40_000));
     const seen = await shown(["import", file, ...on(newPath())]);
@@ -410,7 +414,7 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
     expect(seen).not.toContain("%");
   });
 
-  test("export draws no bar between the lines", async () => {
+  test("export shows no progress bar when it writes to the terminal", async () => {
     const path = newPath();
     await ran(["import", ...on(path)], upTo(2));
     const lines = (header(2, 2) + upTo(2)).replaceAll("\n", "\r\n");

@@ -22,21 +22,21 @@ const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const main = await copyWithCheapHashes(join(folder, "program"));
-/** Runs a command of the program whose password hashes are cheap. */
+/** Runs a command of the program with cheap password hashes. */
 const todo = (
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
   input?: string | Uint8Array,
 ): Command => run([process.execPath, "--no-env-file", main, ...args], variables, input);
 
-/** By Apache's htpasswd; the password is "secret". */
+/** Made by Apache's htpasswd. The password is "secret". */
 const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
 const BOB = `bob:${BCRYPT}\n`;
-/** Enough for a change to take its time. */
+/** A text of many lines, so that a change takes some time. */
 const LONG = `#${"x".repeat(99)}\n`.repeat(200_000);
 
 let files = 0;
-/** A path of its own, with a file there if it is to have a text. */
+/** Returns the path of a new file. Writes the file if a text is given. */
 function usersFile(text?: string | Uint8Array): string {
   const path = join(folder, `users${++files}`);
   if (text !== undefined) writeFileSync(path, text);
@@ -62,7 +62,7 @@ async function passes(path: string, name: string, password: string): Promise<boo
   return Bun.password.verify(password, parseUsers(text(path)).get(name) ?? "");
 }
 
-/** The one line on standard error of a command that refuses, before it has said or changed anything. */
+/** Returns the one line on standard error of a command that fails before it prints or changes anything. */
 async function refusal(command: Command): Promise<string> {
   const [code, stdout, stderr] = await outcome(command);
   expect([code, stdout]).toEqual([2, ""]);
@@ -89,7 +89,7 @@ describe("todo users", () => {
     expect(existsSync(`${path}.part`)).toBe(false);
   });
 
-  test("takes the file from a flag", async () => {
+  test("uses the file of --users-file", async () => {
     const path = usersFile(BOB);
     await using command = todo(["users", "list", "--users-file", path]);
     expect(await outcome(command)).toEqual([0, "bob\n", ""]);
@@ -104,18 +104,18 @@ describe("todo users", () => {
   });
 
   test.each<[what: string, input: string, password: string]>([
-    ["all there is", "one", "one"],
+    ["the whole input", "one", "one"],
     ["without its line break", "one\n", "one"],
-    ["without that of Windows", "one\r\n", "one"],
-    ["with its blanks", " one : \n", " one : "],
-    ["and nothing of the next", "one\n\ttwo\n", "one"],
-  ])("takes the first line for the password, %s", async (_what, input, password) => {
+    ["without its Windows line break", "one\r\n", "one"],
+    ["including blanks", " one : \n", " one : "],
+    ["but not the second one", "one\n\ttwo\n", "one"],
+  ])("reads the first line as the password: %s", async (_what, input, password) => {
     const path = usersFile();
     expect(await add(path, "alice", input)).toEqual([0, "added alice\n", ""]);
     expect(await passes(path, "alice", password)).toBe(true);
   });
 
-  test("does not wait for more than a line", async () => {
+  test("reads only the first line, without waiting for more", async () => {
     const path = usersFile();
     const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file ${main} users add alice <&3`;
     await using command = run(["sh", "-c", line, process.execPath, usersFile()], { TODO_USERS_FILE: path });
@@ -123,7 +123,7 @@ describe("todo users", () => {
     expect([command.stdout(), command.stderr()]).toEqual(["added alice\n", ""]);
   });
 
-  test("leaves every other line as it is", async () => {
+  test("leaves every other line unchanged", async () => {
     const before = `\ufeff# ours\r\n\r\nal:${BCRYPT}\r\n#al:x\n \t\n${BOB}# end`;
     const path = usersFile(before);
     await add(path, "al", "one");
@@ -136,7 +136,7 @@ describe("todo users", () => {
     expect(text(path)).toBe(before.replace(/al:\$.*\r\n/, "").concat("\r\n"));
   });
 
-  test("keeps the rights of the file, and makes one for its owner alone", async () => {
+  test("keeps the permissions of the file, and creates a new one for its owner only", async () => {
     const [fresh, open] = [usersFile(), usersFile(BOB)];
     chmodSync(open, 0o664);
     const lines = [fresh, open].map((path) => {
@@ -149,7 +149,7 @@ describe("todo users", () => {
     expect(permissions(open)).toBe("664");
   });
 
-  test("changes the file that a link leads to", async () => {
+  test("changes the target of a symbolic link", async () => {
     const [target, link] = [usersFile(BOB), usersFile()];
     symlinkSync(target, link);
     expect((await add(link, "alice", "one"))[0]).toBe(0);
@@ -160,7 +160,7 @@ describe("todo users", () => {
   });
 });
 
-describe("todo users refuses, and changes nothing:", () => {
+describe("todo users rejects, without any change,", () => {
   test.each<[name: string, complaint: string]>([
     ["", "must not be empty"],
     ["a:b", "must have no colon"],
@@ -180,11 +180,11 @@ describe("todo users refuses, and changes nothing:", () => {
     ["an empty line", "\r\nhunter2", "must not be empty"],
     ["a tab", "hun\tter2\n", "must have no control characters"],
     ["a NUL", "hunter2\0\n", "must have no control characters"],
-    ["a return alone", "hunter2\r", "must have no control characters"],
+    ["a carriage return", "hunter2\r", "must have no control characters"],
     ["73 bytes", `hunter2${"é".repeat(33)}\n`, "must have at most 72 bytes"],
     ["a megabyte", `hunter2${"x".repeat(1 << 20)}`, "must have at most 72 bytes"],
-    ["no UTF-8", Buffer.from("hunter2\xe9\n", "latin1"), "must be UTF-8"],
-  ])("a password of %s, without repeating it", async (_what, input, complaint) => {
+    ["invalid UTF-8", Buffer.from("hunter2\xe9\n", "latin1"), "must be UTF-8"],
+  ])("a password with %s, without repeating it", async (_what, input, complaint) => {
     const path = usersFile(BOB);
     const line = await refusal(users(path, ["add", "alice"], input));
     expect(line).toStartWith(`todo: the password: ${complaint}`);
@@ -193,11 +193,11 @@ describe("todo users refuses, and changes nothing:", () => {
   });
 
   test.each<[what: string, args: readonly string[], line: string]>([
-    ["an argument too many", ["hunter2"], "never a password, because other users can see arguments"],
-    ["a flag for it", ["--password", "hunter2"], "unknown option '-…'"],
-    ["a flag with it", ["--password=hunter2"], "unknown option '-…'"],
-    ["a short flag with it", ["-phunter2"], "unknown option '-…'"],
-    ["what looks like a flag", ["--hunter2'\n'"], "unknown option '-…'"],
+    ["an extra argument", ["hunter2"], "never a password, because other users can see arguments"],
+    ["the value of a flag", ["--password", "hunter2"], "unknown option '-…'"],
+    ["a part of a flag", ["--password=hunter2"], "unknown option '-…'"],
+    ["a part of a short flag", ["-phunter2"], "unknown option '-…'"],
+    ["a text that looks like a flag", ["--hunter2'\n'"], "unknown option '-…'"],
   ])("a password as %s, without repeating it", async (_what, args, line) => {
     const path = usersFile(BOB);
     const said = await refusal(users(path, ["add", "alice", ...args], "one"));
@@ -209,7 +209,7 @@ describe("todo users refuses, and changes nothing:", () => {
   test.each<[what: string, args: readonly string[], line: string]>([
     ["no name", ["add"], "missing required argument 'name'"],
     ["a mistyped flag", ["add", "alice", "--user-file", "x"], "(Did you mean --users-file?)"],
-    ["a name too many", ["remove", "alice", "bob"], "too many arguments for 'remove'"],
+    ["too many names", ["remove", "alice", "bob"], "too many arguments for 'remove'"],
     ["an unknown command", ["delete", "alice"], "unknown command 'delete'"],
     ["an unknown user", ["remove", "alice"], 'user "alice" does not exist'],
     ["a part of a name", ["remove", "bo"], 'user "bo" does not exist'],
@@ -220,7 +220,7 @@ describe("todo users refuses, and changes nothing:", () => {
     expect(text(path)).toBe(BOB);
   });
 
-  test("no users file", async () => {
+  test("a call without a users file", async () => {
     for (const args of [["add", "alice"], ["remove", "alice"], ["list"]]) {
       await using command = todo(["users", ...args], {}, "one");
       expect(await refusal(command)).toBe(
@@ -229,7 +229,7 @@ describe("todo users refuses, and changes nothing:", () => {
     }
   });
 
-  test("a file that is not there, but to add to", async () => {
+  test("a missing file, except for add", async () => {
     const dangling = usersFile();
     symlinkSync(join(folder, "missing"), dangling);
     for (const [path, args] of [
@@ -245,7 +245,7 @@ describe("todo users refuses, and changes nothing:", () => {
     expect(readdirSync(folder)).not.toContain("missing");
   });
 
-  test("a file in a folder that is not there", async () => {
+  test("a file in a missing folder", async () => {
     const path = join(folder, "nowhere", "users");
     expect(await refusal(users(path, ["add", "bob"], "one"))).toBe(
       `todo: TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
@@ -256,7 +256,7 @@ describe("todo users refuses, and changes nothing:", () => {
     ["a line without a hash", `${BOB}al\n`, 'line 2 is not "user:hash"'],
     ["a weak hash", "carol:3yEiEzkpwN9Yo\n", "line 1 (carol) has DES-crypt"],
     ["a user twice", `${BOB}${BOB}`, "line 2 names bob a second time"],
-    ["no UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "the file is not UTF-8"],
+    ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "the file is not UTF-8"],
   ])("a file with %s", async (_what, before, complaint) => {
     const path = usersFile(before);
     for (const args of [
@@ -270,7 +270,7 @@ describe("todo users refuses, and changes nothing:", () => {
     expect(existsSync(`${path}.part`)).toBe(false);
   });
 
-  test("a file that has no room to be written", async () => {
+  test("a file that cannot be written completely", async () => {
     const before = `${LONG}${BOB}`;
     const path = usersFile(before);
     const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file ${main} users remove bob`;
@@ -281,11 +281,11 @@ describe("todo users refuses, and changes nothing:", () => {
   });
 });
 
-describe("todo users and another change", () => {
+describe("two concurrent changes", () => {
   const names = Array.from({ length: 6 }, (_, index) => `user${index}`);
   const left = (path: string): string[] => [...parseUsers(text(path)).keys()];
 
-  /** Those of `names` whose change was made; the others must have been told why not. */
+  /** Returns the names whose change succeeded. Expects an error with the reason for the others. */
   function done(path: string, outcomes: readonly Outcome[]): string[] {
     const reason = `another command is writing ${path}.part: if no other command is running, remove ${path}.part`;
     for (const [code, stdout, stderr] of outcomes.filter(([code]) => code !== 0)) {
@@ -296,21 +296,21 @@ describe("todo users and another change", () => {
     return names.filter((_, index) => outcomes[index]?.[0] === 0);
   }
 
-  test("of the same moment lose no user", async () => {
+  test("lose no user", async () => {
     const path = usersFile();
     const added = done(path, await Promise.all(names.map((name) => add(path, name, "one"))));
     expect(added).not.toEqual([]);
     expect(left(path).toSorted()).toEqual(added);
   });
 
-  test("of the same moment, and a long file, lose no user", async () => {
+  test("of a long file lose no user", async () => {
     const path = usersFile(LONG + names.map((name) => `${name}:${BCRYPT}\n`).join(""));
     const removed = done(path, await Promise.all(names.map((name) => remove(path, name))));
     expect(removed).not.toEqual([]);
     expect(left(path)).toEqual(names.filter((name) => !removed.includes(name)));
   });
 
-  test("that was killed find the file whole, and are told what to remove", async () => {
+  test("do not damage the file when one is killed; the other one says which file to remove", async () => {
     const before = `${LONG}${BOB}al:${BCRYPT}\n`;
     const path = usersFile(before);
     const draft = `${path}.part`;
@@ -332,18 +332,18 @@ describe("todo users and another change", () => {
   });
 });
 
-describe("todo users and a server", () => {
+describe("a running server", () => {
   async function status(url: string, user: string, password: string): Promise<number> {
     const Authorization = `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
     return (await fetch(`${url}/admin/`, { headers: { Authorization } })).status;
   }
 
-  /** Waits until a server has read the file again so many times. */
+  /** Waits until a server has read the file this many times again. */
   async function read(server: Command, times: number): Promise<void> {
     while (server.stdout().split('"credentials read again"').length <= times) await Bun.sleep(10);
   }
 
-  test("that runs lets in who is added, and nobody who is removed", async () => {
+  test("accepts added users, and rejects removed ones", async () => {
     const path = usersFile(BOB);
     await using server = todo(["serve", "--port", "0", "--users-file", path]);
     const url = await server.url;
@@ -372,7 +372,7 @@ describe("todo users and a server", () => {
 });
 
 test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
-  "a password shows in no process's arguments and in no output",
+  "a password appears in no process's arguments and in no output",
   async () => {
     const CANARY = "canary-7f3a91";
     const path = usersFile();
@@ -385,7 +385,7 @@ test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
           try {
             seen.add(readFileSync(`/proc/${id}/${what}`, "latin1"));
           } catch {
-            // It has ended, or is another user's.
+            // The process has ended or belongs to another user.
           }
         }
       }
