@@ -5,12 +5,12 @@ import { LoginThrottle } from "./login-throttle.ts";
 const NETWORK = "10.0.0.5";
 const USER = "admin";
 
-/** Returns how many wrong passwords were checked before a rejection. */
-function throttled(mostFailures: number) {
-  const throttle = new LoginThrottle(mostFailures, () => 0);
-  const tryAs = async (user: string, isRight = false): Promise<boolean | string> => {
+/** Creates a throttle. `tryAs` returns the result of a check, or the code of the rejection. */
+function throttled(maxFailures: number) {
+  const throttle = new LoginThrottle(maxFailures, () => 0);
+  const tryAs = async (user: string, isCorrect = false): Promise<boolean | string> => {
     try {
-      return await throttle.attempt(NETWORK, user, async () => isRight);
+      return await throttle.attempt(NETWORK, user, async () => isCorrect);
     } catch (error) {
       if (error instanceof ServiceError) return error.code;
       throw error;
@@ -85,21 +85,36 @@ describe("LoginThrottle", () => {
 
   test("runs at most 16 concurrent checks per user", async () => {
     const throttle = new LoginThrottle(100, () => 0);
-    const begun: PromiseWithResolvers<boolean>[] = [];
+    const started: PromiseWithResolvers<boolean>[] = [];
     const check = (): Promise<boolean> => {
       const end = Promise.withResolvers<boolean>();
-      begun.push(end);
+      started.push(end);
       return end.promise;
     };
-    const passed = Array.from({ length: 40 }, () => throttle.attempt(NETWORK, USER, check));
-    for (let ended = 0; ended < passed.length; ended++) {
+    const attempts = Array.from({ length: 40 }, () => throttle.attempt(NETWORK, USER, check));
+    for (let ended = 0; ended < attempts.length; ended++) {
       await Bun.sleep(0);
-      expect(begun.length).toBe(Math.min(ended + 16, passed.length));
+      expect(started.length).toBe(Math.min(ended + 16, attempts.length));
       // Another user does not wait for them.
       expect(await throttle.attempt(NETWORK, "another", async () => true)).toBe(true);
-      begun[ended]?.resolve(true);
+      started[ended]?.resolve(true);
     }
-    expect(await Promise.all(passed)).toEqual(passed.map(() => true));
+    expect(await Promise.all(attempts)).toEqual(attempts.map(() => true));
+  });
+
+  test.each<[what: string, end: () => Promise<boolean>, second: boolean | string]>([
+    ["is correct", async () => true, true],
+    ["throws", () => Promise.reject(new ServiceError("credentials_unavailable")), true],
+    ["is wrong", async () => false, "too_many_failures"],
+  ])("decides on an attempt at the limit when the check in flight %s", async (_what, end, second) => {
+    const { throttle, tryAs } = throttled(1);
+    const started = Promise.withResolvers<void>();
+    const first = throttle.attempt(NETWORK, USER, () => started.promise.then(end));
+    const waiting = tryAs(USER, true);
+    expect(await Promise.race([waiting, Bun.sleep(0)])).toBeUndefined();
+    started.resolve();
+    await Promise.allSettled([first]);
+    expect(await waiting).toBe(second);
   });
 
   test("delays rejections longer the more of them are waiting", async () => {
@@ -111,7 +126,7 @@ describe("LoginThrottle", () => {
     };
     // A timer can be early by a fraction of a millisecond.
     expect(await took(100)).toBeGreaterThan(198);
-    // Of 100 that ask again at once, five times, no more than five hundred a second are answered.
+    // 100 clients that repeat five times without a pause get at most 500 responses per second.
     const started = performance.now();
     const again = async () => {
       for (let round = 0; round < 5; round++) await throttle.delayRefusal();
@@ -122,14 +137,16 @@ describe("LoginThrottle", () => {
 
   test("delays at most 500 rejections at a time", async () => {
     const { throttle } = throttled(100);
-    const held = Array.from({ length: 500 }, () => throttle.delayRefusal().then(() => "held"));
-    expect(await Promise.race([...held, throttle.delayRefusal().then(() => "not held")])).toBe("not held");
-    await Promise.all(held);
+    const delayed = Array.from({ length: 500 }, () => throttle.delayRefusal().then(() => "delayed"));
+    expect(await Promise.race([...delayed, throttle.delayRefusal().then(() => "immediate")])).toBe(
+      "immediate",
+    );
+    await Promise.all(delayed);
   });
 
   test("does not delay when it is disabled", async () => {
     const { throttle } = throttled(0);
-    const outcome = await Promise.race([throttle.delayRefusal().then(() => "at once"), Bun.sleep(0)]);
-    expect(outcome).toBe("at once");
+    const outcome = await Promise.race([throttle.delayRefusal().then(() => "immediate"), Bun.sleep(0)]);
+    expect(outcome).toBe("immediate");
   });
 });

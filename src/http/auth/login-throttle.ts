@@ -9,19 +9,20 @@ const MAX_CONCURRENT = 16;
 const MAX_DELAYED = 500;
 const DELAY_STEP_MS = 2;
 
-/** The consecutive wrong passwords from one network for one user. */
+/** The attempts of one user from one network. */
 interface AttemptCount {
+  /** Consecutive wrong passwords. A check in flight counts as wrong until it ends. */
   failures: number;
+  inFlight: number;
   /** The time when `failures` is reset, on the steady clock. */
   until: number;
-  inFlight: number;
   /** Resolves when one of the checks in flight ends. */
   settled: PromiseWithResolvers<void>;
 }
 
 /**
  * Counts consecutive wrong passwords per network and user. After `maxFailures` of them, it rejects attempts from that
- * network for that user until 15 minutes after the last checked attempt.
+ * network for that user until 15 minutes after the start of the last check.
  */
 export class LoginThrottle {
   readonly #maxFailures: number;
@@ -29,7 +30,7 @@ export class LoginThrottle {
   /** The counts by a digest of network and user, least recently used first. */
   readonly #counts = new Map<string, AttemptCount>();
   /** The counts that have reached the limit. They are separate, so that attempts with other names cannot evict them. */
-  readonly #rejected = new Map<string, AttemptCount>();
+  readonly #full = new Map<string, AttemptCount>();
   #delayed = 0;
 
   /**
@@ -47,15 +48,15 @@ export class LoginThrottle {
     // A digest limits the memory for long user names.
     const key = hash("sha256", JSON.stringify([network, user]));
     const count = await this.#reserve(key);
+    let refund = 1;
     try {
       const isCorrect = await check();
-      count.failures = isCorrect ? 0 : count.failures + 1;
-      count.until = this.#monotonicNow() + RESET_AFTER_MS;
-      if (count.failures >= this.#maxFailures) keep(this.#rejected, key, count);
+      refund = isCorrect ? count.failures : 0;
       return isCorrect;
     } finally {
+      count.failures = Math.max(0, count.failures - refund);
       count.inFlight--;
-      if (count.failures === 0 && count.inFlight === 0) this.#forget(key);
+      this.#keep(key, count);
       count.settled.resolve();
       count.settled = Promise.withResolvers();
     }
@@ -72,53 +73,37 @@ export class LoginThrottle {
     this.#delayed--;
   }
 
-  /** Waits until the checks in flight cannot exceed the limit even if all fail, then reserves an attempt. */
+  /** Counts an attempt before its check. At the limit, waits while a check in flight may still refund an attempt. */
   async #reserve(key: string): Promise<AttemptCount> {
     for (;;) {
-      const count = this.#countFor(key);
-      const left = count.until - this.#monotonicNow();
-      if (left <= 0) {
-        count.failures = 0;
-        this.#rejected.delete(key);
-        // The count may have been evicted from this map while it was in the other one.
-        keep(this.#counts, key, count);
-      }
-      if (count.failures >= this.#maxFailures) throw tooMany(Math.ceil(left / 1000));
-      const max = Math.min(MAX_CONCURRENT, this.#maxFailures - count.failures);
-      if (count.inFlight < max) {
-        // Increment before any await, because all waiting attempts resume in the same turn.
+      const now = this.#monotonicNow();
+      const count = this.#full.get(key) ?? this.#counts.get(key) ?? newCount();
+      if (count.until <= now) count.failures = 0;
+      if (count.failures < this.#maxFailures && count.inFlight < MAX_CONCURRENT) {
+        count.failures++;
         count.inFlight++;
+        count.until = now + RESET_AFTER_MS;
+        this.#keep(key, count);
         return count;
       }
+      if (count.inFlight === 0) throw tooMany(Math.ceil((count.until - now) / 1000));
       await count.settled.promise;
     }
   }
 
-  #forget(key: string): void {
+  /** Marks a count as the most recently used, and evicts the least recently used above `MAX_TRACKED`. */
+  #keep(key: string, count: AttemptCount): void {
     this.#counts.delete(key);
-    this.#rejected.delete(key);
-  }
-
-  #countFor(key: string): AttemptCount {
-    const rejected = this.#rejected.get(key);
-    if (rejected !== undefined) return rejected;
-    const count = this.#counts.get(key) ?? {
-      failures: 0,
-      until: 0,
-      inFlight: 0,
-      settled: Promise.withResolvers<void>(),
-    };
-    keep(this.#counts, key, count);
-    return count;
+    this.#full.delete(key);
+    const counts = count.failures < this.#maxFailures ? this.#counts : this.#full;
+    counts.set(key, count);
+    const [oldest] = counts.keys();
+    if (counts.size > MAX_TRACKED && oldest !== undefined) counts.delete(oldest);
   }
 }
 
-/** Marks a count as the most recently used, and evicts the least recently used above `MAX_TRACKED`. */
-function keep(counts: Map<string, AttemptCount>, key: string, count: AttemptCount): void {
-  counts.delete(key);
-  counts.set(key, count);
-  const [oldest] = counts.keys();
-  if (counts.size > MAX_TRACKED && oldest !== undefined) counts.delete(oldest);
+function newCount(): AttemptCount {
+  return { failures: 0, inFlight: 0, until: 0, settled: Promise.withResolvers() };
 }
 
 function tooMany(seconds: number): ServiceError {
