@@ -7,8 +7,11 @@ export interface RawAnswer {
   readonly closed: boolean;
 }
 
-/** Sends bytes as they are to a port of loopback and reads until the server closes or is quiet for a while. */
-export function sendRaw(port: number, bytes: string | Uint8Array, quietMs = 200): Promise<RawAnswer> {
+/**
+ * Sends bytes to a port of loopback. Reads until the server closes the connection, or sends nothing for `quietMs`. Let the
+ * server close the connection where possible: on a busy machine a response may be late.
+ */
+export function sendRaw(port: number, bytes: string | Uint8Array, quietMs = 10_000): Promise<RawAnswer> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1");
     let text = "";

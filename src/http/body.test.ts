@@ -268,7 +268,7 @@ describe("the length of a body", () => {
       `${LENGTH(smuggled)}\r\n\r\n${smuggled}`,
       `${CHUNKED}\r\n\r\n${chunked(smuggled, 9000)}`,
     ]) {
-      const { text } = await sendRaw(service.port, head + body);
+      const { text } = await sendRaw(service.port, head + body, 1000);
       expect(text.match(/^HTTP\/1\.1 \d{3}/gm)).toEqual(["HTTP/1.1 413"]);
     }
   });

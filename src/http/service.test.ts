@@ -132,7 +132,7 @@ describe("the health of the service", () => {
   test("is not ready while draining, and each response closes its connection", async () => {
     await using service = serve();
     const keptAlive = (line: string) => `${line} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
-    const before = await sendRaw(service.port, keptAlive("GET /livez") + keptAlive("GET /readyz"));
+    const before = await sendRaw(service.port, keptAlive("GET /livez") + keptAlive("GET /readyz"), 1000);
     expect(before.closed).toBe(false);
     expect(before.text).not.toMatch(/^connection: close/im);
     expect(before.text).toEndWith("ready\n");

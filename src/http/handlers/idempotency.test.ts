@@ -225,7 +225,9 @@ describe("an Idempotency-Key in flight", () => {
   test("is free again when the body never arrives", async () => {
     await using service = startService();
     const headers = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
-    expect((await sendRaw(service.port, request("POST /api/todos", headers, '{"title":'))).text).toBe("");
+    expect((await sendRaw(service.port, request("POST /api/todos", headers, '{"title":'), 200)).text).toBe(
+      "",
+    );
     await Bun.sleep(50);
     expect((await post(service, "a")).status).toBe(201);
   });
