@@ -155,22 +155,22 @@ export function createService(options: ServiceOptions): Service {
   let isDraining = false;
   const health = createHealthHandlers(store, () => isDraining);
   const openapi = new Blob([JSON.stringify(contract)]);
-  const bearer = instrumentation.guard(
-    "bearer",
-    bearerGuard(lookupClient, getConnectionInfo, createRejectionLog("bearer", log, limiter)),
-  );
+  const bearer = bearerGuard({
+    lookupClient,
+    getConnectionInfo,
+    logRejection: createRejectionLog("bearer", log, limiter),
+    recordOutcome: instrumentation.surface("bearer"),
+  });
   const throttle = new LoginThrottle(basicFailures, monotonicNow);
-  const basic = instrumentation.guard(
-    "basic",
-    basicGuard({
-      checkUser,
-      realm,
-      throttle,
-      getConnectionInfo,
-      allowBasicOverHttp,
-      logRejection: createRejectionLog("basic", log, limiter),
-    }),
-  );
+  const basic = basicGuard({
+    checkUser,
+    realm,
+    throttle,
+    getConnectionInfo,
+    allowBasicOverHttp,
+    logRejection: createRejectionLog("basic", log, limiter),
+    recordOutcome: instrumentation.surface("basic"),
+  });
   observer?.subscribers(events.count);
 
   const { requireSameOrigin } = origins;

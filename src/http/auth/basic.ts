@@ -1,6 +1,7 @@
 import { parseBasic } from "../../credential/authorization.ts";
 import type { BasicUser, CheckUser } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
+import type { RecordOutcome } from "../observability/instrumentation.ts";
 import type { LogRejection } from "../observability/rejection-log.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";
 import { networkPrefix } from "../policy/network.ts";
@@ -15,6 +16,7 @@ export interface BasicOptions {
   /** Whether to accept passwords over plain HTTP from other machines. Otherwise TLS or loopback is required. */
   readonly allowBasicOverHttp: boolean;
   readonly logRejection: LogRejection;
+  readonly recordOutcome: RecordOutcome;
 }
 
 /**
@@ -28,6 +30,7 @@ export function basicGuard({
   getConnectionInfo,
   allowBasicOverHttp,
   logRejection,
+  recordOutcome,
 }: BasicOptions): Guard<BasicUser> {
   const challenge = `Basic realm="${validateRealm(realm).replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
   const unauthorized = (): ServiceError =>
@@ -36,26 +39,37 @@ export function basicGuard({
   return async (request, server) => {
     const { address, isSecure } = getConnectionInfo(request, server);
     const authorization = parseBasic(request.headers.get("authorization"));
-    if (!allowBasicOverHttp && !isSecure) {
-      if (authorization.state !== "absent") logRejection("in clear", address);
+    const isAllowed = allowBasicOverHttp || isSecure;
+    if (authorization.state === "absent") {
+      recordOutcome("absent");
+      throw isAllowed ? unauthorized() : httpsRequired();
+    }
+    if (!isAllowed) {
+      recordOutcome("in_clear");
+      logRejection("in clear", address);
       throw httpsRequired();
     }
-    if (authorization.state === "absent") throw unauthorized();
     if (authorization.state === "presented") {
       const { user, password } = authorization.credential;
       const network = networkPrefix(address);
       const isAccepted = await throttle
         .attempt(network, user, () => check(user, password, network))
         .catch(async (error) => {
-          if (error instanceof ServiceError && error.code === "too_many_failures")
-            logRejection("throttled", address);
+          const isThrottled = error instanceof ServiceError && error.code === "too_many_failures";
+          recordOutcome(isThrottled ? "throttled" : "unavailable");
+          if (isThrottled) logRejection("throttled", address);
           await throttle.delayRefusal();
           throw error;
         });
-      if (isAccepted) return { name: user };
+      if (isAccepted) {
+        recordOutcome("passed");
+        return { name: user };
+      }
       await throttle.delayRefusal();
     }
-    logRejection(authorization.state === "malformed" ? "malformed" : "wrong", address);
+    const outcome = authorization.state === "malformed" ? "malformed" : "wrong";
+    recordOutcome(outcome);
+    logRejection(outcome, address);
     throw unauthorized();
   };
 

@@ -1,8 +1,6 @@
-import { isThenable } from "../../awaitable.ts";
-import { parseBasic, parseBearer } from "../../credential/authorization.ts";
 import { ServiceError } from "../../error.ts";
 import type { Awaitable, TodoStore } from "../../todo.ts";
-import type { Guard, Handler } from "../route.ts";
+import type { Handler } from "../route.ts";
 
 /** Receives measurements; `http/server/metrics.ts` implements it. All labels come from closed sets, whatever clients send. */
 export interface Observer {
@@ -11,7 +9,7 @@ export interface Observer {
   /** Returns the observer of a store operation. */
   readonly store: (operation: StoreOperation) => StoreObserver;
   /** Returns a function that records the outcome of an authentication. */
-  readonly surface: (surface: Surface) => (outcome: AuthenticationOutcome) => void;
+  readonly surface: (surface: Surface) => RecordOutcome;
   /** Receives a function that returns the number of open event streams. */
   readonly subscribers: (count: () => number) => void;
 }
@@ -53,17 +51,20 @@ export const AUTHENTICATION_OUTCOMES = [
   "unavailable",
 ] as const;
 export type AuthenticationOutcome = (typeof AUTHENTICATION_OUTCOMES)[number];
+/** Records the outcome of an authentication. */
+export type RecordOutcome = (outcome: AuthenticationOutcome) => void;
 
-/** Wraps handlers, guards and a store so that an observer receives measurements. Without an observer, nothing is wrapped. */
+/** Wraps handlers and a store so that an observer receives measurements. Without an observer, nothing is wrapped. */
 export interface Instrumentation {
   readonly handler: (route: string, handler: Handler) => Handler;
-  readonly guard: <Identity>(surface: Surface, guard: Guard<Identity>) => Guard<Identity>;
+  /** Returns the function to which a guard reports each outcome. */
+  readonly surface: (surface: Surface) => RecordOutcome;
   readonly store: (store: TodoStore) => TodoStore;
 }
 
 const NONE: Instrumentation = {
   handler: (_route, handler) => handler,
-  guard: (_surface, guard) => guard,
+  surface: () => () => {},
   store: (store) => store,
 };
 
@@ -75,7 +76,7 @@ export function instrument(observer: Observer | undefined, monotonicNow: () => n
   if (observer === undefined) return NONE;
   return {
     handler: (route, handler) => instrumentHandler(handler, observer.route(route), monotonicNow),
-    guard: (surface, guard) => instrumentGuard(guard, PARSERS[surface], observer.surface(surface)),
+    surface: (surface) => observer.surface(surface),
     store: (store) => instrumentStore(store, observer, monotonicNow),
   };
 }
@@ -99,44 +100,6 @@ function instrumentHandler(handler: Handler, observer: RouteObserver, monotonicN
       observer.waiting(-1);
     }
   }
-}
-
-const PARSERS: Readonly<Record<Surface, (authorization: string | null) => { readonly state: string }>> = {
-  bearer: parseBearer,
-  basic: parseBasic,
-};
-
-function instrumentGuard<Identity>(
-  guard: Guard<Identity>,
-  parse: (authorization: string | null) => { readonly state: string },
-  record: (outcome: AuthenticationOutcome) => void,
-): Guard<Identity> {
-  return (request, server) => {
-    const accepted = (identity: Identity): Identity => {
-      record("passed");
-      return identity;
-    };
-    const rejected = (error: unknown): never => {
-      record(outcomeOf(error, parse(request.headers.get("authorization")).state));
-      throw error;
-    };
-    let identity: Awaitable<Identity>;
-    try {
-      identity = guard(request, server);
-    } catch (error) {
-      return rejected(error);
-    }
-    return isThenable(identity) ? Promise.resolve(identity).then(accepted, rejected) : accepted(identity);
-  };
-}
-
-function outcomeOf(error: unknown, state: string): AuthenticationOutcome {
-  const code = error instanceof ServiceError ? error.code : undefined;
-  if (code === "too_many_failures") return "throttled";
-  if (code !== "unauthorized" && code !== "https_required") return "unavailable";
-  if (state === "absent") return "absent";
-  if (code === "https_required") return "in_clear";
-  return state === "malformed" ? "malformed" : "wrong";
 }
 
 function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () => number): TodoStore {
