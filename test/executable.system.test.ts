@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { version } from "../package.json" with { type: "json" };
 import { type Command, run } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
+import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 
 /** A user id without an account, as in the container. */
@@ -72,6 +73,13 @@ describe("the executable", () => {
       await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n")),
     ).toBeDefined();
     expect(await said(todo(["users", "list", "--users-file", users]))).toContain("alice");
+  });
+
+  test.skipIf(skipFor(whyNoDatabase))("creates the schema of a PostgreSQL database", async () => {
+    await using databases = await openDatabases();
+    const store = { TODO_STORE: await databases.newDatabase() };
+    expect(await said(todo(["keys", "create", "ci"], store))).toMatch(/^todo_\w{49}\n$/);
+    expect(await said(todo(["keys", "list"], store))).toContain("ci");
   });
 
   test("serves its pages with all their files", async () => {

@@ -78,7 +78,7 @@ const runIn = (where: string, commandLine: readonly string[]): Command =>
 test("the package contains only the needed files", async () => {
   const packed = (await said(run(["tar", "-tzf", tarball]))).trimEnd().split("\n");
   const files = packed.map((path) => path.replace("package/", ""));
-  const sources = [...new Bun.Glob("src/**/*.ts").scanSync(ROOT)].filter(
+  const sources = [...new Bun.Glob("src/**/*.{sql,ts}").scanSync(ROOT)].filter(
     (path) => !path.endsWith(".test.ts") && path !== "src/storage/contract.ts",
   );
   const pages = [...new Bun.Glob("web/built/*").scanSync(ROOT)];

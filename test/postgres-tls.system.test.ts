@@ -142,7 +142,7 @@ async function makeCertificate(path: string): Promise<void> {
   if ((await openssl.exited) !== 0) throw new Error(`no certificate: ${openssl.stderr()}`);
 }
 
-/** Why a database cannot be opened: one line, without its password. */
+/** Returns the reason why a database cannot be opened. Expects one line without the password. */
 async function reasonOf(url: URL): Promise<string> {
   try {
     await (await openPostgres(url.href, { answerWithinMs: 4000 })).close();
@@ -152,5 +152,5 @@ async function reasonOf(url: URL): Promise<string> {
     expect(reason).not.toContain("\n");
     return reason;
   }
-  throw new Error("it can be opened");
+  throw new Error("the database can be opened");
 }

@@ -6,7 +6,7 @@ import { ServiceError } from "../error.ts";
 import type { Awaitable, ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../todo.ts";
 import type { Store } from "./store.ts";
 
-/** Opens an empty store that takes a thousand to-dos at most and keeps the last hundred changes. */
+/** Opens an empty store with the given limits. */
 export type OpenStore = (options: {
   readonly maxTodos: number;
   readonly maxEvents: number;
@@ -45,7 +45,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await insert("c")).id).toBe(3n);
     });
 
-    test("insert calls made at once get ids without a gap", async () => {
+    test("concurrent inserts get ids without gaps", async () => {
       const todos = await Promise.all(Array.from({ length: 100 }, (_, i) => insert(`${i}`)));
       expect(todos.map(({ id }) => id).toSorted((a, b) => Number(a - b))).toEqual(upTo(100));
       expect((await list()).map(({ title }) => title)).toHaveLength(100);
@@ -60,7 +60,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect(await list()).toEqual([{ id, title, done: true }]);
     });
 
-    test("insert into a full store fails and moves neither the counter nor the position", async () => {
+    test("insert into a full store fails and changes neither the id counter nor the position", async () => {
       for (let i = 0; i < LIMITS.maxTodos; i++) await store.insert("x");
       const before = await store.position();
       expect(await failureOf(() => store.insert("y"))).toBe("store_full");
@@ -104,7 +104,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
         expect(await failureOf(() => limited.insert("y", "c"))).toBe("idempotency_key_reused");
       });
 
-      test("insert calls with new keys made at once evict as many keys", async () => {
+      test("concurrent inserts with new keys evict one old key each", async () => {
         for (const key of ["a", "b", "c"]) await insertAndDelete(key);
         const inserts = ["d", undefined, "e"].map((key) => limited.insert("x", key));
         const ids = (await Promise.all(inserts)).map(({ id }) => id);
@@ -120,7 +120,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
           expect(await insertAndDelete(key)).toBe(id);
       });
 
-      test("insert that fails evicts no key", async () => {
+      test("a failed insert evicts no key", async () => {
         for (const key of ["a", "b", "c"]) await limited.insert("x", key);
         expect(await failureOf(() => limited.insert("x", "d"))).toBe("store_full");
         expect(await failureOf(() => limited.insert("y", "a"))).toBe("idempotency_key_reused");
@@ -128,7 +128,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       });
     });
 
-    test("count is how many to-dos the list has", async () => {
+    test("count returns the number of to-dos in the list", async () => {
       expect(store.count).toBe(0);
       await Promise.all(["a", "b", "c"].map((title) => store.insert(title)));
       await store.setDone(1n, true);
@@ -137,7 +137,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect([store.count, (await list()).length]).toEqual([2, 2]);
     });
 
-    test("get, setDone and delete know no absent to-do", async () => {
+    test("get and setDone return undefined and delete returns false for an absent to-do", async () => {
       await insert("a");
       for (const id of [0n, 2n, 2n ** 53n + 1n, 2n ** 63n, 2n ** 64n - 1n]) {
         expect(await store.get(id)).toBeUndefined();
@@ -147,7 +147,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect(await list()).toHaveLength(1);
     });
 
-    test("setDone sets what it is given, both ways", async () => {
+    test("setDone sets and clears done", async () => {
       const { id } = await insert("a");
       for (const done of [true, true, false, false, true]) {
         const json = await store.setDone(id, done);
@@ -155,7 +155,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       }
     });
 
-    test("setDone and delete at once leave nothing behind", async () => {
+    test("concurrent setDone and delete calls delete the to-do", async () => {
       const { id } = await insert("a");
       await Promise.all([store.setDone(id, true), store.delete(id), store.setDone(id, false)]);
       expect(await list()).toEqual([]);
@@ -171,11 +171,11 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await read(whole)).todos).toEqual([{ id, title: "a", done: false }]);
     });
 
-    test("list returns a Blob up to so many bytes, and pieces beyond", async () => {
+    test("list returns a Blob up to maxBlobBytes, and chunks above it", async () => {
       for (let i = 1; i <= 100; i++) await insert("😀".repeat(120));
       for (const query of [{}, { limit: 90 }, { after: 5n, limit: 90 }, { done: false, limit: 90 }]) {
         const whole = await store.list(query);
-        if (!(whole.json instanceof Blob)) throw new Error("a short list is no Blob");
+        if (!(whole.json instanceof Blob)) throw new Error("a short list is not a Blob");
         const { size } = whole.json;
         expect((await store.list(query, size)).json).toBeInstanceOf(Blob);
         const list = await store.list(query, size - 1);
@@ -188,7 +188,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       }
     });
 
-    test("list filters by after and done, and pages by limit", async () => {
+    test("list filters by after and done, and paginates by limit", async () => {
       for (let i = 1; i <= 10; i++) await insert(`${i}`);
       for (const id of [2n, 4n, 6n]) await store.setDone(id, true);
       const ids = async (query: ListQuery) => (await list(query)).map(({ id }) => Number(id));
@@ -202,7 +202,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await store.list({ limit: 9 })).next).toBe(9n);
     });
 
-    test("position increases by one with every change only", async () => {
+    test("position increases by one with each change, and not otherwise", async () => {
       const { epoch, sequence: n } = await store.position();
       const moved = async () => (await store.position()).sequence - n;
       const { id } = await insert("a");
@@ -233,7 +233,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       ]);
     });
 
-    test("events end at once for a position that is unknown or no longer kept", async () => {
+    test("events end immediately for a position that is unknown or no longer stored", async () => {
       const start = await store.position();
       for (let i = 0; i <= LIMITS.maxEvents; i++) await store.insert("x");
       const { epoch, sequence: n } = await store.position();
@@ -284,7 +284,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await inserts).map(({ id }) => id)).toEqual(upTo(3));
     });
 
-    test("any sequence of calls leaves what a plain map would hold", async () => {
+    test("any sequence of calls has the results of a simple model", async () => {
       const property = fc.asyncProperty(fc.array(CALL, { maxLength: 200, size: "max" }), async (calls) => {
         const fresh = await openStore(LIMITS);
         const model = new Model();
@@ -300,13 +300,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     });
   });
 
-  keyContract(`${engine} store's keys`, async () => {
+  keyContract(`${engine} store's API keys`, async () => {
     const store = await openStore(LIMITS);
     return { keys: store.keys, close: () => store.close() };
   });
 }
 
-/** What KeyStore promises, of whatever keeps keys. */
+/** The test suite that every key store passes. */
 export function keyContract(
   what: string,
   openKeys: () => Promise<{ readonly keys: KeyStore; readonly close: () => Awaitable<void> }>,
@@ -347,7 +347,7 @@ export function keyContract(
       },
     );
 
-    test("list is by when they were made, has those expired, and no hash", async () => {
+    test("list returns all keys without hashes, expired ones included, by creation time", async () => {
       const latest = storedKey("c", { createdAt: 30 });
       const earliest = storedKey("a", { createdAt: 10, expiresAt: 11 });
       const [same, sameLater] = [storedKey("z", { createdAt: 20 }), storedKey("b", { createdAt: 20 })];
@@ -355,7 +355,7 @@ export function keyContract(
       expect(await keys.list()).toEqual([earliest, same, sameLater, latest].map(withoutHash));
     });
 
-    test("what find and list gave does not change with the store", async () => {
+    test("results of find and list do not change with the store", async () => {
       await keys.insert(storedKey("a"));
       const [key, list] = [await found("a"), await keys.list()];
       keys.recordUse("a", 50);
@@ -364,7 +364,7 @@ export function keyContract(
       expect([key, list]).toEqual([storedKey("a"), [withoutHash(storedKey("a"))]]);
     });
 
-    test("insert refuses a name that is valid still, and takes it from the moment it expires", async () => {
+    test("insert rejects the name of a valid key, and accepts it once that key has expired", async () => {
       await keys.insert(storedKey("a", { name: "ci", createdAt: 0, expiresAt: 100 }));
       expect(await keys.insert(storedKey("b", { name: "ci", createdAt: 99 }))).toBe(false);
       expect(await found("b")).toBeUndefined();
@@ -374,7 +374,7 @@ export function keyContract(
       expect(await ids()).toEqual(["a", "b", "c"]);
     });
 
-    test("insert refuses the name of one of several that is valid still", async () => {
+    test("insert rejects a name while one of its keys is valid", async () => {
       await keys.insert(storedKey("a", { name: "ci" }));
       await keys.replace("a", 0, storedKey("b", { name: "ci" }));
       expect(await keys.insert(storedKey("c", { name: "ci", createdAt: 10 }))).toBe(false);
@@ -382,14 +382,14 @@ export function keyContract(
       expect(await keys.insert(storedKey("c", { name: "ci", createdAt: 10 }))).toBe(true);
     });
 
-    test("insert calls of one name at once make one key", async () => {
+    test("concurrent inserts of one name create one key", async () => {
       const inserts = Array.from({ length: 20 }, (_, i) => keys.insert(storedKey(`${i}`, { name: "ci" })));
       const outcomes = await Promise.all(inserts);
       expect(outcomes.filter((inserted) => inserted)).toHaveLength(1);
       expect(await ids()).toEqual([`${outcomes.indexOf(true)}`]);
     });
 
-    test("replace lets a key expire when it is told to, and adds the successor", async () => {
+    test("replace sets the expiry of a key and adds the successor", async () => {
       await keys.insert(storedKey("a", { name: "ci", lastUsedAt: 3 }));
       const successor = storedKey("b", { name: "ci", createdAt: 10, expiresAt: 500 });
       expect(await keys.replace("a", 50, successor)).toBe(true);
@@ -398,7 +398,7 @@ export function keyContract(
       expect(await ids()).toEqual(["a", "b"]);
     });
 
-    test("replace ends all keys of the name, and no others", async () => {
+    test("replace sets the expiry of all keys of the name, and of no others", async () => {
       await keys.insert(storedKey("a", { name: "ci" }));
       await keys.insert(storedKey("x"));
       await keys.replace("a", 50, storedKey("b", { name: "ci" }));
@@ -414,7 +414,7 @@ export function keyContract(
       ]);
     });
 
-    test("replace keeps an end that is earlier, and none that is later", async () => {
+    test("replace keeps an earlier expiry, and shortens a later one", async () => {
       await keys.insert(storedKey("a", { expiresAt: 40 }));
       await keys.replace("a", 50, storedKey("b"));
       expect((await found("a"))?.expiresAt).toBe(40);
@@ -429,7 +429,7 @@ export function keyContract(
       expect((await found("a"))?.expiresAt).toBeUndefined();
     });
 
-    test("replace and delete at once leave a successor only of what was there", async () => {
+    test("concurrent replace and delete leave a successor only if the key still existed", async () => {
       await keys.insert(storedKey("a"));
       const [first, replaced, second] = await Promise.all([
         keys.delete("a"),
@@ -449,7 +449,7 @@ export function keyContract(
       expect(await ids()).toEqual(["b"]);
     });
 
-    test("touch shows in the list, the last one of all", async () => {
+    test("recordUse shows in the list as the latest use", async () => {
       for (const id of ["a", "b"]) await keys.insert(storedKey(id));
       for (const usedAt of [100, 200]) keys.recordUse("b", usedAt);
       keys.recordUse("absent", 300);
@@ -479,7 +479,7 @@ export function keyContract(
   });
 }
 
-/** A key by an id, which is its name and the token of its hash too unless something else is said. */
+/** Returns a key whose name and token are derived from its id. */
 function storedKey(id: string, more: Partial<StoredKey> = {}): StoredKey {
   return { id, name: id, tokenHash: hashOf(id), createdAt: 0, ...more };
 }
@@ -534,7 +534,7 @@ const CALL: fc.Arbitrary<Call> = fc.oneof(
   { weight: 1, arbitrary: LIST },
 );
 
-/** What a store is, in ten lines. */
+/** A model of a store. */
 class Model {
   readonly #todos = new Map<TodoId, Todo>();
   #lastId = 0n;
@@ -572,7 +572,7 @@ async function apply(store: Store, call: Call): Promise<unknown> {
   return json === undefined ? undefined : decode(json);
 }
 
-/** The to-dos of a list, whole. */
+/** Reads all to-dos of a list. */
 export async function read({ json, position }: TodoList): Promise<{ position: Position; todos: Todo[] }> {
   const text = textOf(json instanceof Blob ? await json.bytes() : await joined(json));
   const todos: unknown = JSON.parse(text, exactIds);
@@ -593,7 +593,7 @@ async function joined(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>):
 const textOf = (json: TodoJson | Buffer): string =>
   typeof json === "string" ? json : new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(json);
 
-/** Numbers as bigints, from their digits. */
+/** A JSON.parse reviver that returns numbers as bigints from their digits. */
 function exactIds(_key: string, value: unknown, context?: { source?: string }): unknown {
   return typeof value === "number" ? BigInt(context?.source ?? value) : value;
 }

@@ -4,9 +4,9 @@ import type { Value } from "./primary.ts";
 
 const MAX_WRITES = 1000;
 
-/** The result of a write: the id or the JSON of the to-do, or the reason why it has none. */
+/** The result of a write: the id or the JSON of the to-do, or the reason why there is none. */
 export type Outcome =
-  | { readonly type: "made"; readonly id: TodoId }
+  | { readonly type: "created"; readonly id: TodoId }
   | { readonly type: "updated"; readonly json: string }
   | { readonly type: "deleted" | "absent" | InsertError };
 
@@ -62,7 +62,7 @@ export class Batch {
   readonly #updates: (Waiting & Update)[] = [];
   readonly #deletes: (Waiting & Delete)[] = [];
   /** The to-dos and idempotency keys that the batch affects. */
-  readonly #about = new Set<TodoId | string>();
+  readonly #subjects = new Set<TodoId | string>();
   #size = 0;
 
   get size(): number {
@@ -71,9 +71,9 @@ export class Batch {
 
   /** Adds a write. Returns false if the batch is full or already affects the same to-do or idempotency key. */
   add(write: Write): boolean {
-    const about = write.type === "insert" ? write.keyHash : write.id;
-    if (this.#size === MAX_WRITES || this.#about.has(about)) return false;
-    if (about !== "") this.#about.add(about);
+    const subject = write.type === "insert" ? write.keyHash : write.id;
+    if (this.#size === MAX_WRITES || this.#subjects.has(subject)) return false;
+    if (subject !== "") this.#subjects.add(subject);
     this.#size++;
     if (write.type === "insert") this.#inserts.push(write);
     else if (write.type === "update") this.#updates.push(write);
@@ -95,8 +95,8 @@ export class Batch {
 
   settle({ made, updated, deleted }: Outcomes): void {
     settleEach(this.#inserts, made, (line) => {
-      const refusal = INSERT_ERRORS.get(line);
-      return refusal === undefined ? { type: "made", id: BigInt(line) } : { type: refusal };
+      const error = INSERT_ERRORS.get(line);
+      return error === undefined ? { type: "created", id: BigInt(line) } : { type: error };
     });
     settleEach(this.#updates, updated, (json) =>
       json === "" ? { type: "absent" } : { type: "updated", json },
@@ -119,6 +119,6 @@ function settleEach(
 ): void {
   const outcomes = lines?.split("\n") ?? [];
   if (outcomes.length !== writes.length)
-    throw new Error(`${outcomes.length} outcomes of ${writes.length} writes`);
+    throw new Error(`the database returned ${outcomes.length} outcomes for ${writes.length} writes`);
   for (const [index, line] of outcomes.entries()) writes[index]?.settle(outcome(line));
 }

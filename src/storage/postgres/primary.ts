@@ -47,7 +47,7 @@ export async function openPrimary<Opened>(
 export class Primary {
   readonly #urls: readonly string[];
   readonly #options: PrimaryOptions;
-  #onNotify: ((n?: number) => void) | undefined;
+  #onNotify: ((sequence?: number) => void) | undefined;
   #listening: { readonly sql: SQL; readonly subscription: Promise<SQL.ListenSubscription> } | undefined;
   #pool: Promise<SQL> | undefined;
   #closed = false;
@@ -72,7 +72,7 @@ export class Primary {
       return await withTimeout(this.#options.answerWithinMs, async (progress) => {
         const connected = await pool;
         // The caller has already received an error.
-        if (isOver) throw new Error("it was connected too late");
+        if (isOver) throw new Error("the connection was made after the timeout");
         sql = connected;
         return work(sql, progress);
       });
@@ -87,7 +87,7 @@ export class Primary {
    * Listens for writes of other replicas, unless it already does. Calls the function with their latest sequence number,
    * or without one if a notification may have been missed.
    */
-  listen(onNotify: (n?: number) => void): void {
+  listen(onNotify: (sequence?: number) => void): void {
     if (this.#onNotify !== undefined) return;
     this.#onNotify = onNotify;
     this.#pool?.then((sql) => this.#listenOn(sql), ignore);
@@ -136,7 +136,7 @@ export class Primary {
           this.#listenOn(sql);
           return sql;
         }
-        reasons.push(`${hostOf(url)}: it is a standby`);
+        reasons.push(`${hostOf(url)}: the server is a read-only standby`);
       } catch (error) {
         reasons.push(`${hostOf(url)}: ${errorMessage(error)}`);
       }
@@ -169,7 +169,7 @@ export class Primary {
   #listenOn(sql: SQL): void {
     if (this.#onNotify === undefined || this.#listening?.sql === sql) return;
     const mayHaveMissed = (): void => this.#onNotify?.();
-    const subscription = sql.listen(CHANNEL, (n) => this.#onNotify?.(Number(n)), mayHaveMissed);
+    const subscription = sql.listen(CHANNEL, (sequence) => this.#onNotify?.(Number(sequence)), mayHaveMissed);
     subscription.catch(mayHaveMissed);
     this.#listening = { sql, subscription };
   }
@@ -189,7 +189,10 @@ export class TimeoutError extends Error {
 /** Rejects with a TimeoutError if the work neither ends nor reports progress within `ms` milliseconds. */
 export async function withTimeout<T>(ms: number, work: (progress: () => void) => Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new TimeoutError(`no answer in ${ms / 1000} seconds`)), ms);
+  const timer = setTimeout(
+    () => late.reject(new TimeoutError(`the database did not answer in ${ms / 1000} seconds`)),
+    ms,
+  );
   try {
     return await Promise.race([work(() => timer.refresh()), late.promise]);
   } finally {
@@ -203,7 +206,7 @@ function urlsOf(url: string): string[] {
   const urls = hosts.split(",").map((host) => `${start}${host}${rest}`);
   if (urls.every((one) => URL.canParse(one) && !/%(?![0-9a-f]{2})/i.test(one))) return urls;
   throw new Error(
-    "that is no URL: in a password, write a special character as % and two digits, such as %23",
+    "the URL is invalid: in a password, write a special character as % and two digits, such as %23 for #",
   );
 }
 

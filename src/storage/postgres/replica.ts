@@ -16,28 +16,28 @@ export class Replica {
   readonly table: Table;
   readonly feed: ChangeFeed;
   readonly #epoch: string;
-  #n: number;
+  #sequence: number;
 
-  constructor(table: Table, feed: ChangeFeed, { epoch, sequence: n }: Position) {
+  constructor(table: Table, feed: ChangeFeed, { epoch, sequence }: Position) {
     this.table = table;
     this.feed = feed;
     this.#epoch = epoch;
-    this.#n = n;
+    this.#sequence = sequence;
   }
 
   get position(): Position {
-    return { epoch: this.#epoch, sequence: this.#n };
+    return { epoch: this.#epoch, sequence: this.#sequence };
   }
 
   /** Applies the new events. Returns false if events are missing or the epoch has changed. */
   follow({ epoch, n, tail }: Tail): boolean {
     if (epoch !== this.#epoch) return false;
     const last = Number(n);
-    if (last <= this.#n) return true;
+    if (last <= this.#sequence) return true;
     const events = tail === null ? [] : decodeEvents(tail, { epoch, sequence: last });
     const first = events[0]?.position.sequence ?? Number.POSITIVE_INFINITY;
-    if (first > this.#n + 1) return false;
-    for (const event of events) if (event.position.sequence > this.#n) this.#apply(event);
+    if (first > this.#sequence + 1) return false;
+    for (const event of events) if (event.position.sequence > this.#sequence) this.#apply(event);
     return true;
   }
 
@@ -45,7 +45,7 @@ export class Replica {
     if (event.type === "created") this.table.append(event.id, event.json);
     else if (event.type === "updated") this.table.setDone(event.id, event.json.endsWith("true}"));
     else this.table.delete(event.id);
-    this.#n = event.position.sequence;
+    this.#sequence = event.position.sequence;
     this.feed.publish(event);
   }
 }

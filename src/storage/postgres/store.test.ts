@@ -21,7 +21,7 @@ const CONNECTIONS =
   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'todo-service'";
 const LISTENING = `${CONNECTIONS} AND query ILIKE 'listen%'`;
 
-/** Takes a new database back to what the first version of the program made. */
+/** Returns a new database to the schema of the first version. */
 const FORMAT_1 = "DROP FUNCTION todo_service.write_batch; UPDATE todo_service.format SET version = 1";
 
 describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
@@ -36,8 +36,8 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     emptyStores(() => databases),
   );
 
-  /** Of roles and passwords, which a server elsewhere may handle in a way of its own. */
-  const own = test.skipIf(skipFor(whyNoServer));
+  /** For roles and passwords, because another server may authenticate differently. */
+  const testWithOwnServer = test.skipIf(skipFor(whyNoServer));
 
   /** Two stores on one new database. */
   async function openTwo(options?: PostgresOptions) {
@@ -54,7 +54,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     };
   }
 
-  test("what one store acknowledged is seen by another at once", async () => {
+  test("a store immediately shows each write that another store acknowledged", async () => {
     await using stores = await openTwo();
     for (let i = 1; i <= 200; i++) {
       const [writer, reader] = i % 2 === 0 ? [stores.one, stores.other] : [stores.other, stores.one];
@@ -73,7 +73,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 
-  test("what one store acknowledged is seen by another, whatever else is asked meanwhile", async () => {
+  test("a store shows acknowledged writes of another store while both handle other requests", async () => {
     await using stores = await openTwo();
     const writeAndRead = async (writer: Store, reader: Store): Promise<void> => {
       for (let i = 0; i < 50; i++) {
@@ -93,7 +93,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await todos(stores.one)).toEqual([]);
   });
 
-  test("stores on one database give ids without a gap, tell the same events, and list what they came to", async () => {
+  test("stores on one database assign ids without gaps and report the same events and lists", async () => {
     await using stores = await openTwo();
     const start = await stores.one.position();
     const lists: { position: Position; todos: Todo[] }[] = [];
@@ -120,7 +120,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 
-  test("stores write at once on a database that isolates transactions more by default", async () => {
+  test("stores write concurrently on a database whose default isolation level is serializable", async () => {
     await using stores = await openTwo();
     const name = new URL(stores.url).pathname.slice(1);
     await databases.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
@@ -133,7 +133,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([one.close(), other.close()]);
   });
 
-  test("a store opened again holds what it held, and goes on from there", async () => {
+  test("a reopened store has its to-dos, position and events, and continues the ids", async () => {
     const url = await databases.newDatabase();
     const first = await openPostgres(url);
     for (const title of ["a", "b", "c"]) await first.insert(title);
@@ -159,7 +159,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await second.close();
   });
 
-  test("a store opened again holds more than is read at once", async () => {
+  test("a reopened store loads more to-dos than one query returns", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
     await tell(
@@ -173,7 +173,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("an idempotency key makes one to-do, whichever stores it is sent to, and after a restart", async () => {
+  test("an idempotency key creates one to-do across several stores and a restart", async () => {
     await using stores = await openTwo();
     const both = [stores.one, stores.other, stores.one, stores.other];
     for (let i = 0; i < 50; i++) {
@@ -189,7 +189,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await restarted.close();
   });
 
-  test("an idempotency key is forgotten after 24 hours", async () => {
+  test("an idempotency key expires after 24 hours", async () => {
     let hours = 0;
     await using stores = await openTwo({ now: () => hours * HOUR });
     await stores.one.insert("a", "key");
@@ -200,7 +200,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await stores.one.insert("b", "key")).id).toBe(2n);
   });
 
-  test("a new idempotency key evicts the oldest, whichever store made it", async () => {
+  test("a new idempotency key evicts the oldest key, which another store may have added", async () => {
     let hours = 0;
     let evicted = 0;
     const onIdempotencyKeysEvicted = (count: number) => {
@@ -215,7 +215,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await insert("a");
     await insert("b", stores.other);
     hours = 12;
-    // The "a" is found although the same batch evicts it.
+    // The key "a" is found although the same batch evicts it.
     const atOnce = ["c", undefined, "d", "e", "a"].map((key) => stores.one.insert("a", key));
     expect(await Promise.all(atOnce.map(idOrDetail))).toEqual([3n, 4n, 5n, 6n, 1n]);
     expect(evicted).toBe(1);
@@ -229,7 +229,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect([await insert("a"), evicted]).toEqual([11n, 2]);
   });
 
-  test("a lower limit evicts the idempotency keys beyond it", async () => {
+  test("an insert under a lower limit evicts the idempotency keys above the limit", async () => {
     let evicted = 0;
     await using stores = await openTwo({ maxTodos: 8 });
     for (const key of "abcdefgh") await stores.one.insert("x", key);
@@ -250,12 +250,12 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await lower.close();
   });
 
-  test("a store shares its database with a replica of the version before", async () => {
+  test("a store shares its database with a replica of the previous version", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
     await tell(url, FORMAT_1);
     const before = new SQL(url, { max: 1, bigint: true });
-    // As that version calls it, in a prepared statement.
+    // Like that version, with a prepared statement.
     const write = async (title: string, keyHash: string) => {
       const [row] = await before.unsafe<{ made: string }[]>(
         "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)",
@@ -271,7 +271,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await write("x", digest("b"))).toBe("-1");
     expect(await write("c", digest("c"))).toBe("3");
     for (const id of [1n, 2n, 3n]) await store.delete(id);
-    // A full table of keys: that version refuses, this one evicts.
+    // When no more keys fit, that version rejects a new one and this version evicts the oldest.
     expect(await write("d", digest("d"))).toBe("-2");
     expect((await store.insert("d", "d")).id).toBe(4n);
     expect(await write("d", digest("d"))).toBe("4");
@@ -282,19 +282,19 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("a full store makes as many of what is asked at once as it has room for", async () => {
+  test("a nearly full store accepts as many concurrent inserts as fit", async () => {
     await using stores = await openTwo({ maxTodos: 3 });
     const atOnce = ["a", undefined, "b", "c", undefined].map((key) => stores.one.insert("x", key));
     const outcomes = await Promise.all(atOnce.map(idOrDetail));
     const noRoom = "The store is full (3 to-dos). Delete one first.";
     expect(outcomes).toEqual([1n, 2n, 3n, noRoom, noRoom]);
-    // A key whose to-do was not made is as good as new.
+    // The rejected insert did not store its key.
     await stores.other.delete(1n);
     expect((await stores.other.insert("y", "c")).id).toBe(4n);
     expect((await stores.other.position()).sequence).toBe(5);
   });
 
-  test("ids go up to the last that PostgreSQL knows, and positions past 32 bits", async () => {
+  test("ids reach the greatest bigint, and positions exceed 32 bits", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
     await tell(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
@@ -308,7 +308,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("a key that one store revokes is refused by another at once", async () => {
+  test("a store immediately rejects an API key that another store revoked", async () => {
     await using stores = await openTwo();
     for (let i = 0; i < 50; i++) {
       const key: StoredKey = { id: `${i}`, name: "ci", tokenHash: hashToken(`${i}`), createdAt: 0 };
@@ -320,7 +320,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 
-  test("a key's last use is the last of all stores' uses, and is written when they close", async () => {
+  test("the last use of an API key is the latest of all stores and is written on close", async () => {
     const stores = await openTwo();
     const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), createdAt: 0 };
     await stores.one.keys.insert(key);
@@ -331,7 +331,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
   });
 
-  test("keys of a name that stores insert at once are one key", async () => {
+  test("concurrent inserts of API keys with one name create one key", async () => {
     await using stores = await openTwo();
     for (let round = 0; round < 50; round++) {
       const inserts = Array.from({ length: 20 }, (_, i) => {
@@ -344,7 +344,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await stores.one.keys.list()).toHaveLength(50);
   });
 
-  test("stores opened at the same moment on an empty database all work", async () => {
+  test("stores opened concurrently on an empty database all work", async () => {
     for (let round = 0; round < 3; round++) {
       const url = await databases.newDatabase();
       const stores = await Promise.all(Array.from({ length: 8 }, () => openPostgres(url)));
@@ -357,7 +357,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 
-  test("a store that was stalled until the changes it missed were gone reads all anew", async () => {
+  test("a store reloads everything when the events that it missed are no longer stored", async () => {
     const url = await databases.newDatabase();
     const options = { maxEvents: 100 };
     await using proxy = await startProxy(url);
@@ -384,7 +384,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([stalled.close(), other.close()]);
   });
 
-  test("changes are kept for stores that are behind, whatever is kept for readers, and not for ever", async () => {
+  test("the database keeps at least 100,000 events for stores that are behind, and deletes older ones", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url, { maxEvents: 10 });
     const insertMany = () => Promise.all(Array.from({ length: 2500 }, () => store.insert("x")));
@@ -398,7 +398,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("a store listens to the others while somebody reads events there, and not otherwise", async () => {
+  test("a store listens for notifications only while it has subscribers", async () => {
     await using stores = await openTwo();
     const listens = (times: number) => comesTo(stores.url, LISTENING, times);
     expect(await listens(0)).toBe(true);
@@ -436,7 +436,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([store.close(), other.close()]);
   });
 
-  test("a store lets go of connections that are silent, and listens on new ones", async () => {
+  test("a store closes connections that do not answer, and listens on new ones", async () => {
     const url = await databases.newDatabase();
     await using proxy = await startProxy(url);
     const store = await openPostgres(proxy.url, { answerWithinMs: 2000 });
@@ -456,7 +456,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("what takes a database too long is given up by it too", async () => {
+  test("the database cancels a query that the store has given up", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url, { answerWithinMs: 2000 });
     const holding = new SQL(url, { max: 1 });
@@ -471,7 +471,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("a store's connections are as it needs them, whatever the database has by default", async () => {
+  test("a store's connections override the default settings of the database", async () => {
     const url = await databases.newDatabase();
     const name = new URL(url).pathname.slice(1);
     const settings = { search_path: "pg_catalog", synchronous_commit: "on" };
@@ -483,13 +483,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await primary.close();
   });
 
-  test("a store goes on from a database that was restored, in another epoch", async () => {
+  test("a store continues in a new epoch after the database was restored", async () => {
     await using stores = await openTwo();
     for (const title of ["a", "b", "c"]) await stores.one.insert(title);
     const before = await stores.other.position();
     const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
     const next = subscriber.next();
-    // As pg_restore does, from a dump of an earlier moment.
+    // Like pg_restore with an older dump.
     await tell(
       stores.url,
       `BEGIN; ALTER TABLE todo_service.store RENAME TO gone;
@@ -506,14 +506,14 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await todos(stores.other)).map(({ title }) => title)).toEqual(["a", "b", "d"]);
   });
 
-  test("a subscriber is told what another store writes, each change once", async () => {
+  test("a subscriber receives each change of another store once", async () => {
     await using stores = await openTwo();
     const seen = eventsUpTo(stores.other, await stores.other.position(), 500);
     await Promise.all(Array.from({ length: 500 }, () => stores.one.insert("x")));
     expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
   });
 
-  test("a closed store answers nothing, and leaves no connection", async () => {
+  test("a closed store rejects all calls and has no connection", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url);
     await store.insert("x");
@@ -529,24 +529,24 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     );
   });
 
-  describe("a database that cannot be used is refused, and why is said:", () => {
+  describe("openPostgres reports the reason for", () => {
     test("a newer format", async () => {
       const url = await databases.newDatabase();
       await (await openPostgres(url)).close();
       await tell(url, "UPDATE todo_service.format SET version = 99");
       expect((await errorOf(openPostgres(url))).message).toContain(
-        "written by a newer version of this program (format 99",
+        "written by a newer version of this program (format 99;",
       );
     });
 
     test("another encoding", async () => {
       const url = await databases.newDatabase("ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
       expect((await errorOf(openPostgres(url))).message).toContain(
-        "the database is in SQL_ASCII: make one in UTF8",
+        "the database has the encoding SQL_ASCII: create one with the encoding UTF8",
       );
     });
 
-    own("a wrong password", async () => {
+    testWithOwnServer("a wrong password", async () => {
       const url = new URL(await databases.newDatabase());
       url.password = "s3cret";
       expect(await reasonOf(url)).toBe(
@@ -554,19 +554,19 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       );
     });
 
-    test("no such database", async () => {
+    test("a missing database", async () => {
       const url = new URL(await databases.newDatabase());
       url.pathname = "/absent";
       expect(await reasonOf(url)).toBe(`${url.host}: database "absent" does not exist`);
     });
 
-    test("no server there", async () => {
+    test("a host without a server", async () => {
       const url = new URL(await databases.newDatabase());
       url.host = "127.0.0.1:1";
       expect(await reasonOf(url)).toBe("127.0.0.1:1: Failed to connect");
     });
 
-    test("no server at any of its hosts", async () => {
+    test("several hosts without a server", async () => {
       const reason = await reasonOf("postgres://todo:s3cret@127.0.0.1:1,127.0.0.1:2/todos");
       expect(reason).toBe("127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect");
     });
@@ -579,11 +579,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       "postgres://todo:s3#cret@127.0.0.1/todos",
       "postgres://todo:s3cret@",
     ])("%s", async (url) => {
-      expect(await reasonOf(url)).toMatch(/^that is no URL: in a password, write .* such as %23$/);
+      expect(await reasonOf(url)).toMatch(/^the URL is invalid: in a password, write .* such as %23 for #$/);
     });
   });
 
-  own("a role that may make no schema can use one that is there", async () => {
+  testWithOwnServer("a role that may not create a schema can use an existing one that it owns", async () => {
     const url = new URL(await databases.newDatabase());
     const role = `of_${url.pathname.slice(1)}`;
     await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
@@ -595,7 +595,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("the database that the URL names is used, whatever the variable PGDATABASE holds", async () => {
+  test("the database of the URL overrides the variable PGDATABASE", async () => {
     const url = await databases.newDatabase();
     process.env.PGDATABASE = "absent";
     try {
@@ -606,7 +606,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 });
 
-/** The one number that a query gives. */
+/** Returns the only number in the result of a query. */
 async function numberOf(url: string, query: string): Promise<number> {
   const sql = new SQL(url, { max: 1 });
   const [[value] = []] = await sql.unsafe<string[][]>(query).values();
@@ -614,7 +614,7 @@ async function numberOf(url: string, query: string): Promise<number> {
   return Number(value);
 }
 
-/** Whether a query comes to give a number, soon enough. */
+/** Returns whether the result of a query reaches a number within 10 seconds. */
 async function comesTo(url: string, query: string, wanted: number): Promise<boolean> {
   const deadline = performance.now() + 10_000;
   for (;;) {
@@ -650,7 +650,7 @@ async function eventsUpTo(store: TodoStore, after: Position, last: number): Prom
   return seen;
 }
 
-/** The to-dos after some changes to none. */
+/** Returns the to-dos that result from changes to an empty store. */
 function after(changes: readonly Change[]): Todo[] {
   const all = new Map<TodoId, Todo>();
   for (const { id, todo } of changes) {
@@ -670,7 +670,7 @@ async function failureOf(call: () => unknown): Promise<string | undefined> {
   return undefined;
 }
 
-/** The id of what was inserted, or why nothing was. */
+/** Returns the id of the inserted to-do, or the reason why nothing was inserted. */
 async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<TodoId | string | undefined> {
   try {
     return (await inserted).id;
@@ -680,7 +680,7 @@ async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<To
   }
 }
 
-/** Why a database cannot be opened: one line, without its password. */
+/** Returns the reason why a database cannot be opened. Expects one line without the password. */
 async function reasonOf(url: string | URL): Promise<string> {
   try {
     await (await openPostgres(String(url))).close();
@@ -690,5 +690,5 @@ async function reasonOf(url: string | URL): Promise<string> {
     expect(reason).not.toContain("\n");
     return reason;
   }
-  throw new Error("it can be opened");
+  throw new Error("the database can be opened");
 }

@@ -23,16 +23,14 @@ import {
   storeUnavailable,
   TimeoutError,
   type Value,
-  withTimeout,
 } from "./primary.ts";
+import { RefreshQueue } from "./refresh-queue.ts";
 import { Replica, type Tail } from "./replica.ts";
 
 /** The greatest id: PostgreSQL's integers are signed 64-bit. */
 const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
 /** The interval of polling, because notifications can be lost and reads may be rare. */
 const POLL_INTERVAL_MS = 1000;
-/** The delay from a notification to the refresh that covers all notifications since. */
-const NOTIFY_DEBOUNCE_MS = 5;
 /** The minimum number of stored events. A replica that is further behind must reload everything. */
 const MIN_EVENTS = 100_000;
 const FETCH_SIZE = 10_000;
@@ -62,12 +60,8 @@ class PostgresStore implements Store {
   #replica: Replica;
   #waiting: Write[] = [];
   #writing: Promise<void> | undefined;
-  /** The refresh that new reads share. */
-  #nextRefresh: Promise<void> | undefined;
-  #refreshing: Promise<void> = Promise.resolve();
-  readonly #timer: NodeJS.Timeout;
-  /** Runs from a notification to its refresh. */
-  #notified: NodeJS.Timeout | undefined;
+  readonly #refreshes: RefreshQueue;
+  readonly #pollTimer: NodeJS.Timeout;
   #isClosed = false;
 
   constructor(primary: Primary, replica: Replica, options: typeof POSTGRES_DEFAULTS) {
@@ -75,10 +69,11 @@ class PostgresStore implements Store {
     this.#primary = primary;
     this.#replica = replica;
     this.#options = options;
-    this.#timer = setInterval(() => {
+    this.#refreshes = new RefreshQueue(options.answerWithinMs, () => this.#refresh());
+    this.#pollTimer = setInterval(() => {
       if (this.#replica.feed.hasSubscribers) this.#listen();
       else primary.unlisten();
-      this.#poll();
+      this.#refreshes.poll();
     }, POLL_INTERVAL_MS).unref();
   }
 
@@ -94,7 +89,7 @@ class PostgresStore implements Store {
       titleHash: idempotencyKey === undefined ? "" : digest(title),
     });
     switch (outcome.type) {
-      case "made":
+      case "created":
         return { id: outcome.id, json: encodeTodo({ id: outcome.id, title, done: false }) };
       case "reused":
         throw idempotencyKeyReused();
@@ -103,7 +98,7 @@ class PostgresStore implements Store {
       case "no id":
         throw idsExhausted();
       default:
-        throw new Error(`an insert that was ${outcome.type}`);
+        throw new Error(`an insert has the outcome "${outcome.type}"`);
     }
   }
 
@@ -147,8 +142,8 @@ class PostgresStore implements Store {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#timer);
-    clearTimeout(this.#notified);
+    clearInterval(this.#pollTimer);
+    this.#refreshes.close();
     while (this.#writing !== undefined) await this.#writing;
     await this.keys.close();
     this.#isClosed = true;
@@ -158,46 +153,24 @@ class PostgresStore implements Store {
 
   /** Returns the replica with all writes that were acknowledged before this call. */
   async #latest(): Promise<Replica> {
-    this.#nextRefresh ??= withTimeout(this.#options.answerWithinMs, () =>
-      this.#queueRefresh(this.#refreshing),
-    );
     try {
-      await this.#nextRefresh;
+      await this.#refreshes.next();
     } catch (cause) {
       throw storeUnavailable(cause);
     }
     return this.#replica;
   }
 
-  /** Reads that arrive during a refresh share the next one, because it must start after they arrived. */
-  async #queueRefresh(last: Promise<void>): Promise<void> {
-    await last;
-    await new Promise(setImmediate);
-    this.#nextRefresh = undefined;
-    const refresh = this.#refresh();
-    this.#refreshing = refresh.catch(() => {});
-    await refresh;
-  }
-
   /** Polls soon after each notification. Only subscribers need this. */
   #listen(): void {
-    this.#primary.listen((n = Number.POSITIVE_INFINITY) => {
-      if (n <= this.#replica.position.sequence) return;
-      this.#notified ??= setTimeout(() => {
-        this.#notified = undefined;
-        this.#poll();
-      }, NOTIFY_DEBOUNCE_MS);
+    this.#primary.listen((sequence = Number.POSITIVE_INFINITY) => {
+      if (sequence > this.#replica.position.sequence) this.#refreshes.pollSoon();
     });
-  }
-
-  /** Refreshes in the background. The next read reports a failure. */
-  #poll(): void {
-    this.#latest().catch(() => {});
   }
 
   /** Applies the new events, or reloads everything if some of them are no longer stored. */
   async #refresh(): Promise<void> {
-    const tail = await this.#ask<Tail>("SELECT * FROM todo_service.tail($1)");
+    const tail = await this.#queryAtPosition<Tail>("SELECT * FROM todo_service.tail($1)");
     if (this.#replica.follow(tail)) return;
     const replica = await load(this.#primary, this.#options.maxEvents);
     if (this.#isClosed) throw new Error("the store is closed");
@@ -206,15 +179,15 @@ class PostgresStore implements Store {
   }
 
   /** Sends a query whose first parameter is the replica's position. */
-  async #ask<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
+  async #queryAtPosition<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
     const [row] = await this.#primary.query<Row>(query, [this.#replica.position.sequence, ...values]);
-    if (row === undefined) throw new Error(NO_STORE);
+    if (row === undefined) throw new Error(NO_STORE_ROW);
     return row;
   }
 
-  #write(change: Unanswered<Write>): Promise<Outcome> {
+  #write(write: Unsettled<Write>): Promise<Outcome> {
     const { promise, resolve: settle, reject: fail } = Promise.withResolvers<Outcome>();
-    this.#waiting.push({ ...change, settle, fail });
+    this.#waiting.push({ ...write, settle, fail });
     this.#writing ??= this.#writeBatches();
     return promise;
   }
@@ -236,7 +209,7 @@ class PostgresStore implements Store {
     const { maxTodos, maxEvents, now, onBatch, onIdempotencyKeysEvicted } = this.#options;
     const started = performance.now();
     try {
-      const row = await this.#ask<Tail & Outcomes>(WRITE, [
+      const row = await this.#queryAtPosition<Tail & Outcomes>(WRITE, [
         maxTodos,
         Math.max(maxEvents, MIN_EVENTS),
         now(),
@@ -258,9 +231,9 @@ class PostgresStore implements Store {
   }
 }
 
-type Unanswered<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
+type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
-const NO_STORE = "the database has no row in todo_service.store";
+const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
 const WRITE = "SELECT * FROM todo_service.write_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
@@ -271,7 +244,7 @@ function load(primary: Primary, maxEvents: number): Promise<Replica> {
         "SELECT t.* FROM todo_service.store s, todo_service.tail(s.n - $1) t",
         [maxEvents],
       );
-      if (tail === undefined) throw new Error(NO_STORE);
+      if (tail === undefined) throw new Error(NO_STORE_ROW);
       const position = { epoch: tail.epoch, sequence: Number(tail.n) };
       const events = tail.tail === null ? [] : decodeEvents(tail.tail, position);
       const feed = new ChangeFeed(maxEvents, position.sequence - events.length);
