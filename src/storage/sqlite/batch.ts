@@ -4,6 +4,14 @@ import type { IdempotencyRecord } from "../records/idempotency.ts";
 import type { Table } from "../table/table.ts";
 import type { Commit } from "./writer.worker.ts";
 
+/** The combined effect of a batch on a to-do. */
+interface Change {
+  /** The to-do before the batch, or when the batch created it. */
+  readonly before: string;
+  /** The to-do after the batch; `undefined` if it is deleted. */
+  readonly after: { readonly json: string; readonly done: boolean } | undefined;
+}
+
 /** The combined effect of a sequence of writes. */
 export class Batch {
   readonly events: StoredEvent[] = [];
@@ -19,8 +27,8 @@ export class Batch {
   readonly #created: string[] = [];
   /** Their titles as JSON strings. */
   readonly #titles: string[] = [];
-  /** The other changed to-dos; `undefined` for deleted ones. */
-  readonly #changed = new Map<TodoId, { readonly json: string; readonly done: boolean } | undefined>();
+  /** The other changed to-dos. */
+  readonly #changed = new Map<TodoId, Change>();
 
   /** @param count the number of to-dos before the batch */
   constructor(start: Position, lastId: TodoId, count: number) {
@@ -41,7 +49,8 @@ export class Batch {
 
   /** Returns the pending state of a to-do; `undefined` if the batch has not changed it. */
   pending(id: TodoId): { readonly json: string | undefined } | undefined {
-    if (this.#changed.has(id)) return { json: this.#changed.get(id)?.json };
+    const change = this.#changed.get(id);
+    if (change !== undefined) return { json: change.after?.json };
     return id > this.#startId && id <= this.#lastId
       ? { json: this.#created[Number(id - this.#startId) - 1] }
       : undefined;
@@ -58,14 +67,16 @@ export class Batch {
     return { id, json };
   }
 
-  update(id: TodoId, json: string, done: boolean): void {
-    this.#changed.set(id, { json, done });
+  /** @param before the to-do after the earlier writes of the batch */
+  update(id: TodoId, before: string, json: string, done: boolean): void {
+    this.#change(id, before, { json, done });
     this.events.push({ type: "updated", position: this.#nextPosition(), id, json });
   }
 
-  delete(id: TodoId): void {
+  /** @param before the to-do after the earlier writes of the batch */
+  delete(id: TodoId, before: string): void {
     this.#count--;
-    this.#changed.set(id, undefined);
+    this.#change(id, before, undefined);
     this.events.push({ type: "deleted", position: this.#nextPosition(), id });
   }
 
@@ -73,9 +84,9 @@ export class Batch {
   applyTo(table: Table): void {
     let id = this.#startId;
     for (const json of this.#created) table.append(++id, json);
-    for (const [changedId, todo] of this.#changed) {
-      if (todo === undefined) table.delete(changedId);
-      else table.setDone(changedId, todo.done);
+    for (const [changedId, { after }] of this.#changed) {
+      if (after === undefined) table.delete(changedId);
+      else table.setDone(changedId, after.done);
     }
   }
 
@@ -91,10 +102,14 @@ export class Batch {
       lastSequence: this.#start.sequence + this.events.length,
       titles: this.#titles.join("\n"),
       events: this.events.map(encodeEvent).join("\n"),
-      changed: [...this.#changed].map(([id, todo]) => [id, todo?.done]),
+      changed: [...this.#changed].map(([id, { before, after }]) => [id, after?.done, before]),
       evicted,
       idempotencyRecords: [...this.idempotencyRecords.values()],
     };
+  }
+
+  #change(id: TodoId, before: string, after: Change["after"]): void {
+    this.#changed.set(id, { before: this.#changed.get(id)?.before ?? before, after });
   }
 
   #nextPosition(): Position {

@@ -10,7 +10,7 @@ function digestOf(rows: readonly string[]): Digest {
 }
 
 const KEY = { id: "k", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
-const COUNTERS: Counters = { epoch: "e", lastId: 2n, sequence: 3n, transactions: 4n };
+const COUNTERS: Counters = { epoch: "e", last_id: 2n, n: 3n, transactions: 4n };
 
 test("the digest is two unsigned 32-bit numbers that do not depend on the order of the rows", () => {
   fc.assert(
@@ -67,8 +67,8 @@ test("the text of an API key does not contain its last use", () => {
 
 test.each([
   ["epoch", { epoch: "f" }],
-  ["last id", { lastId: 3n }],
-  ["sequence number", { sequence: 4n }],
+  ["last id", { last_id: 3n }],
+  ["sequence number", { n: 4n }],
   ["number of transactions", { transactions: 5n }],
 ])("the text of the counters contains the %s", (_what, change) => {
   expect(countersText({ ...COUNTERS, ...change })).not.toBe(countersText(COUNTERS));

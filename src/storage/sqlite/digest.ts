@@ -6,11 +6,14 @@ export interface Digest {
   readonly second: number;
 }
 
-/** The counters of a store. */
+/** The counters of a store, named as their columns. */
 export interface Counters {
   readonly epoch: string;
-  readonly lastId: bigint;
-  readonly sequence: bigint;
+  /** The greatest id ever assigned. */
+  readonly last_id: bigint;
+  /** The sequence number of the last change to a to-do. */
+  readonly n: bigint;
+  /** The number of committed transactions, changes to API keys included. */
   readonly transactions: bigint;
 }
 
@@ -39,6 +42,12 @@ export class DigestSum {
     this.#second = (this.#second + Bun.hash.xxHash32(row, SECOND_SEED)) >>> 0;
   }
 
+  /** Adds the rows of another sum. */
+  merge({ first, second }: Digest): void {
+    this.#first = (this.#first + first) >>> 0;
+    this.#second = (this.#second + second) >>> 0;
+  }
+
   subtract(row: string): void {
     this.#first = (this.#first - Bun.hash.xxHash32(row, FIRST_SEED)) >>> 0;
     this.#second = (this.#second - Bun.hash.xxHash32(row, SECOND_SEED)) >>> 0;
@@ -52,6 +61,6 @@ export function keyText({ id, name, tokenHash, createdAt, expiresAt, lifetime }:
 }
 
 /** Returns the text of the counters. */
-export function countersText({ epoch, lastId, sequence, transactions }: Counters): string {
-  return `counters ${JSON.stringify([epoch, `${lastId}`, `${sequence}`, `${transactions}`])}`;
+export function countersText({ epoch, last_id, n, transactions }: Counters): string {
+  return `counters ${JSON.stringify([epoch, `${last_id}`, `${n}`, `${transactions}`])}`;
 }

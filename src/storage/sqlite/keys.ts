@@ -5,7 +5,9 @@ import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from ".
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import type { KeyStoreHandle } from "../store.ts";
 import { connectShared } from "./connection.ts";
-import { describeOpenError } from "./writable.ts";
+import { DigestSum, keyText } from "./digest.ts";
+import { describeOpenError } from "./open-error.ts";
+import { StoreRowWriter } from "./store-row.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot.
@@ -26,9 +28,11 @@ export function openSqliteKeys(path: string, make: boolean): KeyStoreHandle {
 export class SqliteKeys implements KeyStore {
   readonly #database: Database;
   readonly #find: Statement<KeyRow, [Uint8Array]>;
+  readonly #storeRow: StoreRowWriter;
 
   constructor(database: Database) {
     this.#database = database;
+    this.#storeRow = new StoreRowWriter(database);
     this.#find = database.query("SELECT * FROM keys WHERE token_hash = ?");
   }
 
@@ -42,46 +46,76 @@ export class SqliteKeys implements KeyStore {
   }
 
   insert(key: StoredKey): boolean {
-    return this.#atomically(() => {
+    return this.#change((sum) => {
       const namesake = this.#database
         .query("SELECT 1 FROM keys WHERE name = ?1 AND coalesce(expires_at > ?2, TRUE)")
         .get(key.name, key.createdAt);
       if (namesake !== null) return false;
-      this.#add(key);
+      this.#add(key, sum);
       return true;
     });
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): boolean {
-    return this.#atomically(() => {
-      const { changes } = this.#database
-        .query(
-          `UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2)
-           WHERE name = (SELECT name FROM keys WHERE id = ?1)`,
-        )
-        .run(id, expiresAt);
-      if (changes === 0) return false;
-      this.#add(successor);
+    return this.#change((sum) => {
+      const namesakes = "WHERE name = (SELECT name FROM keys WHERE id = ?1)";
+      const before = this.#rows(`SELECT * FROM keys ${namesakes}`, id);
+      if (before.length === 0) return false;
+      for (const row of before) sum.subtract(textOf(row));
+      const after = this.#rows(
+        `UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2) ${namesakes} RETURNING *`,
+        id,
+        expiresAt,
+      );
+      for (const row of after) sum.add(textOf(row));
+      this.#add(successor, sum);
       return true;
     });
   }
 
   delete(id: string): boolean {
-    return this.#database.query("DELETE FROM keys WHERE id = ?").run(id).changes > 0;
+    return this.#change((sum) => this.#delete("DELETE FROM keys WHERE id = ? RETURNING *", id, sum));
   }
 
   recordUse(id: string, usedAt: number): void {
     this.#database.query("UPDATE keys SET last_used_at = ?2 WHERE id = ?1").run(id, usedAt);
   }
 
-  #add({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime }: StoredKey): void {
+  #add(key: StoredKey, sum: DigestSum): void {
+    const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime } = key;
     this.#database
       .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)")
       .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null);
-    this.#database.query("DELETE FROM keys WHERE expires_at <= ?").run(createdAt - EXPIRED_RETENTION_MS);
+    sum.add(keyText(key));
+    this.#delete("DELETE FROM keys WHERE expires_at <= ? RETURNING *", createdAt - EXPIRED_RETENTION_MS, sum);
   }
 
-  #atomically<T>(work: () => T): T {
-    return this.#database.transaction(work).immediate();
+  /** Returns whether a row was deleted. */
+  #delete(sql: string, parameter: string | number, sum: DigestSum): boolean {
+    const deleted = this.#rows(sql, parameter);
+    for (const row of deleted) sum.subtract(textOf(row));
+    return deleted.length > 0;
+  }
+
+  #rows(sql: string, ...parameters: (string | number)[]): KeyRow[] {
+    return this.#database.query<KeyRow, (string | number)[]>(sql).all(...parameters);
+  }
+
+  /**
+   * Runs a change in a transaction, with the row of `store`.
+   * @param work returns whether it changed rows, and adds them to the sum
+   */
+  #change(work: (sum: DigestSum) => boolean): boolean {
+    return this.#database
+      .transaction(() => {
+        const sum = new DigestSum();
+        if (!work(sum)) return false;
+        const row = this.#storeRow.read();
+        this.#storeRow.write(row, row, sum.value);
+        return true;
+      })
+      .immediate();
   }
 }
+
+const textOf = (row: KeyRow): string => keyText(storedKeyOf(row));

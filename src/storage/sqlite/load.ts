@@ -1,13 +1,15 @@
-import type { Database } from "bun:sqlite";
+import { type Database, SQLiteError } from "bun:sqlite";
 import { ChangeFeed } from "../../change-feed.ts";
+import { errorMessage } from "../../error-message.ts";
 import type { Position, TodoId } from "../../todo.ts";
 import { decodeEvents } from "../records/event-codec.ts";
 import { type IdempotencyRecord, IdempotencyRecords } from "../records/idempotency.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
-
-/** An SQL expression for the JSON of a row of `todos`. */
-export const TODO_JSON = `'{"id":' || id || ',"title":' || title || ',"done":' || iif(done, 'true', 'false') || '}'`;
+import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "./contents.ts";
+import { contentsDiffer, DamageError } from "./damage.ts";
+import { DigestSum } from "./digest.ts";
+import { storeRow } from "./store-row.ts";
 
 /** The contents of a file. */
 export interface State {
@@ -19,37 +21,39 @@ export interface State {
   readonly sequence: number;
 }
 
-/** Loads the contents of a file into memory. */
-export function load(database: Database, { maxTodos, maxEvents, now }: typeof DEFAULTS): State {
+/**
+ * Loads the contents of a file into memory. Computes their digest and compares it with the stored one, or stores it if
+ * there is none. Throws a DamageError if they differ.
+ */
+export function load(database: Database, options: typeof DEFAULTS): State {
+  // Otherwise a command that changes API keys could commit while the digest is computed.
+  const snapshot = database.transaction(() => loadSnapshot(database, options));
+  try {
+    return snapshot.immediate();
+  } catch (cause) {
+    if (cause instanceof SQLiteError || cause instanceof DamageError) throw cause;
+    // Values that this program never writes fail in many ways.
+    throw new DamageError(errorMessage(cause), { cause });
+  }
+}
+
+function loadSnapshot(database: Database, { maxTodos, maxEvents, now }: typeof DEFAULTS): State {
   const { epoch, last_id, n } = storeRow(database);
   const table = new Table();
-  const todos = database.query<{ id: bigint; json: string }, []>(
-    `SELECT id, ${TODO_JSON} AS json FROM todos ORDER BY id`,
-  );
-  for (const { id, json } of todos.iterate()) table.append(id, json);
+  const sum = new DigestSum();
+  for (const { id, json } of todoRows(database)) {
+    sum.add(json);
+    table.append(id, json);
+  }
+  for (const text of otherTexts(database)) sum.add(text);
+  const matches = matchesStoredDigest(database, sum.value);
+  if (matches === false) throw contentsDiffer();
+  if (matches === undefined) storeDigest(database, sum.value);
   const idempotencyRecords = new IdempotencyRecords(maxTodos, now);
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
   const sequence = Number(n);
   const feed = loadFeed(database, { epoch, sequence }, maxEvents);
   return { epoch, table, feed, idempotencyRecords, lastId: last_id, sequence };
-}
-
-/** The only row of the table `store`. */
-export interface StoreRow {
-  readonly epoch: string;
-  readonly last_id: bigint;
-  readonly n: bigint;
-  /** The number of committed transactions, changes to API keys included. */
-  readonly transactions: bigint;
-  /** The digest of the contents; `null` until it is computed. */
-  readonly digest_a: bigint | null;
-  readonly digest_b: bigint | null;
-}
-
-export function storeRow(database: Database): StoreRow {
-  const row = database.query<StoreRow, []>("SELECT * FROM store").get();
-  if (row === null) throw new Error('its table "store" has no row: restore a backup');
-  return row;
 }
 
 function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRecord> {

@@ -1,5 +1,5 @@
 import { Database, SQLiteError } from "bun:sqlite";
-import { describeOpenError, whyNotWritable } from "./writable.ts";
+import { describeOpenError, whyNotWritable } from "./open-error.ts";
 
 /** Locks a store. The operating system releases the lock when the process ends, even after a crash. */
 export function acquireLock(path: string): Database {

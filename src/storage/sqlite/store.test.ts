@@ -194,7 +194,7 @@ test("ids reach SQLite's greatest integer", async () => {
   const path = newPath();
   await (await openSqlite(path)).close();
   const database = new Database(path);
-  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}`);
+  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}, digest_a = NULL, digest_b = NULL`);
   database.close();
   const store = await openSqlite(path);
   expect((await store.insert("last")).id).toBe(MAX_SQLITE_ID);

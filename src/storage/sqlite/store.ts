@@ -19,8 +19,8 @@ import { connect } from "./connection.ts";
 import { load, type State } from "./load.ts";
 import { acquireLock } from "./lock.ts";
 import { migrate } from "./migrations.ts";
+import { describeOpenError } from "./open-error.ts";
 import { ServerKeys } from "./server-keys.ts";
-import { describeOpenError } from "./writable.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -116,17 +116,17 @@ class SqliteStore implements Store {
     const batch = await this.#joinBatch();
     const before = this.#jsonIn(batch, id);
     const json = before === undefined ? undefined : withDone(before, done);
-    if (json !== undefined && json !== before) batch.update(id, json, done);
+    if (before !== undefined && json !== undefined && json !== before) batch.update(id, before, json, done);
     await batch.outcome.promise;
     return json;
   }
 
   async delete(id: TodoId): Promise<boolean> {
     const batch = await this.#joinBatch();
-    const exists = this.#jsonIn(batch, id) !== undefined;
-    if (exists) batch.delete(id);
+    const before = this.#jsonIn(batch, id);
+    if (before !== undefined) batch.delete(id, before);
     await batch.outcome.promise;
-    return exists;
+    return before !== undefined;
   }
 
   position(): Position {

@@ -4,10 +4,12 @@ import type { Database, Statement } from "bun:sqlite";
 import { type BigIntStats, statSync } from "node:fs";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
-import type { TodoId } from "../../todo.ts";
+import { type TodoId, withDone } from "../../todo.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
 import { connect } from "./connection.ts";
+import { DigestSum } from "./digest.ts";
 import { SqliteKeys } from "./keys.ts";
+import { StoreRowWriter } from "./store-row.ts";
 
 /** The effect of a batch of writes. */
 export interface Commit {
@@ -20,8 +22,8 @@ export interface Commit {
   readonly titles: string;
   /** The events, one per line. */
   readonly events: string;
-  /** The other changed to-dos: their `done`, or `undefined` for deleted ones. */
-  readonly changed: readonly (readonly [id: TodoId, done: boolean | undefined])[];
+  /** The other changed to-dos: their `done`, or `undefined` for deleted ones, and their JSON before the batch. */
+  readonly changed: readonly (readonly [id: TodoId, done: boolean | undefined, before: string])[];
   /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
   readonly evicted: readonly string[];
   readonly idempotencyRecords: readonly IdempotencyRecord[];
@@ -63,7 +65,7 @@ class Writer {
   readonly #addIdempotencyRecord: Statement;
   readonly #deleteIdempotencyRecord: Statement;
   readonly #deleteExpiredIdempotencyRecords: Statement;
-  readonly #state: Statement;
+  readonly #storeRow: StoreRowWriter;
 
   constructor(path: string, maxEvents: number) {
     const database = connect(path);
@@ -80,7 +82,7 @@ class Writer {
     this.#addIdempotencyRecord = database.query("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)");
     this.#deleteIdempotencyRecord = database.query("DELETE FROM receipts WHERE key_hash = ?");
     this.#deleteExpiredIdempotencyRecords = database.query("DELETE FROM receipts WHERE made_at <= ?");
-    this.#state = database.query("UPDATE store SET last_id = ?, n = ? WHERE n = ?");
+    this.#storeRow = new StoreRowWriter(database);
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
@@ -128,15 +130,26 @@ class Writer {
   #write(commit: Commit): void {
     const { lastId, startSequence, lastSequence, titles, events, changed, evicted, idempotencyRecords } =
       commit;
-    const { changes } = this.#state.run(lastId, lastSequence, startSequence);
-    if (changes !== 1) throw new Error("another program has changed the store: restart the server");
+    const before = this.#storeRow.read();
+    if (before.n !== BigInt(startSequence))
+      throw new Error("another program has changed the store: restart the server");
+    const sum = new DigestSum();
     const created = titles === "" ? [] : titles.split("\n");
     let id = lastId - BigInt(created.length);
-    for (const title of created) this.#insert.run(++id, title);
-    for (const [changedId, done] of changed) {
-      if (done === undefined) this.#delete.run(changedId);
-      else this.#update.run(done ? 1 : 0, changedId);
+    for (const title of created) {
+      this.#insert.run(++id, title);
+      sum.add(`{"id":${id},"title":${title},"done":false}`);
     }
+    for (const [changedId, done, json] of changed) {
+      sum.subtract(json);
+      if (done === undefined) {
+        this.#delete.run(changedId);
+      } else {
+        this.#update.run(done ? 1 : 0, changedId);
+        sum.add(withDone(json, done));
+      }
+    }
+    this.#storeRow.write(before, { last_id: lastId, n: BigInt(lastSequence) }, sum.value);
     this.#addEvents.run(lastSequence, events);
     if (lastSequence >= this.#deleteOldEventsAt) {
       this.#deleteOldEvents.run(lastSequence - this.#maxEvents);

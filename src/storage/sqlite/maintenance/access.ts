@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { errnoOf, errorMessage } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { acquireLock } from "../lock.ts";
-import { describeOpenError } from "../writable.ts";
+import { describeOpenError } from "../open-error.ts";
 import { openShared } from "./shared.ts";
 
 /** Runs a function on an existing store, which a server may be using. */

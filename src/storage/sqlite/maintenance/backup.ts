@@ -5,8 +5,10 @@ import { describeFsError } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
-import { storeRow } from "../load.ts";
+import { computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
+import { contentsDiffer } from "../damage.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
+import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
 
 /** Only the owner may read a backup, because it contains the hashes of API keys. */
@@ -24,8 +26,8 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
       try {
         const copied = summaryOf(copy);
         assertConsistent(before, copied, after);
-        resetEpoch(copy);
         checkIntegrity(copy);
+        resetEpoch(copy);
         return { ...toSummary(copied), bytes: statSync(part).size };
       } finally {
         copy.close();
@@ -122,6 +124,7 @@ function resetEpoch(copy: Database): void {
   copy.transaction(() => {
     copy.run("DELETE FROM events");
     copy.run("UPDATE store SET epoch = ?", [newEpoch()]);
+    storeDigest(copy, computeDigest(copy));
   })();
 }
 
@@ -138,6 +141,7 @@ function checkIntegrity(database: Database): void {
     )
     .get(storeRow(database).last_id)?.wrong;
   if (wrong !== 0n) throw new Error(`it is damaged: ${wrong} of its to-dos are invalid`);
+  if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
 }
 
 /** Migrates the copy of a backup to the current format. */
@@ -150,8 +154,8 @@ function migrateCopy(part: string): Omit<BackupSummary, "bytes"> {
     migrate(database);
     if (schemaOf(database) !== currentSchema())
       throw new Error("it is not a store of this program: name another file");
-    resetEpoch(database);
     checkIntegrity(database);
+    resetEpoch(database);
     return toSummary(summaryOf(database));
   } finally {
     database.close();

@@ -3,7 +3,7 @@ import { chmodSync, copyFileSync, existsSync, mkdtempSync, rmSync, statSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connectShared } from "../connection.ts";
-import { whyNotWritable } from "../writable.ts";
+import { whyNotWritable } from "../open-error.ts";
 
 /** An open store. Disposing it closes it. */
 export interface OpenStore extends Disposable {

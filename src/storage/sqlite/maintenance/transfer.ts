@@ -1,13 +1,16 @@
 import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
-import type { Todo } from "../../../todo.ts";
+import { encodeTodo, type Todo } from "../../../todo.ts";
 import { removeDatabase } from "../../atomic-file.ts";
 import { PreconditionError, type TaskOptions, type TransferSummary } from "../../maintenance.ts";
 import { encodeHeader, NdjsonReader } from "../../ndjson.ts";
 import { connect } from "../connection.ts";
-import { storeRow, TODO_JSON } from "../load.ts";
+import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "../contents.ts";
+import { contentsDiffer } from "../damage.ts";
+import { DigestSum } from "../digest.ts";
 import { migrate, newEpoch } from "../migrations.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
+import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
 
 const PIECE_LENGTH = 64 * 1024;
@@ -25,8 +28,9 @@ export function exportTodos(
     const lastId = storeRow(database).last_id;
     let piece = `${encodeHeader({ lastId, todos: total })}\n`;
     let todos = 0;
-    const rows = database.query<{ json: string }, []>(`SELECT ${TODO_JSON} AS json FROM todos ORDER BY id`);
-    for (const { json } of rows.iterate()) {
+    const sum = new DigestSum();
+    for (const { json } of todoRows(database)) {
+      sum.add(json);
       piece += `${json}\n`;
       todos++;
       if (piece.length < PIECE_LENGTH) continue;
@@ -35,6 +39,8 @@ export function exportTodos(
       onProgress(todos, total);
       await yieldToEventLoop(signal);
     }
+    for (const text of otherTexts(database)) sum.add(text);
+    if (matchesStoredDigest(database, sum.value) === false) throw contentsDiffer();
     await write(piece);
     onProgress(todos, total);
     return { todos, lastId };
@@ -76,6 +82,7 @@ async function importInto(
     }
     const insert = database.query("INSERT INTO todos VALUES (?, ?, ?)");
     const reader = new NdjsonReader(MAX_SQLITE_ID);
+    const sum = new DigestSum();
     const insertAll = (todos: Iterable<Todo>): void => {
       for (const { id, title, done } of todos) {
         if (reader.count > maxTodos) {
@@ -84,6 +91,7 @@ async function importInto(
           );
         }
         insert.run(id, JSON.stringify(title), done ? 1 : 0);
+        sum.add(encodeTodo({ id, title, done }));
       }
     };
     for await (const piece of source) {
@@ -93,8 +101,10 @@ async function importInto(
     }
     insertAll(reader.end());
     database
-      .query("UPDATE store SET epoch = ?, last_id = ?, n = ?")
+      .query("UPDATE store SET epoch = ?, last_id = ?, n = ?, transactions = transactions + 1")
       .run(newEpoch(), reader.lastId, reader.count);
+    for (const text of otherTexts(database)) sum.add(text);
+    storeDigest(database, sum.value);
     database.run("COMMIT");
     onProgress(reader.count, reader.total);
     return { todos: reader.count, lastId: reader.lastId };

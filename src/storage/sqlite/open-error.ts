@@ -1,6 +1,7 @@
 import { accessSync, constants } from "node:fs";
 import { dirname } from "node:path";
 import { errnoOf, errorMessage } from "../../error-message.ts";
+import { describeDamage, isDamage } from "./damage.ts";
 
 /** Returns why this process cannot write a store, and what to do; `undefined` if it can write the file and its folder. */
 export function whyNotWritable(path: string): string | undefined {
@@ -20,8 +21,9 @@ export function whyNotWritable(path: string): string | undefined {
   return undefined;
 }
 
-/** Returns the message of an error of SQLite, or the cause that SQLite does not name. */
+/** Returns why a store cannot be opened, and what to do where SQLite's message does not help. */
 export function describeOpenError(path: string, error: unknown): string {
+  if (isDamage(error)) return describeDamage(error);
   const isAccess = /^SQLITE_(?:CANTOPEN|READONLY)/.test(String(errnoOf(error)));
   return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
 }

@@ -1,0 +1,163 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { errorMessage } from "../../error-message.ts";
+import { read } from "../contract.ts";
+import { openSqliteKeys } from "./keys.ts";
+import { openSqlite } from "./store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const key = (name: string, createdAt = 1) => ({
+  id: `id of ${name}`,
+  name,
+  tokenHash: new Uint8Array(32).fill(name.charCodeAt(0)),
+  createdAt,
+});
+
+/** Creates a store with data of every kind. */
+async function makeStore(): Promise<string> {
+  const path = newPath();
+  const store = await openSqlite(path);
+  for (const title of ["a", "b", "😀"]) await store.insert(title);
+  await store.insert("once", "key of the client");
+  await store.setDone(2n, true);
+  await store.keys.insert(key("alice"));
+  await store.keys.insert(key("bob"));
+  await store.close();
+  return path;
+}
+
+function run(path: string, sql: string): void {
+  const database = new Database(path);
+  database.run(sql);
+  database.close();
+}
+
+async function refusal(path: string): Promise<string | undefined> {
+  try {
+    await (await openSqlite(path)).close();
+    return undefined;
+  } catch (error) {
+    return errorMessage(error);
+  }
+}
+
+/** Opens a store again, which compares its contents with the digest, and closes it. */
+async function reopen(path: string): Promise<void> {
+  expect(await refusal(path)).toBeUndefined();
+}
+
+describe("openSqlite", () => {
+  test.each([
+    ["another title", `UPDATE todos SET title = '"c"' WHERE id = 1`],
+    ["another state", "UPDATE todos SET done = 1 WHERE id = 1"],
+    ["exchanged titles", `UPDATE todos SET title = CASE id WHEN 1 THEN '"b"' ELSE '"a"' END WHERE id < 3`],
+    ["another id", "UPDATE todos SET id = 5 WHERE id = 4"],
+    ["a missing to-do", "DELETE FROM todos WHERE id = 1"],
+    ["one to-do more", `INSERT INTO todos VALUES (9, '"c"', 0)`],
+    ["another name of an API key", "UPDATE keys SET name = 'carol' WHERE name = 'bob'"],
+    ["another token hash", "UPDATE keys SET token_hash = zeroblob(32) WHERE name = 'bob'"],
+    ["an expired API key", "UPDATE keys SET expires_at = 2 WHERE name = 'bob'"],
+    ["a missing API key", "DELETE FROM keys WHERE name = 'bob'"],
+    ["another epoch", "UPDATE store SET epoch = 'x'"],
+    ["another last id", "UPDATE store SET last_id = 7"],
+    ["another position", "UPDATE store SET n = n + 1"],
+    ["another number of transactions", "UPDATE store SET transactions = transactions + 1"],
+    ["another digest", "UPDATE store SET digest_a = digest_a + 1"],
+    ["another second sum", "UPDATE store SET digest_b = digest_b + 1"],
+    ["no row in store", "DELETE FROM store"],
+  ])("refuses a store with %s and names the ways out", async (_what, sql) => {
+    const path = await makeStore();
+    run(path, sql);
+    const message = await refusal(path);
+    expect(message).toStartWith(`${path}: it is damaged (`);
+    for (const command of ["todo check", "todo export --skip-damaged", "todo restore"]) {
+      expect(message).toContain(command);
+    }
+    expect(message).not.toContain("\n");
+  });
+
+  test("ignores another last use of an API key", async () => {
+    const path = await makeStore();
+    run(path, "UPDATE keys SET last_used_at = 5");
+    await reopen(path);
+  });
+
+  test("computes the digest of a store that has none", async () => {
+    const path = await makeStore();
+    run(path, "UPDATE store SET digest_a = NULL, digest_b = NULL");
+    await reopen(path);
+    run(path, "UPDATE todos SET done = 1");
+    expect(await refusal(path)).toContain("its contents differ from their digest");
+  });
+});
+
+test("the digest follows every sequence of writes", async () => {
+  const write = fc.oneof(
+    fc.record({ type: fc.constant("insert" as const), title: fc.string({ unit: "binary", minLength: 1 }) }),
+    fc.record({ type: fc.constant("setDone" as const), id: fc.bigInt(1n, 6n), done: fc.boolean() }),
+    fc.record({ type: fc.constant("delete" as const), id: fc.bigInt(1n, 6n) }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.array(write, { maxLength: 10 }), { maxLength: 4 }), async (batches) => {
+      const path = newPath();
+      const store = await openSqlite(path);
+      for (const batch of batches) {
+        // Concurrent writes share a batch.
+        await Promise.all(
+          batch.map((one) => {
+            if (one.type === "insert") return store.insert(one.title);
+            return one.type === "delete" ? store.delete(one.id) : store.setDone(one.id, one.done);
+          }),
+        );
+      }
+      await store.close();
+      await reopen(path);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test("the digest follows changes to API keys, in the server and beside it", async () => {
+  const path = await makeStore();
+  const server = await openSqlite(path);
+  const beside = openSqliteKeys(path, false);
+  const DAY = 24 * 60 * 60 * 1000;
+  for (const { keys } of [server, beside]) {
+    const name = keys === server.keys ? "carol" : "dave";
+    expect(await keys.insert(key(name))).toBe(true);
+    expect(await keys.insert(key(name))).toBe(false);
+    await keys.recordUse(key(name).id, 7);
+    const successor = {
+      ...key(name),
+      id: `${name}'s second`,
+      tokenHash: new Uint8Array(32).fill(name.length),
+    };
+    expect(await keys.replace(key(name).id, 9, successor)).toBe(true);
+    expect(await keys.replace("missing", 9, successor)).toBe(false);
+    // This deletes keys that expired long ago.
+    expect(
+      await keys.insert({
+        ...key(`${name}'s friend`, 1000 * DAY),
+        tokenHash: new Uint8Array(9).fill(name.length),
+      }),
+    ).toBe(true);
+    expect(await keys.delete(`id of ${name}'s friend`)).toBe(true);
+    expect(await keys.delete("missing")).toBe(false);
+    await server.insert("between");
+  }
+  expect((await server.keys.list()).map(({ id }) => id)).not.toContain(key("carol").id);
+  beside.close();
+  const { todos } = await read(await server.list({}));
+  await server.close();
+  const again = await openSqlite(path);
+  expect((await read(await again.list({}))).todos).toEqual(todos);
+  await again.close();
+});

@@ -1,0 +1,60 @@
+import type { Database, Statement } from "bun:sqlite";
+import { type Counters, countersText, type Digest, DigestSum } from "./digest.ts";
+
+/** The only row of the table `store`. */
+export interface StoreRow extends Counters {
+  /** The digest of the contents; `null` until it is computed. */
+  readonly digest_a: bigint | null;
+  readonly digest_b: bigint | null;
+}
+
+export function storeRow(database: Database): StoreRow {
+  const row = database.query<StoreRow, []>("SELECT * FROM store").get();
+  if (row === null) throw new Error('its table "store" has no row: restore a backup');
+  return row;
+}
+
+/** Returns the stored digest; `undefined` if it is not computed yet. */
+export function storedDigest({ digest_a, digest_b }: StoreRow): Digest | undefined {
+  if (digest_a === null || digest_b === null) return undefined;
+  return { first: Number(digest_a), second: Number(digest_b) };
+}
+
+/** Updates the row of `store` in each transaction that changes the contents. */
+export class StoreRowWriter {
+  readonly #read: Statement<StoreRow, []>;
+  readonly #write: Statement;
+
+  constructor(database: Database) {
+    this.#read = database.query("SELECT * FROM store");
+    this.#write = database.query(
+      "UPDATE store SET last_id = ?, n = ?, transactions = ?, digest_a = ?, digest_b = ?",
+    );
+  }
+
+  read(): StoreRow {
+    const row = this.#read.get();
+    if (row === null) throw new Error('its table "store" has no row: restore a backup');
+    return row;
+  }
+
+  /**
+   * Counts the transaction and updates the digest.
+   * @param changes the sum of the added rows, minus that of the removed rows
+   */
+  write(before: StoreRow, { last_id, n }: Pick<StoreRow, "last_id" | "n">, changes: Digest): void {
+    const after: Counters = { epoch: before.epoch, last_id, n, transactions: before.transactions + 1n };
+    const digest = digestAfter(before, after, changes);
+    this.#write.run(last_id, n, after.transactions, digest?.first ?? null, digest?.second ?? null);
+  }
+}
+
+function digestAfter(before: StoreRow, after: Counters, changes: Digest): Digest | undefined {
+  const stored = storedDigest(before);
+  if (stored === undefined) return undefined;
+  const sum = new DigestSum(stored);
+  sum.subtract(countersText(before));
+  sum.add(countersText(after));
+  sum.merge(changes);
+  return sum.value;
+}
