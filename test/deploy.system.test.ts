@@ -145,6 +145,15 @@ test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.
   },
 );
 
+test.each(["todo-service.service", "todo-service@.service"])(
+  "the unit %s restarts the server without a limit, except after a mistake in the settings",
+  async (name) => {
+    const settings = (await readFile(join(DEPLOY, name), "utf8")).split("\n");
+    const expected = ["Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0"];
+    expect(settings).toEqual(expect.arrayContaining([...expected, "RestartPreventExitStatus=2"]));
+  },
+);
+
 test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
   "the units allow every system call that the service makes",
   async () => {

@@ -287,10 +287,12 @@ describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL
     for (const server of [one, two, three]) await stop(server);
   });
 
-  test("fails with the reason if the database cannot be reached", async () => {
+  test("exits with 1 and the reason while the database cannot be reached", async () => {
     const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
     for (const args of [["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]]) {
-      expect(await refusal(...args, "--store", url)).toBe("TODO_STORE: 127.0.0.1:1: Failed to connect");
+      const outcome = await keys(...args, "--store", url);
+      const stderr = "todo: TODO_STORE: 127.0.0.1:1: Failed to connect\n";
+      expect(outcome).toEqual({ code: 1, stdout: "", stderr });
     }
   });
 });

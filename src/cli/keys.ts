@@ -18,7 +18,7 @@ import { openKeys } from "../storage/open.ts";
 import { type Flags, optionFor, readStore, SETTINGS } from "./config.ts";
 import { writeStdout } from "./output.ts";
 import { escapeControls } from "./terminal.ts";
-import { asUsageError, toUsageError, UsageError } from "./usage-error.ts";
+import { asUsageError, toStoreError, UsageError } from "./usage-error.ts";
 
 /** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
 export function addKeysCommand(program: Command): void {
@@ -112,7 +112,7 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
 async function withKeys(flags: Flags, make: boolean, work: (keys: KeyStore) => Promise<void>): Promise<void> {
   const url = readStore(flags, process.env);
   const opened = await openKeys(url, make).catch((error) => {
-    throw toUsageError("TODO_STORE", error);
+    throw toStoreError(error);
   });
   if (opened === undefined) {
     throw new UsageError(

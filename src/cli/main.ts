@@ -1,6 +1,7 @@
 #!/usr/bin/env bun
 import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
+import { StoreUnavailableError } from "../storage/store.ts";
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { addCompletionCommand } from "./completion.ts";
 import { type Flags, optionFor, readConfig, SETTINGS } from "./config.ts";
@@ -47,9 +48,9 @@ addCompletionCommand(program);
 try {
   await program.parseAsync();
 } catch (error) {
-  if (!(error instanceof UsageError)) throw error;
+  if (!(error instanceof UsageError || error instanceof StoreUnavailableError)) throw error;
   process.stderr.write(`todo: ${error.message}\n`);
-  process.exit(USAGE_EXIT_CODE);
+  process.exit(error instanceof UsageError ? USAGE_EXIT_CODE : 1);
 }
 
 function toOneLine(message: string): string {

@@ -13,7 +13,7 @@ import { readCertificate, watchCertificate } from "./certificate.ts";
 import { type Config, clusterVariables, type Environment } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { openLog, type ProcessLog } from "./log.ts";
-import { toUsageError, UsageError } from "./usage-error.ts";
+import { toStoreError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -87,7 +87,7 @@ async function openConfiguredStore(config: Config, metrics: Metrics | undefined)
   try {
     return await openStore(store, { maxTodos, maxEvents, connections, ...callbacks });
   } catch (error) {
-    throw toUsageError("TODO_STORE", error);
+    throw toStoreError(error);
   }
 }
 

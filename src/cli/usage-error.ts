@@ -1,5 +1,6 @@
 import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
+import { StoreUnavailableError } from "../storage/store.ts";
 
 /** An error in how the command was called, in one line that says what to do. The command exits with code 2. */
 export class UsageError extends Error {
@@ -11,6 +12,12 @@ export function toUsageError(subject: string, error: unknown): UsageError {
   const violations = error instanceof ServiceError ? error.errors : undefined;
   const reason = violations?.map(({ message }) => message).join(", ") ?? errorMessage(error);
   return new UsageError(`${subject}: ${reason}`, { cause: error });
+}
+
+/** Returns an error of opening the configured store: a UsageError unless the same call may succeed later. */
+export function toStoreError(error: unknown): Error {
+  if (!(error instanceof StoreUnavailableError)) return toUsageError("TODO_STORE", error);
+  return new StoreUnavailableError(`TODO_STORE: ${error.message}`, { cause: error });
 }
 
 /** Returns the result of `act`. Throws a UsageError that names the subject if `act` throws. */

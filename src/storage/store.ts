@@ -9,6 +9,11 @@ export interface Store extends TodoStore {
   readonly count: number;
 }
 
+/** The store cannot be opened now, but the same call may succeed later. The message is one line. */
+export class StoreUnavailableError extends Error {
+  override readonly name = "StoreUnavailableError";
+}
+
 /** The API keys of a store that a server in another process may be using. */
 export interface KeyStoreHandle {
   readonly keys: KeyStore;

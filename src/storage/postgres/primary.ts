@@ -2,6 +2,7 @@ import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
 import type { Awaitable } from "../../todo.ts";
+import { StoreUnavailableError } from "../store.ts";
 import { migrate } from "./schema.ts";
 
 const CHANNEL = "todo_service";
@@ -15,6 +16,9 @@ export type Work<T> = (sql: SQL, progress: () => void) => Promise<T>;
 /** SQLSTATEs after which another connection or host may work: read-only, standby, shutdown, connection failure. */
 const FAILOVER_SQLSTATES = /^(?:25006|55000|57P0[1-5]|08...)$/;
 
+/** Insufficient resources, such as too many connections or a full disk. */
+const OUT_OF_RESOURCES = /^53...$/;
+
 export interface PrimaryOptions {
   /** The maximum number of connections, besides the one that listens while events have subscribers. */
   readonly connections: number;
@@ -26,7 +30,7 @@ export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, answerWithinMs
 
 /**
  * Connects to a database, creates or migrates its schema `todo_service`, and calls `open`. Throws an Error with the
- * reason if the database cannot be used.
+ * reason if the database cannot be used, and a StoreUnavailableError if the same call may succeed later.
  */
 export async function openPrimary<Opened>(
   url: string,
@@ -39,7 +43,8 @@ export async function openPrimary<Opened>(
     return await open(primary);
   } catch (error) {
     await primary.close();
-    throw error instanceof ServiceError ? error.cause : error;
+    const cause = error instanceof ServiceError ? error.cause : error;
+    throw isTemporary(cause) ? new StoreUnavailableError(errorMessage(cause), { cause }) : cause;
   }
 }
 
@@ -125,6 +130,7 @@ export class Primary {
 
   async #connect(): Promise<SQL> {
     const reasons: string[] = [];
+    let mayRecover = false;
     for (const url of this.#urls) {
       if (this.#closed) throw new Error("the store is closed");
       const sql = this.#open(url);
@@ -137,12 +143,15 @@ export class Primary {
           return sql;
         }
         reasons.push(`${hostOf(url)}: the server is a read-only standby`);
+        mayRecover = true;
       } catch (error) {
         reasons.push(`${hostOf(url)}: ${errorMessage(error)}`);
+        mayRecover ||= isTemporary(error);
       }
       await sql.close({ timeout: 0 });
     }
-    throw new Error(reasons.join("; "));
+    const reason = reasons.join("; ");
+    throw mayRecover ? new StoreUnavailableError(reason) : new Error(reason);
   }
 
   #open(url: string): SQL {
@@ -217,6 +226,14 @@ const databaseOf = (url: string): string => decodeURIComponent(new URL(url).path
 function isLost(error: unknown): boolean {
   if (!(error instanceof SQL.PostgresError)) return error instanceof TimeoutError;
   return error.errno === undefined || FAILOVER_SQLSTATES.test(error.errno);
+}
+
+/** Whether a later attempt may succeed. A rejected password, an unknown database and an untrusted certificate stay wrong. */
+function isTemporary(error: unknown): boolean {
+  if (error instanceof StoreUnavailableError || error instanceof TimeoutError) return true;
+  if (!(error instanceof SQL.PostgresError)) return false;
+  if (error.errno === undefined) return error.code.startsWith("ERR_POSTGRES_CONNECTION_");
+  return FAILOVER_SQLSTATES.test(error.errno) || OUT_OF_RESOURCES.test(error.errno);
 }
 
 async function close(pool: Promise<SQL>, withinMs: number): Promise<void> {
