@@ -1,9 +1,8 @@
 import { expect } from "bun:test";
-import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { ServiceOptions } from "../src/http/service.ts";
 import { formatPosition, type TodoStore } from "../src/todo.ts";
-import { request, unchunked } from "./message.ts";
+import { openPaused, readToEnd, request, unchunked } from "./raw-http.ts";
 import { startService } from "./service.ts";
 import { type FollowOptions, follow, type SseEvent, SseParser } from "./sse.ts";
 
@@ -38,14 +37,8 @@ export function expectAll(events: readonly SseEvent[], first: number, last: numb
 }
 
 /** Requests the events since a position, and stops reading after the first bytes. */
-export async function startReading(port: number, since: string): Promise<Socket> {
-  const socket = connect(port, "127.0.0.1");
-  socket.on("error", () => {});
-  socket.write(request(`GET /api/events?since=${since}`));
-  const [first] = await once(socket, "data", { signal: AbortSignal.timeout(PATIENCE_MS) });
-  socket.pause();
-  socket.unshift(first);
-  return socket;
+export function startReading(port: number, since: string): Promise<Socket> {
+  return openPaused(port, request(`GET /api/events?since=${since}`));
 }
 
 /** Reads to the end. Rejects if the stream is aborted, or if no byte arrives for a minute. */
@@ -53,8 +46,7 @@ export async function readOn(socket: Socket, parser = new SseParser()): Promise<
   socket.setTimeout(PATIENCE_MS, () =>
     socket.destroy(new Error(`waited ${PATIENCE_MS / 1000} s for the end of a stream`)),
   );
-  const chunks: Buffer[] = await Array.fromAsync(socket);
-  const events = parser.take(Buffer.from(unchunked(Buffer.concat(chunks).toString("latin1")), "latin1"));
+  const events = parser.take(Buffer.from(unchunked(await readToEnd(socket)), "latin1"));
   parser.end();
   return events;
 }

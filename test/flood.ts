@@ -2,7 +2,7 @@
  * Guesses passwords over kept-alive connections, the next one as soon as the last one is answered. Also a program:
  * `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`, which runs in its own process next to a measurement.
  */
-import { connect } from "node:net";
+import { Connection, statusOf } from "./raw-http.ts";
 
 export interface Flood {
   readonly port: number;
@@ -15,38 +15,17 @@ export interface Flood {
 /** The number of responses by status. `closed` counts connections that the server closed without a response. */
 export async function flood({ port, connections, next, path = "/admin/" }: Flood) {
   const answers: Record<string, number> = {};
-  const guess = (): Promise<void> =>
-    new Promise((resolve, reject) => {
-      const socket = connect(port, "127.0.0.1");
-      let received = "";
-      let isDone = false;
-      const send = (): void => {
-        const authorization = next();
-        if (authorization === undefined) {
-          isDone = true;
-          socket.destroy();
-        } else
-          socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${authorization}\r\n\r\n`);
-      };
-      socket.setNoDelay(true);
-      socket.setEncoding("latin1");
-      socket.on("connect", send);
-      socket.on("error", reject);
-      socket.on("close", () => {
-        if (!isDone) answers.closed = (answers.closed ?? 0) + 1;
-        resolve();
-      });
-      socket.on("data", (chunk) => {
-        received += chunk;
-        const head = received.indexOf("\r\n\r\n");
-        const length = Number(/^content-length: (\d+)/im.exec(received)?.[1] ?? 0);
-        if (head < 0 || received.length < head + 4 + length) return;
-        const status = received.slice(9, 12);
-        answers[status] = (answers[status] ?? 0) + 1;
-        received = "";
-        send();
-      });
-    });
+  const guess = async (): Promise<void> => {
+    using connection = await Connection.open(port);
+    for (let authorization = next(); authorization !== undefined; authorization = next()) {
+      const answer = await connection.exchange(
+        `GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${authorization}\r\n\r\n`,
+      );
+      const status = answer === undefined ? "closed" : String(statusOf(answer));
+      answers[status] = (answers[status] ?? 0) + 1;
+      if (answer === undefined) return;
+    }
+  };
   await Promise.all(Array.from({ length: connections }, guess));
   return answers;
 }

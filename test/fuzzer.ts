@@ -1,6 +1,6 @@
 /** Generates mutated HTTP/1.1 requests from seeds, and sends them. */
 import { connect } from "node:net";
-import { chunked, request } from "./message.ts";
+import { chunked, request } from "./raw-http.ts";
 
 const QUIET_MS = 30;
 const HUNG_MS = 5_000;

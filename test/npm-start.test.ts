@@ -2,8 +2,7 @@ import { expect, setDefaultTimeout, test } from "bun:test";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { run } from "./command.ts";
-import { statusOf, unchunked } from "./message.ts";
-import { portClosed } from "./raw-http.ts";
+import { portClosed, statusOf, unchunked } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
 import { whyNoTerminal } from "./terminal.ts";
 

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
+import { Connection } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -174,13 +175,8 @@ test.skipIf(skipFor(process.platform === "linux" ? undefined : "this is not Linu
     await using server = run(["sh", "-c", line, process.execPath]);
     const url = await server.url;
     const port = Number(new URL(url).port);
-    const kept = connect(port, "127.0.0.1");
-    const asked = async (): Promise<string> => {
-      kept.write("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
-      const { promise, resolve } = Promise.withResolvers<Buffer>();
-      kept.once("data", resolve);
-      return (await promise).toString();
-    };
+    using kept = await Connection.open(port);
+    const asked = () => kept.exchange("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
     expect(await asked()).toEndWith("ok\n");
     const others = Array.from({ length: 200 }, () => connect(port, "127.0.0.1"));
     for (const socket of others) socket.on("error", () => {});
@@ -188,7 +184,6 @@ test.skipIf(skipFor(process.platform === "linux" ? undefined : "this is not Linu
     expect(await asked()).toEndWith("ok\n");
     for (const socket of others) socket.destroy();
     expect(await (await fetch(`${url}/livez`)).text()).toBe("ok\n");
-    kept.destroy();
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
   },

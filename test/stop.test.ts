@@ -2,16 +2,15 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect as connectHttp2, constants } from "node:http2";
-import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { errnoOf } from "../src/error-message.ts";
 import { makeCertificate } from "./certificate.ts";
 import { type Command, run, runTodo } from "./command.ts";
 import { ask, POST_TODO } from "./http2.ts";
-import { request, statusOf } from "./message.ts";
 import { copyProgram } from "./patched-copy.ts";
-import { portClosed } from "./raw-http.ts";
+import { Connection, openPaused, openSocket, portClosed, readToEnd, request, statusOf } from "./raw-http.ts";
 import { follow } from "./sse.ts";
 
 /** How many times the test under load shuts down a server. */
@@ -37,25 +36,13 @@ async function stopping(server: Command): Promise<void> {
 
 const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
 
-/** Sends bytes on a new connection. */
-async function opened(port: number, bytes: string): Promise<Socket> {
-  const socket = connect(port, "127.0.0.1");
-  socket.on("error", () => {});
-  await once(socket, "connect");
-  socket.write(bytes);
-  return socket;
-}
-
-const rest = async (socket: Socket): Promise<string> =>
-  Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
-
 describe("a server that shuts down", () => {
   test("does not wait for connections that have sent nothing or half a request", async () => {
     await using server = runTodo(["serve", "--port", "0"]);
     const port = await portOf(server);
     const whole = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (const bytes of ["", "GET /li", "GET /livez HTTP/1.1\r\nHost: loc", whole, `${whole}GET /`])
-      await opened(port, bytes);
+      await openSocket(port, bytes);
     await sleep(100);
     const started = performance.now();
     server.kill("SIGTERM");
@@ -69,18 +56,18 @@ describe("a server that shuts down", () => {
     const port = await portOf(server);
     const body = '{"title":"x"}';
     const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
-    const upload = await opened(port, head);
-    const kept = await opened(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const upload = await openSocket(port, head);
+    const kept = await openSocket(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await once(kept, "data");
     server.kill("SIGTERM");
     await stopping(server);
     kept.write("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    expect(await rest(kept)).toMatch(
+    expect(await readToEnd(kept)).toMatch(
       /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n[\s\S]*"code":"stopping"/i,
     );
     await portClosed(port);
     upload.write(body);
-    expect(await rest(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
+    expect(await readToEnd(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
     expect(await server.exited).toBe(0);
   });
 
@@ -93,11 +80,8 @@ describe("a server that shuts down", () => {
     const url = `http://127.0.0.1:${port}/api/todos`;
     const posts = Array.from({ length: 20_000 }, () => fetch(url, { method: "POST", headers, body }));
     for (const { status } of await Promise.all(posts)) expect(status).toBe(201);
-    const upload = await opened(port, request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{"));
-    const reader = connect(port, "127.0.0.1");
-    reader.write(request("GET /api/todos"));
-    await once(reader, "data");
-    reader.pause();
+    const upload = await openSocket(port, request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{"));
+    const reader = await openPaused(port, request("GET /api/todos"));
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     // The upload may have reached its own timeout just before.
@@ -281,10 +265,12 @@ async function load({ port, index, name, acknowledged, unanswered }: Load): Prom
   const ways = [...PAUSES_MS, undefined];
   const pauseMs = ways[(index >> 1) % ways.length];
   for (let sent = 0; ; ) {
-    const connection = await Connection.open(port);
-    if (connection === "refused") return "refused";
+    const opened = await Connection.open(port).catch(errnoOf);
+    if (opened === "ECONNREFUSED") return "refused";
     // The listener closed while this connection was being opened. No request was sent on it.
-    if (connection === "reset") continue;
+    if (opened === "ECONNRESET") continue;
+    if (!(opened instanceof Connection)) throw new Error(`cannot connect: ${opened}`);
+    using connection = opened;
     let answeredAt: number | undefined;
     while (!connection.isClosed) {
       const title = `${name}-${sent++}`;
@@ -305,64 +291,5 @@ async function load({ port, index, name, acknowledged, unanswered }: Load): Prom
       if (pauseMs === undefined || /^connection: close\r$/im.test(answer)) break;
       if (pauseMs > 0) await sleep(pauseMs * Math.random());
     }
-    connection.close();
-  }
-}
-
-/** A connection that sends one request after another. */
-class Connection {
-  readonly #socket: Socket;
-  #text = "";
-  #onChange = (): void => {};
-  isClosed = false;
-
-  /** Opens a connection, unless the server refuses it, or resets it before it is open. */
-  static async open(port: number): Promise<Connection | "refused" | "reset"> {
-    const socket = connect(port, "127.0.0.1");
-    const error = await new Promise<Error | undefined>((resolve) => {
-      socket.once("connect", () => resolve(undefined));
-      socket.once("error", resolve);
-    });
-    if (error === undefined) return new Connection(socket);
-    if ("code" in error && error.code === "ECONNREFUSED") return "refused";
-    if ("code" in error && error.code === "ECONNRESET") return "reset";
-    throw error;
-  }
-
-  private constructor(socket: Socket) {
-    this.#socket = socket;
-    const close = (): void => {
-      this.isClosed = true;
-      this.#onChange();
-    };
-    for (const event of ["error", "end", "close"]) socket.on(event, close);
-    socket.setEncoding("latin1");
-    socket.on("data", (text) => {
-      this.#text += text;
-      this.#onChange();
-    });
-  }
-
-  /** Sends a request. Returns the complete response, or undefined if the connection is closed before that. */
-  async exchange(bytes: string): Promise<string | undefined> {
-    this.#text = "";
-    this.#socket.write(bytes);
-    while (!this.#isWhole()) {
-      if (this.isClosed) return undefined;
-      await new Promise<void>((resolve) => {
-        this.#onChange = resolve;
-      });
-    }
-    return this.#text;
-  }
-
-  #isWhole(): boolean {
-    const end = this.#text.indexOf("\r\n\r\n");
-    const length = Number(/^content-length: (\d+)\r$/im.exec(this.#text)?.[1] ?? 0);
-    return end >= 0 && this.#text.length >= end + 4 + length;
-  }
-
-  close(): void {
-    this.#socket.destroy();
   }
 }

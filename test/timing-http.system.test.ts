@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { randomInt } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { type Command, runTodo } from "./command.ts";
 import { basic } from "./flood.ts";
+import { Connection, statusOf } from "./raw-http.ts";
 import { type Comparison, compareTimes, type Kind } from "./welch.ts";
 
 const TRIALS = 12_000;
@@ -36,33 +36,6 @@ const LEAKING = `
   export const checkUser = async (user, password) => leaks(password, ${JSON.stringify(PASSWORD)});
 `;
 
-/** A kept-alive connection. */
-class Connection implements Disposable {
-  readonly #socket: Socket;
-  #answered: PromiseWithResolvers<number> | undefined;
-
-  constructor(port: number) {
-    this.#socket = connect(port, "127.0.0.1");
-    this.#socket.setNoDelay(true);
-    // A 401 arrives in one chunk.
-    this.#socket.on("data", (chunk) => {
-      this.#answered?.resolve(Number(chunk.toString("latin1", 9, 12)));
-    });
-    this.#socket.on("close", () => this.#answered?.reject(new Error("the server closed the connection")));
-  }
-
-  ask(request: string): Promise<number> {
-    this.#answered = Promise.withResolvers();
-    this.#socket.write(request);
-    return this.#answered.promise;
-  }
-
-  [Symbol.dispose](): void {
-    this.#answered = undefined;
-    this.#socket.destroy();
-  }
-}
-
 /** Compares how long a server takes to reject guesses of both kinds, in random order. */
 async function compare(
   port: number,
@@ -70,15 +43,16 @@ async function compare(
   guess: (kind: Kind) => string,
   trials: number,
 ): Promise<Comparison> {
-  using connection = new Connection(port);
+  using connection = await Connection.open(port);
   const times: { kind: Kind; time: number }[] = [];
   for (let trial = 0; trial < trials + (trials === SLOW_TRIALS ? SLOW_WARM_UP : WARM_UP); trial++) {
     const kind: Kind = randomInt(2) === 0 ? "early" : "late";
     const request = `GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${guess(kind)}\r\n\r\n`;
     const started = Bun.nanoseconds();
-    const status = await connection.ask(request);
+    const answer = await connection.exchange(request);
     times.push({ kind, time: Bun.nanoseconds() - started });
-    if (status !== 401) throw new Error(`expected 401 for a guess, got ${status}`);
+    if (answer === undefined || statusOf(answer) !== 401)
+      throw new Error(`expected 401 for a guess, got ${answer}`);
   }
   return compareTimes(times.slice(-trials));
 }

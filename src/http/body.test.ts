@@ -1,10 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { connect } from "node:net";
+import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { capturingLog } from "../../test/log.ts";
-import { chunked, request, statusOf } from "../../test/message.ts";
 import { statusAndCode } from "../../test/problem.ts";
-import { sendRaw } from "../../test/raw-http.ts";
+import { chunked, openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
 import { startService } from "../../test/service.ts";
 import { MAX_BODY_BYTES } from "./body.ts";
 
@@ -281,7 +280,7 @@ describe("an incomplete body", () => {
     ["within a chunk", ["Transfer-Encoding: chunked"], 'd\r\n{"title":'],
     ["before the last chunk", ["Transfer-Encoding: chunked"], `d\r\n${X}\r\n`],
   ];
-  const endings: [how: string, end: (socket: ReturnType<typeof connect>) => void][] = [
+  const endings: [how: string, end: (socket: Socket) => void][] = [
     ["ended", (socket) => socket.end()],
     ["reset", (socket) => socket.resetAndDestroy()],
   ];
@@ -291,9 +290,7 @@ describe("an incomplete body", () => {
     const { log, lines } = capturingLog();
     await using service = startService({ log });
     for (const line of ["POST /api/todos", "PATCH /api/todos/1"]) {
-      const socket = connect(service.port, "127.0.0.1");
-      socket.on("error", () => {});
-      socket.write(request(line, [JSON_TYPE, ...headers], sent));
+      const socket = await openSocket(service.port, request(line, [JSON_TYPE, ...headers], sent));
       await sleep(10);
       end(socket);
       await sleep(10);

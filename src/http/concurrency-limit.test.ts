@@ -1,8 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import { connect } from "node:net";
 import { capturingLog } from "../../test/log.ts";
-import { request, statusOf } from "../../test/message.ts";
 import { statusAndCode } from "../../test/problem.ts";
+import { openSocket, readToEnd, request, statusOf } from "../../test/raw-http.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { follow } from "../../test/sse.ts";
 import { storeWith, watch } from "../../test/store.ts";
@@ -121,8 +120,7 @@ describe("requests in progress", () => {
     const answers = (status: number) =>
       until(async () => (await post(service)).status === status, `a POST is answered with ${status}`);
     for (let round = 0; round < 3; round++) {
-      const sockets = [1, 2].map(() => connect(service.port, "127.0.0.1"));
-      for (const socket of sockets) socket.write(head);
+      const sockets = await Promise.all([1, 2].map(() => openSocket(service.port, head)));
       await answers(503);
       for (const socket of sockets) socket.destroy();
       await answers(201);
@@ -173,11 +171,9 @@ describe("requests in progress", () => {
 });
 
 async function postRaw(port: number): Promise<number | undefined> {
-  const socket = connect(port, "127.0.0.1");
   const body = '{"title":"x"}';
   const headers = ["Content-Type: application/json", `Content-Length: ${body.length}`];
-  socket.write(request("POST /api/todos", headers, body));
-  return statusOf(Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1"));
+  return statusOf(await readToEnd(await openSocket(port, request("POST /api/todos", headers, body))));
 }
 
 describe("subscribers of events", () => {

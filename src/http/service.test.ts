@@ -1,10 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
-import { connect } from "node:net";
 import openapi from "../../openapi.json" with { type: "json" };
 import { capturingLog } from "../../test/log.ts";
 import { statusAndCode } from "../../test/problem.ts";
-import { portClosed, sendRaw } from "../../test/raw-http.ts";
+import { openSocket, portClosed, readToEnd, sendRaw } from "../../test/raw-http.ts";
 import { startService } from "../../test/service.ts";
 import { storeWith } from "../../test/store.ts";
 import { ServiceError } from "../error.ts";
@@ -192,27 +191,23 @@ describe("a listener that shuts down", () => {
 
   test("answers one more request on an open connection, with Connection: close", async () => {
     await using service = serve();
-    const socket = connect(service.port, "127.0.0.1");
-    socket.write(ASKED);
+    const socket = await openSocket(service.port, ASKED);
     await once(socket, "data");
     const stopped = service.stop();
     socket.write(ASKED);
-    const answer = Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
-    expect(answer).toMatch(LAST);
+    expect(await readToEnd(socket)).toMatch(LAST);
     await stopped;
   });
 
   test("answers a request that arrived while the process was too busy to read it", async () => {
     await using service = serve();
-    const socket = connect(service.port, "127.0.0.1");
-    socket.write(ASKED);
+    const socket = await openSocket(service.port, ASKED);
     await once(socket, "data");
     const stopped = service.stop();
     socket.write(ASKED);
     // Now the drain period is over as well: the timer may fire before the request is read.
     Bun.sleepSync(1000);
-    const answer = Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
-    expect(answer).toMatch(LAST);
+    expect(await readToEnd(socket)).toMatch(LAST);
     await stopped;
   });
 

@@ -1,7 +1,6 @@
 import { heapStats } from "bun:jsc";
 import { describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import contract from "../../../openapi.json" with { type: "json" };
@@ -16,9 +15,9 @@ import {
   startReading,
 } from "../../../test/event-streams.ts";
 import { capturingLog } from "../../../test/log.ts";
-import { request } from "../../../test/message.ts";
 import { mismatch } from "../../../test/openapi.ts";
 import { statusAndCode } from "../../../test/problem.ts";
+import { openSocket, request } from "../../../test/raw-http.ts";
 import { type EventStream, type FollowOptions, follow, type SseEvent, SseParser } from "../../../test/sse.ts";
 import { storeWith, watch } from "../../../test/store.ts";
 import { storesOfEachKind } from "../../../test/stores.ts";
@@ -399,12 +398,11 @@ describe("an event stream", () => {
   test("sends changes in quick succession in one chunk", async () => {
     const watched = watch(openMemory());
     await using service = serve(watched.store);
-    const socket = connect(service.port, "127.0.0.1");
+    const socket = await openSocket(service.port, request("GET /api/events"));
     let text = "";
     socket.on("data", (bytes) => {
       text += bytes;
     });
-    socket.write(request("GET /api/events"));
     await until(() => watched.open() === 1, "the stream is open");
     for (let n = 1; n <= 100; n++) {
       await service.store.insert(`${n}`);

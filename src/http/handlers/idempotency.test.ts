@@ -1,11 +1,9 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { request, statusOf } from "../../../test/message.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { sendRaw } from "../../../test/raw-http.ts";
+import { openSocket, request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
 import { ServiceError } from "../../error.ts";
@@ -215,8 +213,7 @@ describe("an Idempotency-Key in flight", () => {
     const received = Promise.withResolvers<void>();
     await using service = startService({ observer: observerOfRequests(received.resolve) });
     const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, ...headers];
-    const socket = connect(service.port, "127.0.0.1");
-    socket.write(request("POST /api/todos", head, body));
+    const socket = await openSocket(service.port, request("POST /api/todos", head, body));
     await received.promise;
     for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("/api/todos/1");
     socket.destroy();

@@ -1,9 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { capturingLog } from "../../../test/log.ts";
-import { chunked, request, statusOf } from "../../../test/message.ts";
 import { pathVariants } from "../../../test/path-variants.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { sendRaw } from "../../../test/raw-http.ts";
+import { chunked, request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { createKey, createKeyLookup, type KeyStore } from "../../credential/key.ts";
 import { hashToken, mintToken } from "../../credential/token.ts";

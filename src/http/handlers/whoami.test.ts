@@ -1,9 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { capturingLog, countOccurrences } from "../../../test/log.ts";
-import { request, statusOf } from "../../../test/message.ts";
 import { pathVariants } from "../../../test/path-variants.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { sendRaw } from "../../../test/raw-http.ts";
+import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
 import { createClientLookup, type LookupClient } from "../../credential/client.ts";

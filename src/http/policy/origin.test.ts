@@ -1,7 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { statusOf } from "../../../test/message.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { sendRaw } from "../../../test/raw-http.ts";
+import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { createKey } from "../../credential/key.ts";
 import { openMemory } from "../../storage/memory/store.ts";

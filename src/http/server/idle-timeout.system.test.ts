@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { makeCertificate } from "../../../test/certificate.ts";
-import { request } from "../../../test/message.ts";
+import { openSocket, request } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -38,7 +38,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     "%s",
     async (_what, first, dripped) => {
       await using service = startService();
-      const socket = connect(service.port, "127.0.0.1");
+      const socket = await openSocket(service.port);
       expect(await closedAfter(socket, first, dripped)).toBeGreaterThan(8000);
     },
     60_000,
@@ -59,7 +59,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
       const address = { port: Number(new URL(listener.url).port), host: "127.0.0.1" };
       const socket =
         ALPNProtocols.length === 0
-          ? connect(address)
+          ? await openSocket(address.port)
           : connectTls({ ...address, servername: "localhost", ca: cert, ALPNProtocols });
       const ms = await closedAfter(socket, first, dripped);
       await listener.abort();
@@ -74,7 +74,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     await using events = await follow(service.url);
     expect((await events.take(1)).map(({ type }) => type)).toEqual(["position"]);
     // Opened later, so that it would be closed later.
-    await closedAfter(connect(service.port, "127.0.0.1"), KEPT_ALIVE, "");
+    await closedAfter(await openSocket(service.port), KEPT_ALIVE, "");
     expect(events.comments()).toBe(0);
     store.insert("x");
     expect((await events.take(1)).map(({ type }) => type)).toEqual(["created"]);

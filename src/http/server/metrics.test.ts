@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { connect } from "node:net";
 import fc from "fast-check";
 import { labelsOf, moved, parseExposition, type Samples } from "../../../test/exposition.ts";
 import { statusAndCode } from "../../../test/problem.ts";
+import { openSocket, request } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
 import { createFixedUserCheck } from "../../credential/user.ts";
@@ -266,12 +266,12 @@ test("requests are in flight until they are answered or aborted", async () => {
   const inFlight = (value: number) => service.until("todo_http_requests_in_flight", value);
   const waiting = [1, 2, 3].map(() => fetch(`${service.url}/api/todos/1`));
   await inFlight(3);
-  const sockets = [1, 2].map(() => {
-    const socket = connect(service.port, "127.0.0.1");
-    const head = "POST /api/todos HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
-    socket.write(`${head}Content-Length: 100\r\n\r\n{"title":`);
-    return socket;
-  });
+  const upload = request(
+    "POST /api/todos",
+    ["Content-Type: application/json", "Content-Length: 100"],
+    '{"title":',
+  );
+  const sockets = await Promise.all([1, 2].map(() => openSocket(service.port, upload)));
   await inFlight(5);
   const aborted = new AbortController();
   const left = fetch(`${service.url}/api/todos/1`, { signal: aborted.signal }).catch(() => undefined);
