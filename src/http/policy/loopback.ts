@@ -4,8 +4,19 @@ const LOOPBACK = new BlockList();
 LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
 LOOPBACK.addAddress("::1", "ipv6");
 
+// A pattern, because each request on loopback is checked and a BlockList is slower.
+const AUTHORITY = String.raw`(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?`;
+const HOST = new RegExp(`^${AUTHORITY}$`, "i");
+const ORIGIN = new RegExp(`^https?://${AUTHORITY}$`);
+
 /** Returns whether an IP address in any notation is a loopback address (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3). */
 export function isLoopback(address: string): boolean {
   const mapped = /^::ffff:(.+)$/i.exec(address)?.[1] ?? address;
   return isIPv4(mapped) ? LOOPBACK.check(mapped, "ipv4") : LOOPBACK.check(address, "ipv6");
 }
+
+/** Returns whether the value of a Host header names loopback, with or without a port. */
+export const isLoopbackHost = (host: string): boolean => HOST.test(host);
+
+/** Returns whether an origin is on loopback, over HTTP or HTTPS and on any port. */
+export const isLoopbackOrigin = (origin: string): boolean => ORIGIN.test(origin);

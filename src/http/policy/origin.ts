@@ -1,8 +1,7 @@
 import { ServiceError } from "../../error.ts";
 import { respond } from "../response.ts";
+import { isLoopbackHost, isLoopbackOrigin } from "./loopback.ts";
 
-const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
-const LOOPBACK_ORIGIN = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
 const PREFLIGHT_SECONDS = "600";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
 
@@ -38,7 +37,7 @@ export function createOriginPolicy({ onLoopback, allowedHosts, corsOrigins }: Or
   const origins = new Set(corsOrigins);
   const checksHost = onLoopback || hosts.size > 0;
   const isAllowed = (origin: string): boolean =>
-    origins.has(origin) || (onLoopback && LOOPBACK_ORIGIN.test(origin));
+    origins.has(origin) || (onLoopback && isLoopbackOrigin(origin));
   return {
     hasAllowed: onLoopback || origins.size > 0,
     isAllowed,
@@ -46,7 +45,7 @@ export function createOriginPolicy({ onLoopback, allowedHosts, corsOrigins }: Or
       if (!checksHost) return;
       const host = request.headers.get("host");
       // Every browser sends Host, so a request without it cannot be an attack by DNS rebinding.
-      if (host === null || LOOPBACK_HOST.test(host) || hosts.has(host.toLowerCase())) return;
+      if (host === null || isLoopbackHost(host) || hosts.has(host.toLowerCase())) return;
       throw new ServiceError("misdirected_host", {
         detail: `If ${JSON.stringify(host)} is this server, add it to TODO_ALLOWED_HOSTS.`,
       });
