@@ -1,10 +1,11 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
+import { openDescriptors } from "./descriptors.ts";
 import { Connection } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
@@ -39,13 +40,16 @@ test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
     const url = await server.url;
     for (let at = 0; at < TODOS; at += 100)
       await Promise.all(Array.from({ length: 100 }, () => post(url, "x".repeat(120))));
-    const before = await descriptors(server);
+    const before = await openDescriptors(server.pid);
 
     await using stack = new AsyncDisposableStack();
     for (const mode of modes) stack.use(attack(url, mode, each));
-    await until(async () => (await descriptors(server)) > before + each, "the attack has connected");
+    await until(async () => (await openDescriptors(server.pid)) > before + each, "the attack has connected");
     await probe(url);
-    await until(async () => (await descriptors(server)) <= before + STRAGGLERS, "the server closes them");
+    await until(
+      async () => (await openDescriptors(server.pid)) <= before + STRAGGLERS,
+      "the server closes them",
+    );
   },
 );
 
@@ -55,10 +59,6 @@ function attack(url: string, mode: readonly string[], connections: number): Comm
     String,
   );
   return run(["slowhttptest", ...mode, ...bounds, "-u", `${url}/api/todos`]);
-}
-
-async function descriptors({ pid }: Command): Promise<number> {
-  return (await readdir(`/proc/${pid}/fd`)).length;
 }
 
 async function post(url: string, title: string): Promise<number> {
@@ -180,7 +180,7 @@ test.skipIf(skipFor(process.platform === "linux" ? undefined : "this is not Linu
     expect(await asked()).toEndWith("ok\n");
     const others = Array.from({ length: 200 }, () => connect(port, "127.0.0.1"));
     for (const socket of others) socket.on("error", () => {});
-    while ((await descriptors(server)) < 64) await sleep(20);
+    while ((await openDescriptors(server.pid)) < 64) await sleep(20);
     expect(await asked()).toEndWith("ok\n");
     for (const socket of others) socket.destroy();
     expect(await (await fetch(`${url}/livez`)).text()).toBe("ok\n");
