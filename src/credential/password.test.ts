@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { readdir, readFile } from "node:fs/promises";
+import { skipFor } from "../../test/skip.ts";
 import { ServiceError } from "../error.ts";
 import { hashPassword, passwordVerifier } from "./password.ts";
 
@@ -47,7 +49,10 @@ describe("passwordVerifier", () => {
     for (const _ of [1, 2]) {
       const refused = await Promise.race([verify("b", "hash").catch((error: unknown) => error), turn()]);
       expect(refused).toBeInstanceOf(ServiceError);
-      expect(refused).toMatchObject({ code: "credentials_unavailable" });
+      expect(refused).toMatchObject({
+        code: "credentials_unavailable",
+        detail: "Too many passwords are being checked.",
+      });
     }
     expect(started.length).toBe(MAX_CONCURRENT);
     started[0]?.end.resolve(true);
@@ -209,6 +214,20 @@ describe("passwordVerifier", () => {
     expect([started.length, startedLater.length]).toEqual([1, 0]);
     for (const thread of started) thread.terminate();
   });
+
+  test.skipIf(skipFor(process.platform === "linux" ? undefined : "only Linux has priorities per thread"))(
+    "verifies in a thread of low priority",
+    async () => {
+      await passwordVerifier()("secret", await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 }));
+      const ids = await readdir("/proc/self/task");
+      // A thread can end meanwhile.
+      const read = (id: string) => readFile(`/proc/self/task/${id}/stat`, "utf8").catch(() => "");
+      const stats = await Promise.all(ids.map(read));
+      // proc(5): the nice value is field 19, and the name in parentheses is field 2.
+      const niceValues = stats.map((stat) => Number(stat.replace(/^.*\) /s, "").split(" ")[16]));
+      expect(niceValues).toContain(15);
+    },
+  );
 
   test("continues after an invalid hash", async () => {
     const verify = passwordVerifier();

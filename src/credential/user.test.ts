@@ -15,6 +15,7 @@ import {
 const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
 const ARGON2ID =
   "$argon2id$v=19$m=8,t=1,p=1$KDlEj2b6OQNVYFDEl8rqP6C5j41OfDlEVbXwxHmzpg0$qlIwBiCL6KUSKtjIta92ltn+jyaFdpcgil+98cZleKM";
+const COSTLY_ARGON2ID = ARGON2ID.replace("m=8,t=1,p=1", "m=65536,t=10,p=16");
 const MINUTE = 60_000;
 
 describe("createFixedUserCheck", () => {
@@ -208,6 +209,7 @@ describe("parseUsers", () => {
     ["blank lines and comments", "\n \n# bob:x\n", {}],
     ["Apache's line", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
     ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
+    ["argon2id of a higher cost", `bob:${COSTLY_ARGON2ID}`, { bob: COSTLY_ARGON2ID }],
     ["Windows line breaks", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
     ["other scripts", `Zoë 😀:${BCRYPT}`, { "Zoë 😀": BCRYPT }],
     [
@@ -216,6 +218,7 @@ describe("parseUsers", () => {
       { ["__proto__"]: BCRYPT, constructor: BCRYPT },
     ],
     ["a byte order mark", `\ufeffbob:${BCRYPT}`, { bob: BCRYPT }],
+    ["the same character in a name", `bob\ufeff:${BCRYPT}`, { "bob\ufeff": BCRYPT }],
   ])("parses %s", (_what, text, users) => {
     expect([...parseUsers(text)]).toEqual(Object.entries(users));
   });
@@ -243,6 +246,8 @@ describe("parseUsers", () => {
       `bob:${BCRYPT.replace("$05$", "$03$")}`,
       "a bcrypt hash that is not whole",
     ],
+    ["text before bcrypt", `bob:!${BCRYPT}`, "no known hash"],
+    ["text before argon2id", `bob:!${ARGON2ID}`, "no known hash"],
     ["a part of argon2id", `bob:${ARGON2ID.slice(0, 40)}`, "an argon2id hash that is not whole"],
     ["a password", "bob:hunter2", "no known hash"],
     ["no hash", "bob:", "no known hash"],
@@ -250,6 +255,21 @@ describe("parseUsers", () => {
   ])("rejects %s and names line and user", (_what, text, message) => {
     expect(() => parseUsers(text)).toThrow(message);
     expect(() => parseUsers(`# users\n${text}`)).toThrow(/^line \d+ /);
+  });
+
+  test.each([
+    "$apr1$x",
+    "$1$x",
+    "{SHA}x",
+    "{SSHA}x",
+    "$5$x",
+    "$6$x",
+    "$argon2i$x",
+    "$2x",
+    "$argon2id$x",
+    "3yEiEzkpwN9Yo",
+  ])("recognizes %s only at the start", (hash) => {
+    expect(() => parseUsers(`bob:!${hash}`)).toThrow("no known hash");
   });
 
   test("does not repeat a hash or password in its error", () => {
@@ -330,6 +350,7 @@ describe("setUserEntry", () => {
       "bob",
       `# users\r\nal:${BCRYPT}\r\nbob:${NEW}\r\n`,
     ],
+    ["mixed line breaks", `al:${BCRYPT}\n# users\r\n`, "bob", `al:${BCRYPT}\n# users\r\nbob:${NEW}\n`],
     ["a comment", "# none", "bob", `# none\nbob:${NEW}\n`],
     ["a blank last line", `al:${BCRYPT}\n\n`, "bob", `al:${BCRYPT}\n\nbob:${NEW}\n`],
     ["a longer name with the same start", `bobby:${BCRYPT}\n`, "bob", `bobby:${BCRYPT}\nbob:${NEW}\n`],
