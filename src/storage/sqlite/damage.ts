@@ -1,4 +1,4 @@
-import { SQLiteError } from "bun:sqlite";
+import { type Database, SQLiteError } from "bun:sqlite";
 import { errorMessage } from "../../error-message.ts";
 
 /** The file of a store is damaged. The message says what is wrong. */
@@ -16,6 +16,17 @@ const OTHER_CAUSES =
 export function isDamage(error: unknown): boolean {
   if (error instanceof DamageError) return true;
   return error instanceof SQLiteError && !OTHER_CAUSES.test(error.code ?? "");
+}
+
+/** Returns what PRAGMA integrity_check finds; an empty array for a sound file. */
+export function findStructuralDamage(database: Database): string[] {
+  try {
+    const found = database.query<{ integrity_check: string }, []>("PRAGMA integrity_check").all();
+    return found.flatMap(({ integrity_check: line }) => (line === "ok" ? [] : line.split("\n")));
+  } catch (error) {
+    if (isDamage(error)) return [errorMessage(error)];
+    throw error;
+  }
 }
 
 /** Returns what is damaged, and what to do. */

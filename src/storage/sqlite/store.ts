@@ -33,12 +33,21 @@ export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
 export async function openSqlite(path: string, given: StoreOptions = {}): Promise<Store> {
   const options = { ...DEFAULTS, ...given };
   const lock = acquireLock(path);
+  let database: Database | undefined;
+  let starting: Promise<WriterClient> | undefined;
   try {
-    const database = connect(path);
+    database = connect(path);
     migrate(database);
+    // The writer thread checks the structure of the file while this thread loads the contents.
+    starting = startWriter(path, options.maxEvents);
     const state = load(database, options);
-    return new SqliteStore(state, await startWriter(path, options.maxEvents), database, lock, options);
+    return new SqliteStore(state, await starting, database, lock, options);
   } catch (cause) {
+    await starting?.then(
+      (writer) => writer.close(),
+      () => {}, // It is the cause, or the load has failed as well.
+    );
+    database?.close();
     lock.close();
     throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
   }

@@ -1,3 +1,4 @@
+import { DamageError } from "./damage.ts";
 import type { WriterReply, WriterRequest } from "./writer.worker.ts";
 
 /** The client of the writer thread. */
@@ -10,10 +11,14 @@ export interface WriterClient {
   readonly close: () => Promise<void>;
 }
 
-/** Starts the writer thread. Starts it again when it has exited. */
+/**
+ * Starts the writer thread, which first checks the structure of the file. Throws a DamageError if it is damaged. Starts
+ * the thread again when it has exited.
+ */
 export async function startWriter(path: string, maxEvents: number): Promise<WriterClient> {
-  const start = () => startThread({ type: "open", path, maxEvents });
-  let thread = await start();
+  const start = (...requests: readonly WriterRequest[]) =>
+    startThread([{ type: "open", path, maxEvents }, ...requests]);
+  let thread = await start({ type: "check" });
   let restarting: Promise<Thread> | undefined;
   const ensureAlive = async (): Promise<Thread> => {
     if (!thread.isDead()) return thread;
@@ -34,7 +39,8 @@ export async function startWriter(path: string, maxEvents: number): Promise<Writ
 
 type Thread = Awaited<ReturnType<typeof startThread>>;
 
-async function startThread(open: WriterRequest) {
+/** Starts a thread. Throws if one of its first requests fails. */
+async function startThread(requests: readonly WriterRequest[]) {
   const worker = new Worker(new URL("./writer.worker.ts", import.meta.url).href);
   let pendingReplies: PromiseWithResolvers<boolean>[] = [];
   let dead = false;
@@ -57,7 +63,8 @@ async function startThread(open: WriterRequest) {
     return reply.promise;
   };
   try {
-    await request(open);
+    const results = await Promise.all(requests.map(request));
+    if (results.includes(false)) throw new DamageError("its structure is inconsistent");
   } catch (error) {
     worker.terminate();
     throw error;

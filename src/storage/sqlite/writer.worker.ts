@@ -7,6 +7,7 @@ import { errorMessage } from "../../error-message.ts";
 import { type TodoId, withDone } from "../../todo.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
 import { connect } from "./connection.ts";
+import { findStructuralDamage } from "./damage.ts";
 import { DigestSum } from "./digest.ts";
 import { SqliteKeys } from "./keys.ts";
 import { StoreRowWriter } from "./store-row.ts";
@@ -31,6 +32,8 @@ export interface Commit {
 
 export type WriterRequest =
   | { readonly type: "open"; readonly path: string; readonly maxEvents: number }
+  /** The value is whether the structure of the file is sound. */
+  | { readonly type: "check" }
   | { readonly type: "commit"; readonly commit: Commit }
   | { readonly type: "insertKey"; readonly key: StoredKey }
   | {
@@ -91,6 +94,8 @@ class Writer {
       case "commit":
         this.#commit(request.commit);
         return true;
+      case "check":
+        return findStructuralDamage(this.#database).length === 0;
       case "insertKey":
         return this.#keys.insert(request.key);
       case "replaceKey":

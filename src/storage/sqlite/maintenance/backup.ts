@@ -6,7 +6,7 @@ import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.t
 import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
 import { computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
-import { contentsDiffer } from "../damage.ts";
+import { contentsDiffer, findStructuralDamage } from "../damage.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
@@ -130,10 +130,8 @@ function resetEpoch(copy: Database): void {
 
 /** Throws if a database is damaged or has invalid to-dos. */
 function checkIntegrity(database: Database): void {
-  const found = database.query<{ integrity_check: string }, []>("PRAGMA integrity_check").get();
-  if (found?.integrity_check !== "ok") {
-    throw new Error(`it is damaged: ${found?.integrity_check.replace(/\s+/g, " ")}`);
-  }
+  const [found] = findStructuralDamage(database);
+  if (found !== undefined) throw new Error(`it is damaged: ${found}`);
   const wrong = database
     .query<{ wrong: bigint }, [bigint]>(
       `SELECT count(*) AS wrong FROM todos

@@ -1,0 +1,143 @@
+import { afterAll, expect, test } from "bun:test";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { errorMessage } from "../src/error-message.ts";
+import { read } from "../src/storage/contract.ts";
+import { openSqlite } from "../src/storage/sqlite/store.ts";
+import type { Store } from "../src/storage/store.ts";
+
+const FLIPS = Number(process.env.TODO_TEST_BIT_FLIPS ?? 60);
+const SEED = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const HOUR = 60 * 60 * 1000;
+const NOW = Date.now();
+
+const folder = mkdtempSync(join(tmpdir(), "todo-bit-flips-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const path = join(folder, "todos.db");
+const copy = join(folder, "copy.db");
+
+const SUFFIXES = ["", "-wal", "-shm", "-mark"];
+
+const key = (index: number) => ({
+  id: `id ${index}`,
+  name: `client ${index}`,
+  tokenHash: new Uint8Array(32).fill(index),
+  createdAt: NOW,
+  ...(index % 2 === 0 && { expiresAt: NOW + HOUR, lifetime: HOUR }),
+});
+const KEYS = Array.from({ length: 12 }, (_, index) => key(index));
+
+/** Writes data of every kind into some pages, and frees some pages. */
+async function fill(store: Store): Promise<void> {
+  for (let i = 0; i < 120; i++)
+    await store.insert(`to-do ${i} 😀 ${"x".repeat(i % 90)}`, `idempotency key ${i}`);
+  for (let id = 1n; id <= 120n; id++) {
+    if (id % 3n === 0n) await store.setDone(id, true);
+    if (id > 40n && id < 100n) await store.delete(id);
+  }
+  for (const one of KEYS) await store.keys.insert(one);
+  await store.keys.replace(KEYS[0]?.id ?? "", NOW + HOUR, key(100));
+  await store.keys.delete(KEYS[1]?.id ?? "");
+}
+
+/** Returns everything that a damaged bit must not change. */
+async function contents(store: Store): Promise<unknown> {
+  const { todos, position } = await read(await store.list({}));
+  // The last use is informational: no digest covers it.
+  const keys = (await store.keys.list()).map((one) => ({ ...one, lastUsedAt: undefined }));
+  const found = await Promise.all(KEYS.map(({ tokenHash }) => store.keys.find(tokenHash)));
+  return { todos, position, keys, found: found.map((one) => one?.id) };
+}
+
+/** Writes to the store. Returns the contents afterwards; throws if the server would answer 503. */
+async function write(store: Store): Promise<unknown> {
+  for (let i = 0; i < 30; i++) await store.insert(`later ${i} ${"y".repeat(100)}`);
+  await store.setDone(1n, true);
+  await store.delete(2n);
+  await store.keys.insert(key(200));
+  return contents(store);
+}
+
+/** Opens the copy, or returns why it is refused. */
+async function openCopy(): Promise<Store | string> {
+  try {
+    return await openSqlite(copy);
+  } catch (error) {
+    return errorMessage(error);
+  }
+}
+
+/** Returns a generator of numbers from 0 to below 1 that a seed determines (mulberry32). */
+function randomNumbers(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Yields copies of a file with one other bit each. Most are in bytes that are not zero. */
+function* flipped(bytes: Buffer): Generator<{ readonly what: string; readonly bytes: Buffer }> {
+  const random = randomNumbers(SEED);
+  const used = [...bytes.keys()].filter((offset) => bytes[offset] !== 0);
+  for (let flip = 0; flip < FLIPS; flip++) {
+    const anywhere = Math.floor(random() * bytes.length);
+    const offset = random() < 0.8 ? (used[Math.floor(random() * used.length)] ?? anywhere) : anywhere;
+    const bit = Math.floor(random() * 8);
+    const other = Buffer.from(bytes);
+    other[offset] = (bytes[offset] ?? 0) ^ (1 << bit);
+    yield { what: `seed ${SEED}, flip ${flip}: byte ${offset}, bit ${bit}`, bytes: other };
+  }
+}
+
+/** Copies the store as its killed server left it. */
+function copyFiles(): void {
+  for (const suffix of SUFFIXES) {
+    rmSync(copy + suffix, { force: true });
+    if (existsSync(path + suffix)) copyFileSync(path + suffix, copy + suffix);
+  }
+}
+
+/** Checks that each flipped bit of one file is refused or changes nothing, now and after later writes. */
+async function checkFlips(suffix: string, expected: unknown): Promise<{ refused: number; harmless: number }> {
+  const counts = { refused: 0, harmless: 0 };
+  const original = readFileSync(path + suffix);
+  copyFiles();
+  const unchanged = await openSqlite(copy);
+  const reference = await write(unchanged);
+  await unchanged.close();
+  for (const { what, bytes } of flipped(original)) {
+    copyFiles();
+    writeFileSync(copy + suffix, bytes);
+    const store = await openCopy();
+    if (typeof store === "string") {
+      counts.refused++;
+      expect(store, what).not.toContain("\n");
+      continue;
+    }
+    counts.harmless++;
+    expect(await contents(store), what).toEqual(expected);
+    const after = await write(store).catch(errorMessage);
+    await store.close();
+    if (typeof after === "string") continue;
+    expect(after, what).toEqual(reference);
+    const again = await openCopy();
+    if (typeof again === "string") throw new Error(`${what}: ${again}`);
+    expect(await contents(again), what).toEqual(reference);
+    await again.close();
+  }
+  return counts;
+}
+
+test(`no bit of ${FLIPS} that change in the database changes to-dos, API keys or counters silently`, async () => {
+  const store = await openSqlite(path);
+  await fill(store);
+  const expected = await contents(store);
+  await store.close();
+  const { refused, harmless } = await checkFlips("", expected);
+  process.stderr.write(`${FLIPS} bits of the database: ${refused} refused, ${harmless} harmless\n`);
+  expect(refused).toBeGreaterThan(FLIPS / 4);
+});
