@@ -259,6 +259,12 @@ describe("the length of a body", () => {
     expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
   });
 
+  test("above the limit gets a response that names the limit", async () => {
+    await using service = startService();
+    const response = await service.sendJson("POST", "/api/todos", { title: "x".repeat(MAX_BODY_BYTES) });
+    expect(await response.json()).toMatchObject({ status: 413, detail: "The limit is 65536 bytes." });
+  });
+
   test("above the limit is not parsed as further requests", async () => {
     await using service = startService();
     const smuggled = "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1400);
