@@ -3,6 +3,7 @@ import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { StoreUnavailableError } from "../storage/store.ts";
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
+import { addCheckCommand } from "./check.ts";
 import { addCompletionCommand } from "./completion.ts";
 import { type Flags, optionFor, readConfig, SETTINGS } from "./config.ts";
 import { addHealthCommand } from "./health.ts";
@@ -43,6 +44,7 @@ addBackupCommand(program);
 addRestoreCommand(program);
 addExportCommand(program);
 addImportCommand(program);
+addCheckCommand(program);
 addCompletionCommand(program);
 
 try {

@@ -10,17 +10,26 @@ export function addStoreOptions(command: Command): Command {
   return command.addOption(optionFor(SETTINGS.store)).addOption(optionFor(SETTINGS.storeFile));
 }
 
-/**
- * Runs `work` on the configured store. SIGINT and SIGTERM abort it. Throws a UsageError if a precondition is not met; any
- * other failure exits with one line and exit code 1.
- */
-export async function withMaintenance(
+/** Runs `work` on the configured store, as `maintain` does. */
+export function withMaintenance(
   flags: Flags,
   work: (maintenance: Maintenance, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const url = readStore(flags, process.env);
+  return maintain(readStore(flags, process.env), "TODO_STORE", work);
+}
+
+/**
+ * Runs `work` on the store at a URL. SIGINT and SIGTERM abort it. Throws a UsageError if a precondition is not met; any
+ * other failure exits with one line and exit code 1.
+ * @param setting what named the store, for error messages
+ */
+export async function maintain(
+  url: string,
+  setting: string,
+  work: (maintenance: Maintenance, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   try {
-    const maintenance = asUsageError("TODO_STORE", () => openMaintenance(url));
+    const maintenance = asUsageError(setting, () => openMaintenance(url));
     await work(maintenance, stopSignal());
   } catch (error) {
     if (error instanceof PreconditionError) throw new UsageError(error.message);

@@ -1,5 +1,5 @@
 import { open } from "node:fs/promises";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { describeFsError } from "../error-message.ts";
 import { createFileAtomic } from "../storage/atomic-file.ts";
 import { type Maintenance, PreconditionError, type TransferSummary } from "../storage/maintenance.ts";
@@ -11,6 +11,8 @@ import { withProgressBar } from "./progress.ts";
 /** Permissions before the umask. */
 const EXPORT_MODE = 0o666;
 
+const INCOMPLETE_EXIT_CODE = 3;
+
 /** Adds `todo export`. */
 export function addExportCommand(program: Command): void {
   const command = program
@@ -18,14 +20,30 @@ export function addExportCommand(program: Command): void {
     .description(
       "Export all to-dos as lines of JSON to a new file or standard output. Works while a server runs.",
     )
-    .argument("[file]");
+    .argument("[file]")
+    .addOption(
+      new Option(
+        "--skip-damaged",
+        "export what can be read of a damaged store; exit with 3 if something was left out or may be wrong",
+      ),
+    );
   addStoreOptions(command).action((file: string | undefined, flags: Flags) =>
     withMaintenance(flags, async (maintenance, signal) => {
-      if (file === undefined)
-        printSummary(process.stderr, "exported", await exportToOutput(maintenance, signal));
-      else printSummary(process.stdout, "exported", await exportToFile(maintenance, file, signal));
+      const source = flags.skipDamaged === undefined ? maintenance.export : exportReadable(maintenance);
+      if (file === undefined) printSummary(process.stderr, "exported", await exportToOutput(source, signal));
+      else printSummary(process.stdout, "exported", await exportToFile(source, file, signal));
     }),
   );
+}
+
+/** Returns an export of what can be read. It prints what is missing, and sets the exit code. */
+function exportReadable(maintenance: Maintenance): Maintenance["export"] {
+  return async (write, options) => {
+    const { problems, ...summary } = await maintenance.exportReadable(write, options);
+    for (const problem of problems) process.stderr.write(`todo: ${problem}\n`);
+    if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
+    return summary;
+  };
 }
 
 /** Adds `todo import`. */
@@ -48,19 +66,23 @@ export function addImportCommand(program: Command): void {
     });
 }
 
-function exportToFile(maintenance: Maintenance, file: string, signal: AbortSignal): Promise<TransferSummary> {
+function exportToFile(
+  source: Maintenance["export"],
+  file: string,
+  signal: AbortSignal,
+): Promise<TransferSummary> {
   return createFileAtomic(file, EXPORT_MODE, async (part) => {
     await using handle = await open(part, "a");
     return await withProgressBar("exporting", true, (onProgress) =>
-      maintenance.export((text) => handle.appendFile(text), { signal, onProgress }),
+      source((text) => handle.appendFile(text), { signal, onProgress }),
     );
   });
 }
 
-function exportToOutput(maintenance: Maintenance, signal: AbortSignal): Promise<TransferSummary> {
+function exportToOutput(source: Maintenance["export"], signal: AbortSignal): Promise<TransferSummary> {
   // A progress bar would appear between the lines.
   return withProgressBar("exporting", !process.stdout.isTTY, (onProgress) =>
-    maintenance.export((text) => unlessAborted(signal, writeStdout(text)), { signal, onProgress }),
+    source((text) => unlessAborted(signal, writeStdout(text)), { signal, onProgress }),
   );
 }
 

@@ -26,6 +26,20 @@ export interface TransferSummary {
   readonly lastId: TodoId;
 }
 
+/** A partial export of a damaged store. */
+export interface RescueSummary extends TransferSummary {
+  /** What was left out or may be wrong, one line each; empty for a sound store. */
+  readonly problems: readonly string[];
+}
+
+/** The result of one check of a store. */
+export interface CheckResult {
+  readonly name: string;
+  readonly isSound: boolean;
+  /** What is wrong, or `ok`; one line. */
+  readonly detail: string;
+}
+
 /** Operations on a whole store. A call that fails changes nothing; it throws a PreconditionError or another Error. */
 export interface Maintenance {
   /** Copies the store into a new file. A server may be using the store. */
@@ -34,6 +48,10 @@ export interface Maintenance {
   restore(file: string, signal: AbortSignal): Promise<BackupSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
   export(write: (text: string) => Promise<void>, work: TaskOptions): Promise<TransferSummary>;
+  /** Writes all to-dos that can be read, like `export`, from a store that may be damaged. */
+  exportReadable(write: (text: string) => Promise<void>, work: TaskOptions): Promise<RescueSummary>;
+  /** Looks for damage. Changes nothing. A server may be using the store. */
+  check(): Promise<readonly CheckResult[]>;
   /** Imports the to-dos of an export into a store that never had to-dos and that no server uses. */
   import(source: AsyncIterable<Uint8Array>, maxTodos: number, work: TaskOptions): Promise<TransferSummary>;
 }

@@ -4,6 +4,8 @@ import { openPostgresKeys } from "./postgres/keys.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
 import { backup, restore } from "./sqlite/maintenance/backup.ts";
+import { check } from "./sqlite/maintenance/check.ts";
+import { exportReadable } from "./sqlite/maintenance/rescue.ts";
 import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
 import { canonicalPath } from "./sqlite/path.ts";
 import { openSqlite } from "./sqlite/store.ts";
@@ -43,6 +45,8 @@ export function openMaintenance(url: string): Maintenance {
       backup: (file, signal) => backup(path, file, signal),
       restore: (file, signal) => restore(path, file, signal),
       export: (write, options) => exportTodos(path, write, options),
+      exportReadable: (write, options) => exportReadable(path, write, options),
+      check: () => check(path),
       import: (source, maxTodos, options) => importTodos(path, source, maxTodos, options),
     };
   }

@@ -3,7 +3,7 @@ import { acquireLock } from "./lock.ts";
 import { assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
 
 /** How long a connection waits for the lock of another. */
-const BUSY_TIMEOUT_MS = 5000;
+export const BUSY_TIMEOUT_MS = 5000;
 
 /** Opens a connection and verifies that it is durable: journal mode WAL and synchronous=FULL. */
 export function connect(path: string): Database {

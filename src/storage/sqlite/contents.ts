@@ -32,6 +32,17 @@ export function storeDigest(database: Database, { first, second }: Digest): void
   database.query("UPDATE store SET digest_a = ?, digest_b = ?").run(first, second);
 }
 
+/** Returns how many to-dos are not what this program writes. */
+export function countInvalidTodos(database: Database): number {
+  const row = database
+    .query<{ invalid: bigint }, [bigint]>(
+      `SELECT count(*) AS invalid FROM todos
+       WHERE id NOT BETWEEN 1 AND ? OR NOT json_valid(title) OR title NOT LIKE '"%' OR done NOT IN (0, 1)`,
+    )
+    .get(storeRow(database).last_id);
+  return Number(row?.invalid);
+}
+
 /** Returns whether the contents have the stored digest; `undefined` if no digest is stored. */
 export function matchesStoredDigest(database: Database, computed: Digest): boolean | undefined {
   const stored = storedDigest(storeRow(database));

@@ -121,7 +121,7 @@ test("the digest follows every sequence of writes", async () => {
       await store.close();
       await reopen(path);
     }),
-    { numRuns: 30 },
+    { numRuns: 15 },
   );
 });
 

@@ -1,4 +1,5 @@
 import type { Database, Statement } from "bun:sqlite";
+import { DamageError } from "./damage.ts";
 import { type Counters, countersText, type Digest, DigestSum } from "./digest.ts";
 
 /** The only row of the table `store`. */
@@ -9,8 +10,11 @@ export interface StoreRow extends Counters {
 }
 
 export function storeRow(database: Database): StoreRow {
-  const row = database.query<StoreRow, []>("SELECT * FROM store").get();
-  if (row === null) throw new Error('its table "store" has no row: restore a backup');
+  return requireRow(database.query<StoreRow, []>("SELECT * FROM store").get());
+}
+
+function requireRow(row: StoreRow | null): StoreRow {
+  if (row === null) throw new DamageError('its table "store" has no row');
   return row;
 }
 
@@ -33,9 +37,7 @@ export class StoreRowWriter {
   }
 
   read(): StoreRow {
-    const row = this.#read.get();
-    if (row === null) throw new Error('its table "store" has no row: restore a backup');
-    return row;
+    return requireRow(this.#read.get());
   }
 
   /**

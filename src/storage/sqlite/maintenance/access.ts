@@ -2,15 +2,45 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errnoOf, errorMessage } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
+import { isDamage } from "../damage.ts";
 import { acquireLock } from "../lock.ts";
 import { describeOpenError } from "../open-error.ts";
-import { openShared } from "./shared.ts";
+import { type OpenStore, openShared, openUnchanged } from "./shared.ts";
+
+/** SQLite cannot read anything in a file, because its start is damaged. */
+export class UnreadableError extends Error {
+  override readonly name = "UnreadableError";
+}
 
 /** Runs a function on an existing store, which a server may be using. */
 export async function withSharedAccess<T>(path: string, use: (database: Database) => Promise<T>): Promise<T> {
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
   using store = openOrRefuse(path, () => openShared(path));
   return await use(store.database);
+}
+
+/**
+ * Runs a function on an existing store, which may be damaged and which a server may be using. Changes nothing: another
+ * connection would move a damaged log to the database when it closes. Throws an UnreadableError if nothing can be read.
+ */
+export async function withUnchangedStore<T>(
+  path: string,
+  use: (database: Database) => T | Promise<T>,
+): Promise<T> {
+  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
+  using store = openOrRefuse(path, () => openDamaged(path));
+  return await use(store.database);
+}
+
+function openDamaged(path: string): OpenStore {
+  try {
+    return openUnchanged(path);
+  } catch (error) {
+    if (!isDamage(error) && errnoOf(error) !== "SQLITE_NOTADB") throw error;
+    throw new UnreadableError(
+      `${errorMessage(error)}: nothing in it can be read, so restore a backup with todo restore`,
+    );
+  }
 }
 
 /** Runs a function while no server can use the store. */
@@ -28,6 +58,7 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   try {
     return open();
   } catch (cause) {
+    if (cause instanceof UnreadableError) throw cause;
     const message = `${path}: ${describeOpenError(path, cause)}`;
     const isOfDisk = /^SQLITE_(?:FULL|IOERR)/.test(String(errnoOf(cause)));
     throw isOfDisk ? new Error(message, { cause }) : new PreconditionError(message, { cause });

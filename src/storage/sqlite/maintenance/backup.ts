@@ -5,7 +5,7 @@ import { describeFsError } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
-import { computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
+import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } from "../contents.ts";
 import { contentsDiffer, findStructuralDamage } from "../damage.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
@@ -132,13 +132,8 @@ function resetEpoch(copy: Database): void {
 function checkIntegrity(database: Database): void {
   const [found] = findStructuralDamage(database);
   if (found !== undefined) throw new Error(`it is damaged: ${found}`);
-  const wrong = database
-    .query<{ wrong: bigint }, [bigint]>(
-      `SELECT count(*) AS wrong FROM todos
-       WHERE id NOT BETWEEN 1 AND ? OR NOT json_valid(title) OR title NOT LIKE '"%' OR done NOT IN (0, 1)`,
-    )
-    .get(storeRow(database).last_id)?.wrong;
-  if (wrong !== 0n) throw new Error(`it is damaged: ${wrong} of its to-dos are invalid`);
+  const invalid = countInvalidTodos(database);
+  if (invalid > 0) throw new Error(`it is damaged: ${invalid} of its to-dos are invalid`);
   if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
 }
 

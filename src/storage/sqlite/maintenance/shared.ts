@@ -1,8 +1,8 @@
-import type { Database } from "bun:sqlite";
+import { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connectShared } from "../connection.ts";
+import { assertOwnSchema, BUSY_TIMEOUT_MS, connectShared } from "../connection.ts";
 import { whyNotWritable } from "../open-error.ts";
 
 /** An open store. Disposing it closes it. */
@@ -16,26 +16,52 @@ export interface OpenStore extends Disposable {
  */
 export function openShared(path: string): OpenStore {
   try {
-    const database = connectShared(path);
-    return { database, [Symbol.dispose]: () => database.close() };
+    return openReadWrite(path);
   } catch (error) {
     if (whyNotWritable(path) === undefined) throw error;
-    return openCopyOf(path);
+    return openCopyOf(path, openReadWrite);
   }
 }
 
-function openCopyOf(path: string): OpenStore {
+/** Opens a store for reading only. A server may be using the store. Throws if it is another program's database. */
+export function openUnchanged(path: string): OpenStore {
+  try {
+    return openReadOnly(path);
+  } catch (error) {
+    if (whyNotWritable(path) === undefined) throw error;
+    return openCopyOf(path, openReadOnly);
+  }
+}
+
+function openReadOnly(path: string): OpenStore {
+  const database = new Database(path, { readonly: true, safeIntegers: true });
+  try {
+    database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    assertOwnSchema(database);
+    return { database, [Symbol.dispose]: () => database.close() };
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function openReadWrite(path: string): OpenStore {
+  const database = connectShared(path);
+  return { database, [Symbol.dispose]: () => database.close() };
+}
+
+function openCopyOf(path: string, open: (copy: string) => OpenStore): OpenStore {
   const folder = mkdtempSync(join(tmpdir(), "todo-copy-"));
   const remove = () => rmSync(folder, { recursive: true });
   try {
     const copy = join(folder, "copy.db");
     copyFiles(path, copy);
-    const database = connectShared(copy);
+    const opened = open(copy);
     const dispose = (): void => {
-      database.close();
+      opened[Symbol.dispose]();
       remove();
     };
-    return { database, [Symbol.dispose]: dispose };
+    return { database: opened.database, [Symbol.dispose]: dispose };
   } catch (error) {
     remove();
     throw error;

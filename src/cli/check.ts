@@ -1,0 +1,27 @@
+import type { Command } from "commander";
+import type { Maintenance } from "../storage/maintenance.ts";
+import type { Flags } from "./config.ts";
+import { addStoreOptions, maintain, withMaintenance } from "./maintenance.ts";
+
+const DAMAGED_EXIT_CODE = 1;
+
+/** Adds `todo check`. */
+export function addCheckCommand(program: Command): void {
+  const command = program
+    .command("check")
+    .description("Check a SQLite store or a backup for damage. Works while a server runs.")
+    .argument("[file]", "the file to check; default: the configured store");
+  addStoreOptions(command)
+    .addHelpText("after", "\nThe exit code is 0 if the file is sound, and 1 if it is damaged.")
+    .action((file: string | undefined, flags: Flags) =>
+      file === undefined ? withMaintenance(flags, check) : maintain(`sqlite:${file}`, file, check),
+    );
+}
+
+async function check(maintenance: Maintenance): Promise<void> {
+  const results = await maintenance.check();
+  for (const { name, isSound, detail } of results) {
+    process.stdout.write(`${name}: ${isSound ? "" : "damaged: "}${detail}\n`);
+  }
+  if (results.some(({ isSound }) => !isSound)) process.exitCode = DAMAGED_EXIT_CODE;
+}

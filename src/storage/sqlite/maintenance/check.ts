@@ -1,0 +1,61 @@
+import type { Database } from "bun:sqlite";
+import { errorMessage } from "../../../error-message.ts";
+import type { CheckResult } from "../../maintenance.ts";
+import { computeDigest, countInvalidTodos, matchesStoredDigest } from "../contents.ts";
+import { findStructuralDamage, isDamage } from "../damage.ts";
+import { isCurrent } from "../migrations.ts";
+import { UnreadableError, withUnchangedStore } from "./access.ts";
+
+/** Implements `Maintenance.check`. Changes nothing, so that a damaged log stays as it is. */
+export async function check(path: string): Promise<CheckResult[]> {
+  try {
+    return await withUnchangedStore(path, checkDatabase);
+  } catch (error) {
+    if (!(error instanceof UnreadableError)) throw error;
+    return [{ name: "structure", isSound: false, detail: error.message }];
+  }
+}
+
+function checkDatabase(database: Database): CheckResult[] {
+  // The transaction is a snapshot: a server may write meanwhile. It ends when the connection closes.
+  database.run("BEGIN");
+  return [
+    { name: "structure", ...checkStructure(database) },
+    { name: "contents", ...checkContents(database) },
+  ];
+}
+
+type Result = Omit<CheckResult, "name">;
+
+function checkStructure(database: Database): Result {
+  const [first, ...others] = findStructuralDamage(database);
+  if (first === undefined) return { isSound: true, detail: "ok" };
+  return { isSound: false, detail: others.length === 0 ? first : `${first} (and ${others.length} more)` };
+}
+
+function checkContents(database: Database): Result {
+  try {
+    if (!isCurrent(database)) {
+      return {
+        isSound: true,
+        detail: "not checked, because the store has no digest before a server opens it",
+      };
+    }
+    const invalid = countInvalidTodos(database);
+    if (invalid > 0) return { isSound: false, detail: `${invalid} of its to-dos are invalid` };
+    switch (matchesStoredDigest(database, computeDigest(database))) {
+      case true:
+        return { isSound: true, detail: "ok" };
+      case false:
+        return { isSound: false, detail: "the to-dos, API keys or counters differ from their digest" };
+      case undefined:
+        return {
+          isSound: true,
+          detail: "not checked, because the store has no digest before a server opens it",
+        };
+    }
+  } catch (error) {
+    if (isDamage(error)) return { isSound: false, detail: errorMessage(error) };
+    throw error;
+  }
+}

@@ -1,0 +1,217 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DEFAULTS } from "../../store.ts";
+import { openSqlite } from "../store.ts";
+import { check } from "./check.ts";
+import { exportReadable } from "./rescue.ts";
+import { exportTodos, importTodos } from "./transfer.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-rescue-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const COUNT = 2000;
+const PAGE = 4096;
+const options = { signal: new AbortController().signal, onProgress: () => {} };
+
+async function makeStore(): Promise<string> {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await Promise.all(Array.from({ length: COUNT }, (_, index) => store.insert(`to-do ${index + 1} 😀`)));
+  await store.setDone(2n, true);
+  await store.close();
+  return path;
+}
+
+function run(path: string, sql: string): void {
+  const database = new Database(path);
+  database.run(sql);
+  database.close();
+}
+
+async function rescue(path: string) {
+  let text = "";
+  const summary = await exportReadable(
+    path,
+    async (piece) => {
+      text += piece;
+    },
+    options,
+  );
+  return { text, ids: idsIn(text), ...summary };
+}
+
+const idsIn = (text: string): number[] =>
+  text
+    .split("\n")
+    .slice(1, -1)
+    .map((line) => JSON.parse(line).id);
+
+const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
+
+async function exported(path: string): Promise<string> {
+  let text = "";
+  const write = async (piece: string) => {
+    text += piece;
+  };
+  await exportTodos(path, write, options);
+  return text;
+}
+
+/** Returns the offsets of the pages that contain to-dos, in the order of their ids. */
+function todoPages(path: string): number[] {
+  const bytes = readFileSync(path);
+  const offsets: number[] = [];
+  for (let offset = 0; offset < bytes.length; offset += PAGE) {
+    const isLeaf = bytes[offset] === 0x0d;
+    const text = bytes.subarray(offset, offset + PAGE).toString();
+    if (isLeaf && /"to-do \d+ /.test(text) && !text.includes("+{")) offsets.push(offset);
+  }
+  return offsets;
+}
+
+function overwrite(path: string, offset: number, bytes: Uint8Array): void {
+  const all = readFileSync(path);
+  all.set(bytes, offset);
+  writeFileSync(path, all);
+}
+
+describe("exportReadable", () => {
+  test("exports a sound store as export does", async () => {
+    const path = await makeStore();
+    const { text, problems, todos, lastId } = await rescue(path);
+    expect({ problems, todos, lastId }).toEqual({ problems: [], todos: COUNT, lastId: BigInt(COUNT) });
+    expect(text).toBe(await exported(path));
+  });
+
+  test("leaves out invalid to-dos and names them", async () => {
+    const path = await makeStore();
+    run(
+      path,
+      `UPDATE todos SET title = 'no JSON' WHERE id = 3;
+       UPDATE todos SET title = '5' WHERE id = 4;
+       UPDATE todos SET done = 7 WHERE id = 5;
+       UPDATE todos SET id = 90000 WHERE id = 6;
+       UPDATE todos SET title = '""' WHERE id = 7;`,
+    );
+    const { ids, problems, todos } = await rescue(path);
+    expect(ids).toEqual(upTo(COUNT).filter((id) => id < 3 || id > 7));
+    expect(todos).toBe(COUNT - 5);
+    expect(problems).toEqual(["left out 5 damaged to-dos: 3, 4, 5, 7, 90000"]);
+  });
+
+  test("reports valid to-dos that differ from the digest", async () => {
+    const path = await makeStore();
+    run(path, `UPDATE todos SET title = '"other"' WHERE id = 3`);
+    const { ids, problems } = await rescue(path);
+    expect(ids).toEqual(upTo(COUNT));
+    expect(problems).toEqual([
+      "the contents differ from their digest: some of the exported to-dos may be wrong or missing",
+    ]);
+    expect(await exported(path).catch(String)).toContain("its contents differ from their digest");
+  });
+
+  test.each<[what: string, pages: readonly number[]]>([
+    ["the first page", [0]],
+    ["pages in the middle", [3, 4, 8]],
+    ["the last page", [-1]],
+  ])("exports the to-dos around %s", async (_what, pages) => {
+    const path = await makeStore();
+    const offsets = todoPages(path);
+    for (const page of pages) overwrite(path, offsets.at(page) ?? 0, new Uint8Array(PAGE).fill(0xee));
+    const { ids, problems, todos, lastId } = await rescue(path);
+    const missing = upTo(COUNT).filter((id) => !ids.includes(id));
+    expect(missing.length).toBeGreaterThan(10 * pages.length);
+    expect(missing.length).toBeLessThan(200 * pages.length);
+    expect({ todos, lastId }).toEqual({ todos: COUNT - missing.length, lastId: BigInt(COUNT) });
+    expect(problems).toEqual([
+      expect.stringMatching(/^left out the to-dos that cannot be read, if any, with these ids: \d+ to \d+/),
+    ]);
+  });
+
+  test("writes an export that import accepts", async () => {
+    const path = await makeStore();
+    overwrite(path, todoPages(path)[2] ?? 0, new Uint8Array(PAGE));
+    const { text, todos } = await rescue(path);
+    async function* source() {
+      yield Buffer.from(text);
+    }
+    const copy = newPath();
+    const imported = await importTodos(copy, source(), DEFAULTS.maxTodos, options);
+    expect(imported).toEqual({ todos, lastId: BigInt(COUNT) });
+    const store = await openSqlite(copy);
+    expect((await store.insert("next")).id).toBe(BigInt(COUNT + 1));
+    await store.close();
+  });
+
+  test("reads the greatest id from the to-dos if the counter is lost", async () => {
+    const path = await makeStore();
+    run(path, "DELETE FROM store");
+    const { lastId, problems } = await rescue(path);
+    expect(lastId).toBe(BigInt(COUNT));
+    expect(problems).toEqual(["the greatest assigned id cannot be read: ids may be reused"]);
+  });
+
+  test("names the ways out if nothing can be read", async () => {
+    const path = newPath();
+    writeFileSync(path, "no database, ".repeat(1000));
+    expect(await rescue(path).catch(String)).toContain("file is not a database: nothing in it can be read");
+  });
+});
+
+describe("check", () => {
+  const named = async (path: string) =>
+    Object.fromEntries(
+      (await check(path)).map(({ name, isSound, detail }) => [name, isSound ? true : detail]),
+    );
+
+  test("finds nothing in a sound store, beside its server as well", async () => {
+    const path = await makeStore();
+    const store = await openSqlite(path);
+    await store.insert("in the log");
+    expect(await named(path)).toMatchObject({ structure: true, contents: true });
+    await store.close();
+  });
+
+  test("reports damaged pages, wrong contents and unreadable files", async () => {
+    const pages = await makeStore();
+    overwrite(pages, todoPages(pages)[2] ?? 0, new Uint8Array(PAGE).fill(0xee));
+    expect(await named(pages)).toMatchObject({
+      structure: expect.stringMatching(/page|malformed/),
+      contents: expect.stringContaining("malformed"),
+    });
+    const contents = await makeStore();
+    run(contents, "UPDATE todos SET done = 1");
+    expect(await named(contents)).toMatchObject({
+      structure: true,
+      contents: "the to-dos, API keys or counters differ from their digest",
+    });
+    const invalid = await makeStore();
+    run(invalid, "UPDATE todos SET done = 2");
+    expect(await named(invalid)).toMatchObject({
+      structure: true,
+      contents: "2000 of its to-dos are invalid",
+    });
+    const text = newPath();
+    writeFileSync(text, "no database, ".repeat(1000));
+    expect(await named(text)).toMatchObject({ structure: expect.stringContaining("not a database") });
+  });
+
+  test("changes neither the database nor its log", async () => {
+    const path = await makeStore();
+    const store = await openSqlite(path);
+    await store.insert("in the log");
+    const copy = newPath();
+    for (const suffix of ["", "-wal"]) copyFileSync(path + suffix, copy + suffix);
+    await store.close();
+    const before = ["", "-wal"].map((suffix) => readFileSync(copy + suffix));
+    expect(await named(copy)).toMatchObject({ structure: true, contents: true });
+    expect(["", "-wal"].map((suffix) => existsSync(copy + suffix) && readFileSync(copy + suffix))).toEqual(
+      before,
+    );
+  });
+});
