@@ -27,9 +27,11 @@ async function ran(...args: readonly string[]) {
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
 
-/** Returns the suffixes of all files whose path starts with this one, except the lock file. */
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark. */
 const left = (path: string): string[] =>
-  globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
+  globSync(`${path}*`).flatMap((found) =>
+    [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+  );
 
 async function send(method: string, url: string, body: object): Promise<Todo> {
   const response = await fetch(url, { method, headers: HEADERS, body: JSON.stringify(body) });

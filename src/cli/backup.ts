@@ -21,12 +21,17 @@ export function addBackupCommand(program: Command): void {
 export function addRestoreCommand(program: Command): void {
   const command = program
     .command("restore")
-    .description("Restore a backup into a store that is empty or does not exist. Stop the server first.")
+    .description(
+      "Restore a backup into a store that is empty, missing, or has lost changes. Stop the server first.",
+    )
     .argument("<file>");
   addStoreOptions(command).action((file: string, flags: Flags) =>
-    withMaintenance(flags, async (maintenance, signal) =>
-      printSummary("restored", await maintenance.restore(file, signal)),
-    ),
+    withMaintenance(flags, async (maintenance, signal) => {
+      const restored = await maintenance.restore(file, signal);
+      printSummary("restored", restored);
+      if (restored.movedTo !== undefined)
+        process.stdout.write(`moved the store that had lost changes to ${restored.movedTo}\n`);
+    }),
   );
 }
 

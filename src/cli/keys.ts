@@ -111,7 +111,7 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
  */
 async function withKeys(flags: Flags, make: boolean, work: (keys: KeyStore) => Promise<void>): Promise<void> {
   const url = readStore(flags, process.env);
-  const opened = await openKeys(url, make).catch((error) => {
+  const opened = await openKeys(url, make, printWarning).catch((error) => {
     throw toStoreError(error);
   });
   if (opened === undefined) {
@@ -142,6 +142,10 @@ async function show({ key, token }: MintedKey, more = ""): Promise<void> {
     throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
   });
 }
+
+const printWarning = (message: string): void => {
+  process.stderr.write(`todo: ${message}\n`);
+};
 
 const HEAD = ["NAME", "ID", "CREATED", "EXPIRES", "LAST USED"];
 

@@ -2,6 +2,7 @@
 import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { StoreUnavailableError } from "../storage/store.ts";
+import { addAcceptLossCommand } from "./accept-loss.ts";
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { addCheckCommand } from "./check.ts";
 import { addCompletionCommand } from "./completion.ts";
@@ -42,6 +43,7 @@ addKeysCommand(program);
 addUsersCommand(program);
 addBackupCommand(program);
 addRestoreCommand(program);
+addAcceptLossCommand(program);
 addExportCommand(program);
 addImportCommand(program);
 addCheckCommand(program);

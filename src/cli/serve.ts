@@ -25,7 +25,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const metrics = await openConfiguredMetrics(config);
-  const store = await openConfiguredStore(config, metrics);
+  const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
   const { lookupClient, checkUser } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
@@ -78,14 +78,19 @@ async function exportMetrics(
   return listening(() => listen(service, { host, port }), { host, port }, "--metrics-port");
 }
 
-async function openConfiguredStore(config: Config, metrics: Metrics | undefined): Promise<Store> {
+async function openConfiguredStore(
+  config: Config,
+  metrics: Metrics | undefined,
+  log: Logger,
+): Promise<Store> {
   const { store, maxTodos, maxEvents, storeConnections: connections } = config;
   const callbacks = metrics && {
     onBatch: metrics.onBatch,
     onIdempotencyKeysEvicted: metrics.onIdempotencyKeysEvicted,
   };
   try {
-    return await openStore(store, { maxTodos, maxEvents, connections, ...callbacks });
+    const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
+    return await openStore(store, { maxTodos, maxEvents, connections, onWarning, ...callbacks });
   } catch (error) {
     throw toStoreError(error);
   }

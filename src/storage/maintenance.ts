@@ -20,6 +20,18 @@ export interface BackupSummary {
   readonly position: Position;
 }
 
+export interface RestoreSummary extends BackupSummary {
+  /** Where the files of a store that had lost changes were moved to. */
+  readonly movedTo: string | undefined;
+}
+
+export interface LossSummary {
+  /** What the store lost, in plain words. */
+  readonly loss: string;
+  /** The position in the new epoch. */
+  readonly position: Position;
+}
+
 export interface TransferSummary {
   readonly todos: number;
   /** The greatest id ever assigned. The next to-do gets the id after it. */
@@ -44,8 +56,13 @@ export interface CheckResult {
 export interface Maintenance {
   /** Copies the store into a new file. A server may be using the store. */
   backup(file: string, signal: AbortSignal): Promise<BackupSummary>;
-  /** Restores a backup into an empty store that no server uses. The store gets a new epoch. */
-  restore(file: string, signal: AbortSignal): Promise<BackupSummary>;
+  /**
+   * Restores a backup into a store that no server uses, and that is empty or has lost changes. The files of a store that
+   * has lost changes are moved aside. The store gets a new epoch.
+   */
+  restore(file: string, signal: AbortSignal): Promise<RestoreSummary>;
+  /** Lets a server start on a store that has lost changes. The store gets a new epoch. */
+  acceptLoss(): Promise<LossSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
   export(write: (text: string) => Promise<void>, work: TaskOptions): Promise<TransferSummary>;
   /** Writes all to-dos that can be read, like `export`, from a store that may be damaged. */

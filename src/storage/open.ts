@@ -3,6 +3,7 @@ import { openMemory } from "./memory/store.ts";
 import { openPostgresKeys } from "./postgres/keys.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
+import { acceptLoss } from "./sqlite/maintenance/accept-loss.ts";
 import { backup, restore } from "./sqlite/maintenance/backup.ts";
 import { check } from "./sqlite/maintenance/check.ts";
 import { exportReadable } from "./sqlite/maintenance/rescue.ts";
@@ -26,11 +27,16 @@ export async function openStore(url: string, options: PostgresOptions): Promise<
  * Opens the API keys of the store at a URL. A server may be using the store. Returns `undefined` for `memory:`, whose
  * keys only its server can access. Throws an Error with the reason if it cannot open them.
  * @param make whether to create a missing store
+ * @param onWarning called with one line about a problem that fails no change
  */
-export async function openKeys(url: string, make: boolean): Promise<KeyStoreHandle | undefined> {
+export async function openKeys(
+  url: string,
+  make: boolean,
+  onWarning: (message: string) => void = () => {},
+): Promise<KeyStoreHandle | undefined> {
   if (url === "memory:") return undefined;
   const path = fileOf(url);
-  if (path !== undefined) return openSqliteKeys(path, make);
+  if (path !== undefined) return openSqliteKeys(path, make, onWarning);
   if (POSTGRES.test(url)) return openPostgresKeys(url);
   throw unknownKind(url);
 }
@@ -44,6 +50,7 @@ export function openMaintenance(url: string): Maintenance {
     return {
       backup: (file, signal) => backup(path, file, signal),
       restore: (file, signal) => restore(path, file, signal),
+      acceptLoss: () => acceptLoss(path),
       export: (write, options) => exportTodos(path, write, options),
       exportReadable: (write, options) => exportReadable(path, write, options),
       check: () => check(path),

@@ -34,6 +34,8 @@ export interface StoreOptions {
   readonly onBatch?: (writes: number, ms: number) => void;
   /** Called with the number of idempotency keys that this process evicted within 24 hours of their creation. */
   readonly onIdempotencyKeysEvicted?: (count: number) => void;
+  /** Called with one line about a problem that fails no request. */
+  readonly onWarning?: (message: string) => void;
 }
 
 export const DEFAULTS: Required<StoreOptions> = {
@@ -42,6 +44,7 @@ export const DEFAULTS: Required<StoreOptions> = {
   now: Date.now,
   onBatch: () => {},
   onIdempotencyKeysEvicted: () => {},
+  onWarning: () => {},
 };
 
 export const storeFull = (maxTodos: number): ServiceError =>

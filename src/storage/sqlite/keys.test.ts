@@ -21,6 +21,11 @@ afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 
+/** For stores whose high-water mark can be written. */
+const failOnWarning = (message: string): never => {
+  throw new Error(message);
+};
+
 const NOW = Date.UTC(2026, 0, 2);
 const HOUR = 60 * 60 * 1000;
 
@@ -37,7 +42,7 @@ const namesAt = (now: number, token: string, ...stores: readonly { readonly keys
 /** Returns a store of a server and the API keys of its file as another process opens them. */
 async function openTwice(path: string) {
   const served = await openSqlite(path);
-  const beside = openSqliteKeys(path, false);
+  const beside = openSqliteKeys(path, false, failOnWarning);
   return {
     served,
     beside,
@@ -48,7 +53,7 @@ async function openTwice(path: string) {
   };
 }
 
-keyContract("the keys of a file", async () => openSqliteKeys(newPath(), true));
+keyContract("the keys of a file", async () => openSqliteKeys(newPath(), true, failOnWarning));
 
 keyContract("the keys of a file that is being served", async () => {
   const { served, beside, [Symbol.asyncDispose]: close } = await openTwice(await emptyFile());
@@ -102,7 +107,7 @@ test("the last use is listed immediately and stored when the store closes", asyn
     (await keys.list()).map(({ lastUsedAt }) => lastUsedAt);
   expect(await lastUses(first)).toEqual([NOW + 7]);
   await first.close();
-  const beside = openSqliteKeys(path, false);
+  const beside = openSqliteKeys(path, false, failOnWarning);
   expect(await lastUses(beside)).toEqual([NOW + 7]);
   beside.close();
 });
@@ -155,7 +160,7 @@ test("files contain the hash of a token but not the token", async () => {
   const served = await openSqlite(path);
   const ci = await made(served.keys, "ci");
   const rotated = await rotateKey(served.keys, ci.key.id, HOUR, NOW);
-  const beside = openSqliteKeys(path, false);
+  const beside = openSqliteKeys(path, false, failOnWarning);
   const backup = await made(beside.keys, "backup");
   const tokens = [ci.token, rotated?.token ?? "", backup.token];
   for (const token of tokens) expect(await namesAt(NOW, token, served)).not.toEqual([undefined]);
@@ -193,9 +198,11 @@ test("a deleted key stays deleted after a restart", async () => {
 
 test("openSqliteKeys creates a file only if `make` is true", async () => {
   const path = newPath();
-  expect(() => openSqliteKeys(path, false)).toThrow(`${path} does not exist: check the path of the store`);
+  expect(() => openSqliteKeys(path, false, failOnWarning)).toThrow(
+    `${path} does not exist: check the path of the store`,
+  );
   expect(readdirSync(folder).filter((name) => name.startsWith(`${files}.db`))).toEqual([]);
-  const keys = openSqliteKeys(path, true);
+  const keys = openSqliteKeys(path, true, failOnWarning);
   const { token } = await made(keys.keys, "ci");
   keys.close();
   const store = await openSqlite(path);
@@ -207,13 +214,19 @@ test("openSqliteKeys creates a file only if `make` is true", async () => {
 test("openSqliteKeys rejects an unusable file with the reason", async () => {
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));
-  expect(() => openSqliteKeys(noDatabase, true)).toThrow(`${noDatabase}: file is not a database`);
+  expect(() => openSqliteKeys(noDatabase, true, failOnWarning)).toThrow(
+    `${noDatabase}: file is not a database`,
+  );
   const newer = newPath();
   const database = new Database(newer);
   database.run("PRAGMA user_version = 99");
   database.close();
-  expect(() => openSqliteKeys(newer, false)).toThrow("written by a newer version of this program");
-  expect(() => openSqliteKeys(join(folder, "no", "folder.db"), true)).toThrow("unable to open database");
+  expect(() => openSqliteKeys(newer, false, failOnWarning)).toThrow(
+    "written by a newer version of this program",
+  );
+  expect(() => openSqliteKeys(join(folder, "no", "folder.db"), true, failOnWarning)).toThrow(
+    "unable to open database",
+  );
 });
 
 test("openSqliteKeys creates a file once across concurrent processes", async () => {
@@ -221,7 +234,7 @@ test("openSqliteKeys creates a file once across concurrent processes", async () 
   const source = `
     import { openSqliteKeys } from ${JSON.stringify(join(import.meta.dir, "keys.ts"))};
     import { createKey } from ${JSON.stringify(join(import.meta.dir, "../../credential/key.ts"))};
-    const opened = openSqliteKeys(process.argv[1], true);
+    const opened = openSqliteKeys(process.argv[1], true, console.error);
     await createKey(opened.keys, process.argv[2], undefined, ${NOW});
     opened.close();`;
   const processes = Array.from({ length: 8 }, (_, i) =>
@@ -229,7 +242,7 @@ test("openSqliteKeys creates a file once across concurrent processes", async () 
   );
   const said = await Promise.all(processes.map(({ stderr }) => new Response(stderr).text()));
   expect(said.join("")).toBe("");
-  const keys = openSqliteKeys(path, false);
+  const keys = openSqliteKeys(path, false, failOnWarning);
   expect(await keys.keys.list()).toHaveLength(8);
   keys.close();
 });

@@ -6,19 +6,33 @@ import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import type { KeyStoreHandle } from "../store.ts";
 import { connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
+import { assertNotBehindMark, markNotWritten, markOf, writeMark } from "./mark.ts";
 import { describeOpenError } from "./open-error.ts";
-import { StoreRowWriter } from "./store-row.ts";
+import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot.
  * @param make whether to create a missing file
+ * @param onWarning called if a change is stored, but the high-water mark cannot be written
  */
-export function openSqliteKeys(path: string, make: boolean): KeyStoreHandle {
+export function openSqliteKeys(
+  path: string,
+  make: boolean,
+  onWarning: (message: string) => void,
+): KeyStoreHandle {
   if (!make && !existsSync(path))
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
+    assertNotBehindMark(path);
     const database = connectShared(path);
-    return { keys: new SqliteKeys(database), close: () => database.close() };
+    const onCommit = () => {
+      try {
+        writeMark(path, markOf(storeRow(database)));
+      } catch (error) {
+        onWarning(markNotWritten(error));
+      }
+    };
+    return { keys: new SqliteKeys(database, onCommit), close: () => database.close() };
   } catch (cause) {
     throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
   }
@@ -27,12 +41,15 @@ export function openSqliteKeys(path: string, make: boolean): KeyStoreHandle {
 /** The API keys of a file, through one connection. Every call sees the latest committed state. */
 export class SqliteKeys implements KeyStore {
   readonly #database: Database;
+  readonly #onCommit: (transactions: number) => void;
   readonly #find: Statement<KeyRow, [Uint8Array]>;
   readonly #storeRow: StoreRowWriter;
 
-  constructor(database: Database) {
+  /** @param onCommit called after each change of keys with the number of transactions of the store */
+  constructor(database: Database, onCommit: (transactions: number) => void) {
     this.#database = database;
     this.#storeRow = new StoreRowWriter(database);
+    this.#onCommit = onCommit;
     this.#find = database.query("SELECT * FROM keys WHERE token_hash = ?");
   }
 
@@ -106,15 +123,17 @@ export class SqliteKeys implements KeyStore {
    * @param work returns whether it changed rows, and adds them to the sum
    */
   #change(work: (sum: DigestSum) => boolean): boolean {
-    return this.#database
+    const transactions = this.#database
       .transaction(() => {
         const sum = new DigestSum();
-        if (!work(sum)) return false;
+        if (!work(sum)) return undefined;
         const row = this.#storeRow.read();
-        this.#storeRow.write(row, row, sum.value);
-        return true;
+        return this.#storeRow.write(row, row, sum.value);
       })
       .immediate();
+    if (transactions === undefined) return false;
+    this.#onCommit(transactions);
+    return true;
   }
 }
 

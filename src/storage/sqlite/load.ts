@@ -19,6 +19,9 @@ export interface State {
   readonly idempotencyRecords: IdempotencyRecords;
   readonly lastId: TodoId;
   readonly sequence: number;
+  readonly transactions: number;
+  /** The newest stored time in milliseconds since 1970; 0 if there is none. */
+  readonly newestTime: number;
 }
 
 /**
@@ -38,7 +41,7 @@ export function load(database: Database, options: typeof DEFAULTS): State {
 }
 
 function loadSnapshot(database: Database, { maxTodos, maxEvents, now }: typeof DEFAULTS): State {
-  const { epoch, last_id, n } = storeRow(database);
+  const { epoch, last_id, n, transactions } = storeRow(database);
   const table = new Table();
   const sum = new DigestSum();
   for (const { id, json } of todoRows(database)) {
@@ -53,7 +56,29 @@ function loadSnapshot(database: Database, { maxTodos, maxEvents, now }: typeof D
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
   const sequence = Number(n);
   const feed = loadFeed(database, { epoch, sequence }, maxEvents);
-  return { epoch, table, feed, idempotencyRecords, lastId: last_id, sequence };
+  return {
+    epoch,
+    table,
+    feed,
+    idempotencyRecords,
+    lastId: last_id,
+    sequence,
+    transactions: Number(transactions),
+    newestTime: newestTime(database),
+  };
+}
+
+function newestTime(database: Database): number {
+  const row = database
+    .query<{ newest: bigint | null }, []>(
+      `SELECT max(time) AS newest FROM (
+         SELECT max(made_at) AS time FROM receipts
+         UNION ALL SELECT max(created_at) FROM keys
+         UNION ALL SELECT max(last_used_at) FROM keys
+       )`,
+    )
+    .get();
+  return Number(row?.newest ?? 0n);
 }
 
 function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRecord> {

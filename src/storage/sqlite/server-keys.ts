@@ -16,7 +16,7 @@ export class ServerKeys implements KeyStore {
     // Readers rarely wait in WAL mode. If one must, it fails instead of blocking the event loop.
     database.run("PRAGMA busy_timeout = 0");
     this.#database = database;
-    this.#keys = new SqliteKeys(database);
+    this.#keys = new SqliteKeys(database, () => {});
     this.#writer = writer;
     this.#uses = new KeyUsage((uses) => writer.request({ type: "touchKeys", uses }));
   }

@@ -41,13 +41,14 @@ export class StoreRowWriter {
   }
 
   /**
-   * Counts the transaction and updates the digest.
+   * Counts the transaction and updates the digest. Returns the number of transactions.
    * @param changes the sum of the added rows, minus that of the removed rows
    */
-  write(before: StoreRow, { last_id, n }: Pick<StoreRow, "last_id" | "n">, changes: Digest): void {
+  write(before: StoreRow, { last_id, n }: Pick<StoreRow, "last_id" | "n">, changes: Digest): number {
     const after: Counters = { epoch: before.epoch, last_id, n, transactions: before.transactions + 1n };
     const digest = digestAfter(before, after, changes);
     this.#write.run(last_id, n, after.transactions, digest?.first ?? null, digest?.second ?? null);
+    return Number(after.transactions);
   }
 }
 

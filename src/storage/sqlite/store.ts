@@ -16,11 +16,14 @@ import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from
 import type { Table } from "../table/table.ts";
 import { Batch } from "./batch.ts";
 import { connect } from "./connection.ts";
+import { identityOf } from "./file-guard.ts";
 import { load, type State } from "./load.ts";
 import { acquireLock } from "./lock.ts";
+import { assertNotBehindMark } from "./mark.ts";
 import { migrate } from "./migrations.ts";
 import { describeOpenError } from "./open-error.ts";
 import { ServerKeys } from "./server-keys.ts";
+import { storeRow } from "./store-row.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -36,11 +39,17 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
   let database: Database | undefined;
   let starting: Promise<WriterClient> | undefined;
   try {
+    const lockIdentity = identityOf(`${path}-lock`);
+    const markProblem = assertNotBehindMark(path);
     database = connect(path);
     migrate(database);
     // The writer thread checks the structure of the file while this thread loads the contents.
-    starting = startWriter(path, options.maxEvents);
+    const { epoch } = storeRow(database);
+    const { maxEvents, onWarning } = options;
+    starting = startWriter({ path, epoch, lock: lockIdentity, maxEvents }, onWarning);
     const state = load(database, options);
+    if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
+    warnOfClock(state, options.now(), onWarning);
     return new SqliteStore(state, await starting, database, lock, options);
   } catch (cause) {
     await starting?.then(
@@ -51,6 +60,13 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     lock.close();
     throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
   }
+}
+
+/** A clock that is behind lets API keys and idempotency keys live longer than they should. */
+function warnOfClock({ newestTime }: State, now: number, onWarning: (message: string) => void): void {
+  if (now >= newestTime) return;
+  const [clock, newest] = [now, newestTime].map((time) => new Date(time).toISOString());
+  onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { DamageError } from "./damage.ts";
-import type { WriterReply, WriterRequest } from "./writer.worker.ts";
+import type { WriterOptions, WriterReply, WriterRequest } from "./writer.worker.ts";
 
 /** The client of the writer thread. */
 export interface WriterClient {
@@ -15,9 +15,12 @@ export interface WriterClient {
  * Starts the writer thread, which first checks the structure of the file. Throws a DamageError if it is damaged. Starts
  * the thread again when it has exited.
  */
-export async function startWriter(path: string, maxEvents: number): Promise<WriterClient> {
+export async function startWriter(
+  options: WriterOptions,
+  onWarning: (message: string) => void,
+): Promise<WriterClient> {
   const start = (...requests: readonly WriterRequest[]) =>
-    startThread([{ type: "open", path, maxEvents }, ...requests]);
+    startThread([{ type: "open", options }, ...requests], onWarning);
   let thread = await start({ type: "check" });
   let restarting: Promise<Thread> | undefined;
   const ensureAlive = async (): Promise<Thread> => {
@@ -40,14 +43,16 @@ export async function startWriter(path: string, maxEvents: number): Promise<Writ
 type Thread = Awaited<ReturnType<typeof startThread>>;
 
 /** Starts a thread. Throws if one of its first requests fails. */
-async function startThread(requests: readonly WriterRequest[]) {
+async function startThread(requests: readonly WriterRequest[], onWarning: (message: string) => void) {
   const worker = new Worker(new URL("./writer.worker.ts", import.meta.url).href);
   let pendingReplies: PromiseWithResolvers<boolean>[] = [];
   let dead = false;
   worker.onmessage = ({ data }: MessageEvent<WriterReply>) => {
     const reply = pendingReplies.shift();
-    if (data.type === "done") reply?.resolve(data.value);
-    else reply?.reject(new Error(data.reason));
+    if (data.type === "done") {
+      if (data.warning !== undefined) onWarning(data.warning);
+      reply?.resolve(data.value);
+    } else reply?.reject(new Error(data.reason));
   };
   const onExit = (reason: string): void => {
     dead = true;

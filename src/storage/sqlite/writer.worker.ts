@@ -1,7 +1,6 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database, Statement } from "bun:sqlite";
-import { type BigIntStats, statSync } from "node:fs";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import { type TodoId, withDone } from "../../todo.ts";
@@ -9,8 +8,10 @@ import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts"
 import { connect } from "./connection.ts";
 import { findStructuralDamage } from "./damage.ts";
 import { DigestSum } from "./digest.ts";
+import { type Committed, changedError, FileGuard, type FileIdentity } from "./file-guard.ts";
 import { SqliteKeys } from "./keys.ts";
-import { StoreRowWriter } from "./store-row.ts";
+import { MarkWriter, markNotWritten } from "./mark.ts";
+import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /** The effect of a batch of writes. */
 export interface Commit {
@@ -30,8 +31,17 @@ export interface Commit {
   readonly idempotencyRecords: readonly IdempotencyRecord[];
 }
 
+/** What the writer thread opens. */
+export interface WriterOptions {
+  readonly path: string;
+  readonly epoch: string;
+  /** The identity of the lock file when it was locked. */
+  readonly lock: FileIdentity;
+  readonly maxEvents: number;
+}
+
 export type WriterRequest =
-  | { readonly type: "open"; readonly path: string; readonly maxEvents: number }
+  | { readonly type: "open"; readonly options: WriterOptions }
   /** The value is whether the structure of the file is sound. */
   | { readonly type: "check" }
   | { readonly type: "commit"; readonly commit: Commit }
@@ -48,14 +58,17 @@ export type WriterRequest =
 
 export type WriterReply =
   /** The request is on disk. The value is the result of the KeyStore's call. */
-  | { readonly type: "done"; readonly value: boolean }
-  /** The request was rolled back. After a failed fsync and a crash, the next start may still find it. */
+  | { readonly type: "done"; readonly value: boolean; readonly warning: string | undefined }
+  /** The request was rolled back, or its outcome is unknown. After a crash, the next start may still find it. */
   | { readonly type: "failed"; readonly reason: string };
 
 class Writer {
-  readonly #path: string;
-  readonly #file: BigIntStats;
   readonly #database: Database;
+  readonly #files: FileGuard;
+  readonly #mark: MarkWriter;
+  #markFails = false;
+  #warning: string | undefined;
+  #committed: Committed;
   readonly #keys: SqliteKeys;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
@@ -70,12 +83,17 @@ class Writer {
   readonly #deleteExpiredIdempotencyRecords: Statement;
   readonly #storeRow: StoreRowWriter;
 
-  constructor(path: string, maxEvents: number) {
+  constructor({ path, epoch, lock, maxEvents }: WriterOptions) {
     const database = connect(path);
-    this.#path = path;
-    this.#file = statSync(path, { bigint: true });
+    const row = storeRow(database);
+    if (row.epoch !== epoch) throw changedError();
     this.#database = database;
-    this.#keys = new SqliteKeys(database);
+    this.#files = new FileGuard(path, lock, database);
+    this.#mark = new MarkWriter(path);
+    this.#committed = { epoch, sequence: Number(row.n), transactions: Number(row.transactions) };
+    // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
+    if (row.last_id > 0n || row.transactions > 0n) this.#writeMark();
+    this.#keys = new SqliteKeys(database, (counted) => this.#onCommit(this.#committed.sequence, counted));
     this.#maxEvents = maxEvents;
     this.#insert = database.query("INSERT INTO todos (id, title, done) VALUES (?, ?, 0)");
     this.#update = database.query("UPDATE todos SET done = ? WHERE id = ?");
@@ -89,7 +107,7 @@ class Writer {
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
-    if (request.type !== "close") this.#requireInPlace();
+    if (request.type !== "close") this.#files.checkBefore(this.#committed);
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
@@ -106,38 +124,61 @@ class Writer {
         this.#database.transaction(() => {
           for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
         })();
+        this.#files.note();
         return true;
       case "close":
+        this.#mark.close();
         this.#database.close();
         return true;
     }
   }
 
-  /** Throws if the file was moved or removed: writes would succeed, but the next start would not find them. */
-  #requireInPlace(): void {
-    const file = statSync(this.#path, { bigint: true, throwIfNoEntry: false });
-    if (file?.ino === this.#file.ino && file.dev === this.#file.dev) return;
-    throw new Error(`${this.#path} was moved, removed or replaced: put the file back`);
+  /** Returns the warning of the last request, once. */
+  takeWarning(): string | undefined {
+    const warning = this.#warning;
+    this.#warning = undefined;
+    return warning;
+  }
+
+  /** Checks the files before a commit is acknowledged, and writes the mark. */
+  #onCommit(sequence: number, transactions: number): void {
+    const committed = { epoch: this.#committed.epoch, sequence, transactions };
+    this.#files.checkAfter(committed);
+    this.#committed = committed;
+    this.#writeMark();
+  }
+
+  /** A failed write of the mark fails no request, because the commit is on disk. It is reported until it succeeds again. */
+  #writeMark(): void {
+    try {
+      this.#mark.write(this.#committed);
+      this.#markFails = false;
+    } catch (error) {
+      if (!this.#markFails) this.#warning = markNotWritten(error);
+      this.#markFails = true;
+    }
   }
 
   #commit(commit: Commit): void {
+    let transactions: number;
     this.#database.run("BEGIN IMMEDIATE");
     try {
-      this.#write(commit);
+      transactions = this.#write(commit);
       this.#database.run("COMMIT");
     } catch (error) {
       // SQLite has already rolled back after some errors.
       if (this.#database.inTransaction) this.#database.run("ROLLBACK");
       throw error;
     }
+    this.#onCommit(commit.lastSequence, transactions);
   }
 
-  #write(commit: Commit): void {
+  /** Returns the number of transactions of the store, this one included. */
+  #write(commit: Commit): number {
     const { lastId, startSequence, lastSequence, titles, events, changed, evicted, idempotencyRecords } =
       commit;
     const before = this.#storeRow.read();
-    if (before.n !== BigInt(startSequence))
-      throw new Error("another program has changed the store: restart the server");
+    if (before.n !== BigInt(startSequence) || before.epoch !== this.#committed.epoch) throw changedError();
     const sum = new DigestSum();
     const created = titles === "" ? [] : titles.split("\n");
     let id = lastId - BigInt(created.length);
@@ -154,7 +195,8 @@ class Writer {
         sum.add(withDone(json, done));
       }
     }
-    this.#storeRow.write(before, { last_id: lastId, n: BigInt(lastSequence) }, sum.value);
+    const after = { last_id: lastId, n: BigInt(lastSequence) };
+    const transactions = this.#storeRow.write(before, after, sum.value);
     this.#addEvents.run(lastSequence, events);
     if (lastSequence >= this.#deleteOldEventsAt) {
       this.#deleteOldEvents.run(lastSequence - this.#maxEvents);
@@ -165,13 +207,14 @@ class Writer {
       this.#deleteExpiredIdempotencyRecords.run(madeAt - RETENTION_MS);
       this.#addIdempotencyRecord.run(keyHash, titleHash, createdId, madeAt);
     }
+    return transactions;
   }
 }
 
 let writer: Writer | undefined;
 
 function serve(request: WriterRequest): boolean {
-  if (request.type === "open") writer = new Writer(request.path, request.maxEvents);
+  if (request.type === "open") writer = new Writer(request.options);
   else if (writer === undefined) throw new Error("the writer thread has not opened a file");
   else return writer.serve(request);
   return true;
@@ -182,7 +225,7 @@ declare const self: Worker;
 self.onmessage = ({ data }: MessageEvent<WriterRequest>) => {
   let reply: WriterReply;
   try {
-    reply = { type: "done", value: serve(data) };
+    reply = { type: "done", value: serve(data), warning: writer?.takeWarning() };
   } catch (error) {
     reply = { type: "failed", reason: errorMessage(error) };
   }

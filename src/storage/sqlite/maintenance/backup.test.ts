@@ -52,9 +52,11 @@ async function makeBackup(): Promise<string> {
   return file;
 }
 
-/** Returns the files at a path and beside it, without the lock. */
+/** Returns the files at a path and beside it, without the lock and the high-water mark. */
 const left = (path: string): string[] =>
-  globSync(`${path}*`).flatMap((found) => (found === `${path}-lock` ? [] : [found.slice(path.length)]));
+  globSync(`${path}*`).flatMap((found) =>
+    [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+  );
 
 async function refusal(work: Promise<unknown>): Promise<string | undefined> {
   try {
@@ -78,7 +80,12 @@ test("restore copies the whole backup and starts a new epoch", async () => {
   expect(saved).toEqual({ todos: 2, bytes: statSync(file).size, position: before.position });
   const after = await read(await second.list({}));
   expect(after.todos).toEqual(before.todos);
-  expect(restored).toEqual({ todos: 2, bytes: statSync(copy).size, position: after.position });
+  expect(restored).toEqual({
+    todos: 2,
+    bytes: statSync(copy).size,
+    position: after.position,
+    movedTo: undefined,
+  });
   expect(after.position).toEqual({
     epoch: expect.stringMatching(/^[0-9a-f]{16}$/),
     sequence: before.position.sequence,

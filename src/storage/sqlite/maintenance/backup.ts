@@ -3,10 +3,11 @@ import { chmodSync, copyFileSync, existsSync, renameSync, rmSync, statSync } fro
 import { dirname } from "node:path";
 import { describeFsError } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
-import { type BackupSummary, PreconditionError } from "../../maintenance.ts";
+import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
 import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } from "../contents.ts";
 import { contentsDiffer, findStructuralDamage } from "../damage.ts";
+import { checkMark, markPath, removeMark, writeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
@@ -37,12 +38,13 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
 }
 
 /** Implements `Maintenance.restore`. */
-export async function restore(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
+export async function restore(path: string, file: string, signal: AbortSignal): Promise<RestoreSummary> {
   const part = `${path}.part`;
   assertBackupFile(file);
   if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
-    assertEmpty(path);
+    const hasLoss = existsSync(path) && checkMark(path).loss !== undefined;
+    if (!hasLoss) assertEmpty(path);
     removeDatabase(part);
     try {
       copyFileSync(file, part);
@@ -50,16 +52,30 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
       const copied = openOrRefuse(file, () => migrateCopy(part));
       await yieldToEventLoop(signal);
       fsyncPath(part);
+      const movedTo = hasLoss ? moveAside(path) : undefined;
+      removeMark(path);
       // SQLite would replay the log that a crashed server left beside its empty store.
       for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
       fsyncPath(dirname(path));
       renameSync(part, path);
       fsyncPath(dirname(path));
-      return { ...copied, bytes: statSync(path).size };
+      writeMark(path, { epoch: copied.position.epoch, transactions: 0 });
+      return { ...copied, bytes: statSync(path).size, movedTo };
     } finally {
       removeDatabase(part);
     }
   });
+}
+
+/** Renames the files of a store, so that a restore can take its place. Returns the new path. */
+function moveAside(path: string): string {
+  const aside = `${path}.${new Date().toISOString().replaceAll(/[-:.]/g, "")}`;
+  // The mark comes last: without it, a server would start on a store that lost changes.
+  if (hasLog(path)) renameSync(`${path}-wal`, `${aside}-wal`);
+  renameSync(path, aside);
+  fsyncPath(dirname(path));
+  renameSync(markPath(path), markPath(aside));
+  return aside;
 }
 
 /** Returns whether two paths name the same file. The first file must exist. */
@@ -123,13 +139,13 @@ function resetEpoch(copy: Database): void {
   copy.run("PRAGMA secure_delete = ON");
   copy.transaction(() => {
     copy.run("DELETE FROM events");
-    copy.run("UPDATE store SET epoch = ?", [newEpoch()]);
+    copy.run("UPDATE store SET epoch = ?, transactions = 0", [newEpoch()]);
     storeDigest(copy, computeDigest(copy));
   })();
 }
 
 /** Throws if a database is damaged or has invalid to-dos. */
-function checkIntegrity(database: Database): void {
+export function checkIntegrity(database: Database): void {
   const [found] = findStructuralDamage(database);
   if (found !== undefined) throw new Error(`it is damaged: ${found}`);
   const invalid = countInvalidTodos(database);

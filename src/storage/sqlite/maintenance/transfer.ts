@@ -1,13 +1,15 @@
 import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
+import { dirname } from "node:path";
 import { encodeTodo, type Todo } from "../../../todo.ts";
-import { removeDatabase } from "../../atomic-file.ts";
+import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { PreconditionError, type TaskOptions, type TransferSummary } from "../../maintenance.ts";
 import { encodeHeader, NdjsonReader } from "../../ndjson.ts";
 import { connect } from "../connection.ts";
 import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "../contents.ts";
 import { contentsDiffer } from "../damage.ts";
 import { DigestSum } from "../digest.ts";
+import { assertNotBehindMark, removeMark, writeMark } from "../mark.ts";
 import { migrate, newEpoch } from "../migrations.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
@@ -55,6 +57,7 @@ export function importTodos(
   work: TaskOptions,
 ): Promise<TransferSummary> {
   return withExclusiveAccess(path, async () => {
+    openOrRefuse(path, () => assertNotBehindMark(path));
     const wasThere = existsSync(path);
     try {
       return await importInto(path, source, maxTodos, work);
@@ -100,12 +103,16 @@ async function importInto(
       await yieldToEventLoop(signal);
     }
     insertAll(reader.end());
+    const epoch = newEpoch();
     database
-      .query("UPDATE store SET epoch = ?, last_id = ?, n = ?, transactions = transactions + 1")
-      .run(newEpoch(), reader.lastId, reader.count);
+      .query("UPDATE store SET epoch = ?, last_id = ?, n = ?, transactions = 0")
+      .run(epoch, reader.lastId, reader.count);
     for (const text of otherTexts(database)) sum.add(text);
     storeDigest(database, sum.value);
+    removeMark(path);
+    fsyncPath(dirname(path));
     database.run("COMMIT");
+    writeMark(path, { epoch, transactions: 0 });
     onProgress(reader.count, reader.total);
     return { todos: reader.count, lastId: reader.lastId };
   } finally {

@@ -1,0 +1,180 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import {
+  copyFileSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createKey } from "../../credential/key.ts";
+import { ServiceError } from "../../error.ts";
+import { read } from "../contract.ts";
+import type { Store } from "../store.ts";
+import { openSqliteKeys } from "./keys.ts";
+import { openSqlite } from "./store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-guard-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+/** Opens a store and inserts some to-dos. */
+async function serve(path: string, count = 10): Promise<Store> {
+  const store = await openSqlite(path);
+  await Promise.all(Array.from({ length: count }, (_, i) => store.insert(`${i}`)));
+  return store;
+}
+
+/** Inserts a to-do, or returns the reason of the 503. */
+async function insert(store: Store): Promise<string | undefined> {
+  try {
+    await store.insert("more");
+    return undefined;
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "store_unavailable" && error.cause instanceof Error)
+      return error.cause.message;
+    throw error;
+  }
+}
+
+async function countOf(path: string): Promise<number> {
+  const store = await openSqlite(path);
+  const { todos } = await read(await store.list({}));
+  await store.close();
+  return todos.length;
+}
+
+describe("a running store rejects writes", () => {
+  test.each<[what: string, damage: (path: string) => void, reason: string]>([
+    [
+      "its log is removed",
+      (path) => rmSync(`${path}-wal`),
+      "-wal was moved, removed or replaced: put the file back",
+    ],
+    ["its log is truncated", (path) => truncateSync(`${path}-wal`), ""],
+    ["a part of its log is truncated", (path) => truncateSync(`${path}-wal`, 4096), ""],
+    ["its database is truncated", (path) => truncateSync(path), ""],
+    ["its database is removed", (path) => rmSync(path), "was moved, removed or replaced: put the file back"],
+    [
+      "its database is replaced",
+      (path) => {
+        copyFileSync(path, `${path}.copy`);
+        renameSync(`${path}.copy`, path);
+      },
+      "was moved, removed or replaced: put the file back",
+    ],
+    [
+      "its shared memory is removed",
+      (path) => rmSync(`${path}-shm`),
+      "-shm was moved, removed or replaced: put the file back",
+    ],
+    [
+      "its lock is removed",
+      (path) => rmSync(`${path}-lock`),
+      "-lock was moved, removed or replaced: restart the server",
+    ],
+  ])("after %s, and serves reads", async (_what, damage, reason) => {
+    const path = newPath();
+    const store = await serve(path);
+    damage(path);
+    for (let i = 0; i < 3; i++) expect(await insert(store)).toEndWith(reason);
+    const refused = await createKey(store.keys, "ci", undefined, 1).catch((error) => error.code);
+    expect(refused).toBe("store_unavailable");
+    expect(store.count).toBe(10);
+    await store.close();
+  });
+
+  test("until the log that was moved is put back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    renameSync(`${path}-wal`, `${path}-elsewhere`);
+    expect(await insert(store)).toContain("put the file back");
+    renameSync(`${path}-elsewhere`, `${path}-wal`);
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    expect(await countOf(path)).toBe(11);
+  });
+
+  test("until a restart after its lock was removed and put back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    renameSync(`${path}-lock`, `${path}-elsewhere`);
+    expect(await insert(store)).toContain("restart the server");
+    renameSync(`${path}-elsewhere`, `${path}-lock`);
+    expect(await insert(store)).toContain("restart the server");
+    await store.close();
+    expect(await countOf(path)).toBe(10);
+  });
+
+  test("while a second server runs because the lock was removed", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    rmSync(`${path}-lock`);
+    const second = await openSqlite(path);
+    expect(await insert(second)).toBeUndefined();
+    expect(await insert(store)).toContain("restart the server");
+    await second.close();
+    await store.close();
+    expect(await countOf(path)).toBe(11);
+  });
+
+  test("after an old copy was written over its database", async () => {
+    const path = newPath();
+    const store = await serve(path, 100);
+    await store.close();
+    const old = readFileSync(path);
+    const again = await serve(path, 1);
+    checkpoint(path);
+    writeFileSync(path, old);
+    expect(await insert(again)).toContain("another program has changed the store");
+    await again.close();
+  });
+});
+
+describe("a running store accepts writes", () => {
+  test("after another program moved its log to the database", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    for (let i = 1; i <= 3; i++) {
+      checkpoint(path);
+      expect(statSync(`${path}-wal`).size).toBe(0);
+      expect(await insert(store)).toBeUndefined();
+    }
+    await store.close();
+    expect(await countOf(path)).toBe(13);
+  });
+
+  test("after another process changed its API keys", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    const beside = openSqliteKeys(path, false, expect.unreachable);
+    for (let i = 0; i < 3; i++) {
+      await createKey(beside.keys, `${i}`, undefined, 1);
+      expect(await insert(store)).toBeUndefined();
+    }
+    await beside.close();
+    await store.close();
+    expect(await countOf(path)).toBe(13);
+  });
+
+  test("after its log was moved to the database many times", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    const title = "x".repeat(120);
+    for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 500 }, () => store.insert(title)));
+    await store.close();
+    expect(await countOf(path)).toBe(20_000);
+  });
+});
+
+function checkpoint(path: string): void {
+  const other = new Database(path);
+  other.run("PRAGMA wal_checkpoint(TRUNCATE)");
+  other.close();
+}

@@ -1,0 +1,148 @@
+import { Database } from "bun:sqlite";
+import { type Stats, statSync } from "node:fs";
+import { storeRow } from "./store-row.ts";
+
+/** What identifies a file, whatever its path. */
+export interface FileIdentity {
+  readonly dev: number;
+  readonly ino: number;
+}
+
+/** What the writer has committed. */
+export interface Committed {
+  readonly epoch: string;
+  readonly sequence: number;
+  /** Commands that change API keys may have committed more. */
+  readonly transactions: number;
+}
+
+interface Files {
+  readonly database: Stats;
+  readonly wal: Stats;
+}
+
+/** Returns the identity of a file, or throws if it is missing. */
+export const identityOf = (path: string): FileIdentity => statSync(path);
+
+/**
+ * Notices when another program removes, replaces or truncates the files of a store, because SQLite would go on writing
+ * without an error. Uses `stat` only: to close any descriptor of these files would drop the locks of SQLite.
+ */
+export class FileGuard {
+  readonly #path: string;
+  readonly #lock: FileIdentity;
+  readonly #database: Database;
+  readonly #sharedMemory: FileIdentity;
+  /** The files as the writer left them. */
+  #left: Files;
+  #lockIsLost = false;
+  /** Whether a file has fewer blocks than bytes only if a part of it was removed. File systems that compress differ. */
+  #blocksShowHoles = true;
+
+  /**
+   * @param lock the identity of the lock file when it was locked
+   * @param database the connection of the writer, which has read the store
+   */
+  constructor(path: string, lock: FileIdentity, database: Database) {
+    this.#path = path;
+    this.#lock = lock;
+    this.#database = database;
+    this.#sharedMemory = identityOf(`${path}-shm`);
+    this.#left = { database: statSync(path), wal: statSync(`${path}-wal`) };
+  }
+
+  /** Throws unless the files are as the writer left them, or another program has changed them without a loss. */
+  checkBefore(committed: Committed): void {
+    this.#requireLock();
+    this.#requireSame("-shm", this.#sharedMemory);
+    const files = this.#requireFiles();
+    if (isUnchanged(this.#left.database, files.database) && isUnchanged(this.#left.wal, files.wal)) return;
+    this.#verify(files, committed);
+  }
+
+  /** Throws if a part of the files was removed during a commit. */
+  checkAfter(committed: Committed): void {
+    const files = this.#requireFiles();
+    if (this.#hasLost(files)) this.#verify(files, committed);
+    else this.#left = files;
+  }
+
+  /** Notes the files after a transaction that is not counted. */
+  note(): void {
+    this.#left = this.#requireFiles();
+  }
+
+  #requireFiles(): Files {
+    return {
+      database: this.#requireSame("", this.#left.database),
+      wal: this.#requireSame("-wal", this.#left.wal),
+    };
+  }
+
+  #requireSame(suffix: string, left: FileIdentity): Stats {
+    const path = this.#path + suffix;
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found?.ino === left.ino && found.dev === left.dev) return found;
+    throw new Error(`${path} was moved, removed or replaced: put the file back`);
+  }
+
+  /** Once the lock file was removed, another server may have started: only a restart makes sure that there is one. */
+  #requireLock(): void {
+    const path = `${this.#path}-lock`;
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found?.ino !== this.#lock.ino || found.dev !== this.#lock.dev) this.#lockIsLost = true;
+    if (this.#lockIsLost) throw new Error(`${path} was moved, removed or replaced: restart the server`);
+  }
+
+  #hasLost({ database, wal }: Files): boolean {
+    return (
+      database.size < this.#left.database.size ||
+      wal.size < this.#left.wal.size ||
+      this.#hasHoles({ database, wal })
+    );
+  }
+
+  #hasHoles({ database, wal }: Files): boolean {
+    if (!this.#blocksShowHoles) return false;
+    return (
+      missingBytes(database) > missingBytes(this.#left.database) ||
+      missingBytes(wal) > missingBytes(this.#left.wal)
+    );
+  }
+
+  /** Throws unless the store has what the writer committed, and no part of it is missing. */
+  #verify(files: Files, { epoch, sequence, transactions }: Committed): void {
+    const database = new Database(this.#path, { readonly: true, safeIntegers: true });
+    try {
+      database.run("PRAGMA busy_timeout = 5000");
+      const row = storeRow(database);
+      if (row.epoch !== epoch || Number(row.n) !== sequence || Number(row.transactions) < transactions) {
+        throw changedError();
+      }
+      const found = database.query<{ quick_check: string }, []>("PRAGMA quick_check(1)").get()?.quick_check;
+      if (found !== "ok") throw new Error(`${this.#path} is damaged: stop the server and restore a backup`);
+    } finally {
+      database.close();
+    }
+    if (this.#hasLost(files)) this.#checkpoint();
+    if (this.#hasHoles(files)) this.#blocksShowHoles = false;
+    this.#left = this.#requireFiles();
+  }
+
+  /** Moves the log to the database: SQLite reads the rest of a shortened log now, but not after a crash. */
+  #checkpoint(): void {
+    const result = this.#database.query<{ busy: bigint }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get();
+    if (result?.busy !== 0n)
+      throw new Error(`${this.#path}-wal was shortened while another program reads it`);
+  }
+}
+
+export const changedError = (): Error =>
+  new Error("another program has changed the store: restart the server");
+
+/** Besides the size, the time of the last change shows a database that was overwritten by another of the same size. */
+const isUnchanged = (left: Stats, now: Stats): boolean =>
+  left.size === now.size && left.mtimeMs === now.mtimeMs;
+
+/** Returns how many bytes of a file are not on the disk, because a program wrote past the end of a truncated file. */
+const missingBytes = ({ size, blocks }: Stats): number => Math.max(0, size - blocks * 512);

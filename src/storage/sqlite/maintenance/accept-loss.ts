@@ -1,0 +1,51 @@
+import { existsSync } from "node:fs";
+import { dirname } from "node:path";
+import { fsyncPath } from "../../atomic-file.ts";
+import { type LossSummary, PreconditionError } from "../../maintenance.ts";
+import { connect } from "../connection.ts";
+import { computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
+import { contentsDiffer } from "../damage.ts";
+import { checkMark, removeMark, writeMark } from "../mark.ts";
+import { migrate, newEpoch } from "../migrations.ts";
+import { storeRow } from "../store-row.ts";
+import { openOrRefuse, withExclusiveAccess } from "./access.ts";
+import { checkIntegrity } from "./backup.ts";
+
+/** Implements `Maintenance.acceptLoss`. */
+export async function acceptLoss(path: string): Promise<LossSummary> {
+  requireLoss(path);
+  return withExclusiveAccess(path, async () => {
+    const loss = requireLoss(path);
+    const database = openOrRefuse(path, () => connect(path));
+    try {
+      openOrRefuse(path, () => {
+        migrate(database);
+        checkIntegrity(database);
+        if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
+      });
+      const epoch = newEpoch();
+      removeMark(path);
+      fsyncPath(dirname(path));
+      database.transaction(() => {
+        database.run("UPDATE store SET epoch = ?, transactions = 0", [epoch]);
+        storeDigest(database, computeDigest(database));
+      })();
+      writeMark(path, { epoch, transactions: 0 });
+      const { n } = storeRow(database);
+      return { loss, position: { epoch, sequence: Number(n) } };
+    } finally {
+      database.close();
+    }
+  });
+}
+
+function requireLoss(path: string): string {
+  const { loss, problem } = checkMark(path);
+  if (loss !== undefined) return loss;
+  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
+  throw new PreconditionError(
+    problem === undefined
+      ? `${path} has all changes that its high-water mark counts: start the server`
+      : `${problem}: the server starts without it`,
+  );
+}

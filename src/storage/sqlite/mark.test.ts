@@ -1,0 +1,338 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import {
+  copyFileSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createKey } from "../../credential/key.ts";
+import { read } from "../contract.ts";
+import { openSqliteKeys } from "./keys.ts";
+import { acceptLoss } from "./maintenance/accept-loss.ts";
+import { backup, restore } from "./maintenance/backup.ts";
+import { importTodos } from "./maintenance/transfer.ts";
+import { openSqlite } from "./store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-mark-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const WAYS_OUT = "run todo restore to return to a backup, or todo accept-loss to continue without them";
+const NOW = Date.UTC(2026, 0, 2);
+const { signal } = new AbortController();
+
+const copyStore = (from: string, to: string, ...suffixes: readonly string[]): void => {
+  for (const suffix of suffixes) copyFileSync(from + suffix, to + suffix);
+};
+
+async function insert(path: string, ...titles: readonly string[]): Promise<void> {
+  const store = await openSqlite(path);
+  for (const title of titles) await store.insert(title);
+  await store.close();
+}
+
+async function titlesOf(path: string): Promise<string[]> {
+  const store = await openSqlite(path);
+  const { todos } = await read(await store.list({}));
+  await store.close();
+  return todos.map(({ title }) => title);
+}
+
+/** Returns the warnings of an opened store, or the message of a refused start. */
+async function start(path: string, now = Date.now): Promise<readonly string[] | string> {
+  const warnings: string[] = [];
+  try {
+    await (await openSqlite(path, { now, onWarning: (message) => warnings.push(message) })).close();
+    return warnings;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** Returns the path of a store as a killed server leaves it, with three to-dos in the log. */
+async function killedStore(): Promise<string> {
+  const [path, killed] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  for (const title of ["a", "b", "c"]) await store.insert(title);
+  copyStore(path, killed, "", "-wal", "-mark");
+  await store.close();
+  return killed;
+}
+
+/** Returns the path of a store over which an old copy was written: two to-dos are missing. */
+async function behindStore(): Promise<string> {
+  const path = newPath();
+  await insert(path, "a");
+  copyFileSync(path, `${path}.old`);
+  await insert(path, "b", "c");
+  copyFileSync(`${path}.old`, path);
+  return path;
+}
+
+describe("openSqlite", () => {
+  test("refuses an old copy, and says how many transactions are missing", async () => {
+    const path = await behindStore();
+    expect(await start(path)).toBe(
+      `${path}: its last 2 transactions are missing, each with one or more acknowledged changes: ${WAYS_OUT}`,
+    );
+  });
+
+  test("accepts the store of a killed server", async () => {
+    expect(await titlesOf(await killedStore())).toEqual(["a", "b", "c"]);
+  });
+
+  test("refuses a store without its log, and changes nothing", async () => {
+    const path = await killedStore();
+    rmSync(`${path}-wal`);
+    const before = readFileSync(path);
+    expect(await start(path)).toContain(WAYS_OUT);
+    expect(readFileSync(path)).toEqual(before);
+  });
+
+  test("refuses a log with a damaged frame, and keeps it", async () => {
+    const path = await killedStore();
+    const wal = readFileSync(`${path}-wal`);
+    wal.writeUInt8(wal.readUInt8(wal.length - 100) ^ 1, wal.length - 100);
+    writeFileSync(`${path}-wal`, wal);
+    expect(await start(path)).toContain(`its last transaction is missing`);
+    expect(readFileSync(`${path}-wal`)).toEqual(wal);
+  });
+
+  test("refuses another store", async () => {
+    const [path, other] = [newPath(), newPath()];
+    await insert(path, "a");
+    await insert(other, "b");
+    copyFileSync(other, path);
+    expect(await start(path)).toContain(`it is another store than that of ${path}-mark`);
+  });
+
+  test("refuses a missing store, and creates none", async () => {
+    const path = newPath();
+    await insert(path, "a");
+    rmSync(path);
+    expect(await start(path)).toBe(`${path}: it is missing, but ${path}-mark has 1 transaction: ${WAYS_OUT}`);
+    expect(existsSync(path)).toBe(false);
+  });
+
+  test.each<[what: string, damage: (path: string) => void, message: string]>([
+    ["an empty store", (path) => truncateSync(path), "it is empty, but"],
+    ["a truncated store", (path) => truncateSync(path, 5000), "it is damaged ("],
+  ])("refuses %s", async (_what, damage, message) => {
+    const path = newPath();
+    await insert(path, "a");
+    damage(path);
+    expect(await start(path)).toContain(message);
+  });
+
+  test.each<[what: string, change: (mark: string) => void, problem: string]>([
+    ["missing", (mark) => rmSync(mark), "it is missing"],
+    ["empty", (mark) => truncateSync(mark), "it is damaged"],
+    [
+      "changed",
+      (mark) => writeFileSync(mark, readFileSync(mark, "utf8").replace("01 ", "02 ")),
+      "it is damaged",
+    ],
+    ["too long", (mark) => writeFileSync(mark, `${readFileSync(mark, "utf8")} `), "it is damaged"],
+  ])("reports a mark that is %s, and writes it again", async (_what, change, problem) => {
+    const path = newPath();
+    await insert(path, "a");
+    change(`${path}-mark`);
+    expect(await start(path)).toEqual([`${path}-mark cannot be read: ${problem}`]);
+    expect(await start(path)).toEqual([]);
+  });
+
+  test("accepts an older mark", async () => {
+    const path = newPath();
+    await insert(path, "a");
+    const older = readFileSync(`${path}-mark`);
+    await insert(path, "b");
+    writeFileSync(`${path}-mark`, older);
+    expect(await start(path)).toEqual([]);
+    expect(await titlesOf(path)).toEqual(["a", "b"]);
+  });
+
+  test("says nothing about the missing mark of a new store", async () => {
+    expect(await start(newPath())).toEqual([]);
+  });
+
+  test("reports once that the mark cannot be written, and acknowledges writes", async () => {
+    const path = newPath();
+    mkdirSync(`${path}-mark`);
+    const warnings: string[] = [];
+    const store = await openSqlite(path, { onWarning: (message) => warnings.push(message) });
+    for (const title of ["a", "b"]) await store.insert(title);
+    await store.close();
+    expect(warnings).toEqual(["the high-water mark cannot be written: it is a folder, not a file"]);
+    rmSync(`${path}-mark`, { recursive: true });
+    expect(await titlesOf(path)).toEqual(["a", "b"]);
+  });
+
+  test("writes a mark that was removed while it runs", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.insert("a");
+    rmSync(`${path}-mark`);
+    await store.insert("b");
+    await store.close();
+    expect(await start(path)).toEqual([]);
+  });
+
+  test("counts changes of API keys, also those of another process", async () => {
+    for (const change of ["served", "beside"]) {
+      const path = newPath();
+      await insert(path, "a");
+      copyFileSync(path, `${path}.old`);
+      if (change === "served") {
+        const store = await openSqlite(path);
+        await createKey(store.keys, "ci", undefined, NOW);
+        await store.close();
+      } else {
+        const { keys, close } = openSqliteKeys(path, false, expect.unreachable);
+        await createKey(keys, "ci", undefined, NOW);
+        await close();
+      }
+      copyFileSync(`${path}.old`, path);
+      expect(await start(path)).toContain("its last transaction is missing");
+    }
+  });
+
+  test("opens a store of an older version, loses nothing and writes a mark", async () => {
+    const path = newPath();
+    makeOldStore(path);
+    expect(await start(path)).toEqual([]);
+    expect(existsSync(`${path}-mark`)).toBe(true);
+    const store = await openSqlite(path);
+    expect((await read(await store.list({}))).todos).toEqual([{ id: 7n, title: "old", done: true }]);
+    expect(await store.position()).toEqual({ epoch: "0123456789abcdef", sequence: 9 });
+    expect((await store.keys.list()).map(({ name }) => name)).toEqual(["ci"]);
+    expect((await store.insert("repeated", "key")).id).toBe(9n);
+    expect((await store.insert("repeated", "key")).id).toBe(9n);
+    await store.close();
+  });
+
+  test("reports a clock that is behind the newest stored time", async () => {
+    const path = newPath();
+    const store = await openSqlite(path, { now: () => NOW });
+    await store.insert("a", "key");
+    await store.close();
+    expect(await start(path, () => NOW)).toEqual([]);
+    expect(await start(path, () => NOW - 1000)).toEqual([
+      "the clock (2026-01-01T23:59:59.000Z) is behind the newest stored time (2026-01-02T00:00:00.000Z): set the clock",
+    ]);
+  });
+});
+
+/** Creates a store as the version before the high-water mark did (format 2). */
+function makeOldStore(path: string): void {
+  const database = new Database(path, { create: true });
+  database.run(
+    `PRAGMA journal_mode = WAL;
+     CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
+     CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
+     CREATE TABLE events (last_n INTEGER PRIMARY KEY, events TEXT NOT NULL) STRICT;
+     CREATE TABLE receipts (
+       key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, made_at INTEGER NOT NULL
+     ) STRICT, WITHOUT ROWID;
+     CREATE INDEX receipts_by_age ON receipts (made_at);
+     CREATE TABLE keys (
+       id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
+       created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
+     ) STRICT;
+     INSERT INTO todos VALUES (7, '"old"', 1);
+     INSERT INTO keys VALUES ('k1', 'ci', x'00', 1, NULL, NULL, NULL);
+     INSERT INTO events VALUES (9, '-8');
+     INSERT INTO store VALUES ('0123456789abcdef', 8, 9);
+     PRAGMA user_version = 2;`,
+  );
+  database.close();
+}
+
+test("openSqliteKeys refuses a store that is behind its mark", async () => {
+  const path = await behindStore();
+  expect(() => openSqliteKeys(path, true, expect.unreachable)).toThrow("its last 2 transactions are missing");
+});
+
+describe("acceptLoss", () => {
+  test("starts a new epoch, after which the server starts", async () => {
+    const path = await behindStore();
+    const { loss, position } = await acceptLoss(path);
+    expect(loss).toStartWith("its last 2 transactions are missing");
+    const store = await openSqlite(path, { onWarning: expect.unreachable });
+    expect(await store.position()).toEqual(position);
+    expect(position.sequence).toBe(1);
+    expect((await store.insert("d")).id).toBe(2n);
+    await store.close();
+    copyFileSync(`${path}.old`, path);
+    expect(await start(path)).toContain("another store");
+  });
+
+  test("creates an empty store in place of a missing one", async () => {
+    const path = newPath();
+    await insert(path, "a");
+    rmSync(path);
+    await acceptLoss(path);
+    expect(await titlesOf(path)).toEqual([]);
+  });
+
+  test("refuses a store that has lost nothing", async () => {
+    const path = newPath();
+    expect(await acceptLoss(path).catch((error) => error.message)).toBe(
+      `${path} does not exist: check the path of the store`,
+    );
+    await insert(path, "a");
+    expect(await acceptLoss(path).catch((error) => error.message)).toBe(
+      `${path} has all changes that its high-water mark counts: start the server`,
+    );
+  });
+
+  test("refuses a damaged store", async () => {
+    const path = newPath();
+    await insert(path, "a");
+    truncateSync(path, 5000);
+    const said = await acceptLoss(path).catch((error) => error.message);
+    expect(said).toStartWith(`${path}: `);
+    expect(said).toContain("malformed");
+  });
+});
+
+test("restore moves a store that has lost changes aside, and rewrites the mark", async () => {
+  const [path, file] = [await behindStore(), newPath()];
+  await backup(path, file, signal);
+  const { movedTo = "" } = await restore(path, file, signal);
+  expect(movedTo).toMatch(/\.db\.\d{8}T\d{9}Z$/);
+  expect(globSync(`${movedTo}*`).toSorted()).toEqual([movedTo, `${movedTo}-mark`]);
+  expect(await start(movedTo)).toContain("its last 2 transactions are missing");
+  expect(await start(path)).toEqual([]);
+  expect(await titlesOf(path)).toEqual(["a"]);
+  copyFileSync(movedTo, path);
+  expect(await start(path)).toContain("another store");
+});
+
+test("import refuses a missing store that has a mark, and rewrites the mark of an empty one", async () => {
+  const [path, lost] = [newPath(), newPath()];
+  const work = { signal, onProgress: () => {} };
+  async function* lines() {
+    yield Buffer.from('{"id":1,"title":"imported","done":false}\n');
+  }
+  await insert(lost, "a");
+  rmSync(lost);
+  expect(await importTodos(lost, lines(), 10, work).catch((error) => error.message)).toContain(
+    "it is missing",
+  );
+
+  await insert(path);
+  const empty = readFileSync(path);
+  await importTodos(path, lines(), 10, work);
+  expect(await start(path)).toEqual([]);
+  writeFileSync(path, empty);
+  expect(await start(path)).toContain("another store");
+});

@@ -1,0 +1,163 @@
+/**
+ * The high-water mark of a store, in the file `PATH-mark`: its epoch and how many transactions it has committed. A store
+ * that has committed fewer has lost some. The mark is written after the fsync of each commit, without an fsync of its own:
+ * a killed process loses no written page, and after a power cut an older mark is harmless.
+ */
+import { Database } from "bun:sqlite";
+import {
+  closeSync,
+  existsSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { crc32 } from "node:zlib";
+import { describeFsError, errnoOf, errorMessage } from "../../error-message.ts";
+import { PreconditionError } from "../maintenance.ts";
+import type { StoreRow } from "./store-row.ts";
+
+export interface Mark {
+  readonly epoch: string;
+  /** The number of transactions committed in this epoch. */
+  readonly transactions: number;
+}
+
+export interface MarkCheck {
+  /** What the store has lost, in plain words; `undefined` if it has lost nothing that the mark shows. */
+  readonly loss: string | undefined;
+  /** Why the mark could not be read; `undefined` if it was read. */
+  readonly problem: string | undefined;
+}
+
+const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n$/;
+
+const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
+
+export const markNotWritten = (error: unknown): string =>
+  `the high-water mark cannot be written: ${describeFsError(error)}`;
+
+export const markPath = (path: string): string => `${path}-mark`;
+
+export const markOf = ({ epoch, transactions }: StoreRow): Mark => ({
+  epoch,
+  transactions: Number(transactions),
+});
+
+/** Writes the mark of a store after each commit. Keeps its file open, because it is written often. */
+export class MarkWriter {
+  readonly #path: string;
+  #file: { readonly descriptor: number; readonly inode: number } | undefined;
+
+  constructor(path: string) {
+    this.#path = markPath(path);
+  }
+
+  write({ epoch, transactions }: Mark): void {
+    const line = encode(`${epoch} ${String(transactions).padStart(16, "0")}`);
+    if (writeSync(this.#descriptor(), line, 0) !== line.length) throw new Error("only a part was written");
+  }
+
+  close(): void {
+    if (this.#file !== undefined) closeSync(this.#file.descriptor);
+    this.#file = undefined;
+  }
+
+  #descriptor(): number {
+    const inode = statSync(this.#path, { throwIfNoEntry: false })?.ino;
+    if (this.#file !== undefined && this.#file.inode === inode) return this.#file.descriptor;
+    this.close();
+    const descriptor = openSync(this.#path, inode === undefined ? "w" : "r+");
+    this.#file = { descriptor, inode: statSync(this.#path).ino };
+    // Another epoch or a damaged line may be longer.
+    ftruncateSync(descriptor);
+    return descriptor;
+  }
+}
+
+/** Writes the mark of a store that no server uses. */
+export function writeMark(path: string, mark: Mark): void {
+  const writer = new MarkWriter(path);
+  try {
+    writer.write(mark);
+  } finally {
+    writer.close();
+  }
+}
+
+/** Removes the mark before a command changes the epoch, so that a crash in between leaves no wrong mark. */
+export const removeMark = (path: string): void => rmSync(markPath(path), { force: true });
+
+/** Returns the mark of a store, or why it cannot be read. */
+function readMark(path: string): Mark | string {
+  let text: string;
+  try {
+    text = readFileSync(markPath(path), "utf8");
+  } catch (error) {
+    return errnoOf(error) === "ENOENT" ? "it is missing" : describeFsError(error);
+  }
+  const [line, epoch, transactions] = LINE.exec(text) ?? [];
+  if (epoch === undefined || line !== encode(`${epoch} ${transactions}`)) return "it is damaged";
+  return { epoch, transactions: Number(transactions) };
+}
+
+/**
+ * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged log to the database.
+ * A server may be using the store.
+ */
+export function checkMark(path: string): MarkCheck {
+  // The mark is read first, because a server writes it after the database.
+  const mark = readMark(path);
+  return typeof mark === "string"
+    ? { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` }
+    : { loss: lossOf(path, mark), problem: undefined };
+}
+
+function lossOf(path: string, mark: Mark): string | undefined {
+  const transactions = `${mark.transactions} ${mark.transactions === 1 ? "transaction" : "transactions"}`;
+  if (!existsSync(path)) return `it is missing, but ${markPath(path)} has ${transactions}`;
+  let found: Mark | undefined;
+  try {
+    found = readPosition(path);
+  } catch (error) {
+    if (!/^SQLITE_(?:CORRUPT|NOTADB)/.test(String(errnoOf(error)))) throw error;
+    return `it is damaged (${errorMessage(error)})`;
+  }
+  if (found === undefined) return `it is empty, but ${markPath(path)} has ${transactions}`;
+  if (found.epoch !== mark.epoch) {
+    return `it is another store than that of ${markPath(path)} (epochs ${found.epoch} and ${mark.epoch})`;
+  }
+  const missing = mark.transactions - found.transactions;
+  if (missing <= 0) return undefined;
+  return `its last ${missing === 1 ? "transaction is" : `${missing} transactions are`} missing, each with one or more acknowledged changes`;
+}
+
+/** Returns the position of a store as a mark; `undefined` for an empty file. */
+function readPosition(path: string): Mark | undefined {
+  // Unlike another connection, a read-only one leaves the log as it is when it closes.
+  const database = new Database(path, { readonly: true, safeIntegers: true });
+  try {
+    database.run("PRAGMA busy_timeout = 5000");
+    const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
+    if (tables.get() === null) return undefined;
+    const row = database.query<StoreRow | OldStoreRow, []>("SELECT * FROM store").get();
+    if (row === null) return undefined;
+    return "transactions" in row ? markOf(row) : { epoch: row.epoch, transactions: 0 };
+  } finally {
+    database.close();
+  }
+}
+
+/** The row before the migration that added the counter. */
+type OldStoreRow = Pick<StoreRow, "epoch" | "last_id" | "n">;
+
+/** Throws if a store has lost transactions. Returns why the mark could not be read, if so. */
+export function assertNotBehindMark(path: string): string | undefined {
+  const { loss, problem } = checkMark(path);
+  if (loss === undefined) return problem;
+  throw new PreconditionError(
+    `${loss}: run todo restore to return to a backup, or todo accept-loss to continue without them`,
+  );
+}
