@@ -7,12 +7,12 @@ const EMPTY = `
   DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.receipts;
   DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, n = 0, todos = 0, receipts = 0`;
 
-/** Opens empty stores. A database whose store is closed does for another: to empty it takes less than to make one. */
+/** Returns a function that opens empty stores. It reuses databases of closed stores, because emptying one is faster than creating one. */
 export function emptyStores(databases: () => Databases): (options?: PostgresOptions) => Promise<Store> {
   const free: string[] = [];
   return async (options) => {
     const used = free.pop();
-    if (used !== undefined) await tell(used, EMPTY);
+    if (used !== undefined) await executeSql(used, EMPTY);
     const url = used ?? (await databases().newDatabase());
     const store = await openPostgres(url, options);
     const close = store.close.bind(store);
@@ -24,8 +24,8 @@ export function emptyStores(databases: () => Databases): (options?: PostgresOpti
   };
 }
 
-/** Has a database do what its owner may. */
-export async function tell(url: string, text: string): Promise<void> {
+/** Runs SQL statements on a database, as the owner of the test server. */
+export async function executeSql(url: string, text: string): Promise<void> {
   const sql = new SQL(url, { max: 1 });
   await sql.unsafe(text).simple();
   await sql.close();

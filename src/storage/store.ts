@@ -28,7 +28,7 @@ export interface StoreOptions {
   readonly maxTodos?: number;
   /** The number of changes stored for `events`. Default: 10,000. */
   readonly maxEvents?: number;
-  /** Returns the wall-clock time in milliseconds since 1970. Default: `Date.now`. */
+  /** Returns the wall-clock time in milliseconds since 1970. Default: `Date.now`. PostgreSQL uses its own clock instead. */
   readonly now?: () => number;
   /** Called after each batch with its number of writes and the duration of its transaction in milliseconds. */
   readonly onBatch?: (writes: number, ms: number) => void;

@@ -3,10 +3,12 @@ import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle } from "../store.ts";
 import { openPrimary, PRIMARY_DEFAULTS, type Primary, type Value } from "./primary.ts";
+import { ensureSchema } from "./schema.ts";
 
 /** Opens only the API keys of a database. Throws an Error with the reason if it cannot be used. */
 export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
-  return openPrimary(url, PRIMARY_DEFAULTS, (primary) => {
+  return openPrimary(url, PRIMARY_DEFAULTS, async (primary) => {
+    await primary.run(ensureSchema);
     const keys = new PostgresKeys(primary);
     const close = async (): Promise<void> => {
       await keys.close();
@@ -27,16 +29,12 @@ export class PostgresKeys implements KeyStore {
   }
 
   async find(tokenHash: Uint8Array): Promise<StoredKey | undefined> {
-    const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.keys WHERE token_hash = $1", [
-      tokenHash,
-    ]);
+    const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.find_key($1)", [tokenHash]);
     return row === undefined ? undefined : storedKeyOf(row);
   }
 
   async list(): Promise<Key[]> {
-    const rows = await this.#primary.query<KeyRow>(
-      "SELECT * FROM todo_service.keys ORDER BY created_at, added",
-    );
+    const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_keys()");
     return rows.map((row) => this.#uses.withLatest(keyOf(row)));
   }
 
@@ -56,10 +54,7 @@ export class PostgresKeys implements KeyStore {
   }
 
   delete(id: string): Promise<boolean> {
-    return this.#changes(
-      "WITH gone AS (DELETE FROM todo_service.keys WHERE id = $1 RETURNING id) SELECT EXISTS (SELECT FROM gone) AS done",
-      [id],
-    );
+    return this.#changes("SELECT todo_service.delete_key($1) AS done", [id]);
   }
 
   recordUse(id: string, usedAt: number): void {
@@ -76,11 +71,10 @@ export class PostgresKeys implements KeyStore {
   }
 
   async #write(uses: ReadonlyMap<string, number>): Promise<void> {
-    await this.#primary.query(
-      `UPDATE todo_service.keys k SET last_used_at = greatest(k.last_used_at, u.used_at)
-       FROM unnest(string_to_array($1, ' '), string_to_array($2, ' ')::bigint[]) AS u (id, used_at) WHERE k.id = u.id`,
-      [[...uses.keys()].join(" "), [...uses.values()].join(" ")],
-    );
+    await this.#primary.query("SELECT todo_service.record_key_uses($1, $2)", [
+      [...uses.keys()].join(" "),
+      [...uses.values()].join(" "),
+    ]);
   }
 }
 

@@ -1,9 +1,7 @@
 import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
-import type { Awaitable } from "../../todo.ts";
 import { StoreUnavailableError } from "../store.ts";
-import { migrate } from "./schema.ts";
 
 const CHANNEL = "todo_service";
 
@@ -29,17 +27,16 @@ export interface PrimaryOptions {
 export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, answerWithinMs: 10_000 };
 
 /**
- * Connects to a database, creates or migrates its schema `todo_service`, and calls `open`. Throws an Error with the
- * reason if the database cannot be used, and a StoreUnavailableError if the same call may succeed later.
+ * Calls `open` with a connection pool, which stays open if `open` succeeds. Throws an Error with the reason if it cannot, and
+ * a StoreUnavailableError if the same call may succeed later.
  */
 export async function openPrimary<Opened>(
   url: string,
   options: PrimaryOptions,
-  open: (primary: Primary) => Awaitable<Opened>,
+  open: (primary: Primary) => Promise<Opened>,
 ): Promise<Opened> {
   const primary = new Primary(url, options);
   try {
-    await primary.run(migrate);
     return await open(primary);
   } catch (error) {
     await primary.close();
@@ -86,6 +83,11 @@ export class Primary {
       if (sql !== undefined && isLost(cause)) this.#discard(pool);
       throw storeUnavailable(cause);
     }
+  }
+
+  /** Runs work that may wait for a file or a pipe, and therefore has no timeout. The database limits each query. */
+  async runUnlimited<T>(work: (sql: SQL) => Promise<T>): Promise<T> {
+    return work(await this.#connected());
   }
 
   /**

@@ -1,38 +1,127 @@
-import type { SQL } from "bun";
+import { SQL } from "bun";
 import tablesAndFunctions from "./migrations/001-tables-and-functions.sql" with { type: "text" };
 import evictIdempotencyKeys from "./migrations/002-evict-idempotency-keys.sql" with { type: "text" };
+import functionsForAllAccess from "./migrations/003-functions-for-all-access.sql" with { type: "text" };
 
 /** All migrations of the database, in order. A released migration must never change. */
-export const MIGRATIONS: readonly string[] = [tablesAndFunctions, evictIdempotencyKeys];
+export const MIGRATIONS: readonly string[] = [
+  tablesAndFunctions,
+  evictIdempotencyKeys,
+  functionsForAllAccess,
+];
 
 /** An arbitrary number that all replicas share. */
 const MIGRATION_LOCK = 7_460_236_015;
+const INSUFFICIENT_PRIVILEGE = "42501";
 
-/** Applies the missing migrations, one replica at a time. Throws if a newer version wrote the database. */
-export async function migrate(sql: SQL): Promise<void> {
-  await sql.begin(async (transaction) => {
-    await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
-    const [found] = await transaction.unsafe<{ encoding: string; schema: boolean }[]>(
-      `SELECT pg_encoding_to_char(encoding) AS encoding, to_regnamespace('todo_service') IS NOT NULL AS schema
-       FROM pg_database WHERE datname = current_database()`,
-    );
-    if (found?.encoding !== "UTF8")
-      throw new Error(`the database has the encoding ${found?.encoding}: create one with the encoding UTF8`);
-    // An existing schema needs no right to create one.
-    if (!found.schema) await transaction.unsafe("CREATE SCHEMA todo_service");
-    await transaction.unsafe("CREATE TABLE IF NOT EXISTS todo_service.format (version bigint NOT NULL)");
-    const [format] = await transaction.unsafe<{ version: bigint }[]>(
-      "SELECT version FROM todo_service.format",
-    );
-    const version = Number(format?.version ?? 0);
-    if (version === MIGRATIONS.length) return;
-    if (version > MIGRATIONS.length) {
-      throw new Error(
-        `it was written by a newer version of this program (format ${version}; this version knows formats up to ${MIGRATIONS.length}): use the newer version`,
-      );
-    }
-    for (const migration of MIGRATIONS.slice(version)) await transaction.unsafe(migration).simple();
-    await transaction.unsafe("DELETE FROM todo_service.format");
-    await transaction.unsafe("INSERT INTO todo_service.format VALUES ($1)", [MIGRATIONS.length]);
-  });
+/** What the system catalogs say about the schema. Every role may read them. */
+interface Catalog {
+  readonly encoding: string;
+  readonly role: string;
+  readonly hasSchema: boolean;
+  /** The owner of the tables; null if there are none. */
+  readonly owner: string | null;
+  /** Whether the role has the rights of the owner. */
+  readonly isOwner: boolean;
+  /** Whether the function `format_version` exists, which format 3 added. */
+  readonly hasVersion: boolean;
 }
+
+const CATALOG = `
+  SELECT pg_encoding_to_char(d.encoding) AS encoding, current_user AS role, s.oid IS NOT NULL AS "hasSchema",
+    pg_get_userbyid(c.relowner) AS owner, coalesce(pg_has_role(c.relowner, 'USAGE'), false) AS "isOwner",
+    EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proname = 'format_version') AS "hasVersion"
+  FROM pg_database d
+  LEFT JOIN pg_namespace s ON s.nspname = 'todo_service'
+  LEFT JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = 'format'
+  WHERE d.datname = current_database()`;
+
+/** The numbers of applied migrations before and after a call. */
+export interface MigrationSummary {
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Makes sure that the schema is current. Changes nothing if it is. Otherwise applies the missing migrations, if the role
+ * may do so. Throws an Error that says what to do.
+ */
+export async function ensureSchema(sql: SQL): Promise<void> {
+  const catalog = await readCatalog(sql);
+  if (catalog.owner !== null && !catalog.isOwner && !catalog.hasVersion) throw notCurrent(catalog);
+  const version = await readVersion(sql, catalog);
+  if (version === MIGRATIONS.length) return;
+  if (catalog.owner !== null && !catalog.isOwner) throw notCurrent(catalog);
+  await migrate(sql);
+}
+
+/** Applies the missing migrations, one process at a time. Throws if a newer version wrote the database. */
+export async function migrate(sql: SQL): Promise<MigrationSummary> {
+  try {
+    return await sql.begin(applyMissing);
+  } catch (error) {
+    if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
+    throw new Error(
+      `${error.message}: run "todo migrate" as the owner of the database, which creates the schema todo_service`,
+      { cause: error },
+    );
+  }
+}
+
+async function applyMissing(transaction: SQL): Promise<MigrationSummary> {
+  await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
+  const catalog = await readCatalog(transaction);
+  if (catalog.owner !== null) {
+    if (!catalog.isOwner) throw notCurrent(catalog);
+    // The functions run with the rights of their owner, who must not be a superuser by accident.
+    await transaction.unsafe(`SET LOCAL ROLE ${quoteIdentifier(catalog.owner)}`);
+  }
+  const from = await readVersion(transaction, catalog);
+  const to = MIGRATIONS.length;
+  if (from === to) return { from, to };
+  // An existing schema needs no right to create one.
+  if (!catalog.hasSchema) await transaction.unsafe("CREATE SCHEMA todo_service");
+  if (catalog.owner === null)
+    await transaction.unsafe("CREATE TABLE todo_service.format (version bigint NOT NULL)");
+  for (const migration of MIGRATIONS.slice(from)) await transaction.unsafe(migration).simple();
+  await transaction.unsafe("DELETE FROM todo_service.format");
+  await transaction.unsafe("INSERT INTO todo_service.format VALUES ($1)", [to]);
+  // PostgreSQL lets every role execute new functions, and these have the rights of the owner.
+  await transaction.unsafe("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service FROM PUBLIC");
+  return { from, to };
+}
+
+async function readCatalog(sql: SQL): Promise<Catalog> {
+  const [catalog] = await sql.unsafe<Catalog[]>(CATALOG);
+  if (catalog === undefined) throw new Error("the database does not appear in pg_database");
+  if (catalog.encoding === "UTF8") return catalog;
+  throw new Error(`the database has the encoding ${catalog.encoding}: create one with the encoding UTF8`);
+}
+
+/** Returns the number of applied migrations. Throws if a newer version wrote the database. */
+async function readVersion(sql: SQL, { owner, hasVersion, role }: Catalog): Promise<number> {
+  if (owner === null) return 0;
+  const query = hasVersion
+    ? "SELECT todo_service.format_version() AS version"
+    : "SELECT version FROM todo_service.format";
+  const rows = await sql.unsafe<{ version: bigint }[]>(query).catch((error) => {
+    if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
+    const grantee = quoteIdentifier(role);
+    throw new Error(
+      `${error.message}: as ${owner}, run GRANT USAGE ON SCHEMA todo_service TO ${grantee}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${grantee}`,
+      { cause: error },
+    );
+  });
+  const version = Number(rows[0]?.version ?? 0);
+  if (version <= MIGRATIONS.length) return version;
+  throw new Error(
+    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${MIGRATIONS.length}): use the newer version`,
+  );
+}
+
+const notCurrent = ({ owner, role }: Catalog): Error =>
+  new Error(
+    `the schema todo_service is from an older version, and the role ${role} may not change it: run "todo migrate" as its owner, ${owner}`,
+  );
+
+const quoteIdentifier = (name: string): string => `"${name.replaceAll('"', '""')}"`;

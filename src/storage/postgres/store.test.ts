@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
 import { SQL } from "bun";
 import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
-import { emptyStores, tell } from "../../../test/postgres-store.ts";
+import { emptyStores, executeSql } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
 import type { StoredKey } from "../../credential/key.ts";
@@ -13,6 +13,7 @@ import { decode, read, storeContract } from "../contract.ts";
 import { digest } from "../records/idempotency.ts";
 import type { Store } from "../store.ts";
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
+import { MIGRATIONS } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
 
 const HOUR = 60 * 60 * 1000;
@@ -21,8 +22,10 @@ const CONNECTIONS =
   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'todo-service'";
 const LISTENING = `${CONNECTIONS} AND query ILIKE 'listen%'`;
 
-/** Returns a new database to the schema of the first version. */
-const FORMAT_1 = "DROP FUNCTION todo_service.write_batch; UPDATE todo_service.format SET version = 1";
+/** How the previous versions write, in prepared statements. */
+const WRITE_OF_FORMAT_1 = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)";
+const WRITE_OF_FORMAT_2 =
+  "SELECT * FROM todo_service.write_batch($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)";
 
 describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   let databases: Databases;
@@ -162,7 +165,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a reopened store loads more to-dos than one query returns", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
-    await tell(
+    await executeSql(
       url,
       `INSERT INTO todo_service.todos SELECT id, '"x"', false FROM generate_series(1, 20001) AS id;
        UPDATE todo_service.store SET last_id = 20001, todos = 20001`,
@@ -190,23 +193,46 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("an idempotency key expires after 24 hours", async () => {
-    let hours = 0;
-    await using stores = await openTwo({ now: () => hours * HOUR });
+    await using stores = await openTwo();
     await stores.one.insert("a", "key");
-    hours = 23.9;
+    await passHours(stores.url, 23.9);
     expect((await stores.other.insert("a", "key")).id).toBe(1n);
-    hours = 24;
+    await passHours(stores.url, 0.1);
     expect((await stores.other.insert("b", "key")).id).toBe(2n);
     expect((await stores.one.insert("b", "key")).id).toBe(2n);
   });
 
+  test.each([WRITE_OF_FORMAT_1, WRITE_OF_FORMAT_2])(
+    "a store with a wrong clock neither expires nor keeps idempotency keys of others (%s)",
+    async (write) => {
+      const url = await databases.newDatabase();
+      const older = await openOlderReplica(url, write, 1000);
+      const store = await openPostgres(url, { now: () => Date.now() + 25 * HOUR });
+      const behind = await openPostgres(url, { now: () => Date.now() - 25 * HOUR });
+      const titles = ["a", "b", "c", "d"];
+      expect((await store.insert("a", "a")).id).toBe(1n);
+      expect((await behind.insert("b", "b")).id).toBe(2n);
+      expect(await older.write("c", "c", Date.now() + 25 * HOUR)).toBe("3");
+      expect(await older.write("d", "d", Date.now() - 25 * HOUR)).toBe("4");
+      for (const [index, title] of titles.entries()) {
+        expect((await store.insert(title, title)).id).toBe(BigInt(index + 1));
+        expect((await behind.insert(title, title)).id).toBe(BigInt(index + 1));
+        expect(await older.write(title, title, Date.now() + 25 * HOUR)).toBe(`${index + 1}`);
+      }
+      expect(store.count).toBe(4);
+      await passHours(url, 24);
+      expect((await behind.insert("e", "b")).id).toBe(5n);
+      expect(await older.write("f", "c", Date.now() - 25 * HOUR)).toBe("6");
+      await Promise.all([store.close(), behind.close(), older.close()]);
+    },
+  );
+
   test("a new idempotency key evicts the oldest key, which another store may have added", async () => {
-    let hours = 0;
     let evicted = 0;
     const onIdempotencyKeysEvicted = (count: number) => {
       evicted += count;
     };
-    await using stores = await openTwo({ maxTodos: 4, now: () => hours * HOUR, onIdempotencyKeysEvicted });
+    await using stores = await openTwo({ maxTodos: 4, onIdempotencyKeysEvicted });
     const insert = async (key: string, store = stores.one) => {
       const { id } = await store.insert("a", key);
       await store.delete(id);
@@ -214,7 +240,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     };
     await insert("a");
     await insert("b", stores.other);
-    hours = 12;
+    await passHours(stores.url, 12);
     // The key "a" is found although the same batch evicts it.
     const atOnce = ["c", undefined, "d", "e", "a"].map((key) => stores.one.insert("a", key));
     expect(await Promise.all(atOnce.map(idOrDetail))).toEqual([3n, 4n, 5n, 6n, 1n]);
@@ -222,9 +248,9 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     for (const id of [3n, 4n, 5n, 6n]) await stores.other.delete(id);
     expect(await insert("a", stores.other)).toBe(7n);
     expect([await insert("c"), await insert("d"), evicted]).toEqual([3n, 5n, 2]);
-    hours = 24;
+    await passHours(stores.url, 12);
     expect(await failureOf(() => stores.other.insert("b", "c"))).toBe("idempotency_key_reused");
-    hours = 36;
+    await passHours(stores.url, 12);
     for (const key of ["c", "d", "e"]) await insert(key);
     expect([await insert("a"), evicted]).toEqual([11n, 2]);
   });
@@ -250,35 +276,38 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await lower.close();
   });
 
-  test("a store shares its database with a replica of the previous version", async () => {
+  test.each([WRITE_OF_FORMAT_1, WRITE_OF_FORMAT_2])(
+    "a store shares its database with a replica of a previous version (%s)",
+    async (write) => {
+      const url = await databases.newDatabase();
+      const older = await openOlderReplica(url, write);
+      expect(await older.write("a", "a")).toBe("1");
+      const store = await openPostgres(url, { maxTodos: 3 });
+      expect((await store.insert("a", "a")).id).toBe(1n);
+      expect((await store.insert("b", "b")).id).toBe(2n);
+      expect(await older.write("b", "b")).toBe("2");
+      expect(await older.write("x", "b")).toBe("-1");
+      expect(await older.write("c", "c")).toBe("3");
+      for (const id of [1n, 2n, 3n]) await store.delete(id);
+      // No more keys fit, so the oldest one is evicted.
+      expect(await older.write("d", "d")).toBe("4");
+      expect((await store.insert("e", "e")).id).toBe(5n);
+      expect(await older.write("e", "e")).toBe("5");
+      expect(await older.write("f", "")).toBe("6");
+      expect((await todos(store)).map(({ title }) => title)).toEqual(["d", "e", "f"]);
+      await older.close();
+      await store.close();
+    },
+  );
+
+  test("a store opened on a database of a previous version keeps its contents", async () => {
     const url = await databases.newDatabase();
-    await (await openPostgres(url)).close();
-    await tell(url, FORMAT_1);
-    const before = new SQL(url, { max: 1, bigint: true });
-    // Like that version, with a prepared statement.
-    const write = async (title: string, keyHash: string) => {
-      const [row] = await before.unsafe<{ made: string }[]>(
-        "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)",
-        [0, 3, 100_000, Date.now(), JSON.stringify(title), keyHash, keyHash && digest(title)],
-      );
-      return row?.made;
-    };
-    expect(await write("a", digest("a"))).toBe("1");
-    const store = await openPostgres(url, { maxTodos: 3 });
+    const older = await openOlderReplica(url, WRITE_OF_FORMAT_1);
+    await older.write("a", "a");
+    await older.close();
+    const store = await openPostgres(url);
+    expect(await todos(store)).toEqual([{ id: 1n, title: "a", done: false }]);
     expect((await store.insert("a", "a")).id).toBe(1n);
-    expect((await store.insert("b", "b")).id).toBe(2n);
-    expect(await write("b", digest("b"))).toBe("2");
-    expect(await write("x", digest("b"))).toBe("-1");
-    expect(await write("c", digest("c"))).toBe("3");
-    for (const id of [1n, 2n, 3n]) await store.delete(id);
-    // When no more keys fit, that version rejects a new one and this version evicts the oldest.
-    expect(await write("d", digest("d"))).toBe("-2");
-    expect((await store.insert("d", "d")).id).toBe(4n);
-    expect(await write("d", digest("d"))).toBe("4");
-    expect(await write("a", digest("a"))).toBe("-2");
-    expect(await write("e", "")).toBe("5");
-    expect((await todos(store)).map(({ title }) => title)).toEqual(["d", "e"]);
-    await before.close();
     await store.close();
   });
 
@@ -297,7 +326,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("ids reach the greatest bigint, and positions exceed 32 bits", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
-    await tell(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
+    await executeSql(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
     const store = await openPostgres(url);
     const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
     const noMoreIds = "The greatest possible id has been assigned.";
@@ -371,7 +400,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
     await other.setDone(id, true);
     await other.delete(2n);
-    await tell(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
+    await executeSql(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
     proxy.flow("pass", "pass");
     expect((await next).done).toBe(true);
     expect(await stalled.position()).toEqual(await other.position());
@@ -392,7 +421,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await insertMany();
     const first = await kept();
     expect(first).toBeLessThanOrEqual(1000);
-    await tell(url, "UPDATE todo_service.store SET n = n + 99000");
+    await executeSql(url, "UPDATE todo_service.store SET n = n + 99000");
     await insertMany();
     expect(await kept()).toBeGreaterThan(first);
     await store.close();
@@ -490,7 +519,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
     const next = subscriber.next();
     // Like pg_restore with an older dump.
-    await tell(
+    await executeSql(
       stores.url,
       `BEGIN; ALTER TABLE todo_service.store RENAME TO gone;
        CREATE TABLE todo_service.store (LIKE todo_service.gone INCLUDING ALL);
@@ -533,7 +562,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     test("a newer format", async () => {
       const url = await databases.newDatabase();
       await (await openPostgres(url)).close();
-      await tell(url, "UPDATE todo_service.format SET version = 99");
+      await executeSql(url, "UPDATE todo_service.format SET version = 99");
       expect((await errorOf(openPostgres(url))).message).toContain(
         "written by a newer version of this program (format 99;",
       );
@@ -587,12 +616,107 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const url = new URL(await databases.newDatabase());
     const role = `of_${url.pathname.slice(1)}`;
     await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
-    await tell(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
+    await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
     url.username = role;
     const store = await openPostgres(url.href);
     expect((await store.insert("x")).id).toBe(1n);
     expect(await todos(store)).toHaveLength(1);
     await store.close();
+  });
+
+  describe("a role with USAGE and EXECUTE only", () => {
+    /** Creates a role, grants it rights on a database, and returns its URL. */
+    async function newRole(url: string, grants: (role: string) => string): Promise<string> {
+      const restricted = new URL(url);
+      restricted.username = `of_${restricted.pathname.slice(1)}`;
+      await databases.query(`CREATE ROLE ${restricted.username} LOGIN PASSWORD '${restricted.password}'`);
+      await executeSql(url, grants(restricted.username));
+      return restricted.href;
+    }
+
+    const grants = (role: string): string =>
+      `GRANT USAGE ON SCHEMA todo_service TO ${role};
+       GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`;
+
+    testWithOwnServer("reads, writes and subscribes through the store, which changes no schema", async () => {
+      const url = await databases.newDatabase();
+      await (await openPostgres(url)).close();
+      const restricted = await newRole(url, grants);
+      const schema = `SELECT (SELECT sum(xmin::text::bigint) FROM pg_class)
+        + (SELECT sum(xmin::text::bigint) FROM pg_proc) + (SELECT sum(xmin::text::bigint) FROM todo_service.format)`;
+      const before = await numberOf(url, schema);
+      const store = await openPostgres(restricted);
+      const seen = eventsUpTo(store, await store.position(), 4);
+      expect((await store.insert("a", "key")).id).toBe(1n);
+      expect((await store.insert("a", "key")).id).toBe(1n);
+      await store.insert("b");
+      await store.setDone(1n, true);
+      await store.delete(2n);
+      expect((await seen).map(({ type }) => type)).toEqual(["created", "created", "updated", "deleted"]);
+      const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), createdAt: 0 };
+      expect(await store.keys.insert(key)).toBe(true);
+      expect(await store.keys.replace("1", 9, { ...key, id: "2", tokenHash: hashToken("2") })).toBe(true);
+      expect((await store.keys.find(hashToken("2")))?.id).toBe("2");
+      store.keys.recordUse("2", 5);
+      expect(await store.keys.delete("1")).toBe(true);
+      await store.close();
+      const reopened = await openPostgres(restricted);
+      expect(await todos(reopened)).toEqual([{ id: 1n, title: "a", done: true }]);
+      expect((await reopened.keys.list()).map(({ lastUsedAt }) => lastUsedAt)).toEqual([5]);
+      await reopened.close();
+      expect(await numberOf(url, schema)).toBe(before);
+      const sql = new SQL(restricted, { max: 1 });
+      for (const table of ["todos", "events", "receipts", "keys", "store", "format"]) {
+        const error = await errorOf(sql.unsafe(`SELECT FROM todo_service.${table}`));
+        expect(error.message).toBe(`permission denied for table ${table}`);
+      }
+      await sql.close();
+    });
+
+    testWithOwnServer("is told to have an older schema migrated by its owner", async () => {
+      const url = await databases.newDatabase();
+      await (await openOlderReplica(url, WRITE_OF_FORMAT_2)).close();
+      const restricted = await newRole(url, grants);
+      const { username } = new URL(restricted);
+      expect(await reasonOf(restricted)).toBe(
+        `the schema todo_service is from an older version, and the role ${username} may not change it: run "todo migrate" as its owner, ${new URL(url).username}`,
+      );
+    });
+
+    testWithOwnServer("is told to have a missing schema created", async () => {
+      const url = await databases.newDatabase();
+      const restricted = await newRole(url, () => "SELECT");
+      expect(await reasonOf(restricted)).toMatch(
+        /^permission denied for database \w+: run "todo migrate" as the owner of the database, /,
+      );
+    });
+
+    testWithOwnServer("is told which rights to grant", async () => {
+      const url = await databases.newDatabase();
+      await (await openPostgres(url)).close();
+      const restricted = await newRole(url, (role) => `GRANT USAGE ON SCHEMA todo_service TO ${role}`);
+      const { username } = new URL(restricted);
+      const reason = await reasonOf(restricted);
+      expect(reason).toStartWith("permission denied for function format_version: as ");
+      expect(reason).toContain(`GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO "${username}"`);
+    });
+
+    testWithOwnServer(
+      "keeps its rights when a superuser migrates, who does not become the owner",
+      async () => {
+        const url = new URL(await databases.newDatabase());
+        const owner = `owner_${url.pathname.slice(1)}`;
+        await databases.query(`CREATE ROLE ${owner} LOGIN PASSWORD '${url.password}'`);
+        await executeSql(url.href, `GRANT CREATE ON DATABASE ${url.pathname.slice(1)} TO ${owner}`);
+        const ofOwner = new URL(url);
+        ofOwner.username = owner;
+        await (await openOlderReplica(ofOwner.href, WRITE_OF_FORMAT_2)).close();
+        await (await openPostgres(url.href)).close();
+        const others = `SELECT count(*) FROM pg_proc WHERE pronamespace = 'todo_service'::regnamespace
+        AND proowner <> '${owner}'::regrole`;
+        expect(await numberOf(url.href, others)).toBe(0);
+      },
+    );
   });
 
   test("the database of the URL overrides the variable PGDATABASE", async () => {
@@ -605,6 +729,32 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 });
+
+/** Makes idempotency keys older. */
+const passHours = (url: string, hours: number): Promise<void> =>
+  executeSql(url, `UPDATE todo_service.receipts SET made_at = made_at - ${hours * HOUR}`);
+
+/** Creates the schema that a previous version creates, and connects to it like a replica of that version. */
+async function openOlderReplica(url: string, write: string, maxTodos = 3) {
+  const format = write === WRITE_OF_FORMAT_1 ? 1 : 2;
+  const migrations = MIGRATIONS.slice(0, format).join("\n");
+  await executeSql(
+    url,
+    `CREATE SCHEMA todo_service; CREATE TABLE todo_service.format (version bigint NOT NULL);
+     INSERT INTO todo_service.format VALUES (${format}); ${migrations}`,
+  );
+  const sql = new SQL(url, { max: 1, bigint: true });
+  return {
+    write: async (title: string, key: string, now = Date.now()): Promise<string | undefined> => {
+      const keyHash = key && digest(key);
+      const [row] = await sql.unsafe<{ made: string }[]>(write, [
+        ...[0, maxTodos, 100_000, now, JSON.stringify(title), keyHash, keyHash && digest(title)],
+      ]);
+      return row?.made;
+    },
+    close: () => sql.close(),
+  };
+}
 
 /** Returns the only number in the result of a query. */
 async function numberOf(url: string, query: string): Promise<number> {

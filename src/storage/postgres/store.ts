@@ -26,6 +26,7 @@ import {
 } from "./primary.ts";
 import { RefreshQueue } from "./refresh-queue.ts";
 import { Replica, type Tail } from "./replica.ts";
+import { ensureSchema } from "./schema.ts";
 
 /** The greatest id: PostgreSQL's integers are signed 64-bit. */
 const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
@@ -40,17 +41,16 @@ export interface PostgresOptions extends StoreOptions, Partial<PrimaryOptions> {
 const POSTGRES_DEFAULTS = { ...DEFAULTS, ...PRIMARY_DEFAULTS };
 
 /**
- * Opens a database and creates its schema `todo_service` if needed. Throws an Error with the reason if it cannot.
+ * Opens a database, and creates or migrates its schema `todo_service` if needed. Throws an Error with the reason if it cannot.
  * Many processes may share the database, each with all to-dos in memory. A read first fetches new events from the
  * database, so it sees every write that any process has acknowledged.
  */
 export async function openPostgres(url: string, given: PostgresOptions = {}): Promise<Store> {
   const options = { ...POSTGRES_DEFAULTS, ...given };
-  return openPrimary(
-    url,
-    options,
-    async (primary) => new PostgresStore(primary, await load(primary, options.maxEvents), options),
-  );
+  return openPrimary(url, options, async (primary) => {
+    await primary.run(ensureSchema);
+    return new PostgresStore(primary, await load(primary, options.maxEvents), options);
+  });
 }
 
 class PostgresStore implements Store {
@@ -206,13 +206,12 @@ class PostgresStore implements Store {
   }
 
   async #writeBatch(batch: Batch): Promise<void> {
-    const { maxTodos, maxEvents, now, onBatch, onIdempotencyKeysEvicted } = this.#options;
+    const { maxTodos, maxEvents, onBatch, onIdempotencyKeysEvicted } = this.#options;
     const started = performance.now();
     try {
       const row = await this.#queryAtPosition<Tail & Outcomes>(WRITE, [
         maxTodos,
         Math.max(maxEvents, MIN_EVENTS),
-        now(),
         ...batch.values,
       ]);
       onBatch(batch.size, performance.now() - started);
@@ -234,16 +233,14 @@ class PostgresStore implements Store {
 type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
 const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
-const WRITE = "SELECT * FROM todo_service.write_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+/** The parameter that is NULL was the time; the database now uses its own clock. */
+const WRITE = "SELECT * FROM todo_service.write_batch($1, $2, $3, NULL, $4, $5, $6, $7, $8, $9)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
 function load(primary: Primary, maxEvents: number): Promise<Replica> {
   return primary.run((sql, progress) =>
     sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
-      const [tail] = await snapshot.unsafe<Tail[]>(
-        "SELECT t.* FROM todo_service.store s, todo_service.tail(s.n - $1) t",
-        [maxEvents],
-      );
+      const [tail] = await snapshot.unsafe<Tail[]>("SELECT * FROM todo_service.latest($1)", [maxEvents]);
       if (tail === undefined) throw new Error(NO_STORE_ROW);
       const position = { epoch: tail.epoch, sequence: Number(tail.n) };
       const events = tail.tail === null ? [] : decodeEvents(tail.tail, position);
@@ -258,13 +255,12 @@ async function loadTable(sql: SQL, progress: () => void): Promise<Table> {
   const table = new Table();
   let last = 0n;
   for (;;) {
-    const rows = await sql.unsafe<{ id: bigint; json: string }[]>(
-      `SELECT id, todo_service.todo_json(id, title, done) AS json FROM todo_service.todos
-       WHERE id > $1 ORDER BY id LIMIT ${FETCH_SIZE}`,
-      [last],
+    const rows = await sql.unsafe<{ id: bigint; todo: string }[]>(
+      "SELECT * FROM todo_service.todos_after($1, $2)",
+      [last, FETCH_SIZE],
     );
     progress();
-    for (const { id, json } of rows) table.append(id, json);
+    for (const { id, todo } of rows) table.append(id, todo);
     last = rows.at(-1)?.id ?? last;
     if (rows.length < FETCH_SIZE) return table;
   }
