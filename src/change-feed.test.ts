@@ -139,3 +139,18 @@ test("ChangeFeed leaks nothing when idle subscribers connect and disconnect", as
   expect(objects() - before).toBeLessThan(1000);
   expect(getEventListeners(signal, "abort")).toEqual([]);
 });
+
+test("ChangeFeed reports how far its slowest subscriber lags", async () => {
+  const feed = new ChangeFeed(10, 0);
+  expect(feed.lag).toBe(0);
+  const { signal } = new AbortController();
+  const [slow, fast] = [feed.after(0, signal), feed.after(0, signal)];
+  publish(feed, 1, 4);
+  for (let n = 1; n <= 4; n++) await fast.next();
+  expect(feed.lag).toBe(0);
+  await slow.next();
+  expect(feed.lag).toBe(3);
+  await slow.return();
+  expect(feed.lag).toBe(0);
+  await fast.return();
+});

@@ -9,7 +9,7 @@ export class ChangeFeed {
   #last: number;
   #first: number;
   readonly #waiting = new Set<() => void>();
-  #subscribers = 0;
+  readonly #cursors = new Set<{ next: number }>();
   #ended = false;
 
   /** @param last the sequence number before the first published event */
@@ -21,7 +21,14 @@ export class ChangeFeed {
 
   /** Whether at least one subscriber reads events. */
   get hasSubscribers(): boolean {
-    return this.#subscribers > 0;
+    return this.#cursors.size > 0;
+  }
+
+  /** The number of events that the slowest subscriber has not read; 0 without subscribers. */
+  get lag(): number {
+    let lag = 0;
+    for (const { next } of this.#cursors) lag = Math.max(lag, this.#last + 1 - next);
+    return lag;
   }
 
   /** Adds the next event. Sequence numbers must be consecutive. */
@@ -44,11 +51,11 @@ export class ChangeFeed {
     let wake = (): void => {};
     const onAbort = (): void => wake();
     signal.addEventListener("abort", onAbort);
-    this.#subscribers++;
+    const cursor = { next: n + 1 };
+    this.#cursors.add(cursor);
     try {
-      let next = n + 1;
-      while (!signal.aborted && !this.#ended && next >= this.#first && next <= this.#last + 1) {
-        if (next > this.#last) {
+      while (!signal.aborted && !this.#ended && this.#has(cursor.next)) {
+        if (cursor.next > this.#last) {
           // Promise.race with a promise of the abort would leak one reaction per event.
           await new Promise<void>((resolve) => {
             wake = resolve;
@@ -56,16 +63,21 @@ export class ChangeFeed {
           });
           continue;
         }
-        const event = this.#ring[next % this.#ring.length];
+        const event = this.#ring[cursor.next % this.#ring.length];
         if (event === undefined) return;
-        next++;
+        cursor.next++;
         yield event;
       }
     } finally {
       signal.removeEventListener("abort", onAbort);
       this.#waiting.delete(wake);
-      this.#subscribers--;
+      this.#cursors.delete(cursor);
     }
+  }
+
+  /** Whether the event with this sequence number is stored, or is the next one. */
+  #has(n: number): boolean {
+    return n >= this.#first && n <= this.#last + 1;
   }
 
   #wake(): void {

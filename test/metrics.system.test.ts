@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, readFileSync } from "node:fs";
 import { rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +7,15 @@ import { fileURLToPath } from "node:url";
 import { type Command, run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
+
+interface Rules {
+  readonly groups: readonly {
+    readonly rules: readonly {
+      readonly alert: string;
+      readonly annotations: { readonly description?: string };
+    }[];
+  }[];
+}
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "todo-promtool-"));
@@ -41,6 +50,11 @@ async function promtool(
   return [await tool.exited, tool.stdout() + tool.stderr()];
 }
 
+const rules: Rules = JSON.parse(
+  JSON.stringify(Bun.YAML.parse(readFileSync(join(DEPLOY, "alerts.yml"), "utf8"))),
+);
+const ALERTS = rules.groups.flatMap((group) => group.rules);
+
 describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
   test("accepts the metrics", async () => {
     await using server = serve("--metrics-port", "0");
@@ -51,76 +65,190 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
 
   test("accepts the configuration in deploy/", async () => {
     const [code, said] = await promtool(["check", "config", join(DEPLOY, "prometheus.yml")]);
-    expect([code, said]).toEqual([0, expect.stringContaining("3 rules found")]);
+    expect([code, said]).toEqual([0, expect.stringContaining(`${ALERTS.length} rules found`)]);
   });
 
-  test("fires each alert of deploy/ in time, and not before", async () => {
-    const series = (name: string, values: string, labels = "") => ({
-      series: `${name}{job="todo-service",instance="a:1"${labels}}`,
-      values,
-    });
-    const requests = (status: number, values: string) =>
-      series("todo_http_requests_total", values, `,route="/",method="GET",status="${status}"`);
-    const alert = (alertname: string, before: string, after: string, labels: object, annotations: object) => [
-      { eval_time: before, alertname, exp_alerts: [] },
-      {
-        eval_time: after,
-        alertname,
-        exp_alerts: [{ exp_labels: { job: "todo-service", ...labels }, exp_annotations: annotations }],
+  /** The series of an alert's test while the service is healthy. */
+  const HEALTHY: Readonly<Record<string, string>> = {
+    up: "1x1600",
+    'todo_http_requests_total{route="/",method="GET",status="200"}': "0+1500x1600",
+    'todo_http_requests_total{route="/",method="POST",status="201"}': "0+15x1600",
+    'todo_store_operation_duration_seconds_count{operation="insert"}': "0+15x1600",
+    'todo_store_failures_total{operation="insert",reason="unavailable"}': "0x1600",
+    'todo_store_failures_total{operation="insert",reason="full"}': "0+15x1600",
+    todo_store_writable: "1x1600",
+    todo_store_todos: "10x1600",
+    todo_store_todos_limit: "100x1600",
+    todo_store_disk_free_bytes: "500000x1600",
+    todo_store_disk_size_bytes: "1000000x1600",
+    nodejs_eventloop_lag_p99_seconds: "0.02x1600",
+    todo_certificate_expiry_timestamp_seconds: `${60 * 86_400}x1600`,
+    'todo_authentications_total{surface="basic",outcome="throttled"}': "0x1600",
+    'todo_authentications_total{surface="bearer",outcome="throttled"}': "0+15x1600",
+    process_open_fds: "100x1600",
+    process_max_fds: "1000x1600",
+  };
+
+  interface AlertCase {
+    readonly alert: string;
+    readonly labels: Readonly<Record<string, string>>;
+    readonly summary: string;
+    /** Series that replace healthy ones: one value every 15 seconds. */
+    readonly series: Readonly<Record<string, string>>;
+    readonly silentAt: string;
+    readonly firesAt: string;
+  }
+  const ofOne = { instance: "a:1" };
+  const CASES: readonly AlertCase[] = [
+    {
+      alert: "TodoServiceDown",
+      labels: { ...ofOne, severity: "critical" },
+      summary: "a:1 has not answered for a minute",
+      series: { up: "1x80 0x20" },
+      silentAt: "21m",
+      firesAt: "21m30s",
+    },
+    {
+      alert: "TodoServiceFailing",
+      labels: { severity: "critical" },
+      summary: "2% of the requests fail with a 5xx status",
+      series: {
+        'todo_http_requests_total{route="/",method="GET",status="200"}': "0+83x200",
+        'todo_http_requests_total{route="/",method="GET",status="503"}': "0x40 0+2x160",
       },
-    ];
-    const ofOne = { instance: "a:1" };
-    const path = join(folder, "alerts-test.yml");
+      silentAt: "14m",
+      firesAt: "24m",
+    },
+    {
+      // 60,000 successful reads per minute and 300 failing writes per minute: 0.5 % of all requests.
+      alert: "TodoWritesFailing",
+      labels: { operation: "insert", severity: "critical" },
+      summary: "100% of the insert operations fail",
+      series: {
+        'todo_http_requests_total{route="/",method="GET",status="200"}': "0+15000x200",
+        'todo_http_requests_total{route="/",method="POST",status="503"}': "0+75x200",
+        'todo_store_operation_duration_seconds_count{operation="insert"}': "7x200",
+        'todo_store_failures_total{operation="insert",reason="unavailable"}': "0x40 0+75x160",
+      },
+      silentAt: "10m",
+      firesAt: "16m",
+    },
+    {
+      alert: "TodoWritesFailing",
+      labels: { operation: "delete", severity: "critical" },
+      summary: "100% of the delete operations fail",
+      series: { 'todo_store_failures_total{operation="delete",reason="error"}': "0x40 0+1x160" },
+      silentAt: "10m",
+      firesAt: "16m",
+    },
+    {
+      alert: "TodoStoreNotWritable",
+      labels: { ...ofOne, severity: "critical" },
+      summary: "The store of a:1 accepts no writes",
+      series: { todo_store_writable: "1x40 0x160" },
+      silentAt: "11m",
+      firesAt: "13m",
+    },
+    {
+      alert: "TodoStoreNearlyFull",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "The store of a:1 is 95% full",
+      series: { todo_store_todos: "10x20 95x80" },
+      silentAt: "9m",
+      firesAt: "11m",
+    },
+    {
+      alert: "TodoDiskFillingUp",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "The disk of a:1 has less than 10 % free, or will be full within a day",
+      series: { todo_store_disk_free_bytes: "500000x20 90000x500" },
+      silentAt: "34m",
+      firesAt: "36m",
+    },
+    {
+      // 200 bytes every 15 seconds are more than the free space within a day.
+      alert: "TodoDiskFillingUp",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "The disk of a:1 has less than 10 % free, or will be full within a day",
+      series: { todo_store_disk_free_bytes: "900000-200x1600" },
+      silentAt: "29m",
+      firesAt: "60m",
+    },
+    {
+      alert: "TodoEventLoopLag",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "Requests to a:1 wait 750ms for the event loop (p99)",
+      series: { nodejs_eventloop_lag_p99_seconds: "0.02x20 0.75x80" },
+      silentAt: "9m",
+      firesAt: "11m",
+    },
+    {
+      alert: "TodoCertificateExpiring",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "The certificate of a:1 expires in 9d 22h 0m 0s",
+      series: { todo_certificate_expiry_timestamp_seconds: `${10 * 86_400}x1600` },
+      silentAt: "59m",
+      firesAt: "2h",
+    },
+    {
+      alert: "TodoLoginsThrottled",
+      labels: { severity: "warning" },
+      summary: "5 logins per second are rejected after too many wrong passwords",
+      series: { 'todo_authentications_total{surface="basic",outcome="throttled"}': "0x20 0+75x180" },
+      silentAt: "9m",
+      firesAt: "20m",
+    },
+    {
+      alert: "TodoFileDescriptors",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "a:1 uses 90% of its file descriptors",
+      series: { process_open_fds: "100x20 900x80" },
+      silentAt: "9m",
+      firesAt: "11m",
+    },
+  ];
+
+  const inputSeries = (changes: Readonly<Record<string, string>>) =>
+    Object.entries({ ...HEALTHY, ...changes }).map(([series, values]) => {
+      const [, name = "", labels = ""] = /^(\w+)(?:\{(.*)\})?$/.exec(series) ?? [];
+      const own = ['job="todo-service"', 'instance="a:1"', ...(labels === "" ? [] : [labels])];
+      return { series: `${name}{${own.join(",")}}`, values };
+    });
+
+  async function testRules(name: string, series: Readonly<Record<string, string>>, tests: readonly object[]) {
+    const path = join(folder, `${name}.yml`);
     const rules = {
       rule_files: [join(DEPLOY, "alerts.yml")],
       evaluation_interval: "15s",
-      tests: [
-        {
-          interval: "15s",
-          input_series: [
-            series("up", "1x80 0x20"),
-            requests(200, "0+98x100"),
-            requests(503, "0x40 0+2x60"),
-            series("todo_store_todos", "10x20 95x80"),
-            series("todo_store_todos_limit", "100x100"),
-          ],
-          alert_rule_test: [
-            ...alert(
-              "TodoServiceDown",
-              "21m",
-              "21m30s",
-              { ...ofOne, severity: "critical" },
-              {
-                summary: "a:1 has not answered for a minute",
-              },
-            ),
-            ...alert(
-              "TodoServiceFailing",
-              "14m",
-              "24m",
-              { severity: "critical" },
-              {
-                summary: "2% of the requests fail by the service's own fault",
-                description:
-                  "todo_store_failures_total says whether it is the store; the log has each of them.",
-              },
-            ),
-            ...alert(
-              "TodoStoreNearlyFull",
-              "9m",
-              "11m",
-              { ...ofOne, severity: "warning" },
-              {
-                summary: "The store of a:1 is 95% full",
-                description: "At 100 % inserts are answered 507: delete to-dos, or raise TODO_MAX_TODOS.",
-              },
-            ),
-          ],
-        },
-      ],
+      tests: [{ interval: "15s", input_series: inputSeries(series), alert_rule_test: tests }],
     };
     // JSON is valid YAML.
     await writeFile(path, JSON.stringify(rules));
-    expect(await promtool(["test", "rules", path])).toEqual([0, expect.stringContaining("SUCCESS")]);
+    return promtool(["test", "rules", path]);
+  }
+
+  test.each(CASES)("fires $alert in time, and not before: $summary", async (given) => {
+    const { alert, labels, summary, series, silentAt, firesAt } = given;
+    const description = ALERTS.find((rule) => rule.alert === alert)?.annotations.description;
+    const fired = {
+      exp_labels: { job: "todo-service", ...labels },
+      exp_annotations: { summary, ...(description !== undefined && { description }) },
+    };
+    const tests = [
+      { eval_time: silentAt, alertname: alert, exp_alerts: [] },
+      { eval_time: firesAt, alertname: alert, exp_alerts: [fired] },
+    ];
+    const [code, said] = await testRules(`fires-${CASES.indexOf(given)}`, series, tests);
+    expect([code, said]).toEqual([0, expect.stringContaining("SUCCESS")]);
+  });
+
+  test("fires no alert for a healthy service", async () => {
+    const tests = ALERTS.map(({ alert }) => ({ eval_time: "6h", alertname: alert, exp_alerts: [] }));
+    expect(await testRules("healthy", {}, tests)).toEqual([0, expect.stringContaining("SUCCESS")]);
+  });
+
+  test("has a case for each alert of deploy/", () => {
+    const named = new Set(CASES.map(({ alert }) => alert));
+    expect(ALERTS.map(({ alert }) => alert)).toEqual([...named]);
   });
 });

@@ -1,15 +1,17 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../package.json" with { type: "json" };
+import { makeCertificate } from "./certificate.ts";
 import { type Command, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
+import { until } from "./until.ts";
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "todo-metrics-"));
@@ -151,13 +153,53 @@ test("the README's excerpt shows metrics that exist", async () => {
 });
 
 test("every metric in deploy/ exists", async () => {
-  await using server = serve("--metrics-port", "0");
-  await fetch(`${await server.url}/livez`);
+  const { cert, key } = makeCertificate();
+  const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+  writeFileSync(certFile, cert);
+  writeFileSync(keyFile, key);
+  const tls = ["--tls-cert", certFile, "--tls-key", keyFile];
+  await using server = serve("--metrics-port", "0", "--store", `sqlite:${join(folder, "deploy.db")}`, ...tls);
+  const response = await fetch(`${await server.url}/api/todos`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: '{"title":"x"}',
+    tls: { ca: cert },
+  });
+  expect(response.status).toBe(201);
   const known = parseExposition(await scrape(server));
   const names = new Set([...known.keys()].map((series) => series.replace(/\{.*/, "")));
   const alerts = readFileSync(join(DEPLOY, "alerts.yml"), "utf8");
-  const used = [...alerts.matchAll(/\btodo_[a-z_]+/g)].map(([name]) => name);
+  const used = [...alerts.matchAll(/\b(?:todo|process|nodejs)_[a-z0-9_]+/g)].map(([name]) => name);
   expect(used.length).toBeGreaterThan(3);
   for (const name of used) expect([name, names.has(name)]).toEqual([name, true]);
   for (const series of known.keys()) expect(labelsOf(series)).not.toHaveProperty("instance");
+});
+
+test("the files of a SQLite store and their disk have metrics", async () => {
+  const path = join(folder, "files.db");
+  await using server = serve("--metrics-port", "0", "--store", `sqlite:${path}`);
+  await store(server, 3);
+  const samples = parseExposition(await scrape(server));
+  expect(samples.get("todo_store_database_bytes")).toBe(statSync(path).size);
+  expect(samples.get("todo_store_wal_bytes")).toBe(statSync(`${path}-wal`).size);
+  const [free = 0, size = 0] = ["free", "size"].map((what) => samples.get(`todo_store_disk_${what}_bytes`));
+  expect(free).toBeWithin(1, size);
+});
+
+test("the certificate's expiry is a metric, also after a renewal", async () => {
+  const [certFile, keyFile] = [join(folder, "renewed-cert.pem"), join(folder, "renewed-key.pem")];
+  const write = (notAfter: number): void => {
+    const { cert, key } = makeCertificate({ notAfter });
+    writeFileSync(certFile, cert);
+    writeFileSync(keyFile, key);
+  };
+  const [first, second] = [Date.UTC(2041, 0, 1), Date.UTC(2042, 0, 1)];
+  write(first);
+  await using server = serve("--metrics-port", "0", "--tls-cert", certFile, "--tls-key", keyFile);
+  const expiry = async () =>
+    parseExposition(await scrape(server)).get("todo_certificate_expiry_timestamp_seconds");
+  expect(await expiry()).toBe(first / 1000);
+  write(second);
+  await until(() => server.stdout().includes("certificate renewed"), "the certificate is renewed");
+  expect(await expiry()).toBe(second / 1000);
 });

@@ -23,14 +23,15 @@ const readNamed = (variable: string, path: string): string =>
 
 /**
  * Renews the certificate of a listener whenever its files change. If the files cannot be used, for example because only
- * one of them has been written so far, logs the reason and keeps the previous certificate.
+ * one of them has been written so far, logs the reason and keeps the previous certificate. Returns a function that
+ * returns the certificate in use.
  */
 export function watchCertificate(
   files: CertificateFiles,
   first: Certificate,
   { renew }: TlsListener,
   log: Log,
-): void {
+): () => Certificate {
   let current = first;
   let reason: string | undefined;
   warnUnlessValid(first, log);
@@ -51,6 +52,7 @@ export function watchCertificate(
     }
   };
   pollFiles([files.cert, files.key], check);
+  return () => current;
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

@@ -6,7 +6,8 @@ import { isLoopback } from "../http/policy/loopback.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
 import type { Metrics } from "../http/server/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
-import { openStore } from "../storage/open.ts";
+import { fileOf, openStore } from "../storage/open.ts";
+import { fileUsage } from "../storage/sqlite/file-usage.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
@@ -51,7 +52,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     ...(metrics !== undefined && { observer: metrics.observer }),
   });
   const exporter = metrics && (await exportMetrics(metrics, store, config, log));
-  const listener = serveAt(service, config, log);
+  const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   const metricsUrl = exporter && `${exporter.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.split(":")[0], metricsUrl }, "listening");
@@ -69,10 +70,12 @@ async function openConfiguredMetrics({ metricsPort }: Config): Promise<Metrics |
 async function exportMetrics(
   metrics: Metrics,
   store: Store,
-  { metricsHost: host, metricsPort: port = 0, maxTodos }: Config,
+  { metricsHost: host, metricsPort: port = 0, maxTodos, store: storeUrl }: Config,
   log: Logger,
 ): Promise<Listener> {
-  metrics.trackStoreSize(() => store.count, maxTodos);
+  metrics.trackStore({ todos: () => store.count, maxTodos, eventLag: () => store.eventLag });
+  const path = fileOf(storeUrl);
+  if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
   const onLoopback = isLoopback(await addressOf(host));
   const service = metrics.service({ onLoopback, log });
   return listening(() => listen(service, { host, port }), { host, port }, "--metrics-port");
@@ -104,11 +107,17 @@ async function addressOf(host: string): Promise<string> {
   }
 }
 
-function serveAt(service: Service, { host, port, tls }: Config, log: Logger): Listener {
+function serveAt(
+  service: Service,
+  { host, port, tls }: Config,
+  metrics: Metrics | undefined,
+  log: Logger,
+): Listener {
   if (tls === undefined) return listening(() => listen(service, { host, port }), { host, port }, "--port");
   const certificate = readCertificate(tls);
   const listener = listening(() => listenTls(service, certificate, { host, port }), { host, port }, "--port");
-  watchCertificate(tls, certificate, listener, log);
+  const current = watchCertificate(tls, certificate, listener, log);
+  metrics?.trackCertificate(() => current().notAfter);
   return listener;
 }
 

@@ -63,7 +63,7 @@ export function openMaintenance(url: string): Maintenance {
 }
 
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
-function fileOf(url: string): string | undefined {
+export function fileOf(url: string): string | undefined {
   const path = /^sqlite:(.*)$/s.exec(url)?.[1];
   if (path === "") throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
   return path === undefined ? undefined : canonicalPath(path);

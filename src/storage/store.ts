@@ -7,6 +7,8 @@ export interface Store extends TodoStore {
   readonly keys: KeyStore;
   /** The number of to-dos, as far as this process knows. */
   readonly count: number;
+  /** The number of changes that the slowest reader of `events` has not read. */
+  readonly eventLag: number;
 }
 
 /** The store cannot be opened now, but the same call may succeed later. The message is one line. */

@@ -27,8 +27,8 @@ export interface RouteObserver {
 export interface StoreObserver {
   /** Records an operation that returned a promise, with its duration in milliseconds. */
   readonly answered: (ms: number) => void;
-  /** Records a failed operation. */
-  readonly failed: (reason: StoreFailure) => void;
+  /** Records a failed operation, with its duration in milliseconds. */
+  readonly failed: (reason: StoreFailure, ms: number) => void;
 }
 
 export const STORE_OPERATIONS = ["insert", "get", "list", "set_done", "delete", "position"] as const;
@@ -124,7 +124,7 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
         const result = call(...given);
         return result instanceof Promise ? measure(monotonicNow(), result) : result;
       } catch (error) {
-        throw recordFailure(error);
+        throw recordFailure(error, 0);
       }
     };
 
@@ -134,13 +134,13 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
         answered(monotonicNow() - started);
         return result;
       } catch (error) {
-        throw recordFailure(error);
+        throw recordFailure(error, monotonicNow() - started);
       }
     }
 
-    function recordFailure(error: unknown): unknown {
+    function recordFailure(error: unknown, ms: number): unknown {
       const reason = reasonOf(error);
-      if (reason !== undefined) failed(reason);
+      if (reason !== undefined) failed(reason, ms);
       return error;
     }
   }

@@ -64,6 +64,7 @@ const ofAuthentication = (surface: string, outcome: string) => ({
 });
 const ofStore = (operation: string, reason: string) => ({
   [`todo_store_failures_total{operation="${operation}",reason="${reason}"}`]: 1,
+  [`todo_store_failure_duration_seconds_count{operation="${operation}"}`]: 1,
 });
 
 const broken = (): never => {
@@ -102,7 +103,7 @@ describe("a request changes only its own series:", () => {
       "PATCH",
       "/api/todos/1",
       json({ done: true }),
-      { ...ofRequest(todo, "PATCH", 503), ...ofStore("set_done", "unavailable") },
+      { ...ofRequest(todo, "PATCH", 503), ...ofStore("set_done", "unavailable"), todo_store_writable: -1 },
     ],
     [
       "DELETE",
@@ -208,7 +209,7 @@ test("a full store is a store failure, a title that is too long is not", async (
   for (const title of ["x", "y", "z".repeat(121)]) await service.sendJson("POST", "/api/todos", { title });
   const samples = await service.samples();
   expect(samples.get('todo_store_failures_total{operation="insert",reason="full"}')).toBe(1);
-  expect(samples.get('todo_store_failures_total{operation="insert",reason="error"}')).toBeUndefined();
+  expect(samples.get('todo_store_failures_total{operation="insert",reason="error"}')).toBe(0);
 });
 
 test("a reused Idempotency-Key is not a store failure", async () => {
@@ -247,6 +248,63 @@ test("durations of requests and store operations are measured", async () => {
       if (Number(labelsOf(series).le) <= 0.025) expect([series, value]).toEqual([series, 0]);
     }
   }
+});
+
+test("the duration of failed store operations is measured by operation", async () => {
+  const store = storeWith({
+    delete: async () => {
+      await Bun.sleep(30);
+      throw new ServiceError("store_unavailable");
+    },
+  });
+  await using service = startObserved({ store });
+  expect((await service.send("DELETE", "/api/todos/1")).status).toBe(503);
+  const samples = await service.samples();
+  const name = "todo_store_failure_duration_seconds";
+  expect(samples.get(`${name}_count{operation="delete"}`)).toBe(1);
+  expect(samples.get(`${name}_sum{operation="delete"}`)).toBeWithin(0.028, 10);
+  expect(samples.get('todo_store_operation_duration_seconds_count{operation="delete"}')).toBeUndefined();
+});
+
+test("the store is writable until a write fails, and again after the next write", async () => {
+  let isAway = false;
+  const memory = openMemory();
+  const store = storeWith({
+    insert: async (title) => {
+      if (isAway) throw new ServiceError("store_unavailable");
+      return memory.insert(title);
+    },
+  });
+  await using service = startObserved({ store });
+  const post = async () => (await service.sendJson("POST", "/api/todos", { title: "x" })).status;
+  const writable = async () => (await service.samples()).get("todo_store_writable");
+  expect(await writable()).toBe(1);
+  isAway = true;
+  expect([await post(), await writable()]).toEqual([503, 0]);
+  expect((await service.send("GET", "/api/todos")).status).toBe(200);
+  expect(await writable()).toBe(0);
+  isAway = false;
+  expect([await post(), await writable()]).toEqual([201, 1]);
+});
+
+test("a store that cannot be read counts as not writable until an operation succeeds", async () => {
+  let isAway = true;
+  const position = async () => {
+    if (isAway) throw new ServiceError("store_unavailable");
+    return { epoch: "e", sequence: 1 };
+  };
+  await using service = startObserved({ store: storeWith({ position }) });
+  expect((await service.send("GET", "/readyz")).status).toBe(503);
+  expect((await service.samples()).get("todo_store_writable")).toBe(0);
+  isAway = false;
+  expect((await service.send("GET", "/readyz")).status).toBe(200);
+  expect((await service.samples()).get("todo_store_writable")).toBe(1);
+});
+
+test("a full store is writable, because it accepts other writes", async () => {
+  await using service = startObserved({ store: openMemory({ maxTodos: 1 }) });
+  for (const title of ["x", "y"]) await service.sendJson("POST", "/api/todos", { title });
+  expect((await service.samples()).get("todo_store_writable")).toBe(1);
 });
 
 test("a value on a bucket's bound is in that bucket, and one above all bounds in the last", async () => {
@@ -304,10 +362,18 @@ test("subscribers are counted while they are connected", async () => {
 
 test("the process and the build have metrics", async () => {
   await using service = startObserved();
-  service.metrics.trackStoreSize(() => 7, 10);
+  service.metrics.trackStore({ todos: () => 7, maxTodos: 10, eventLag: () => 3 });
+  service.metrics.trackFiles(() => ({ databaseBytes: 1, walBytes: 2, freeBytes: 3, totalBytes: 4 }));
+  service.metrics.trackCertificate(() => new Date(1_900_000_000_000));
   const samples = await service.samples();
   expect(samples.get('todo_build_info{version="1.2.3",runtime="bun 4.5.6"}')).toBe(1);
   expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([7, 10]);
+  expect(samples.get("todo_event_lag_events")).toBe(3);
+  expect(samples.get("todo_store_database_bytes")).toBe(1);
+  expect(samples.get("todo_store_wal_bytes")).toBe(2);
+  expect(samples.get("todo_store_disk_free_bytes")).toBe(3);
+  expect(samples.get("todo_store_disk_size_bytes")).toBe(4);
+  expect(samples.get("todo_certificate_expiry_timestamp_seconds")).toBe(1_900_000_000);
   const figures = [
     ...["process_cpu_user_seconds_total", "process_cpu_system_seconds_total", "process_cpu_seconds_total"],
     ...["process_resident_memory_bytes", "process_open_fds", "todo_js_heap_used_bytes"],

@@ -6,6 +6,7 @@ import {
   type Observer,
   type RouteObserver,
   STORE_OPERATIONS,
+  type StoreOperation,
   SURFACES,
 } from "../observability/instrumentation.ts";
 import type { Log } from "../observability/log.ts";
@@ -30,11 +31,34 @@ export interface Metrics {
   readonly onBatch: (writes: number, ms: number) => void;
   /** To be called with the number of idempotency keys that the store evicted before their 24 hours were over. */
   readonly onIdempotencyKeysEvicted: (count: number) => void;
-  /** Adds metrics for the number of to-dos in the store and for its limit. */
-  readonly trackStoreSize: (todos: () => number, max: number) => void;
+  /** Adds metrics of the store. They are read at each scrape, as those of the next two functions. */
+  readonly trackStore: (sources: StoreSources) => void;
+  /** Adds metrics of a store's files and of their file system. */
+  readonly trackFiles: (usage: () => FileUsage) => void;
+  /** Adds a metric for the end of the certificate's validity. */
+  readonly trackCertificate: (expiry: () => Date) => void;
   /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
   readonly service: (options: MetricsServiceOptions) => Service;
 }
+
+export interface StoreSources {
+  readonly todos: () => number;
+  readonly maxTodos: number;
+  /** The number of changes that the slowest event stream has not read. */
+  readonly eventLag: () => number;
+}
+
+/** Sizes in bytes. A value that cannot be determined is NaN. */
+export interface FileUsage {
+  readonly databaseBytes: number;
+  readonly walBytes: number;
+  /** The space that is available to the user of the server. */
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
+/** The operations whose failure means that the store is not writable. */
+const WRITES: ReadonlySet<StoreOperation> = new Set(["insert", "set_done", "delete"]);
 
 /** Most reads take less than the first bucket; few clients wait longer than the last one. */
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -128,7 +152,19 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
     labelNames: ["operation", "reason"],
     registers,
   });
-  for (const operation of STORE_OPERATIONS) storeFailures.inc({ operation, reason: "unavailable" }, 0);
+  // Without a first value of 0, rate() would not see the first failures.
+  for (const operation of STORE_OPERATIONS)
+    for (const reason of ["unavailable", "error"]) storeFailures.inc({ operation, reason }, 0);
+  const failureSeconds = histogram({
+    name: "todo_store_failure_duration_seconds",
+    help: "Seconds that a failed store operation took.",
+    buckets: SECONDS,
+  });
+  let writesFail = false;
+  let isUnreachable = false;
+  gauge("todo_store_writable", "0 from a failed write until the next successful one, otherwise 1.", () =>
+    writesFail || isUnreachable ? 0 : 1,
+  );
   const batchWrites = histogram({
     name: "todo_store_batch_writes",
     help: "Writes that shared a transaction, on SQLite and PostgreSQL.",
@@ -183,13 +219,23 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
     observer: {
       route: routeObserver,
       store: (operation) => {
+        const isWrite = WRITES.has(operation);
         let seconds: Series | undefined;
+        let secondsOfFailures: Series | undefined;
         return {
           answered: (ms) => {
             seconds ??= storeSeconds.series({ operation });
             seconds.observe(ms / 1000);
+            isUnreachable = false;
+            if (isWrite) writesFail = false;
           },
-          failed: (reason) => storeFailures.inc({ operation, reason }),
+          failed: (reason, ms) => {
+            storeFailures.inc({ operation, reason });
+            secondsOfFailures ??= failureSeconds.series({ operation });
+            secondsOfFailures.observe(ms / 1000);
+            if (reason === "unavailable") isUnreachable = true;
+            if (isWrite && reason !== "full") writesFail = true;
+          },
         };
       },
       surface: (surface) => (outcome) => authentications.inc({ surface, outcome }),
@@ -200,14 +246,27 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       batchSeconds.observe(ms / 1000);
     },
     onIdempotencyKeysEvicted: (count) => evictedKeys.inc(count),
-    trackStoreSize: (todos, max) => {
+    trackStore: ({ todos, maxTodos, eventLag }) => {
       gauge("todo_store_todos", "To-dos in the store, as far as this process knows.", todos);
       gauge(
         "todo_store_todos_limit",
         "Maximum number of to-dos in the store; beyond it, inserts fail.",
-        () => max,
+        () => maxTodos,
       );
+      gauge("todo_event_lag_events", "Changes that the slowest event stream has not read.", eventLag);
     },
+    trackFiles: (usage) => {
+      gauge("todo_store_database_bytes", "Size of the SQLite file.", () => usage().databaseBytes);
+      gauge("todo_store_wal_bytes", "Size of SQLite's write-ahead log.", () => usage().walBytes);
+      gauge("todo_store_disk_free_bytes", "Free space on the store's file system.", () => usage().freeBytes);
+      gauge("todo_store_disk_size_bytes", "Size of the store's file system.", () => usage().totalBytes);
+    },
+    trackCertificate: (expiry) =>
+      gauge(
+        "todo_certificate_expiry_timestamp_seconds",
+        "When the server's certificate expires, in seconds since 1970.",
+        () => expiry().getTime() / 1000,
+      ),
     service: (options) => metricsService(print, options),
   };
 }

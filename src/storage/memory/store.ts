@@ -67,6 +67,10 @@ class MemoryStore implements Store {
     return this.#table.count;
   }
 
+  get eventLag(): number {
+    return this.#feed.lag;
+  }
+
   insert(title: string, idempotencyKey?: string): { id: TodoId; json: TodoJson } {
     if (idempotencyKey === undefined) return this.#insert(title);
     const made = this.#idempotencyRecords.find(idempotencyKey, title);

@@ -81,6 +81,10 @@ class PostgresStore implements Store {
     return this.#replica.table.count;
   }
 
+  get eventLag(): number {
+    return this.#replica.feed.lag;
+  }
+
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
     const outcome = await this.#write({
       type: "insert",

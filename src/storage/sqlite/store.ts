@@ -119,6 +119,10 @@ class SqliteStore implements Store {
     return this.#table.count;
   }
 
+  get eventLag(): number {
+    return this.#feed.lag;
+  }
+
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
     const batch = await this.#joinBatch();
     const todo =
