@@ -120,6 +120,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
           expect(await insertAndDelete(key)).toBe(id);
       });
 
+      test("a repeated insert returns the to-do as it was created", async () => {
+        const { id } = await limited.insert("x", "a");
+        await limited.setDone(id, true);
+        const { json } = await limited.insert("x", "a");
+        expect(decode(json)).toEqual({ id, title: "x", done: false });
+      });
+
       test("a failed insert evicts no key", async () => {
         for (const key of ["a", "b", "c"]) await limited.insert("x", key);
         expect(await failureOf(() => limited.insert("x", "d"))).toBe("store_full");
