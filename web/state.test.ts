@@ -23,12 +23,26 @@ async function start(
   const service = startService({ store });
   const responsesReleased = Promise.withResolvers<void>();
   const otherClient = new TodoApi({ baseUrl: service.url });
+  const requests: string[] = [];
+  let pending = 0;
+  let maxPending = 0;
+  let areResponsesLost = false;
   const pageClient = new TodoApi({
     baseUrl: service.url,
+    retries: 1,
     fetch: async (url, init) => {
       if (url.includes("after=")) await beforeSecondPage(otherClient);
+      if (init.method !== "GET") {
+        requests.push(`${init.method} ${new URL(url).pathname.replace("/api/todos", "")}`);
+        pending++;
+        maxPending = Math.max(maxPending, pending);
+      }
       const response = await fetch(url, init);
-      if (init.method !== "GET") await responsesReleased.promise;
+      if (init.method !== "GET") {
+        await responsesReleased.promise;
+        pending--;
+        if (areResponsesLost) throw new TypeError("connection reset");
+      }
       return response;
     },
   });
@@ -41,6 +55,12 @@ async function start(
     store,
     otherClient,
     releaseResponses: responsesReleased.resolve,
+    loseResponses: () => {
+      areResponsesLost = true;
+    },
+    /** The requests of the page that change the list. */
+    requests,
+    maxPending: () => maxPending,
     reload: () => state.load(controller.signal),
     /** Applies the next `count` changes. */
     applyEvents: async (count: number): Promise<void> => {
@@ -177,4 +197,178 @@ test("State shows the old list until every page of the new one has loaded", asyn
   count = () => page.titles().length;
   await page.reload();
   expect(counts).toEqual([undefined, 600]);
+});
+
+/** Returns the to-dos that the page shows. Throws unless it shows `count`. */
+function shown(page: Awaited<ReturnType<typeof start>>, count: number) {
+  const { todos } = page.state.view("all");
+  if (todos.length !== count) throw new Error(`the page shows ${todos.length} to-dos`);
+  return todos;
+}
+
+test("State shows a held deletion, excludes it from the counts, and sends nothing until told", async () => {
+  await using page = await start(["one", "two"]);
+  page.releaseResponses();
+  const [one] = shown(page, 2);
+  if (one === undefined) throw new Error("no to-do");
+  const held = page.state.hold([one], "deleted");
+  expect(page.titles()).toEqual(["two"]);
+  expect(page.state.view("all")).toMatchObject({ open: 1, done: 0, total: 1, totalOpen: 1 });
+  expect(page.requests).toEqual([]);
+  expect(await page.state.send(held)).toEqual({ succeeded: 1, failures: [], unsent: 0 });
+  expect(page.requests).toEqual(["DELETE /1"]);
+  expect(page.titles()).toEqual(["two"]);
+});
+
+test("State restores a held deletion and never sends it", async () => {
+  await using page = await start(["one", "two"]);
+  page.releaseResponses();
+  const [one] = shown(page, 2);
+  if (one === undefined) throw new Error("no to-do");
+  const held = page.state.hold([one], "deleted");
+  expect(page.state.restore(held)).toEqual({ restored: [one], deleted: [] });
+  expect(page.titles()).toEqual(["one", "two"]);
+  expect(await page.state.send(held)).toEqual({ succeeded: 0, failures: [], unsent: 0 });
+  await page.state.sendBeforeClosing(held);
+  expect(page.requests).toEqual([]);
+});
+
+test("State reports a held to-do that another client deleted", async () => {
+  await using page = await start(["one", "two"]);
+  const todos = shown(page, 2);
+  const held = page.state.hold(todos, "deleted");
+  await page.otherClient.delete(1n);
+  await page.applyEvents(1);
+  expect(page.state.restore(held)).toEqual({ restored: todos.slice(1), deleted: todos.slice(0, 1) });
+  expect(page.titles()).toEqual(["two"]);
+});
+
+test("State sends a held change with at most four requests at a time and reports progress", async () => {
+  await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
+  const held = page.state.hold(shown(page, 12), "done", "open");
+  expect(page.state.view("all")).toMatchObject({ open: 0, done: 12 });
+  let progress = 0;
+  const sent = page.state.send(held, {
+    onProgress: () => {
+      progress++;
+    },
+  });
+  await page.storeHasChanges(16);
+  expect(page.requests).toHaveLength(4);
+  page.releaseResponses();
+  expect(await sent).toEqual({ succeeded: 12, failures: [], unsent: 0 });
+  expect(page.maxPending()).toBe(4);
+  expect(progress).toBe(12);
+  expect(page.state.view("all")).toMatchObject({ open: 0, done: 12 });
+});
+
+test("State restores what a stopped change has not sent", async () => {
+  await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
+  const held = page.state.hold(shown(page, 12), "deleted");
+  const controller = new AbortController();
+  const sent = page.state.send(held, { signal: controller.signal });
+  controller.abort();
+  page.releaseResponses();
+  expect(await sent).toEqual({ succeeded: 4, failures: [], unsent: 8 });
+  expect(page.titles()).toEqual(["5", "6", "7", "8", "9", "10", "11", "12"]);
+});
+
+test("State reports the to-dos that it could not change, and stops when the service does not answer", async () => {
+  await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
+  page.releaseResponses();
+  page.loseResponses();
+  const { succeeded, failures, unsent } = await page.state.send(page.state.hold(shown(page, 12), "deleted"));
+  expect({ succeeded, unsent, failures: failures.length }).toEqual({ succeeded: 0, unsent: 0, failures: 12 });
+  expect(page.titles()).toHaveLength(12);
+  expect(new Set(page.requests).size).toBe(4);
+});
+
+test("State does not apply a bulk change to to-dos that left the state meanwhile", async () => {
+  await using page = await start(["one", "two", "three"]);
+  page.releaseResponses();
+  for (const id of [1n, 2n, 3n]) await page.otherClient.setDone(id, true);
+  await page.applyEvents(3);
+  const held = page.state.hold(page.state.view("done").todos, "deleted", "done");
+  await page.otherClient.setDone(2n, false);
+  await page.applyEvents(1);
+  expect(page.titles()).toEqual(["two"]);
+  await page.state.send(held);
+  expect(page.requests).toEqual(["DELETE /1", "DELETE /3"]);
+  expect(page.titles()).toEqual(["two"]);
+});
+
+test("State deletes a single to-do that another client marks as done meanwhile", async () => {
+  await using page = await start(["one"]);
+  page.releaseResponses();
+  const held = page.state.hold(shown(page, 1), "deleted");
+  await page.otherClient.setDone(1n, true);
+  await page.applyEvents(1);
+  expect(page.titles()).toEqual([]);
+  await page.state.send(held);
+  expect(page.requests).toEqual(["DELETE /1"]);
+});
+
+test("State takes one to-do out of a held change when the user changes it back", async () => {
+  await using page = await start(["one", "two"]);
+  page.releaseResponses();
+  const [one, two] = shown(page, 2);
+  if (one === undefined || two === undefined) throw new Error("no to-dos");
+  const held = page.state.hold([one, two], "done", "open");
+  await page.state.requestChange(one, "open");
+  expect(page.titles()).toEqual(["one", "(two)"]);
+  await page.state.send(held);
+  expect(page.requests).toEqual(["PATCH /2"]);
+});
+
+test("State sends all of a held change at once before the page closes", async () => {
+  await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
+  const todos = shown(page, 12);
+  const [one] = todos;
+  if (one === undefined) throw new Error("no to-do");
+  const marked = page.state.requestChange(one, "done");
+  const sent = page.state.sendBeforeClosing(page.state.hold(todos, "deleted"));
+  await page.storeHasChanges(24);
+  expect(page.requests.filter((request) => request.startsWith("DELETE"))).toHaveLength(12);
+  page.releaseResponses();
+  expect((await sent).failures).toEqual([]);
+  await marked;
+  expect(page.titles()).toEqual([]);
+});
+
+test("State drops a held change and counts the missing to-dos when the service has another list", async () => {
+  await using first = startService({ store: openMemory() });
+  await using second = startService({ store: openMemory() });
+  let { url } = first;
+  const api = new TodoApi({
+    baseUrl: "http://x",
+    fetch: (path, init) => fetch(path.replace("http://x", url), init),
+  });
+  for (const title of ["one", "two"]) await api.create(title);
+  const state = new State(api, () => {});
+  const { signal } = new AbortController();
+  expect(await state.load(signal)).toBe(0);
+  const { epoch } = state;
+  expect(await state.load(signal)).toBe(0);
+  expect(state.epoch).toBe(epoch);
+  const held = state.hold(state.view("all").todos, "deleted");
+  url = second.url;
+  for (const title of ["one", "else"]) await api.create(title);
+  expect(await state.load(signal)).toBe(1);
+  expect(state.epoch).not.toBe(epoch);
+  expect(state.view("all").todos.map(({ title }) => title)).toEqual(["one", "else"]);
+  expect(await state.send(held)).toMatchObject({ succeeded: 0 });
+});
+
+test("State accepts a change whose response was lost when its event came", async () => {
+  await using page = await start(["one", "two"]);
+  const [one, two] = shown(page, 2);
+  if (one === undefined || two === undefined) throw new Error("no to-dos");
+  page.loseResponses();
+  const requests = [page.state.requestChange(one, "done"), page.state.requestChange(two, "deleted")];
+  await page.storeHasChanges(4);
+  await page.applyEvents(2);
+  page.releaseResponses();
+  await Promise.all(requests);
+  expect(page.titles()).toEqual(["(one)"]);
+  expect(page.state.isSettled(1n, "done")).toBe(true);
 });

@@ -5,6 +5,34 @@ export type PendingChange = "done" | "open" | "deleted";
 
 export type Filter = "all" | "open" | "done";
 
+/** One change to several to-dos. The list shows it, and no request was sent yet, so that it can be undone. */
+export interface HeldChange {
+  readonly change: PendingChange;
+  /** To-dos that leave this state before the change is sent are no longer affected. Without it, all are affected. */
+  readonly onlyWhile?: Exclude<Filter, "all">;
+  /** The to-dos that wait, as they were when the user requested the change. */
+  readonly todos: Map<TodoId, Todo>;
+}
+
+/** What became of a held change. */
+export interface SendResult {
+  readonly succeeded: number;
+  readonly failures: readonly { readonly todo: Todo; readonly error: unknown }[];
+  /** The number of to-dos that a stop restored. */
+  readonly unsent: number;
+}
+
+export interface View {
+  /** The to-dos that match the filter and the search. */
+  readonly todos: readonly Todo[];
+  /** The numbers of open and done to-dos that match the search. */
+  readonly open: number;
+  readonly done: number;
+  /** The numbers of all to-dos and of all open ones. */
+  readonly total: number;
+  readonly totalOpen: number;
+}
+
 interface PendingRequest {
   change: PendingChange;
   /** True if an event or a list arrived since the request was sent: it may be newer than the response. */
@@ -17,6 +45,8 @@ interface PendingRequest {
 const FIRST_PAGE_SIZE = 500;
 /** How long to wait for the event that belongs to a response. */
 const EVENT_TIMEOUT_MS = 1000;
+/** The maximum number of concurrent requests of one held change. */
+const MAX_CONCURRENT = 4;
 
 /**
  * The to-dos as the service reported them, combined with the changes that it has not yet confirmed. Events are
@@ -28,6 +58,7 @@ export class State {
   /** In ascending order of id. */
   #todos: Todo[] = [];
   readonly #requests = new Map<TodoId, PendingRequest>();
+  readonly #held = new Map<TodoId, HeldChange>();
   #position: string | undefined;
   /** The greatest id in any event or list so far. */
   #lastId: TodoId = 0n;
@@ -42,8 +73,16 @@ export class State {
     return this.#position;
   }
 
-  /** Loads the list. Its pages may differ in age; it is correct after the events since the first page were applied. */
-  async load(signal: AbortSignal): Promise<void> {
+  /** Identifies the history that ids and positions belong to. A store that starts empty has a new one. */
+  get epoch(): string | undefined {
+    return this.#position === undefined ? undefined : epochOf(this.#position);
+  }
+
+  /**
+   * Loads the list. Its pages may differ in age; it is correct after the events since the first page were applied.
+   * Returns how many to-dos are missing because the service has another list than before.
+   */
+  async load(signal: AbortSignal): Promise<number> {
     const first = await this.#api.list({ limit: FIRST_PAGE_SIZE }, { signal });
     const last = first.todos.at(-1);
     if (first.next === undefined || last === undefined) return this.#replaceAll(first.todos, first.position);
@@ -52,15 +91,24 @@ export class State {
       this.#onChange();
     }
     const rest = await this.#api.list({ after: last.id }, { signal });
-    this.#replaceAll(first.todos.concat(rest.todos), first.position);
+    return this.#replaceAll(first.todos.concat(rest.todos), first.position);
   }
 
-  #replaceAll(todos: readonly Todo[], position: string): void {
+  #replaceAll(todos: readonly Todo[], position: string): number {
+    const isOtherList = this.epoch !== undefined && this.epoch !== epochOf(position);
+    let missing = 0;
+    if (isOtherList) {
+      // The same id may be another to-do now.
+      for (const held of new Set(this.#held.values())) this.restore(held);
+      const titles = new Map(todos.map(({ id, title }) => [id, title]));
+      missing = this.#todos.filter(({ id, title }) => titles.get(id) !== title).length;
+    }
     this.#todos = [...todos];
     this.#position = position;
     this.#lastId = todos.at(-1)?.id ?? 0n;
     for (const request of this.#requests.values()) request.isStale = true;
     this.#onChange();
+    return missing;
   }
 
   /** Applies an event from the service. */
@@ -73,6 +121,9 @@ export class State {
       request.onEvent();
     }
     if (id > this.#lastId) this.#lastId = id;
+    const onlyWhile = this.#held.get(id)?.onlyWhile;
+    if (event.type === "updated" && onlyWhile !== undefined && event.todo.done !== (onlyWhile === "done"))
+      this.#release(id);
     if (event.type === "deleted") this.#remove(id);
     // An update for an unknown to-do: this page deleted it, and the event of that deletion follows.
     else if (event.type === "created" || this.#find(id) !== undefined) this.#put(event.todo);
@@ -94,6 +145,8 @@ export class State {
    */
   async requestChange({ id }: Todo, change: PendingChange): Promise<void> {
     const running = this.#requests.get(id);
+    const wasHeld = this.#release(id);
+    if (wasHeld && running === undefined && this.#isConfirmed(id, change)) return this.#onChange();
     if (running !== undefined) {
       running.change = change;
       this.#onChange();
@@ -125,9 +178,11 @@ export class State {
         return;
       }
     } catch (error) {
+      // The service applied the change, as its event says, but its response was lost.
+      if (hasNoResponse(error) && request.isStale && this.#isConfirmed(id, change)) return;
       const isGone = error instanceof TodoApiError && error.code === "todo_not_found";
       if (isGone) this.#remove(id);
-      if (!isGone || change !== "deleted") throw error;
+      if (!isGone || request.change !== "deleted") throw error;
     }
     this.#remove(id);
   }
@@ -146,25 +201,135 @@ export class State {
     }
   }
 
-  /** Returns the to-dos that match the filter, and the number of open and done ones. Includes pending changes. */
-  view(filter: Filter): { readonly todos: readonly Todo[]; readonly open: number; readonly done: number } {
+  /** Shows a change to several to-dos without sending it. */
+  hold(todos: readonly Todo[], change: PendingChange, onlyWhile?: Exclude<Filter, "all">): HeldChange {
+    const held = {
+      change,
+      todos: new Map(todos.map((todo) => [todo.id, todo])),
+      ...(onlyWhile !== undefined && { onlyWhile }),
+    };
+    for (const { id } of todos) {
+      this.#release(id);
+      this.#held.set(id, held);
+    }
+    this.#onChange();
+    return held;
+  }
+
+  /** Shows the to-dos of a held change as they are. Returns them, and those that were deleted elsewhere meanwhile. */
+  restore(held: HeldChange): { readonly restored: readonly Todo[]; readonly deleted: readonly Todo[] } {
+    const restored: Todo[] = [];
+    const deleted: Todo[] = [];
+    for (const [id, todo] of [...held.todos]) {
+      this.#release(id);
+      (this.has(id) ? restored : deleted).push(todo);
+    }
+    this.#onChange();
+    return { restored, deleted };
+  }
+
+  /**
+   * Sends a held change, with at most four requests at a time. Stops when the signal aborts or when a request has no
+   * response; the remaining to-dos are then restored.
+   */
+  async send(
+    held: HeldChange,
+    { signal, onProgress }: { readonly signal?: AbortSignal; readonly onProgress?: () => void } = {},
+  ): Promise<SendResult> {
+    const failures: { todo: Todo; error: unknown }[] = [];
+    let succeeded = 0;
+    let unreachable: unknown;
+    const work = async (): Promise<void> => {
+      while (!signal?.aborted && unreachable === undefined) {
+        const [todo] = held.todos.values();
+        if (todo === undefined) return;
+        try {
+          if (this.#needsNoRequest(todo.id, held.change)) this.#release(todo.id);
+          else await this.requestChange(todo, held.change);
+          succeeded++;
+        } catch (error) {
+          failures.push({ todo, error });
+          if (hasNoResponse(error)) unreachable = error;
+        }
+        onProgress?.();
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT }, work));
+    const { restored } = this.restore(held);
+    if (unreachable === undefined) return { succeeded, failures, unsent: restored.length };
+    const unsent = restored.map((todo) => ({ todo, error: unreachable }));
+    return { succeeded, failures: [...failures, ...unsent], unsent: 0 };
+  }
+
+  /** Sends all that remains of a held change at once, because the page is about to close. */
+  sendBeforeClosing(held: HeldChange): Promise<SendResult> {
+    const todos = [...held.todos.values()];
+    const failures: { todo: Todo; error: unknown }[] = [];
+    const send = async (todo: Todo): Promise<void> => {
+      const isRunning = this.#requests.has(todo.id);
+      // A closing page does not see the response after which it would send a queued change. If the page stays after all,
+      // requestChange sends the change again and reports its failure.
+      if (isRunning && held.change === "deleted") this.#api.delete(todo.id).catch(() => {});
+      await this.requestChange(todo, held.change).catch((error) => failures.push({ todo, error }));
+    };
+    return Promise.all(todos.map(send)).then(() => ({
+      succeeded: todos.length - failures.length,
+      failures,
+      unsent: 0,
+    }));
+  }
+
+  #release(id: TodoId): boolean {
+    this.#held.get(id)?.todos.delete(id);
+    return this.#held.delete(id);
+  }
+
+  /** Returns whether the service reports a to-do as a change leaves it. */
+  #isConfirmed(id: TodoId, change: PendingChange): boolean {
+    const todo = this.#find(id);
+    return change === "deleted" ? todo === undefined : todo?.done === (change === "done");
+  }
+
+  #needsNoRequest(id: TodoId, change: PendingChange): boolean {
+    return !this.#requests.has(id) && (!this.has(id) || this.#isConfirmed(id, change));
+  }
+
+  /** Returns whether the list shows a to-do as a change leaves it, and no request for it is pending. */
+  isSettled(id: TodoId, change: PendingChange): boolean {
+    return !this.#requests.has(id) && !this.#held.has(id) && this.#isConfirmed(id, change);
+  }
+
+  /** Returns whether the service reports a to-do. */
+  has(id: TodoId): boolean {
+    return this.#find(id) !== undefined;
+  }
+
+  /** Returns the to-dos that match the filter and the search, with counts. Includes pending changes. */
+  view(filter: Filter, matches: (todo: Todo) => boolean = () => true): View {
     const todos: Todo[] = [];
     let open = 0;
     let done = 0;
+    let total = 0;
+    let totalOpen = 0;
+    const isPlain = this.#requests.size === 0 && this.#held.size === 0;
     for (const confirmed of this.#todos) {
-      const todo = this.#requests.size === 0 ? confirmed : this.#optimistic(confirmed);
+      const todo = isPlain ? confirmed : this.#optimistic(confirmed);
       if (todo === undefined) continue;
+      total++;
+      if (!todo.done) totalOpen++;
+      if (!matches(confirmed)) continue;
       if (todo.done) done++;
       else open++;
       if (filter === "all" || todo.done === (filter === "done")) todos.push(todo);
     }
-    return { todos, open, done };
+    return { todos, open, done, total, totalOpen };
   }
 
   #optimistic(todo: Todo): Todo | undefined {
-    const change = this.#requests.get(todo.id)?.change;
+    const change = (this.#held.get(todo.id) ?? this.#requests.get(todo.id))?.change;
     if (change === "deleted") return undefined;
-    return change === undefined ? todo : { ...todo, done: change === "done" };
+    const done = change === undefined ? todo.done : change === "done";
+    return done === todo.done ? todo : { ...todo, done };
   }
 
   #find(id: TodoId): Todo | undefined {
@@ -182,14 +347,23 @@ export class State {
   }
 }
 
-/** Returns the index of a to-do among to-dos in ascending order of id, or the index at which to insert it. */
-export function indexOf(todos: readonly Todo[], id: TodoId): number {
+/** Returns whether a request had no response: the service may have applied it. */
+export const hasNoResponse = (error: unknown): boolean =>
+  error instanceof TodoApiError && (error.code === "network_error" || error.code === "timeout");
+
+const epochOf = (position: string): string => position.slice(0, position.lastIndexOf("-"));
+
+/**
+ * Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id if `direction`
+ * is 1, and in descending order if it is -1.
+ */
+export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 1): number {
   let low = 0;
   let high = todos.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     const todo = todos[middle];
-    if (todo !== undefined && todo.id < id) low = middle + 1;
+    if (todo !== undefined && (direction === 1 ? todo.id < id : todo.id > id)) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -1,16 +1,19 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
-import { listen } from "../src/http/server/listen.ts";
-import { createService } from "../src/http/service.ts";
-import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
-import type { TodoStore } from "../src/todo.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
+import {
+  createStore,
+  dismiss,
+  expectTitles,
+  focusedName,
+  start,
+  storedTodos,
+  untilStored,
+} from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
-
-/** Longer than a busy machine needs. */
-const PATIENCE_MS = 60_000;
 
 const UNUSUAL_TITLES = [
   "<img src=x onerror=\"document.title='owned'\">",
@@ -24,55 +27,6 @@ const UNUSUAL_TITLES = [
   // Some parsers treat these as line breaks; they must not split an event.
   "a\u2028b\u2029c\u0085",
 ];
-
-function start(store: TodoStore, port = 0) {
-  const listener = listen(createService({ store, onLoopback: true }), { host: "127.0.0.1", port });
-  return {
-    url: listener.url,
-    port: Number(new URL(listener.url).port),
-    [Symbol.asyncDispose]: () => listener.abort(),
-  };
-}
-
-async function createStore(titles: readonly string[], options: MemoryOptions = {}) {
-  const store = openMemory(options);
-  for (const title of titles) await store.insert(title);
-  return store;
-}
-
-/** Returns the titles on the page in order, with those of done to-dos in parentheses. */
-const visibleTitles = (page: Page): Promise<string[]> =>
-  page.$$eval(".todo", (rows) =>
-    rows.map((row) => {
-      const title = row.querySelector(".title")?.textContent ?? "";
-      return row.querySelector("input")?.checked ? `(${title})` : title;
-    }),
-  );
-
-/** Waits until the page shows exactly these titles. */
-async function expectTitles(page: Page, titles: readonly string[]): Promise<void> {
-  const deadline = performance.now() + PATIENCE_MS;
-  while (JSON.stringify(await visibleTitles(page)) !== JSON.stringify(titles)) {
-    if (performance.now() > deadline) expect(await visibleTitles(page)).toEqual([...titles]);
-    await Bun.sleep(10);
-  }
-}
-
-const storedTodos = async (store: TodoStore): Promise<unknown[]> => {
-  const { json } = await store.list({});
-  return JSON.parse(await new Response(json as BodyInit).text());
-};
-
-/** Waits until the store has exactly these to-dos. */
-const untilStored = (store: TodoStore, todos: readonly unknown[]): Promise<void> =>
-  until(async () => Bun.deepEquals(await storedTodos(store), todos), `${JSON.stringify(todos)} are stored`);
-
-/** Returns the accessible name or the id of the focused element. */
-const focusedName = (page: Page): Promise<string> =>
-  page.evaluate(() => {
-    const element = document.activeElement;
-    return element?.ariaLabel ?? element?.closest("label")?.textContent ?? element?.id ?? "";
-  });
 
 /** Delays requests by 300 ms and submits each title while the request for the previous one is pending. */
 async function submitDuringRequest(page: Page, titles: readonly string[]): Promise<Locator> {
@@ -118,6 +72,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["buy milk", "call home"]);
     await page.getByRole("button", { name: "Delete: call home" }).click();
     await expectTitles(page, ["buy milk"]);
+    await dismiss(page);
     await untilStored(store, [{ id: 1, title: "buy milk", done: false }]);
     expect(window.faults).toEqual([]);
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
@@ -135,6 +90,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await right.page.getByRole("checkbox", { name: "three" }).check();
     await expectTitles(left.page, ["one", "two", "(three)"]);
     await left.page.getByRole("button", { name: "Delete: one" }).click();
+    await dismiss(left.page);
     await expectTitles(right.page, ["two", "(three)"]);
     await right.page.getByText("1 open, 1 done.").waitFor();
     expect(left.faults).toEqual([]);
@@ -327,6 +283,91 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("adds the same title again while its first request is pending", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    const field = await submitDuringRequest(page, ["eggs", "eggs"]);
+    // Enter again without an edit is no third to-do.
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["eggs", "eggs"]);
+    await page.waitForFunction(() => document.querySelector("input")?.value === "");
+    expect(await storedTodos(store)).toHaveLength(2);
+    await field.fill("last");
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["eggs", "eggs", "last"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says where a new to-do is when the current filter hides it", async () => {
+    await using service = start(await createStore(["one"]));
+    await using window = await open(`${service.url}/?show=done`);
+    const { page } = window;
+    await page.getByText("No to-dos are done yet.").waitFor();
+    await page.getByLabel("New to-do").fill("two");
+    await page.keyboard.press("Enter");
+    const message = page.getByText("Added “two” to the open to-dos.").first();
+    await message.waitFor();
+    const box = await message.boundingBox();
+    expect(box?.width).toBeGreaterThan(50);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("reports no failure for a change that the service applied although its response was lost", async () => {
+    const store = await createStore(["one", "two", "three"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two", "three"]);
+    await page.route(/todos\/[12]$/, async (route) => {
+      await route.fetch();
+      await route.abort("connectionreset");
+    });
+    await page.route(/todos\/3$/, (route) => route.abort("connectionreset"));
+    await page.getByRole("checkbox", { name: "one" }).click();
+    await page.getByRole("button", { name: "Delete: two" }).click();
+    await dismiss(page);
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 3, title: "three", done: false },
+    ]);
+    // The third change fails later than the others.
+    await page.getByRole("checkbox", { name: "three" }).click();
+    await page
+      .getByRole("alert")
+      .getByText("“three” may not have been marked as done: the service did not answer.")
+      .waitFor();
+    await expectTitles(page, ["(one)", "three"]);
+    // Its event arrives after all.
+    await store.setDone(3n, true);
+    await page.waitForFunction(() => document.querySelector("#toast")?.textContent === "");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says that to-dos are missing after a store in memory has restarted", async () => {
+    const first = start(await createStore(["one", "two", "three"]));
+    await using window = await open(first.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two", "three"]);
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await first[Symbol.asyncDispose]();
+    const store = await createStore(["one"]);
+    await using _second = start(store, first.port);
+    await page
+      .getByRole("alert")
+      .getByText(
+        "The service has a different list since it restarted. 2 to-dos that were here are not in it.",
+      )
+      .waitFor();
+    await expectTitles(page, ["one"]);
+    // The id of the deletion belongs to the old list.
+    await dismiss(page);
+    await Bun.sleep(300);
+    expect(await storedTodos(store)).toHaveLength(1);
+    expect(window.faults).toEqual([]);
+  });
+
   test("keeps visible rows in place when rows above them disappear", async () => {
     const store = await createStore(Array.from({ length: 300 }, (_, index) => `to-do ${index + 1}`));
     await using service = start(store);
@@ -370,6 +411,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     });
     await page.getByRole("checkbox", { name: "one" }).click();
     await page.getByRole("button", { name: "Delete: two" }).click();
+    await expectTitles(page, ["(one)"]);
+    await dismiss(page);
     await expectTitles(page, ["(one)"]);
     released.resolve();
     await expectTitles(page, ["one", "two"]);
@@ -531,6 +574,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { page } = window;
     await page.getByRole("checkbox", { name: "very last" }).check();
     await page.getByRole("button", { name: "Delete: second to last" }).click();
+    await dismiss(page);
     await expectTitles(page, ["(very last)"]);
     const stored = '[{"id":18446744073709551615,"title":"very last","done":true}]';
     await until(
@@ -556,8 +600,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await page.getByRole("checkbox", { name: title }).waitFor();
       await page.waitForFunction(() => document.querySelector("input")?.value === "");
     }
-    // The button, three filters, then the first row.
-    await press("Tab", "Tab", "Tab", "Tab", "Tab");
+    // The button, three filters, the actions, then the first row.
+    await press("Tab", "Tab", "Tab", "Tab");
+    for (const action of ["Mark all done", "Copy as Markdown", "Newest first", "Shortcuts"]) {
+      await press("Tab");
+      expect(await page.evaluate(() => document.activeElement?.textContent)).toBe(action);
+    }
+    await press("Tab");
     expect(await focusedName(page)).toBe("one");
     const outline = await page.evaluate(() => {
       const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement ?? document.body);
@@ -583,7 +632,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await press("Enter");
     await expectTitles(page, []);
     expect(await focusedName(page)).toBe("title");
-    expect(await page.locator("#announcement").textContent()).toBe("Deleted: one");
+    expect(await page.locator("#announcement").textContent()).toBe("Deleted “one”. Press Ctrl+Z to undo.");
     expect(window.faults).toEqual([]);
   });
 
@@ -599,6 +648,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
     const boxes = await page
       .locator("button, .todo label, .todo")
+      .filter({ visible: true })
       .evaluateAll((all) => all.map((element) => element.getBoundingClientRect().toJSON()));
     for (const { left, right, height } of boxes) {
       expect(left).toBeGreaterThanOrEqual(0);

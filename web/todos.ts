@@ -1,16 +1,28 @@
-import { type Todo, TodoApi, TodoApiError } from "../src/sdk/client.ts";
+import { type Todo, TodoApi } from "../src/sdk/client.ts";
+import { copyText } from "./clipboard.ts";
 import { requireElement, showFieldError } from "./dom.ts";
-import { announce, quote, showToast } from "./notifications.ts";
+import { announce, quote, showStatus, showToast } from "./notifications.ts";
+import { toMarkdown } from "./paste.ts";
+import { PasteDialog } from "./paste-dialog.ts";
+import { createMatcher } from "./search.ts";
+import { readSetting, writeSetting } from "./settings.ts";
+import { installShortcuts } from "./shortcuts.ts";
 import { type Filter, type PendingChange, State } from "./state.ts";
+import { describeAddError, randomKey } from "./submission.ts";
+import { synchronize } from "./synchronize.ts";
+import { formatCount, UndoableChanges } from "./undoable-changes.ts";
 import { VirtualList } from "./virtual-list.ts";
 
 /** Delay before the page reports a lost connection, so that short interruptions stay silent. */
 const DISCONNECT_NOTICE_DELAY_MS = 800;
-const RETRY_DELAY_MS = 3000;
-/** Time after which a hidden window closes its event stream, because a browser opens at most six connections per server. */
-const HIDDEN_TIMEOUT_MS = 30_000;
 /** Shortest interval between two announcements of changes made elsewhere. */
 const ANNOUNCE_INTERVAL_MS = 3000;
+/** The search field appears from this number of to-dos on. */
+const MIN_SEARCHABLE = 10;
+/** The URL and the announcement follow the search field this long after the last key. */
+const SEARCH_DELAY_MS = 400;
+/** Of many new to-dos, the page scrolls to the latest and highlights this many. */
+const MAX_HIGHLIGHTED = 50;
 
 const form = requireElement("#new-todo", HTMLFormElement);
 const titleInput = requireElement("#title", HTMLInputElement);
@@ -20,32 +32,56 @@ const heading = requireElement("#list-heading", HTMLElement);
 const placeholder = requireElement("#placeholder", HTMLElement);
 const notice = requireElement("#notice", HTMLElement);
 const filterLinks = [...document.querySelectorAll<HTMLAnchorElement>(".filter a")];
+const searchField = requireElement("#search-field", HTMLElement);
+const searchInput = requireElement("#search", HTMLInputElement);
+const markAllButton = requireElement("#mark-all", HTMLButtonElement);
+const reopenAllButton = requireElement("#reopen-all", HTMLButtonElement);
+const clearDoneButton = requireElement("#clear-done", HTMLButtonElement);
+const copyButton = requireElement("#copy-list", HTMLButtonElement);
+const newestFirstButton = requireElement("#newest-first", HTMLButtonElement);
 
-const state = new State(new TodoApi(), scheduleRender);
+/** Browsers finish these requests after the page has closed. Their bodies are small enough for that (64 KiB). */
+const sendRequest = (url: string, init: RequestInit): Promise<Response> =>
+  fetch(url, { ...init, keepalive: init.method === "DELETE" || init.method === "PATCH" });
+
+const state = new State(new TodoApi({ fetch: sendRequest }), scheduleRender);
+const changes = new UndoableChanges(state, render);
 const list = new VirtualList(listElement, {
-  onToggle: (todo, done) => change(todo, done ? "done" : "open"),
-  onDelete: (todo) => change(todo, "deleted"),
+  onToggle: (todo, done) => toggle(todo, done ? "done" : "open"),
+  onDelete: (todo, control) =>
+    changes.start({
+      todos: [todo],
+      change: "deleted",
+      message: ["Deleted ", quote(todo.title)],
+      restoreFocus: () => list.focusTodo(todo.id, control),
+    }),
   onFocusLost: () => titleInput.focus(),
 });
 
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
 const EMPTY_MESSAGES = {
   all: "Nothing here yet. Add your first to-do above.",
-  open: "All done.",
+  open: "Nothing here yet. Add your first to-do above.",
   done: "No to-dos are done yet.",
-} as const;
-const CHANGE_MESSAGES = { done: "Done", open: "Reopened", deleted: "Deleted" } as const;
-const CHANGE_ERRORS = {
-  done: "could not be marked as done",
-  open: "could not be reopened",
-  deleted: "could not be deleted",
 } as const;
 
 // Rendering
 
+/** What the user searches for. The URL follows with a delay. */
+let query = "";
+
+const isNewestFirst = (): boolean => newestFirstButton.ariaPressed === "true";
+
 function currentFilter(): Filter {
   const show = new URLSearchParams(location.search).get("show");
   return show === "open" || show === "done" ? show : "all";
+}
+
+function addressOf(filter: Filter): string {
+  const search = new URLSearchParams();
+  if (filter !== "all") search.set("show", filter);
+  if (query.trim() !== "") search.set("q", query);
+  return search.size === 0 ? "/" : `/?${search}`;
 }
 
 let isRenderScheduled = false;
@@ -64,42 +100,128 @@ function scheduleRender(): void {
 
 function render(): void {
   const filter = currentFilter();
-  const { todos, open, done } = state.view(filter);
+  const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
   const isLoaded = state.position !== undefined;
-  list.render(todos);
+  list.render(isNewestFirst() ? todos.toReversed() : todos);
   listElement.ariaBusy = String(!isLoaded);
   heading.textContent = HEADINGS[filter];
-  document.title = open > 0 ? `${formatCount(open)} open · To-dos` : "To-dos";
-  const counts = { all: open + done, open, done };
-  for (const link of filterLinks) {
-    const { show } = link.dataset;
-    if (show === filter) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-    const count = show === "all" || show === "open" || show === "done" ? counts[show] : 0;
-    const countElement = link.querySelector(".count");
-    if (countElement !== null) countElement.textContent = isLoaded ? formatCount(count) : "";
-  }
-  if (isLoaded) placeholder.textContent = todos.length === 0 ? EMPTY_MESSAGES[filter] : "";
-  else if (todos.length > 0) placeholder.textContent = "";
+  document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
+  renderFilter(filter, { all: open + done, open, done });
+  renderActions(filter, { open, done, shown: todos.length });
+  const isSearching = query !== "" || document.activeElement === searchInput;
+  searchField.hidden = total < MIN_SEARCHABLE && !isSearching;
+  if (isLoaded) {
+    const isAllDone = filter !== "done" && totalOpen === 0 && total > 0 && query === "";
+    placeholder.classList.toggle("all-done", isAllDone);
+    if (isAllDone) placeholder.textContent = "All done.";
+    else if (todos.length > 0) placeholder.textContent = "";
+    else if (query !== "") placeholder.replaceChildren("No matches for ", quote(query), ".");
+    else placeholder.textContent = EMPTY_MESSAGES[filter];
+  } else if (todos.length > 0) placeholder.textContent = "";
+  changes.hideConfirmedFailure();
 }
 
-const formatCount = (count: number): string => count.toLocaleString("en");
+function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>): void {
+  const isLoaded = state.position !== undefined;
+  for (const link of filterLinks) {
+    const show = filterOf(link);
+    link.href = addressOf(show);
+    if (show === filter) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    const countElement = link.querySelector(".count");
+    if (countElement !== null) countElement.textContent = isLoaded ? formatCount(counts[show]) : "";
+  }
+}
+
+function filterOf({ dataset: { show } }: HTMLAnchorElement): Filter {
+  return show === "open" || show === "done" ? show : "all";
+}
+
+function renderActions(
+  filter: Filter,
+  { open, done, shown }: { readonly open: number; readonly done: number; readonly shown: number },
+): void {
+  const isReady = state.position !== undefined && !changes.isSending;
+  const isSearching = query.trim() !== "";
+  markAllButton.textContent = isSearching ? `Mark ${formatCount(open)} done` : "Mark all done";
+  reopenAllButton.textContent = isSearching ? `Reopen ${formatCount(done)}` : "Reopen all";
+  clearDoneButton.textContent = `Clear ${formatCount(done)} done`;
+  markAllButton.hidden = !isReady || open === 0 || filter === "done";
+  reopenAllButton.hidden = !isReady || done === 0 || (filter !== "done" && open > 0);
+  clearDoneButton.hidden = !isReady || done === 0 || filter === "open";
+  copyButton.hidden = shown === 0;
+  newestFirstButton.hidden = shown < 2;
+}
 
 for (const link of filterLinks) {
   link.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
+    clearTimeout(searchTimer);
     if (link.href !== location.href) history.pushState(undefined, "", link.href);
     scrollTo({ top: 0 });
     render();
     announce(`${heading.textContent}: ${formatCount(state.view(currentFilter()).todos.length)}`);
   });
 }
-addEventListener("popstate", render);
 
-// Changes by the user
+function readAddress(): void {
+  query = new URLSearchParams(location.search).get("q") ?? "";
+  searchInput.value = query;
+}
 
-const randomKey = (): string => crypto.getRandomValues(new Uint32Array(4)).join("-");
+addEventListener("popstate", () => {
+  clearTimeout(searchTimer);
+  readAddress();
+  render();
+});
+
+newestFirstButton.ariaPressed = String(readSetting("order") === "newest");
+newestFirstButton.addEventListener("click", () => {
+  newestFirstButton.ariaPressed = String(!isNewestFirst());
+  writeSetting("order", isNewestFirst() ? "newest" : undefined);
+  render();
+});
+
+// Search
+
+let searchTimer: ReturnType<typeof setTimeout> | undefined;
+
+function search(text: string): void {
+  query = text;
+  searchInput.value = text;
+  render();
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(() => {
+    history.replaceState(undefined, "", addressOf(currentFilter()));
+    const { length } = state.view(currentFilter(), createMatcher(query)).todos;
+    if (query.trim() === "") announce("Search cleared.");
+    else announce(length === 1 ? "1 match." : `${formatCount(length)} matches.`);
+  }, SEARCH_DELAY_MS);
+}
+
+searchInput.addEventListener("input", () => search(searchInput.value));
+searchInput.addEventListener("blur", scheduleRender);
+for (const input of [titleInput, searchInput]) {
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowDown" || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    list.focusFirst();
+  });
+}
+
+installShortcuts({
+  newTodo: () => titleInput.focus(),
+  search: () => {
+    if (!searchField.hidden) searchInput.select();
+  },
+  undo: () => changes.undo(),
+  cancel: () => {
+    if (!changes.stop() && query !== "") search("");
+  },
+});
+
+// Add to-dos
 
 /** Stays the same until the field changes, so that sending it twice creates one to-do. */
 let idempotencyKey = randomKey();
@@ -113,9 +235,9 @@ interface Submission {
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const title = titleInput.value;
-  if (submissions.at(-1)?.title === title) return;
-  if (submissions.push({ title, idempotencyKey }) > 1) return;
+  // The same text, submitted twice without an edit, is one to-do.
+  if (submissions.some((submission) => submission.idempotencyKey === idempotencyKey)) return;
+  if (submissions.push({ title: titleInput.value, idempotencyKey }) > 1) return;
   form.ariaBusy = "true";
   addButton.ariaDisabled = "true";
   try {
@@ -133,102 +255,89 @@ form.addEventListener("submit", async (event) => {
 async function add({ title, idempotencyKey: submittedKey }: Submission): Promise<void> {
   try {
     const todo = await state.create(title, submittedKey);
-    if (titleInput.value === title) {
+    if (idempotencyKey === submittedKey) {
       titleInput.value = "";
       idempotencyKey = randomKey();
     }
     showFieldError(titleInput);
-    render();
-    list.scrollToTodo(todo.id);
-    announce(currentFilter() === "done" ? `Added to the open to-dos: ${title}` : `Added: ${title}`);
+    showAdded([todo]);
   } catch (error) {
-    const { fieldMessage, outcome } = describeAddError(error);
-    if (titleInput.value === title) {
+    const { fieldMessage, outcome, reason } = describeAddError(error);
+    if (idempotencyKey === submittedKey) {
       showFieldError(titleInput, fieldMessage);
       titleInput.focus();
       announce(fieldMessage);
-    } else showToast(quote(title), ` ${outcome}: ${errorMessage(error)}`);
+    } else showToast(quote(title), ` ${outcome}: ${reason}`);
   }
 }
 
-function describeAddError(error: unknown): { readonly fieldMessage: string; readonly outcome: string } {
-  const violations = error instanceof TodoApiError ? error.fields.map(({ message }) => message) : [];
-  if (violations.length > 0)
-    return { fieldMessage: `The title ${violations.join(" and ")}.`, outcome: "could not be added" };
-  if (!isRejected(error)) {
-    const cause = hasNoResponse(error)
-      ? "No answer, so it may not have been added."
-      : `It may not have been added: ${errorMessage(error)}`;
-    return {
-      fieldMessage: `${cause} Press Enter to try again; it won't be added twice.`,
-      outcome: "may not have been added",
-    };
-  }
-  return { fieldMessage: `It could not be added: ${errorMessage(error)}`, outcome: "could not be added" };
+/** Scrolls to new to-dos, or says where they are if the current view does not contain them. */
+function showAdded(todos: readonly Todo[]): void {
+  render();
+  const [first] = todos;
+  if (first === undefined) return;
+  const latest = todos.slice(-MAX_HIGHLIGHTED);
+  const isVisible = latest.map(({ id }) => list.scrollToTodo(id)).some((isInList) => isInList);
+  const name = todos.length === 1 ? quote(first.title) : `${formatCount(todos.length)} to-dos`;
+  if (isVisible) announce(todos.length === 1 ? `Added: ${first.title}` : `Added ${name}.`);
+  else if (currentFilter() === "done") showStatus("Added ", name, " to the open to-dos.");
+  else showStatus("Added ", name, ". The search does not show it.");
 }
-
-/** Returns whether the service certainly did not create the to-do. A lost response or a server error leaves that open. */
-const isRejected = (error: unknown): boolean =>
-  error instanceof TodoApiError &&
-  (error.code === "store_full" || (error.status !== undefined && error.status >= 400 && error.status < 500));
-
-const hasNoResponse = (error: unknown): boolean =>
-  error instanceof TodoApiError && (error.code === "network_error" || error.code === "timeout");
 
 titleInput.addEventListener("input", () => {
   showFieldError(titleInput);
   idempotencyKey = randomKey();
 });
 
-async function change(todo: Todo, pending: PendingChange): Promise<void> {
-  announce(`${CHANGE_MESSAGES[pending]}: ${todo.title}`);
-  try {
-    await state.requestChange(todo, pending);
-  } catch (error) {
-    showToast(quote(todo.title), ` ${CHANGE_ERRORS[pending]}: ${errorMessage(error)}`);
-  }
+const pasteDialog = new PasteDialog({
+  create: (title, key) => state.create(title, key),
+  markDone: (todo) => state.requestChange(todo, "done"),
+  onAdded: showAdded,
+});
+
+titleInput.addEventListener("paste", (event) => {
+  if (pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
+});
+
+// Change to-dos
+
+function toggle(todo: Todo, change: Exclude<PendingChange, "deleted">): void {
+  announce(`${change === "done" ? "Done" : "Reopened"}: ${todo.title}`);
+  changes.requestChange(todo, change);
 }
 
-function errorMessage(error: unknown): string {
-  if (!(error instanceof TodoApiError)) throw error;
-  if (hasNoResponse(error)) return "the service cannot be reached.";
-  if (error.code === "todo_not_found") return "it was deleted elsewhere.";
-  return error.detail ?? `${error.message}.`;
+/** Changes every to-do in a state that matches the search. */
+function changeAll(button: HTMLButtonElement, from: "open" | "done", change: PendingChange): void {
+  const { todos } = state.view(from, createMatcher(query));
+  const count = todos.length === 1 ? "1 to-do" : `${formatCount(todos.length)} to-dos`;
+  const message = {
+    deleted: `Deleted ${count.replace("to-do", "done to-do")}`,
+    done: `Marked ${count} as done`,
+    open: `Reopened ${count}`,
+  }[change];
+  changes.start({
+    todos,
+    change,
+    onlyWhile: from,
+    message: [message],
+    restoreFocus: () => (button.hidden ? heading : button).focus(),
+  });
+  if (button.hidden) heading.focus();
 }
 
-// Synchronization: the list first, then every event
+markAllButton.addEventListener("click", () => changeAll(markAllButton, "open", "done"));
+reopenAllButton.addEventListener("click", () => changeAll(reopenAllButton, "done", "open"));
+clearDoneButton.addEventListener("click", () => changeAll(clearDoneButton, "done", "deleted"));
 
-/** Keeps the list up to date while the page is open and visible. */
-async function synchronize(): Promise<never> {
-  while (true) {
-    await pageVisible();
-    const controller = new AbortController();
-    const stopWatching = onHidden(() => controller.abort());
-    try {
-      if (state.position === undefined) await state.load(controller.signal);
-      await applyEvents(state.position, controller.signal);
-    } catch (error) {
-      if (!controller.signal.aborted) {
-        onDisconnected(errorMessage(error));
-        await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS));
-      }
-    } finally {
-      stopWatching();
-    }
-  }
-}
+copyButton.addEventListener("click", async () => {
+  const { todos } = state.view(currentFilter(), createMatcher(query));
+  const isCopied = await copyText(toMarkdown(isNewestFirst() ? todos.toReversed() : todos));
+  if (isCopied)
+    showStatus(todos.length === 1 ? "Copied 1 to-do." : `Copied ${formatCount(todos.length)} to-dos.`);
+  else showToast("The browser does not allow this page to copy. Allow it in the site's settings.");
+});
 
-async function applyEvents(since: string | undefined, signal: AbortSignal): Promise<void> {
-  for await (const event of new TodoApi().events({ ...(since !== undefined && { since }), signal })) {
-    if (event.type === "connected") onConnected();
-    else if (event.type === "disconnected") onDisconnected("the service cannot be reached.");
-    else if (event.type === "resync") await state.load(signal);
-    else {
-      state.apply(event);
-      announceSoon();
-    }
-  }
-}
+// Synchronization
 
 let disconnectTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -246,27 +355,12 @@ function onConnected(): void {
   notice.textContent = "";
 }
 
-/** Resolves when the window is visible. */
-function pageVisible(): Promise<void> {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve) => {
-    document.addEventListener("visibilitychange", () => resolve(), { once: true });
-  });
-}
-
-/** Calls `callback` when the window has been hidden for `HIDDEN_TIMEOUT_MS`. Returns a function that stops watching. */
-function onHidden(callback: () => void): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const onVisibilityChange = (): void => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(callback, HIDDEN_TIMEOUT_MS);
-  };
-  document.addEventListener("visibilitychange", onVisibilityChange);
-  onVisibilityChange();
-  return () => {
-    document.removeEventListener("visibilitychange", onVisibilityChange);
-    clearTimeout(timer);
-  };
+function onLoaded(missing: number): void {
+  changes.reportUnsentDeletions();
+  if (missing === 0) return;
+  const subject =
+    missing === 1 ? "1 to-do that was here is" : `${formatCount(missing)} to-dos that were here are`;
+  showToast(`The service has a different list since it restarted. ${subject} not in it.`);
 }
 
 let isAnnouncementScheduled = false;
@@ -282,5 +376,7 @@ function announceSoon(): void {
   }, ANNOUNCE_INTERVAL_MS);
 }
 
+requireElement("#app", HTMLElement).hidden = false;
+readAddress();
 render();
-synchronize();
+synchronize(state, { onConnected, onDisconnected, onLoaded, onEvent: announceSoon });

@@ -26,11 +26,12 @@ interface Click extends Pick<MouseEvent, "clientX" | "clientY" | "timeStamp"> {
   readonly id: TodoId;
 }
 
-type Control = "checkbox" | "button";
+export type Control = "checkbox" | "button";
 
 export interface VirtualListOptions {
   readonly onToggle: (todo: Todo, done: boolean) => void;
-  readonly onDelete: (todo: Todo) => void;
+  /** `control` had the focus. */
+  readonly onDelete: (todo: Todo, control: Control) => void;
   /** The focused row was removed, and no other row is left. */
   readonly onFocusLost: () => void;
 }
@@ -45,6 +46,7 @@ export class VirtualList {
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
   #lastClick: Click | undefined;
+  #isPrinting = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
   readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
@@ -64,33 +66,67 @@ export class VirtualList {
       if (todo === undefined) return;
       // preventDefault keeps the state of a checkbox.
       if (this.#isAccidentalClick(event, todo.id)) event.preventDefault();
-      else if (target instanceof HTMLButtonElement) onDelete(todo);
+      else if (target instanceof HTMLButtonElement) onDelete(todo, "button");
     });
     list.addEventListener("keydown", (event) => {
       const todo = this.#findRow(event.target)?.todo;
       if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      if (key === "Delete" && !repeat) onDelete(todo);
+      if (key === "Delete" && !repeat) onDelete(todo, this.#focused()?.control ?? "checkbox");
       else if (key === "ArrowDown") this.#moveFocus(todo.id, 1);
       else if (key === "ArrowUp") this.#moveFocus(todo.id, -1);
+      else if (key === "Home") this.#moveFocus(todo.id, Number.NEGATIVE_INFINITY);
+      else if (key === "End") this.#moveFocus(todo.id, Number.POSITIVE_INFINITY);
       // Ignore the repeats of a held key, so that it deletes one to-do. The browser handles Enter on a button itself.
       else if (!repeat || (key !== "Delete" && key !== "Enter")) return;
       event.preventDefault();
     });
+    // A print must contain every row.
+    addEventListener("beforeprint", () => {
+      this.#isPrinting = true;
+      this.#renderBlocks();
+    });
+    addEventListener("afterprint", () => {
+      this.#isPrinting = false;
+      this.#renderBlocks();
+    });
   }
 
-  /** Renders these to-dos, in ascending order of id. Keeps the focus, or moves it to the next row. */
+  /** Renders these to-dos, in ascending or descending order of id. Keeps the focus, or moves it to the next row. */
   render(todos: readonly Todo[]): void {
     const focused = this.#focused();
     const anchors = this.#visibleRows();
     this.#todos = todos;
     this.#resize();
+    this.#renderBlocks();
+    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
+    this.#restoreScrollAnchor(anchors);
+    if (focused !== undefined) this.#focus(this.#indexOf(focused.id), focused.control);
+  }
+
+  #renderBlocks(): void {
     this.#blocks.forEach((_, index) => {
       this.#renderBlock(index);
     });
-    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
-    this.#restoreScrollAnchor(anchors);
-    if (focused !== undefined) this.#focus(indexOf(todos, focused.id), focused.control);
+  }
+
+  /** Returns the index of a to-do, or the index at which it would be. */
+  #indexOf(id: TodoId): number {
+    const isDescending = (this.#todos[0]?.id ?? 0n) > (this.#todos.at(-1)?.id ?? 0n);
+    return indexOf(this.#todos, id, isDescending ? -1 : 1);
+  }
+
+  /** Focuses the row of a to-do. Returns false if the list does not contain it. */
+  focusTodo(id: TodoId, control: Control): boolean {
+    const index = this.#indexOf(id);
+    if (this.#todos[index]?.id !== id) return false;
+    this.#focus(index, control);
+    return true;
+  }
+
+  /** Focuses the first row, if there is one. */
+  focusFirst(): void {
+    if (this.#todos.length > 0) this.#focus(0, "checkbox");
   }
 
   /** Returns the visible rows and their positions, from the top. Returns none while the top of the list is visible. */
@@ -112,12 +148,13 @@ export class VirtualList {
     }
   }
 
-  /** Scrolls to a to-do and highlights it, if the list contains it. */
-  scrollToTodo(id: TodoId): void {
-    const row = this.#ensureRendered(indexOf(this.#todos, id));
-    if (row === undefined || row.todo?.id !== id) return;
+  /** Scrolls to a to-do and highlights it. Returns false if the list does not contain it. */
+  scrollToTodo(id: TodoId): boolean {
+    const row = this.#ensureRendered(this.#indexOf(id));
+    if (row === undefined || row.todo?.id !== id) return false;
     row.element.scrollIntoView({ block: "nearest" });
     row.element.classList.add("new");
+    return true;
   }
 
   #resize(): void {
@@ -154,7 +191,7 @@ export class VirtualList {
     const start = index * BLOCK_SIZE;
     const todos = this.#todos.slice(start, start + BLOCK_SIZE);
     const { element } = block;
-    if (block.isNear) {
+    if (block.isNear || this.#isPrinting) {
       let next = element.firstElementChild;
       todos.forEach((todo, offset) => {
         const row = this.#updateRow(todo, start + offset);
@@ -255,7 +292,8 @@ export class VirtualList {
 
   #moveFocus(from: TodoId, step: number): void {
     const focused = this.#focused();
-    const index = indexOf(this.#todos, from) + step;
-    if (focused !== undefined && index >= 0) this.#focus(index, focused.control);
+    const index = this.#indexOf(from) + step;
+    const isPast = index < 0 && Number.isFinite(step);
+    if (focused !== undefined && !isPast) this.#focus(Math.max(index, 0), focused.control);
   }
 }

@@ -1,0 +1,68 @@
+import { expect } from "bun:test";
+import type { Page } from "playwright-core";
+import { listen } from "../src/http/server/listen.ts";
+import { createService } from "../src/http/service.ts";
+import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
+import type { TodoStore } from "../src/todo.ts";
+import { until } from "./until.ts";
+
+/** Longer than a busy machine needs. */
+const PATIENCE_MS = 60_000;
+
+/** Starts a service on loopback. */
+export function start(store: TodoStore, port = 0) {
+  const listener = listen(createService({ store, onLoopback: true }), { host: "127.0.0.1", port });
+  return {
+    url: listener.url,
+    port: Number(new URL(listener.url).port),
+    [Symbol.asyncDispose]: () => listener.abort(),
+  };
+}
+
+/** Returns a store with these titles. */
+export async function createStore(titles: readonly string[], options: MemoryOptions = {}) {
+  const store = openMemory(options);
+  for (const title of titles) await store.insert(title);
+  return store;
+}
+
+/** Returns the titles on the page in order, with those of done to-dos in parentheses. */
+export const visibleTitles = (page: Page): Promise<string[]> =>
+  page.$$eval(".todo", (rows) =>
+    rows.map((row) => {
+      const title = row.querySelector(".title")?.textContent ?? "";
+      return row.querySelector("input")?.checked ? `(${title})` : title;
+    }),
+  );
+
+/** Waits until the page shows exactly these titles. */
+export async function expectTitles(page: Page, titles: readonly string[]): Promise<void> {
+  const deadline = performance.now() + PATIENCE_MS;
+  while (JSON.stringify(await visibleTitles(page)) !== JSON.stringify(titles)) {
+    if (performance.now() > deadline) expect(await visibleTitles(page)).toEqual([...titles]);
+    await Bun.sleep(10);
+  }
+}
+
+/** Returns the to-dos in a store. */
+export const storedTodos = async (store: TodoStore): Promise<unknown[]> => {
+  const { json } = await store.list({});
+  const text =
+    json instanceof Blob ? await json.text() : Buffer.concat(await Array.fromAsync(json)).toString();
+  return JSON.parse(text);
+};
+
+/** Waits until the store has exactly these to-dos. */
+export const untilStored = (store: TodoStore, todos: readonly unknown[]): Promise<void> =>
+  until(async () => Bun.deepEquals(await storedTodos(store), todos), `${JSON.stringify(todos)} are stored`);
+
+/** Returns the accessible name or the id of the focused element. */
+export const focusedName = (page: Page): Promise<string> =>
+  page.evaluate(`(() => {
+    const element = document.activeElement;
+    return element?.ariaLabel ?? element?.closest("label")?.textContent ?? element?.id ?? "";
+  })()`);
+
+/** Sends the deletion that can still be undone. */
+export const dismiss = (page: Page): Promise<void> =>
+  page.locator("#status").getByRole("button", { name: "Dismiss" }).click();

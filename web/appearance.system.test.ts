@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser } from "playwright-core";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, expectTitles, start } from "../test/todos-page.ts";
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  test("prints every to-do", async () => {
+    const titles = Array.from({ length: 300 }, (_, index) => `to-do ${index + 1}`);
+    await using service = start(await createStore(titles));
+    await using window = await openWindow(browser, service.url);
+    const { page } = window;
+    await page.waitForFunction(() => document.title.startsWith("300 "));
+    await page.evaluate(() => {
+      addEventListener("beforeprint", () => {
+        document.documentElement.dataset.printed = String(document.querySelectorAll(".todo").length);
+      });
+    });
+    const pdf = (await page.pdf({ format: "A4" })).toString("latin1");
+    expect(await page.evaluate(() => document.documentElement.dataset.printed)).toBe("300");
+    // An A4 page has room for about 20 rows.
+    const pages = pdf.match(/\/Type\s*\/Page\b/g)?.length;
+    expect(pages).toBeWithin(8, 25);
+    expect(await page.locator(".todo").count()).toBeLessThan(150);
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each(["reduce", "no-preference"] as const)(
+    "moves nothing if reduced motion is %s",
+    async (reducedMotion) => {
+      await using service = start(await createStore(["one"]));
+      await using window = await openWindow(browser, service.url, { reducedMotion });
+      const { page } = window;
+      await page.getByLabel("New to-do").fill("two");
+      await page.keyboard.press("Enter");
+      await expectTitles(page, ["one", "two"]);
+      const motion = await page.evaluate(() => {
+        const styles = [".todo.new", ".todo .title", ".todo input"].map((selector) =>
+          getComputedStyle(document.querySelector(selector) ?? document.body),
+        );
+        const before = getComputedStyle(document.querySelector(".todo input") ?? document.body, "::before");
+        return [...styles, before].some(
+          ({ animationName, transitionDuration }) =>
+            animationName !== "none" || /[1-9]/.test(transitionDuration),
+        );
+      });
+      expect(motion).toBe(reducedMotion === "no-preference");
+    },
+  );
+
+  test("shows the current filter in forced colors", async () => {
+    await using service = start(await createStore(["one", "two"]));
+    for (const colorScheme of ["light", "dark"] as const) {
+      await using window = await openWindow(browser, service.url, { forcedColors: "active", colorScheme });
+      const { page } = window;
+      await expectTitles(page, ["one", "two"]);
+      await page.getByRole("button", { name: "Newest first" }).click();
+      const looks = await page.locator(".filter a, .actions button:not([hidden])").evaluateAll((all) =>
+        all.map((element) => {
+          const { backgroundColor, color } = getComputedStyle(element);
+          return { name: element.textContent, look: `${color} on ${backgroundColor}` };
+        }),
+      );
+      const [all, open] = looks;
+      const current = looks.filter(({ look }) => look === all?.look).map(({ name }) => name);
+      expect(current).toEqual(["All 2", "Newest first"]);
+      expect(open?.look).not.toBe(all?.look ?? "");
+    }
+  });
+
+  test("shows a message instead of a form without JavaScript", async () => {
+    await using service = start(await createStore(["one"]));
+    await using window = await openWindow(browser, service.url, { javaScriptEnabled: false });
+    const { page } = window;
+    await page.locator("noscript p").waitFor();
+    expect(await page.locator("form, input, button").filter({ visible: true }).count()).toBe(0);
+    expect(await page.getByText("Loading…").isVisible()).toBe(false);
+    await page.locator("noscript a").click();
+    expect(await page.textContent("body")).toBe('[{"id":1,"title":"one","done":false}]');
+  });
+});

@@ -1,0 +1,37 @@
+import { expect, test } from "bun:test";
+import { MAX_TITLE_LENGTH as SERVICE_MAX_TITLE_LENGTH } from "../src/todo.ts";
+import { MAX_TITLE_LENGTH, parseLines, toMarkdown } from "./paste.ts";
+
+const titles = (text: string): string[] =>
+  parseLines(text).map(({ title, done }) => (done ? `(${title})` : title));
+
+test("parseLines removes list markers and skips blank lines", () => {
+  const text =
+    "- buy milk\r\n* call home\n\n 1. pay rent\r12. \n\t- [ ] one\n[ ] two\n* [x] three\n[X] four\n- \n[ ]\n-";
+  expect(titles(text)).toEqual(["buy milk", "call home", "pay rent", "one", "two", "(three)", "(four)"]);
+});
+
+test("parseLines keeps what only resembles a marker", () => {
+  const lines = ["-5 degrees", "1.5 liters", "*bold*", "[link](url)", "[xyz]", "--- rule", "2 eggs", "x"];
+  expect(titles(lines.join("\n"))).toEqual(lines);
+});
+
+test("parseLines removes one marker only", () => {
+  expect(titles("- - a\n- [ ] [x] b\n1. 2. c")).toEqual(["- a", "[x] b", "2. c"]);
+});
+
+test("parseLines marks titles that the service rejects as too long", () => {
+  expect(MAX_TITLE_LENGTH).toBe(SERVICE_MAX_TITLE_LENGTH);
+  const lines = parseLines(`- ${"😀".repeat(120)}\n${"x".repeat(121)}`);
+  expect(lines.map(({ isTooLong }) => isTooLong)).toEqual([false, true]);
+});
+
+test("toMarkdown writes what parseLines reads", () => {
+  const todos = [
+    { title: "- one", done: false },
+    { title: "two\nlines", done: true },
+  ];
+  const markdown = toMarkdown(todos);
+  expect(markdown).toBe("- [ ] - one\n- [x] two lines\n");
+  expect(titles(markdown)).toEqual(["- one", "(two lines)"]);
+});

@@ -1,0 +1,27 @@
+import type { Todo } from "../src/sdk/client.ts";
+
+const ASCII = /^[\x20-\x7e]*$/;
+
+/** Returns a text without case and accents, so that texts that differ only in these are equal. */
+export function foldText(text: string): string {
+  if (ASCII.test(text)) return text.toLowerCase();
+  // Upper case first: it makes "ß" equal to "ss", and all forms of a Greek sigma equal.
+  return text.normalize("NFKD").replace(/\p{M}/gu, "").toUpperCase().toLowerCase().replaceAll("ς", "σ");
+}
+
+const foldedTitles = new WeakMap<Todo, string>();
+
+function foldedTitle(todo: Todo): string {
+  let folded = foldedTitles.get(todo);
+  if (folded === undefined) {
+    folded = foldText(todo.title);
+    foldedTitles.set(todo, folded);
+  }
+  return folded;
+}
+
+/** Returns a function that tests whether a title contains the query. A blank query matches every to-do. */
+export function createMatcher(query: string): (todo: Todo) => boolean {
+  const folded = foldText(query.trim());
+  return folded === "" ? () => true : (todo) => foldedTitle(todo).includes(folded);
+}

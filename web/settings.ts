@@ -1,0 +1,31 @@
+/** Reads and writes what the browser remembers for this origin. A browser that blocks storage remembers nothing. */
+
+const PREFIX = "todo-service.";
+
+export function readSetting(name: string): string | undefined {
+  return withStorage((storage) => storage.getItem(PREFIX + name)) ?? undefined;
+}
+
+/** Stores a value, or removes it without one. */
+export function writeSetting(name: string, value?: string): void {
+  withStorage((storage) => {
+    if (value === undefined) storage.removeItem(PREFIX + name);
+    else storage.setItem(PREFIX + name, value);
+  });
+}
+
+/** Returns the names of the stored values that start with `start`. */
+export function settingNames(start: string): string[] {
+  const names = withStorage((storage) => Array.from(storage, (_, index) => storage.key(index) ?? "")) ?? [];
+  return names.filter((name) => name.startsWith(PREFIX + start)).map((name) => name.slice(PREFIX.length));
+}
+
+function withStorage<T>(use: (storage: Storage) => T): T | undefined {
+  try {
+    return use(localStorage);
+  } catch (error) {
+    // SecurityError: the user blocks storage. QuotaExceededError: the storage is full. Both are no reason to stop.
+    if (error instanceof DOMException) return undefined;
+    throw error;
+  }
+}

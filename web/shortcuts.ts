@@ -1,0 +1,48 @@
+import { requireElement } from "./dom.ts";
+import { readSetting, writeSetting } from "./settings.ts";
+
+export interface ShortcutActions {
+  readonly newTodo: () => void;
+  readonly search: () => void;
+  /** Returns whether there was a change to undo. */
+  readonly undo: () => boolean;
+  /** Stops or clears what is in progress. */
+  readonly cancel: () => void;
+}
+
+/** Handles the keys that work anywhere on the page, and the dialog that lists all keys. */
+export function installShortcuts({ newTodo, search, undo, cancel }: ShortcutActions): void {
+  const dialog = requireElement("#shortcuts", HTMLDialogElement);
+  const singleKeys = requireElement("#single-keys", HTMLInputElement);
+  singleKeys.checked = readSetting("single-keys") !== "off";
+  // People who use speech input must be able to turn keys without a modifier off (WCAG 2.1.4).
+  singleKeys.addEventListener("change", () => {
+    writeSetting("single-keys", singleKeys.checked ? undefined : "off");
+  });
+  requireElement("#show-shortcuts", HTMLButtonElement).addEventListener("click", () => dialog.showModal());
+  const actions: Readonly<Record<string, () => void>> = {
+    n: newTodo,
+    "/": search,
+    "?": () => dialog.showModal(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const { key, ctrlKey, metaKey, altKey, shiftKey, isComposing, repeat } = event;
+    if (event.defaultPrevented || isComposing || document.querySelector("dialog[open]") !== null) return;
+    const field = textField(event.target);
+    if (key.toLowerCase() === "z" && ctrlKey !== metaKey && !altKey && !shiftKey) {
+      // In a field with text, the browser undoes the typing.
+      if ((field === undefined || field.value === "") && !repeat && undo()) event.preventDefault();
+      return;
+    }
+    if (ctrlKey || metaKey || altKey) return;
+    if (key === "Escape") return cancel();
+    const action = actions[key];
+    if (action === undefined || field !== undefined || !singleKeys.checked) return;
+    event.preventDefault();
+    action();
+  });
+}
+
+const textField = (target: EventTarget | null): HTMLInputElement | undefined =>
+  target instanceof HTMLInputElement && target.type !== "checkbox" ? target : undefined;
