@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { barriers, openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, expectTitles, focusedName, start, storedTodos } from "../test/todos-page.ts";
+
+/** Pastes a text as the keyboard does, without the system's clipboard. */
+const paste = (page: Page, text: string): Promise<void> =>
+  page.getByLabel("New to-do").evaluate((field, content) => {
+    if (field instanceof HTMLInputElement) field.focus();
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", content);
+    const event = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+    if (field.dispatchEvent(event) && field instanceof HTMLInputElement) field.value += content;
+  }, text);
+
+const box = (page: Page) => page.getByLabel("One to-do per line");
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string) => openWindow(browser, url);
+
+  test("adds one to-do per pasted line, in order, with the keyboard", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await paste(page, "- [ ] buy milk\n\n* [x] call home\n1. <b>pay</b> rent\n");
+    await page.getByRole("heading", { name: "Add 3 to-dos?" }).waitFor();
+    expect(await page.locator("#paste-preview li").allTextContents()).toEqual([
+      "buy milk",
+      "call homedone",
+      "<b>pay</b> rent",
+    ]);
+    expect(await barriers(page)).toEqual([]);
+    expect(await focusedName(page)).toBe("paste-submit");
+    await page.keyboard.press("Enter");
+    await expectTitles(page, ["buy milk", "(call home)", "<b>pay</b> rent"]);
+    await page.locator("#paste").waitFor({ state: "hidden" });
+    expect(await focusedName(page)).toBe("title");
+    expect(await storedTodos(store)).toMatchObject([{ done: false }, { done: true }, { done: false }]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("leaves a single pasted line to the field, and adds nothing after Esc", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await paste(page, "\nbuy milk\n  \n");
+    expect(await page.locator("#paste").isVisible()).toBe(false);
+    expect(await page.getByLabel("New to-do").inputValue()).toContain("buy milk");
+    await paste(page, "one\ntwo");
+    await page.getByRole("heading", { name: "Add 2 to-dos?" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.locator("#paste").waitFor({ state: "hidden" });
+    expect(await storedTodos(store)).toEqual([]);
+  });
+
+  test("marks lines that are too long, keeps them in the box, and adds them after an edit", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await paste(page, `one\n- ${"x".repeat(121)}\ntwo`);
+    await page.getByRole("heading", { name: "Add 2 to-dos?" }).waitFor();
+    expect(await page.locator("#paste-preview li").filter({ hasText: "too long" }).count()).toBe(1);
+    await page.keyboard.press("Enter");
+    await page.getByText("Added 2 to-dos. Shorten the lines that are longer than 120 characters.").waitFor();
+    expect(await box(page).inputValue()).toBe(`- ${"x".repeat(121)}`);
+    expect(await focusedName(page)).toBe("paste-lines");
+    await box(page).fill("- short");
+    await page.getByRole("heading", { name: "Add 1 to-do?" }).waitFor();
+    await page.keyboard.press("ControlOrMeta+Enter");
+    await expectTitles(page, ["one", "two", "short"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("returns lines that failed to the box, and adds none of them twice", async () => {
+    const store = openMemory();
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.route("**/api/todos", async (route) => {
+      if (!route.request().postData()?.includes("two")) return route.continue();
+      await route.fetch();
+      await route.abort("connectionreset");
+    });
+    await paste(page, "one\n[x] two\nthree");
+    await page.keyboard.press("Enter");
+    await page.getByText("“two” may not have been added: the service cannot be reached.").waitFor();
+    expect(await box(page).inputValue()).toBe("[x] two\nthree");
+    await page.unroute("**/api/todos");
+    await page.getByRole("button", { name: "Add", exact: true }).last().click();
+    await page.locator("#paste").waitFor({ state: "hidden" });
+    await expectTitles(page, ["one", "(two)", "three"]);
+    expect(await storedTodos(store)).toHaveLength(3);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("keeps the lines for which the store has no room", async () => {
+    await using service = start(await createStore([], { maxTodos: 2 }));
+    await using window = await open(service.url);
+    const { page } = window;
+    await paste(page, "one\ntwo\nthree\nfour");
+    await page.keyboard.press("Enter");
+    await page.getByText("“three” could not be added:").waitFor();
+    expect(await box(page).inputValue()).toBe("three\nfour");
+    await expectTitles(page, ["one", "two"]);
+  });
+
+  test("stops at Esc and keeps the lines that it did not add", async () => {
+    await using service = start(openMemory());
+    await using window = await open(service.url);
+    const { page } = window;
+    const released = Promise.withResolvers<void>();
+    await page.route("**/api/todos", async (route) => {
+      if (route.request().postData()?.includes("two")) await released.promise;
+      await route.continue();
+    });
+    await paste(page, "one\ntwo\nthree");
+    await page.keyboard.press("Enter");
+    await page.getByText("Adding: 1 of 3. Esc stops.").waitFor();
+    await page.keyboard.press("Escape");
+    released.resolve();
+    await expectTitles(page, ["one", "two"]);
+    await page.locator("#paste-message").getByText("Added 2 to-dos.").waitFor();
+    expect(await box(page).inputValue()).toBe("three");
+  });
+});

@@ -1,0 +1,178 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { barriers, openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, expectTitles, focusedName, start } from "../test/todos-page.ts";
+
+const FRUITS = ["apple", "Banane", "Crème brûlée", "date", "elder", "fig", "grape", "honey", "CREME", "jam"];
+
+const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string, options?: BrowserContextOptions) => openWindow(browser, url, options);
+
+  test("searches as the user types, and keeps the search in the URL", async () => {
+    const store = await createStore(FRUITS);
+    await store.setDone(9n, true);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("link", { name: "All 10" }).waitFor();
+    await press(page, "/");
+    expect(await focusedName(page)).toBe("search");
+    await page.keyboard.type("crème");
+    await expectTitles(page, ["Crème brûlée", "(CREME)"]);
+    await page.getByRole("link", { name: "Done 1" }).waitFor();
+    await page.getByText("2 matches.").waitFor();
+    expect(new URL(page.url()).searchParams.get("q")).toBe("crème");
+    // Counts of the whole list stay in the window's title.
+    expect(await page.title()).toBe("9 open · To-dos");
+    await page.getByRole("link", { name: "Open 1" }).click();
+    await expectTitles(page, ["Crème brûlée"]);
+    await page.reload();
+    await expectTitles(page, ["Crème brûlée"]);
+    expect(await page.getByLabel("Search to-dos").inputValue()).toBe("crème");
+    await page.evaluate(() => history.back());
+    await expectTitles(page, ["Crème brûlée", "(CREME)"]);
+    await press(page, "Escape");
+    await page.getByRole("link", { name: "All 10" }).waitFor();
+    await page.waitForFunction(() => location.search === "");
+    await press(page, "/");
+    await page.keyboard.type("nothing");
+    await page.getByText("No matches for “nothing”.").waitFor();
+    await page.getByText("0 matches.").waitFor();
+    await press(page, "Escape");
+    await page.getByRole("link", { name: "All 10" }).waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows the search field from ten to-dos on", async () => {
+    const store = await createStore(FRUITS.slice(1));
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("link", { name: "All 9" }).waitFor();
+    const field = page.getByLabel("Search to-dos");
+    expect(await field.isVisible()).toBe(false);
+    await store.insert("ten");
+    await field.waitFor();
+    await field.fill("ten");
+    await store.delete(1n);
+    await page.waitForFunction(() => document.title.startsWith("9 open"));
+    expect(await field.isVisible()).toBe(true);
+  });
+
+  test("limits changes to all to-dos to the matches of a search", async () => {
+    await using service = start(await createStore(FRUITS));
+    await using window = await open(`${service.url}/?q=creme`);
+    const { page } = window;
+    await page.getByRole("button", { name: "Mark 2 done" }).click();
+    await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
+    await page.waitForFunction(() => document.title.startsWith("8 open"));
+    await page.getByRole("button", { name: "Clear 2 done" }).click();
+    await page.getByText("No matches for “creme”.").waitFor();
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
+  });
+
+  test("says that the search hides a new to-do", async () => {
+    await using service = start(await createStore(FRUITS));
+    await using window = await open(`${service.url}/?q=creme`);
+    const { page } = window;
+    await page.getByLabel("New to-do").fill("kiwi");
+    await press(page, "Enter");
+    await page.getByText("Added “kiwi”. The search does not show it.").first().waitFor();
+  });
+
+  test("remembers that the newest to-do comes first", async () => {
+    await using service = start(await createStore(["one", "two", "three"]));
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Newest first" }).click();
+    await expectTitles(page, ["three", "two", "one"]);
+    await page.reload();
+    await expectTitles(page, ["three", "two", "one"]);
+    await page.getByLabel("New to-do").fill("four");
+    await press(page, "Enter");
+    await expectTitles(page, ["four", "three", "two", "one"]);
+    await page.getByRole("checkbox", { name: "three" }).focus();
+    await press(page, "ArrowDown");
+    expect(await focusedName(page)).toBe("two");
+    await press(page, "Delete");
+    await expectTitles(page, ["four", "three", "one"]);
+    expect(await focusedName(page)).toBe("one");
+    await press(page, "ControlOrMeta+z");
+    expect(await focusedName(page)).toBe("two");
+    await page.getByRole("button", { name: "Newest first" }).click();
+    await expectTitles(page, ["one", "two", "three", "four"]);
+    await page.reload();
+    await expectTitles(page, ["one", "two", "three", "four"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("has shortcuts, lists them, and lets the user turn the single keys off", async () => {
+    await using service = start(await createStore(FRUITS));
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("link", { name: "All 10" }).waitFor();
+    await press(page, "n");
+    expect(await focusedName(page)).toBe("title");
+    await page.keyboard.type("n/?");
+    expect(await page.getByLabel("New to-do").inputValue()).toBe("n/?");
+    await page.getByLabel("New to-do").fill("");
+    await press(page, "ArrowDown");
+    expect(await focusedName(page)).toBe("apple");
+    await press(page, "End");
+    expect(await focusedName(page)).toBe("jam");
+    await press(page, "Home");
+    expect(await focusedName(page)).toBe("apple");
+    await press(page, "ArrowUp");
+    expect(await focusedName(page)).toBe("apple");
+    await press(page, "?");
+    await page.getByRole("heading", { name: "Shortcuts" }).waitFor();
+    expect(await barriers(page)).toEqual([]);
+    await page.getByLabel("Use the keys n, / and ?").uncheck();
+    await press(page, "Escape");
+    await page.getByRole("heading", { name: "Shortcuts" }).waitFor({ state: "hidden" });
+    expect(await focusedName(page)).toBe("apple");
+    await page.reload();
+    await page.getByRole("link", { name: "All 10" }).waitFor();
+    await page.getByRole("checkbox", { name: "apple" }).focus();
+    await press(page, "n", "/", "?");
+    expect(await focusedName(page)).toBe("apple");
+    await page.getByRole("button", { name: "Shortcuts" }).click();
+    await page.getByLabel("Use the keys n, / and ?").check();
+    await page.getByRole("button", { name: "Close" }).click();
+    await press(page, "/");
+    expect(await focusedName(page)).toBe("search");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("copies the shown to-dos as Markdown, also without the clipboard API", async () => {
+    const store = await createStore(["one", "two"]);
+    await store.setDone(2n, true);
+    await using service = start(store);
+    for (const hasApi of [true, false]) {
+      await using window = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
+      const { page } = window;
+      if (!hasApi)
+        await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+      await page.getByRole("button", { name: "Copy as Markdown" }).click();
+      await page.getByText("Copied 2 to-dos.").first().waitFor();
+      await page.getByLabel("New to-do").focus();
+      await press(page, "ControlOrMeta+v");
+      await page.getByRole("heading", { name: "Add 2 to-dos?" }).waitFor();
+      expect(await page.getByLabel("One to-do per line").inputValue()).toBe("- [ ] one\n- [x] two\n");
+      expect(window.faults).toEqual([]);
+    }
+  });
+});

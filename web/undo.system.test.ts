@@ -1,0 +1,352 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import {
+  createStore,
+  dismiss,
+  expectTitles,
+  focusedName,
+  start,
+  storedTodos,
+  untilStored,
+} from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+/** Counts the requests of a page that change to-dos. */
+function countWrites(page: Page): () => number {
+  let count = 0;
+  page.on("request", (request) => {
+    if (request.method() !== "GET") count++;
+  });
+  return () => count;
+}
+
+const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+
+const numbered = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `to-do ${index + 1}`);
+
+async function createDoneStore(done: number, open: number) {
+  const store = await createStore(numbered(done + open));
+  for (let id = 1; id <= done; id++) await store.setDone(BigInt(id), true);
+  return store;
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string) => openWindow(browser, url);
+
+  test("restores a deleted to-do and the focus with the keyboard", async () => {
+    const store = await createStore(["one", "two", "three"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two", "three"]);
+    const writes = countWrites(page);
+    await page.getByRole("checkbox", { name: "two" }).focus();
+    await press(page, "Delete");
+    await expectTitles(page, ["one", "three"]);
+    expect(await page.locator("#status").textContent()).toBe("Deleted “two”·Undo");
+    expect(await page.title()).toBe("2 open · To-dos");
+    await page.getByRole("link", { name: "All 2" }).waitFor();
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, ["one", "two", "three"]);
+    expect(await focusedName(page)).toBe("two");
+    expect(await page.locator("#status").textContent()).toBe("");
+    // The delete button gets the focus back, too.
+    await press(page, "Tab", "Enter");
+    await expectTitles(page, ["one", "three"]);
+    await page.getByRole("button", { name: "Undo" }).focus();
+    await press(page, "Enter");
+    await expectTitles(page, ["one", "two", "three"]);
+    expect(await focusedName(page)).toBe("Delete: two");
+    expect(writes()).toBe(0);
+    // There is nothing left to undo.
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, ["one", "two", "three"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("restores the last to-do of the list, and leaves typed text to the browser's undo", async () => {
+    await using service = start(await createStore(["one"]));
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one"]);
+    await page.getByRole("checkbox", { name: "one" }).focus();
+    await press(page, "Delete");
+    await expectTitles(page, []);
+    expect(await focusedName(page)).toBe("title");
+    await page.keyboard.type("text");
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, []);
+    await page.getByLabel("New to-do").fill("");
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, ["one"]);
+    expect(await focusedName(page)).toBe("one");
+  });
+
+  test("sends a deletion after six seconds, and not while the pointer or the focus is on its message", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open("about:blank");
+    const { page } = window;
+    await page.clock.install();
+    await page.goto(service.url);
+    await expectTitles(page, ["one", "two"]);
+    const writes = countWrites(page);
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await page.clock.fastForward(5800);
+    expect(writes()).toBe(0);
+    await page.getByRole("button", { name: "Undo" }).hover();
+    await page.clock.fastForward(60_000);
+    expect(writes()).toBe(0);
+    await page.mouse.move(10, 10);
+    await page.clock.fastForward(5800);
+    await page.getByRole("button", { name: "Undo" }).focus();
+    await page.clock.fastForward(60_000);
+    expect(writes()).toBe(0);
+    await page.getByLabel("New to-do").focus();
+    await page.clock.fastForward(6100);
+    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    expect(await page.locator("#status").textContent()).toBe("");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("sends a deletion before the next one and when it is dismissed", async () => {
+    const store = await createStore(["one", "two", "three"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await page.getByText("Deleted “one”").first().waitFor();
+    await page.getByRole("button", { name: "Delete: two" }).click();
+    await until(async () => (await storedTodos(store)).length === 2, "the first deletion is stored");
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, ["two", "three"]);
+    await page.getByRole("button", { name: "Delete: three" }).click();
+    await dismiss(page);
+    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says that a to-do was deleted elsewhere when the user restores it", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    await using other = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await expectTitles(page, ["two"]);
+    await expectTitles(other.page, ["one", "two"]);
+    await other.page.getByRole("button", { name: "Delete: one" }).click();
+    await dismiss(other.page);
+    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    // The event of a later change shows that the page has read the event of the deletion.
+    await store.insert("three");
+    await expectTitles(page, ["two", "three"]);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await page.getByText("“one” was deleted elsewhere, so it cannot be restored.").waitFor();
+    await expectTitles(page, ["two", "three"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each(["close", "reload", "leave"] as const)("sends a deletion on %s of the page", async (way) => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await expectTitles(page, ["two"]);
+    if (way === "close") await page.close();
+    else if (way === "reload") await page.reload();
+    else await page.goto(`${service.url}/api/openapi.json`);
+    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+  });
+
+  test("does not delete a restored to-do when the page closes", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expectTitles(page, ["one", "two"]);
+    await page.close();
+    await Bun.sleep(200);
+    expect(await storedTodos(store)).toHaveLength(2);
+  });
+
+  test("sends a deletion of 100 to-dos when the page closes", async () => {
+    const store = await createDoneStore(100, 1);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Clear 100 done" }).click();
+    await expectTitles(page, ["to-do 101"]);
+    await page.close();
+    await until(async () => (await storedTodos(store)).length === 1, "100 to-dos are deleted");
+  });
+
+  test("says which to-do an offline browser did not delete", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const context = window.page.context();
+    await window.page.getByRole("button", { name: "Delete: one" }).click();
+    await expectTitles(window.page, ["two"]);
+    await context.setOffline(true);
+    await window.page.close();
+    await context.setOffline(false);
+    const page = await context.newPage();
+    await page.goto(service.url);
+    await page
+      .getByRole("alert")
+      .getByText(
+        "“one” was not deleted, because the browser closed or was offline before the request was sent.",
+      )
+      .waitFor();
+    await expectTitles(page, ["one", "two"]);
+    await page.reload();
+    await expectTitles(page, ["one", "two"]);
+    expect(await page.getByRole("alert").textContent()).toBe("");
+  });
+
+  test("reports a deletion that is not sent because the connection is lost, and restores the row", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Delete: one" }).click();
+    await expectTitles(page, ["two"]);
+    await page.context().setOffline(true);
+    await dismiss(page);
+    await page
+      .getByRole("alert")
+      .getByText("“one” may not have been deleted: the service did not answer.")
+      .waitFor();
+    await expectTitles(page, ["one", "two"]);
+    await page.context().setOffline(false);
+    expect(await storedTodos(store)).toHaveLength(2);
+  });
+
+  test("clears done to-dos with undo, at most four requests at a time", async () => {
+    const store = await createDoneStore(12, 2);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    let pending = 0;
+    let maxPending = 0;
+    await page.route("**/api/todos/*", async (route) => {
+      pending++;
+      maxPending = Math.max(maxPending, pending);
+      await Bun.sleep(30);
+      pending--;
+      await route.continue();
+    });
+    const clear = page.getByRole("button", { name: "Clear 12 done" });
+    await clear.focus();
+    await press(page, "Enter");
+    await expectTitles(page, ["to-do 13", "to-do 14"]);
+    expect(await page.locator("#status").textContent()).toBe("Deleted 12 done to-dos·Undo");
+    expect(await focusedName(page)).toBe("list-heading");
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, [...numbered(12).map((title) => `(${title})`), "to-do 13", "to-do 14"]);
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Clear 12 done");
+    // Someone adds a done to-do and reopens another one after the click.
+    await press(page, "Enter");
+    await expectTitles(page, ["to-do 13", "to-do 14"]);
+    await store.setDone(13n, true);
+    await store.setDone(2n, false);
+    await expectTitles(page, ["to-do 2", "(to-do 13)", "to-do 14"]);
+    await dismiss(page);
+    await page.getByText("Deleting: 4 of 11. Esc stops.").waitFor();
+    await untilStored(store, [
+      { id: 2, title: "to-do 2", done: false },
+      { id: 13, title: "to-do 13", done: true },
+      { id: 14, title: "to-do 14", done: false },
+    ]);
+    expect(maxPending).toBe(4);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("marks all to-dos as done, reopens them, and says that all is done", async () => {
+    const store = await createStore(numbered(3));
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Mark all done" }).click();
+    await expectTitles(page, ["(to-do 1)", "(to-do 2)", "(to-do 3)"]);
+    expect(await page.locator("#status").textContent()).toBe("Marked 3 to-dos as done·Undo");
+    await page.getByText("All done.", { exact: true }).waitFor();
+    // The user changes one of them back.
+    await page.getByRole("checkbox", { name: "to-do 2" }).click();
+    await dismiss(page);
+    await untilStored(
+      store,
+      numbered(3).map((title, index) => ({ id: index + 1, title, done: index !== 1 })),
+    );
+    await page.getByRole("checkbox", { name: "to-do 2" }).click();
+    await page.getByRole("button", { name: "Reopen all" }).click();
+    await expectTitles(page, numbered(3));
+    await dismiss(page);
+    await untilStored(
+      store,
+      numbered(3).map((title, index) => ({ id: index + 1, title, done: false })),
+    );
+    expect(window.faults).toEqual([]);
+  });
+
+  test("stops a change to many to-dos at Esc, and restores the others", async () => {
+    const store = await createDoneStore(20, 0);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    const released = Promise.withResolvers<void>();
+    await page.route("**/api/todos/*", async (route) => {
+      if (Number(route.request().url().split("/").at(-1)) > 4) await released.promise;
+      await route.continue();
+    });
+    await page.getByRole("button", { name: "Clear 20 done" }).click();
+    await dismiss(page);
+    await page.getByText("Deleting: 4 of 20. Esc stops.").waitFor();
+    await press(page, "Escape");
+    released.resolve();
+    await expectTitles(
+      page,
+      numbered(20)
+        .slice(8)
+        .map((title) => `(${title})`),
+    );
+    await page.getByText("Stopped. Deleted: 8 of 20 to-dos.").waitFor();
+    expect(await storedTodos(store)).toHaveLength(12);
+    expect(await page.locator("#progress").textContent()).toBe("");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("summarizes the failures of a change to many to-dos in one message", async () => {
+    await using service = start(await createDoneStore(5, 0));
+    await using window = await open(service.url);
+    const { page } = window;
+    const problem = { title: "Internal server error", status: 500, code: "internal_error" };
+    await page.route(/todos\/[24]$/, (route) =>
+      route.fulfill({ status: 500, contentType: "application/problem+json", body: JSON.stringify(problem) }),
+    );
+    await page.getByRole("button", { name: "Clear 5 done" }).click();
+    await dismiss(page);
+    await page
+      .getByRole("alert")
+      .getByText("2 of 5 to-dos could not be deleted: Internal server error.")
+      .waitFor();
+    await expectTitles(page, ["(to-do 2)", "(to-do 4)"]);
+    expect(window.faults).toEqual([]);
+  });
+});
