@@ -1,8 +1,9 @@
+// cspell:ignore homedone
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { barriers, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, expectTitles, focusedName, start, storedTodos } from "../test/todos-page.ts";
 
@@ -39,7 +40,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       "call homedone",
       "<b>pay</b> rent",
     ]);
-    expect(await barriers(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     expect(await focusedName(page)).toBe("paste-submit");
     await page.keyboard.press("Enter");
     await expectTitles(page, ["buy milk", "(call home)", "<b>pay</b> rent"]);

@@ -1,7 +1,8 @@
+// cspell:ignore Banane Crème brûlée
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { barriers, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, expectTitles, focusedName, start } from "../test/todos-page.ts";
 
@@ -139,7 +140,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await focusedName(page)).toBe("apple");
     await press(page, "?");
     await page.getByRole("heading", { name: "Shortcuts" }).waitFor();
-    expect(await barriers(page)).toEqual([]);
+    expect(await accessibilityViolations(page)).toEqual([]);
     await page.getByLabel("Use the keys n, / and ?").uncheck();
     await press(page, "Escape");
     await page.getByRole("heading", { name: "Shortcuts" }).waitFor({ state: "hidden" });
