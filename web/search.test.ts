@@ -1,4 +1,4 @@
-// cspell:ignore brulee strasse straße ΣΊΣΥΦΟΣ σίσυφος İstanbul buycafe
+// cspell:ignore Crème brûlée brulee strasse straße ΣΊΣΥΦΟΣ σίσυφος İstanbul buycafe
 import { expect, test } from "bun:test";
 import { createMatcher, foldText } from "./search.ts";
 
