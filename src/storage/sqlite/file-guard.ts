@@ -1,6 +1,12 @@
 import { Database } from "bun:sqlite";
 import { type Stats, statSync } from "node:fs";
+import { BUSY_TIMEOUT_MS } from "./connection.ts";
 import { storeRow } from "./store-row.ts";
+
+/** A log without a long reader has about 4 MB and is reused. */
+export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
+const LIMIT_INTERVAL_MS = 1000;
+const MAX_VERIFIED_HOLES = 3;
 
 /** What identifies a file, whatever its path. */
 export interface FileIdentity {
@@ -38,6 +44,8 @@ export class FileGuard {
   #lockIsLost = false;
   /** Whether a file has fewer blocks than bytes only if a part of it was removed. File systems that compress differ. */
   #blocksShowHoles = true;
+  #verifiedHoles = 0;
+  #nextLimitAt = 0;
 
   /**
    * @param lock the identity of the lock file when it was locked
@@ -96,18 +104,19 @@ export class FileGuard {
 
   #hasLost({ database, wal }: Files): boolean {
     return (
-      database.size < this.#left.database.size ||
-      wal.size < this.#left.wal.size ||
-      this.#hasHoles({ database, wal })
+      hasShrunk(this.#left.database, database) ||
+      this.#hasNewHoles({ database, wal }) ||
+      this.#logHasLost(wal)
     );
   }
 
-  #hasHoles({ database, wal }: Files): boolean {
+  #logHasLost(wal: Stats): boolean {
+    return hasShrunk(this.#left.wal, wal) || (this.#blocksShowHoles && hasNewHoles(this.#left.wal, wal));
+  }
+
+  #hasNewHoles({ database, wal }: Files): boolean {
     if (!this.#blocksShowHoles) return false;
-    return (
-      missingBytes(database) > missingBytes(this.#left.database) ||
-      missingBytes(wal) > missingBytes(this.#left.wal)
-    );
+    return hasNewHoles(this.#left.database, database) || hasNewHoles(this.#left.wal, wal);
   }
 
   /** Throws unless the store has what the writer committed, and no part of it is missing. */
@@ -124,9 +133,24 @@ export class FileGuard {
     } finally {
       database.close();
     }
-    if (this.#hasLost(files)) this.#checkpoint();
-    if (this.#hasHoles(files)) this.#blocksShowHoles = false;
+    // A checkpoint beside a long reader leaves holes in the database, too. Their pages are in the log.
+    if (this.#logHasLost(files.wal)) this.#checkpoint();
+    if (this.#hasNewHoles(files) && ++this.#verifiedHoles >= MAX_VERIFIED_HOLES)
+      this.#blocksShowHoles = false;
     this.#left = this.#requireFiles();
+  }
+
+  /** Empties the log if a long reader made it grow and has ended. Does not wait for readers. */
+  limitLog(): void {
+    if (this.#left.wal.size <= WAL_SIZE_LIMIT || performance.now() < this.#nextLimitAt) return;
+    this.#nextLimitAt = performance.now() + LIMIT_INTERVAL_MS;
+    this.#database.run("PRAGMA busy_timeout = 0");
+    try {
+      this.#database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    } finally {
+      this.#database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    }
+    this.note();
   }
 
   /** Moves the log to the database: SQLite reads the rest of a shortened log now, but not after a crash. */
@@ -143,6 +167,10 @@ export const changedError = (): Error =>
 /** Besides the size, the time of the last change shows a database that was overwritten by another of the same size. */
 const isUnchanged = (left: Stats, now: Stats): boolean =>
   left.size === now.size && left.mtimeMs === now.mtimeMs;
+
+const hasShrunk = (left: Stats, now: Stats): boolean => now.size < left.size;
+
+const hasNewHoles = (left: Stats, now: Stats): boolean => missingBytes(now) > missingBytes(left);
 
 /** Returns how many bytes of a file are not on the disk, because a program wrote past the end of a truncated file. */
 const missingBytes = ({ size, blocks }: Stats): number => Math.max(0, size - blocks * 512);

@@ -146,6 +146,16 @@ class Writer {
     this.#files.checkAfter(committed);
     this.#committed = committed;
     this.#writeMark();
+    this.#limitLog();
+  }
+
+  /** A failure fails no request, because the commit is on disk. */
+  #limitLog(): void {
+    try {
+      this.#files.limitLog();
+    } catch (error) {
+      this.#warning = `the log cannot be shortened: ${errorMessage(error)}`;
+    }
   }
 
   /** A failed write of the mark fails no request, because the commit is on disk. It is reported until it succeeds again. */

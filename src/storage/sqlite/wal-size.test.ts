@@ -1,0 +1,35 @@
+import { Database } from "bun:sqlite";
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { until } from "../../../test/until.ts";
+import { WAL_SIZE_LIMIT } from "./file-guard.ts";
+import { openSqlite } from "./store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-wal-size-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+test("the log shrinks when a long reader has ended and something is written", async () => {
+  const path = join(folder, "todos.db");
+  const walSize = () => statSync(`${path}-wal`).size;
+  const store = await openSqlite(path);
+  await store.insert("first");
+  const reader = new Database(path);
+  reader.run("BEGIN");
+  reader.query("SELECT * FROM todos").all();
+  while (walSize() < 2 * WAL_SIZE_LIMIT) {
+    await Promise.all(Array.from({ length: 5000 }, () => store.insert("x".repeat(120))));
+  }
+  reader.close();
+  await until(async () => {
+    await store.insert("last");
+    return walSize() <= WAL_SIZE_LIMIT;
+  }, "the log is short");
+  expect(await store.setDone(1n, true)).toContain('"done":true');
+  const { count } = store;
+  await store.close();
+  const again = await openSqlite(path);
+  expect(again.count).toBe(count);
+  await again.close();
+});
