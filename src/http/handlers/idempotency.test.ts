@@ -79,7 +79,11 @@ describe.each<
     await using service = startService({ store });
     await post(service, "a");
     for (const title of ["b", "A", "a ", "a\0"]) {
-      expect(await statusAndCode(await post(service, title))).toEqual([422, "idempotency_key_reused"]);
+      expect(await (await post(service, title)).json()).toMatchObject({
+        status: 422,
+        code: "idempotency_key_reused",
+        detail: "Send each to-do with its own Idempotency-Key.",
+      });
     }
     expect((await post(service, "a")).status).toBe(201);
     expect(await idsIn(service)).toEqual([1]);
@@ -267,7 +271,8 @@ describe("the header Idempotency-Key", () => {
     const headers = ["Content-Type: application/json", "Content-Length: 13", `Idempotency-Key: ${key}`];
     const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
     expect(statusOf(text)).toBe(400);
-    expect(text).toContain("invalid_idempotency_key");
+    expect(text).toContain('"code":"invalid_idempotency_key"');
+    expect(text).toContain('"detail":"Send one string of 1 to 255 visible characters, such as ');
     expect(await idsIn(service)).toEqual([]);
   });
 

@@ -281,6 +281,7 @@ describe("POST /admin/keys/:id/rotate", () => {
   test("rejects an invalid body and does not change the key", async () => {
     await using served = serveKeys();
     const key = await served.make({ name: "ci" });
+    await served.make({ name: "another" });
     for (const [body, errors] of [
       [{ overlap: 0 }, ["overlap must be a string"]],
       [{ overlap: null }, ["overlap must be a string"]],
@@ -299,7 +300,7 @@ describe("POST /admin/keys/:id/rotate", () => {
     const headers = { ...AUTHORIZATION, "Content-Type": "application/json" };
     const broken = await served.service.send("POST", path, { headers, body: "{" });
     expect(await statusAndCode(broken)).toEqual([400, "invalid_json"]);
-    expect(await served.list()).toHaveLength(1);
+    expect(await served.list()).toHaveLength(2);
     expect(await whoami(served.service, key.token)).toBe("ci");
   });
 

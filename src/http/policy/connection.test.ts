@@ -128,6 +128,7 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["an empty list", { "X-Forwarded-For": "" }, "10.0.0.1", false],
     ["an empty last entry", { "X-Forwarded-For": "203.0.113.5," }, "10.0.0.1", false],
     ["leading zeros", { "X-Forwarded-For": "010.1.2.3" }, "10.0.0.1", false],
+    ["text before an IPv6 address", { "X-Forwarded-For": "me[2001:db9::5]" }, "10.0.0.1", false],
     ["a block", { "X-Forwarded-For": "203.0.113.5/32" }, "10.0.0.1", false],
     [
       "a thousand proxies",

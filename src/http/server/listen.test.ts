@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
-import { connect, type SecureVersion, type TLSSocket } from "node:tls";
+import { type ConnectionOptions, connect, type SecureVersion, type TLSSocket } from "node:tls";
 import { type CertificateOptions, makeCertificate } from "../../../test/certificate.ts";
 import { ask, POST_TODO } from "../../../test/http2.ts";
 import { errorOf } from "../../../test/rejection.ts";
@@ -200,14 +200,34 @@ describe("over TLS", () => {
     ["TLS 1.3", true, "TLSv1.3", undefined],
   ])("%s is accepted: %p", async (_what, taken, version, ciphers) => {
     await using served = serveTls();
-    const { promise, resolve } = Promise.withResolvers<boolean>();
     const ca = served.certificate.cert;
-    const socket = connect({ port: served.port, ca, ciphers, minVersion: version, maxVersion: version });
+    const options = { port: served.port, ca, ciphers, minVersion: version, maxVersion: version };
+    expect(await isAccepted(options)).toBe(taken);
+  });
+
+  test.each(
+    ["AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305"].flatMap((suite) => [
+      { ciphers: `ECDHE-ECDSA-${suite}`, certificate: {} },
+      { ciphers: `ECDHE-RSA-${suite}`, certificate: { rsaBits: 2048 } },
+    ]),
+  )("TLS 1.2 with $ciphers is accepted", async ({ ciphers, certificate }) => {
+    const served = newCertificate(certificate);
+    const listener = listenTls(newService(), served, { host: "127.0.0.1", port: 0 });
+    const port = Number(new URL(listener.url).port);
+    const maxVersion = "TLSv1.2";
+    expect(await isAccepted({ port, ca: served.cert, ciphers, maxVersion })).toBe(true);
+    await listener.abort();
+  });
+
+  async function isAccepted(options: ConnectionOptions): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const socket = connect(options);
     socket.on("secureConnect", () => resolve(true));
     socket.on("error", () => resolve(false));
-    expect(await promise).toBe(taken);
+    const isConnected = await promise;
     socket.destroy();
-  });
+    return isConnected;
+  }
 });
 
 test("plain HTTP has no HSTS", async () => {
