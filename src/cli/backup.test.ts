@@ -142,14 +142,14 @@ describe("todo rejects, with one line,", () => {
   }
 
   test.each(["backup", "restore", "export", "import"])("%s of a memory store", async (command) => {
-    const line = "TODO_STORE: memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH";
+    const line = "--store: memory: keeps nothing: name a file, such as sqlite:PATH";
     expect(await refusal(command, newPath())).toBe(line);
     expect(await refusal(command, newPath(), "--store", "memory:")).toBe(line);
   });
 
   test("an unknown kind of store, without repeating its password", async () => {
     const said = await refusal("export", "--store", "mysql://u:hunter2@h/d");
-    expect(said).toStartWith('TODO_STORE: there is no store of the kind "mysql:": use ');
+    expect(said).toStartWith('--store: there is no store of the kind "mysql:": use ');
   });
 
   test("a backup without a file name, and over an existing file", async () => {

@@ -150,7 +150,7 @@ describe("todo serve rejects, with one line,", () => {
   ])("%s", async (_what, cert, key, complaint) => {
     await using server = serve(cert, key);
     expect([await server.exited, server.stdout()]).toEqual([2, ""]);
-    expect(server.stderr()).toMatch(/^todo: TODO_TLS_(?:CERT|KEY) ".*\n$/);
+    expect(server.stderr()).toMatch(/^todo: --tls-(?:cert|key) ".*\n$/);
     expect(server.stderr()).toContain(complaint);
   });
 

@@ -2,24 +2,25 @@ import { errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
 import type { TlsListener } from "../http/server/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/server/tls.ts";
+import type { Sourced } from "./config.ts";
 import { pollFiles, readText } from "./text-file.ts";
 import { asUsageError } from "./usage-error.ts";
 
-/** The paths of a certificate and its private key. */
+/** The settings with the paths of a certificate and its private key. */
 export interface CertificateFiles {
-  readonly cert: string;
-  readonly key: string;
+  readonly cert: Sourced;
+  readonly key: Sourced;
 }
 
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {
-  const [certText, keyText] = [readNamed("TODO_TLS_CERT", cert), readNamed("TODO_TLS_KEY", key)];
-  const subject = `TODO_TLS_CERT "${cert}" and TODO_TLS_KEY "${key}"`;
+  const [certText, keyText] = [readFile(cert), readFile(key)];
+  const subject = `${describe(cert)} and ${describe(key)}`;
   return asUsageError(subject, () => parseCertificate(certText, keyText));
 }
 
-const readNamed = (variable: string, path: string): string =>
-  asUsageError(`${variable} "${path}"`, () => readText(path));
+const readFile = (file: Sourced): string => asUsageError(describe(file), () => readText(file.value));
+const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
 /**
  * Renews the certificate of a listener whenever its files change. If the files cannot be used, for example because only
@@ -42,7 +43,7 @@ export function watchCertificate(
       if (next.cert === current.cert && next.key === current.key) return;
       renew(next);
       current = next;
-      log.info({ file: files.cert, notAfter: next.notAfter }, "certificate renewed");
+      log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
       warnUnlessValid(next, log);
     } catch (error) {
       const lastReason = reason;
@@ -51,7 +52,7 @@ export function watchCertificate(
       log.warn({ reason }, "certificate not renewed: the previous one stays in use");
     }
   };
-  pollFiles([files.cert, files.key], check);
+  pollFiles([files.cert.value, files.key.value], check);
   return () => current;
 }
 

@@ -32,7 +32,7 @@ test("readConfig returns the default of every setting that has one", () => {
   expect(readConfig({}, {})).toEqual({
     host: "127.0.0.1",
     port: 3000,
-    store: "memory:",
+    store: { value: "memory:", source: "--store" },
     storeConnections: 4,
     maxTodos: 1_000_000,
     maxEvents: 10_000,
@@ -107,10 +107,14 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     { fixedPair: { user: "Zoë", password: " a:b😀 " } },
   ],
   [
-    "unchanged paths",
-    { clientsFile: "c", usersFile: "u", authModule: "./a.ts" },
-    {},
-    { clientsFile: "c", usersFile: "u", authModule: "./a.ts" },
+    "unchanged paths, each with its flag or variable",
+    { clientsFile: "c", usersFile: "u" },
+    { TODO_USERS_FILE: "not used", TODO_AUTH_MODULE: "./a.ts" },
+    {
+      clientsFile: { value: "c", source: "--clients-file" },
+      usersFile: { value: "u", source: "--users-file" },
+      authModule: { value: "./a.ts", source: "TODO_AUTH_MODULE" },
+    },
   ],
   ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { realm: 'a "b" \\c' }],
   [
@@ -125,7 +129,12 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     { TODO_TRUSTED_PROXY: "192.0.2.1" },
     { trustedProxies: ["10.0.0.0/8", "::1"] },
   ],
-  ["a certificate", { tlsCert: "c" }, { TODO_TLS_KEY: "k" }, { tls: { cert: "c", key: "k" } }],
+  [
+    "a certificate",
+    { tlsCert: "c" },
+    { TODO_TLS_KEY: "k" },
+    { tls: { cert: { value: "c", source: "--tls-cert" }, key: { value: "k", source: "TODO_TLS_KEY" } } },
+  ],
   [
     "origins",
     { corsOrigins: "https://a.example, http://b.example:8080" },
@@ -328,7 +337,10 @@ describe("readConfig reads a password from a file", () => {
 });
 
 test("readConfig reads the URL of the store from a file", () => {
-  expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store).toBe("memory:");
+  expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store).toEqual({
+    value: "memory:",
+    source: "--store-file",
+  });
 });
 
 const CLUSTERS = {

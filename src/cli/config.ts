@@ -250,9 +250,16 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 export type Config = ReturnType<typeof readConfig>;
 
+/** The value of a setting, and the flag or variable that it comes from. */
+export interface Sourced {
+  readonly value: string;
+  /** The name to use in error messages, such as `--users-file` or `TODO_USERS_FILE`. */
+  readonly source: string;
+}
+
 /** Reads and checks all settings of `todo serve`. Throws a UsageError for the first invalid one. */
 export function readConfig(flags: Flags, env: Environment) {
-  const { read, readOr, rejectBoth } = reader(flags, env);
+  const { read, readOr, readSourced, rejectBoth } = reader(flags, env);
   rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
 
   const passwordFile = read(SETTINGS.adminPasswordFile);
@@ -268,10 +275,10 @@ export function readConfig(flags: Flags, env: Environment) {
     maxSubscribers: readOr(SETTINGS.maxSubscribers),
     maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
     stopDelay: readOr(SETTINGS.stopDelay),
-    clientsFile: read(SETTINGS.clientsFile),
+    clientsFile: readSourced(SETTINGS.clientsFile),
     fixedPair: fixedPair(user, password ?? passwordFile),
     usersFile: readUsersFile(flags, env),
-    authModule: read(SETTINGS.authModule),
+    authModule: readSourced(SETTINGS.authModule),
     realm: readOr(SETTINGS.realm),
     basicFailures: readOr(SETTINGS.basicFailures),
     allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
@@ -286,16 +293,17 @@ export function readConfig(flags: Flags, env: Environment) {
 }
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */
-export function readStore(flags: Flags, env: Environment): string {
-  const { read, readOr, rejectBoth } = reader(flags, env);
+export function readStore(flags: Flags, env: Environment): Sourced {
+  const { readSourced, rejectBoth } = reader(flags, env);
   rejectBoth(SETTINGS.store, SETTINGS.storeFile);
-  return read(SETTINGS.storeFile) ?? readOr(SETTINGS.store);
+  const configured = readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
+  return configured ?? { value: SETTINGS.store.default, source: "--store" };
 }
 
 /** Returns the server's address and the paths of its TLS files. Throws a UsageError as `readConfig` does. */
 export function readAddress(flags: Flags, env: Environment) {
-  const { read, readOr } = reader(flags, env);
-  const [cert, key] = [read(SETTINGS.tlsCert), read(SETTINGS.tlsKey)];
+  const { readOr, readSourced } = reader(flags, env);
+  const [cert, key] = [readSourced(SETTINGS.tlsCert), readSourced(SETTINGS.tlsKey)];
   return { host: readOr(SETTINGS.host), port: readOr(SETTINGS.port), tls: tlsFiles(cert, key) };
 }
 
@@ -305,8 +313,8 @@ export function readMaxTodos(flags: Flags, env: Environment): number {
 }
 
 /** Returns the path of the users file. Throws a UsageError as `readConfig` does. */
-export function readUsersFile(flags: Flags, env: Environment): string | undefined {
-  return reader(flags, env).read(SETTINGS.usersFile);
+export function readUsersFile(flags: Flags, env: Environment): Sourced | undefined {
+  return reader(flags, env).readSourced(SETTINGS.usersFile);
 }
 
 /** Returns the URL of the service and the token to send. Throws a UsageError as `readConfig` does. */
@@ -334,13 +342,17 @@ function reader(flags: Flags, env: Environment) {
     return source === undefined ? undefined : { text: env[source] ?? "", source };
   }
 
-  function read<T>(setting: Setting<T>): T | undefined {
+  function parse<T>(setting: Setting<T>): { value: T; source: string } | undefined {
     const found = find(setting);
     if (found === undefined) return undefined;
     const { text, source } = found;
     const isSecret = setting.flag === undefined;
-    return asUsageError(isSecret ? source : `${source} ${JSON.stringify(text)}`, () => setting.parse(text));
+    const subject = isSecret ? source : `${source} ${JSON.stringify(text)}`;
+    return { value: asUsageError(subject, () => setting.parse(text)), source };
   }
+
+  const read = <T>(setting: Setting<T>): T | undefined => parse(setting)?.value;
+  const readSourced = (setting: Setting<string>): Sourced | undefined => parse(setting);
 
   const readOr = <T>(setting: Setting<T> & { readonly default: string }): T =>
     read(setting) ?? setting.parse(setting.default);
@@ -351,7 +363,7 @@ function reader(flags: Flags, env: Environment) {
     throw new UsageError(`${first.source} and ${second.source} are both set: keep one`);
   }
 
-  return { read, readOr, rejectBoth };
+  return { read, readOr, readSourced, rejectBoth };
 }
 
 /** Returns the name of a flag without its value: `--port`. */
@@ -406,7 +418,7 @@ function fixedPair(user: string | undefined, password: string | undefined) {
   return { user, password };
 }
 
-function tlsFiles(cert: string | undefined, key: string | undefined) {
+function tlsFiles(cert: Sourced | undefined, key: Sourced | undefined) {
   if (cert === undefined && key === undefined) return undefined;
   if (cert === undefined) {
     throw new UsageError("a TLS key is configured without a certificate: set --tls-cert or TODO_TLS_CERT");

@@ -8,7 +8,7 @@ import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
 import { errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
-import type { Config } from "./config.ts";
+import type { Config, Sourced } from "./config.ts";
 import { pollFiles, readText } from "./text-file.ts";
 import { toUsageError, UsageError } from "./usage-error.ts";
 
@@ -40,14 +40,14 @@ export async function openCredentials(
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
-    const lookup = watchFile("TODO_CLIENTS_FILE", clientsFile, clientsIn, log, poll);
+    const lookup = watchFile(clientsFile, clientsIn, log, poll);
     lookups.push((token) => lookup()(token));
   }
   lookups.push(createKeyLookup(keys, Date.now));
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
   if (fixedPair !== undefined) checks.push(createFixedUserCheck(fixedPair.user, fixedPair.password));
   if (usersFile !== undefined) {
-    const hashes = watchFile("TODO_USERS_FILE", usersFile, usersIn, log, poll);
+    const hashes = watchFile(usersFile, usersIn, log, poll);
     checks.push(createUserCheck(hashes, passwordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
@@ -105,8 +105,7 @@ function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
  * at the second check in a row, because an editor may truncate a file before it writes the new text.
  */
 function watchFile<T>(
-  variable: string,
-  path: string,
+  { value: path, source }: Sourced,
   parse: (text: string) => FileContent<T>,
   log: Log,
   poll: typeof pollFiles,
@@ -121,7 +120,7 @@ function watchFile<T>(
     if (entries === 0) throw new Error("the file has no entries: add one, or remove the setting");
     current = value;
   } catch (error) {
-    throw toUsageError(`${variable} "${path}"`, error);
+    throw toUsageError(`${source} "${path}"`, error);
   }
   const check = (): void => {
     try {
@@ -150,24 +149,26 @@ function watchFile<T>(
   return () => current;
 }
 
-async function importAuthModule(
-  path: string,
-): Promise<{ lookupClient?: LookupClient; checkUser?: CheckUser }> {
+async function importAuthModule({
+  value: path,
+  source,
+}: Sourced): Promise<{ lookupClient?: LookupClient; checkUser?: CheckUser }> {
+  const subject = `${source} "${path}"`;
   const url = pathToFileURL(resolve(path)).href;
   let module: Readonly<Record<string, unknown>>;
   try {
     module = await import(url);
   } catch (error) {
     const reason = errorMessage(error).split("\n")[0];
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": cannot load the module: ${reason}`);
+    throw new UsageError(`${subject}: cannot load the module: ${reason}`);
   }
   const { lookupClient, checkUser } = module;
   if (lookupClient === undefined && checkUser === undefined) {
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": the module exports neither lookupClient nor checkUser`);
+    throw new UsageError(`${subject}: the module exports neither lookupClient nor checkUser`);
   }
   return {
-    ...(lookupClient !== undefined && { lookupClient: lookupFrom(path, lookupClient) }),
-    ...(checkUser !== undefined && { checkUser: checkFrom(path, checkUser) }),
+    ...(lookupClient !== undefined && { lookupClient: lookupFrom(subject, lookupClient) }),
+    ...(checkUser !== undefined && { checkUser: checkFrom(subject, checkUser) }),
   };
 }
 
@@ -176,9 +177,8 @@ type Exported = (...values: readonly string[]) => unknown;
 const isFunction = (value: unknown): value is Exported => typeof value === "function";
 
 /** Checks each result, because the types of a loaded module are not checked. */
-function lookupFrom(path: string, exported: unknown): LookupClient {
-  if (!isFunction(exported))
-    throw new UsageError(`TODO_AUTH_MODULE "${path}": lookupClient is not a function`);
+function lookupFrom(subject: string, exported: unknown): LookupClient {
+  if (!isFunction(exported)) throw new UsageError(`${subject}: lookupClient is not a function`);
   return async (token) => {
     const found = await exported(token);
     if (found === undefined || found === null) return undefined;
@@ -188,8 +188,8 @@ function lookupFrom(path: string, exported: unknown): LookupClient {
   };
 }
 
-function checkFrom(path: string, exported: unknown): CheckUser {
-  if (!isFunction(exported)) throw new UsageError(`TODO_AUTH_MODULE "${path}": checkUser is not a function`);
+function checkFrom(subject: string, exported: unknown): CheckUser {
+  if (!isFunction(exported)) throw new UsageError(`${subject}: checkUser is not a function`);
   return async (user, password) => {
     const passed = await exported(user, password);
     if (typeof passed === "boolean") return passed;

@@ -298,7 +298,7 @@ describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL
     const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
     for (const args of [["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]]) {
       const outcome = await keys(...args, "--store", url);
-      const stderr = "todo: TODO_STORE: 127.0.0.1:1: Failed to connect\n";
+      const stderr = "todo: --store: 127.0.0.1:1: Failed to connect\n";
       expect(outcome).toEqual({ code: 1, stdout: "", stderr });
     }
   });
@@ -419,7 +419,7 @@ describe("todo keys", () => {
     async (...args) => {
       const { path, store } = newStore();
       expect(await refusal(...args, ...store)).toBe(
-        `TODO_STORE: ${path} does not exist: check the path of the store`,
+        `--store: ${path} does not exist: check the path of the store`,
       );
       expect(existsSync(path)).toBe(false);
     },

@@ -110,9 +110,9 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
  * prints one line and sets exit code 1.
  */
 async function withKeys(flags: Flags, make: boolean, work: (keys: KeyStore) => Promise<void>): Promise<void> {
-  const url = readStore(flags, process.env);
+  const { value: url, source } = readStore(flags, process.env);
   const opened = await openKeys(url, make, printWarning).catch((error) => {
-    throw toStoreError(error);
+    throw toStoreError(source, error);
   });
   if (opened === undefined) {
     throw new UsageError(

@@ -198,14 +198,14 @@ describe("todo rejects, with one line and before it listens,", () => {
         [folder, "it is a folder, not a file"],
       ] as const) {
         await using command = serve([flag, path]);
-        expect(await refusal(command)).toContain(` "${path}": ${reason}`);
+        expect(await refusal(command)).toContain(`todo: ${flag} "${path}": ${reason}`);
       }
     },
   );
 
   test("a missing module", async () => {
     await using command = serve(["--auth-module", join(folder, "missing.ts")]);
-    expect(await refusal(command)).toStartWith(`todo: TODO_AUTH_MODULE "${join(folder, "missing.ts")}": `);
+    expect(await refusal(command)).toStartWith(`todo: --auth-module "${join(folder, "missing.ts")}": `);
   });
 
   test.each<[what: string, variables: Readonly<Record<string, string>>, line: string]>([

@@ -15,7 +15,8 @@ export function withMaintenance(
   flags: Flags,
   work: (maintenance: Maintenance, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  return maintain(readStore(flags, process.env), "TODO_STORE", work);
+  const { value, source } = readStore(flags, process.env);
+  return maintain(value, source, work);
 }
 
 /**

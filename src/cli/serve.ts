@@ -55,7 +55,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   const metricsUrl = exporter && `${exporter.url}/metrics`;
-  log.info({ version, url: listener.url, store: config.store.split(":")[0], metricsUrl }, "listening");
+  log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
@@ -70,11 +70,11 @@ async function openConfiguredMetrics({ metricsPort }: Config): Promise<Metrics |
 async function exportMetrics(
   metrics: Metrics,
   store: Store,
-  { metricsHost: host, metricsPort: port = 0, maxTodos, store: storeUrl }: Config,
+  { metricsHost: host, metricsPort: port = 0, maxTodos, store: configured }: Config,
   log: Logger,
 ): Promise<Listener> {
   metrics.trackStore({ todos: () => store.count, maxTodos, eventLag: () => store.eventLag });
-  const path = fileOf(storeUrl);
+  const path = fileOf(configured.value);
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
   const onLoopback = isLoopback(await addressOf(host));
   const service = metrics.service({ onLoopback, log });
@@ -93,9 +93,9 @@ async function openConfiguredStore(
   };
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
-    return await openStore(store, { maxTodos, maxEvents, connections, onWarning, ...callbacks });
+    return await openStore(store.value, { maxTodos, maxEvents, connections, onWarning, ...callbacks });
   } catch (error) {
-    throw toStoreError(error);
+    throw toStoreError(store.source, error);
   }
 }
 

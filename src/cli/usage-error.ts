@@ -14,10 +14,13 @@ export function toUsageError(subject: string, error: unknown): UsageError {
   return new UsageError(`${subject}: ${reason}`, { cause: error });
 }
 
-/** Returns an error of opening the configured store: a UsageError unless the same call may succeed later. */
-export function toStoreError(error: unknown): Error {
-  if (!(error instanceof StoreUnavailableError)) return toUsageError("TODO_STORE", error);
-  return new StoreUnavailableError(`TODO_STORE: ${error.message}`, { cause: error });
+/**
+ * Returns an error of opening the configured store: a UsageError unless the same call may succeed later.
+ * @param source the flag or variable that names the store
+ */
+export function toStoreError(source: string, error: unknown): Error {
+  if (!(error instanceof StoreUnavailableError)) return toUsageError(source, error);
+  return new StoreUnavailableError(`${source}: ${error.message}`, { cause: error });
 }
 
 /** Returns the result of `act`. Throws a UsageError that names the subject if `act` throws. */

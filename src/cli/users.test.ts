@@ -245,6 +245,12 @@ describe("todo users rejects, without any change,", () => {
     expect(readdirSync(folder)).not.toContain("missing");
   });
 
+  test("a missing file of --users-file, by the name of the flag", async () => {
+    const path = join(folder, "missing");
+    await using command = todo(["users", "list", "--users-file", path], {}, "one");
+    expect(await refusal(command)).toBe(`todo: --users-file "${path}": no such file or folder`);
+  });
+
   test("a file in a missing folder", async () => {
     const path = join(folder, "nowhere", "users");
     expect(await refusal(users(path, ["add", "bob"], "one"))).toBe(

@@ -18,7 +18,7 @@ import {
   validateUserName,
 } from "../credential/user.ts";
 import { replaceFileAtomic } from "../storage/atomic-file.ts";
-import { type Flags, optionFor, readUsersFile, SETTINGS } from "./config.ts";
+import { type Flags, optionFor, readUsersFile, SETTINGS, type Sourced } from "./config.ts";
 import { readNewPassword } from "./prompt.ts";
 import { escapeControls } from "./terminal.ts";
 import { readText } from "./text-file.ts";
@@ -64,21 +64,21 @@ export function addUsersCommand(program: Command): void {
 }
 
 async function add(name: string, flags: Flags): Promise<void> {
-  const path = usersFile(flags);
+  const file = usersFile(flags);
   asUsageError(`user ${JSON.stringify(name)}`, () => validateUserName(name));
   // Check the file before the prompt, so that nobody types a password in vain.
-  asUsageError(describeFile(path), () => isAbsent(path) || parseUsers(readText(path)));
+  asUsageError(describeFile(file), () => isAbsent(file.value) || parseUsers(readText(file.value)));
   const password = await readNewPassword();
   asUsageError("the password", () => validatePassword(password));
   const passwordHash = await hashPassword(password);
-  const before = await change(path, (text) => setUserEntry(text, name, passwordHash));
+  const before = await change(file, (text) => setUserEntry(text, name, passwordHash));
   process.stdout.write(`${before.has(name) ? "changed the password of" : "added"} ${name}\n`);
 }
 
 async function remove(name: string, flags: Flags): Promise<void> {
-  const path = usersFile(flags);
-  asUsageError(describeFile(path), () => requireUser(parseUsers(readText(path)), name));
-  await change(path, (text, users) => {
+  const file = usersFile(flags);
+  asUsageError(describeFile(file), () => requireUser(parseUsers(readText(file.value)), name));
+  await change(file, (text, users) => {
     requireUser(users, name);
     return removeUserEntry(text, name);
   });
@@ -86,20 +86,20 @@ async function remove(name: string, flags: Flags): Promise<void> {
 }
 
 function list(flags: Flags): void {
-  const path = usersFile(flags);
-  const users = asUsageError(describeFile(path), () => parseUsers(readText(path)));
+  const file = usersFile(flags);
+  const users = asUsageError(describeFile(file), () => parseUsers(readText(file.value)));
   process.stdout.write([...users.keys()].map((name) => `${escapeControls(name)}\n`).join(""));
 }
 
-function usersFile(flags: Flags): string {
-  const path = readUsersFile(flags, process.env);
-  if (path === undefined) {
+function usersFile(flags: Flags): Sourced {
+  const file = readUsersFile(flags, process.env);
+  if (file === undefined) {
     throw new UsageError("no users file is configured: set --users-file or TODO_USERS_FILE");
   }
-  return path;
+  return file;
 }
 
-const describeFile = (path: string): string => `TODO_USERS_FILE "${path}"`;
+const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
 function requireUser(users: Users, name: string): void {
   if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
@@ -108,8 +108,9 @@ function requireUser(users: Users, name: string): void {
 const isAbsent = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) === undefined;
 
 /** Changes or creates the users file atomically. Resolves with the users before the change. */
-async function change(path: string, edit: (text: string, users: Users) => string): Promise<Users> {
+async function change(setting: Sourced, edit: (text: string, users: Users) => string): Promise<Users> {
   try {
+    const path = setting.value;
     const file = isAbsent(path) ? path : realpathSync(path);
     return await replaceFileAtomic(file, NEW_FILE_MODE, async (part) => {
       const stat = statSync(file, { throwIfNoEntry: false });
@@ -124,6 +125,6 @@ async function change(path: string, edit: (text: string, users: Users) => string
       return users;
     });
   } catch (error) {
-    throw toUsageError(describeFile(path), error);
+    throw toUsageError(describeFile(setting), error);
   }
 }

@@ -44,7 +44,7 @@ export async function openKeys(
 /** Returns the maintenance operations of the store at a URL. Throws a PreconditionError if it has none. */
 export function openMaintenance(url: string): Maintenance {
   if (url === "memory:")
-    throw new PreconditionError("memory: keeps nothing: name a file, as in TODO_STORE=sqlite:PATH");
+    throw new PreconditionError("memory: keeps nothing: name a file, such as sqlite:PATH");
   const path = fileOf(url);
   if (path !== undefined) {
     return {
