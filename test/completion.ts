@@ -5,6 +5,8 @@ import { run, runTodo } from "./command.ts";
 /** Typed words, and the expected candidates for the last of them. */
 export const CASES: [words: readonly string[], found: readonly string[]][] = [
   [["todo", "wa"], ["watch"]],
+  [["todo", "mig"], ["migrate"]],
+  [["todo", "export", "--w"], ["--with-keys"]],
   [
     ["todo", "keys", "r"],
     ["revoke", "rotate"],

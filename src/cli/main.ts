@@ -9,6 +9,7 @@ import { addCompletionCommand } from "./completion.ts";
 import { type Flags, optionFor, readConfig, SETTINGS } from "./config.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
+import { addMigrateCommand } from "./migrate.ts";
 import { handleStdoutErrors } from "./output.ts";
 import { serve } from "./serve.ts";
 import { addTodoCommands } from "./todos.ts";
@@ -47,6 +48,7 @@ addAcceptLossCommand(program);
 addExportCommand(program);
 addImportCommand(program);
 addCheckCommand(program);
+addMigrateCommand(program);
 addCompletionCommand(program);
 
 try {

@@ -383,6 +383,61 @@ function hasBytes(descriptor: number): boolean {
   }
 }
 
+describe("--with-keys", () => {
+  /** Creates a store with one to-do and one API key; returns its path and the token. */
+  async function storeWithKey(): Promise<{ path: string; token: string }> {
+    const path = newPath();
+    await ran(["import", ...on(path)], line(1));
+    const { stdout } = await ran(["keys", "create", "ci", ...on(path)]);
+    return { path, token: stdout.trim() };
+  }
+
+  test("moves API keys, whose tokens stay valid", async () => {
+    const { path, token } = await storeWithKey();
+    const copy = newPath();
+    const { stdout: text, stderr } = await ran(["export", "--with-keys", ...on(path)]);
+    expect(stderr).toBe("exported 1 to-do, the last id is 1, with 1 API key\n");
+    expect(text).not.toContain(token);
+    expect(text).toStartWith('{"todoService":1,"lastId":"1","todos":1,"keys":1}\n');
+    expect(await ran(["import", "--with-keys", ...on(copy)], text)).toEqual({
+      code: 0,
+      stdout: "imported 1 to-do, the last id is 1, with 1 API key\n",
+      stderr: "",
+    });
+    expect((await ran(["export", "--with-keys", ...on(copy)])).stdout).toBe(text);
+    await using server = serve(copy);
+    const headers = { Authorization: `Bearer ${token}` };
+    expect((await fetch(`${await server.url}/api/whoami`, { headers })).status).toBe(200);
+  });
+
+  test("is off by default", async () => {
+    const { path } = await storeWithKey();
+    expect(await exported(path)).toBe(header(1, 1) + line(1));
+    const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
+    const copy = newPath();
+    expect(await refusal(["import", ...on(copy)], text)).toBe(
+      "line 1: the file has API keys: add --with-keys to import them, or export without them",
+    );
+    expect(left(copy)).toEqual([]);
+  });
+
+  test("rejects a store that has API keys", async () => {
+    const { path } = await storeWithKey();
+    const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
+    const other = newPath();
+    await ran(["keys", "create", "other", ...on(other)]);
+    expect(await refusal(["import", "--with-keys", ...on(other)], text)).toBe(
+      "the store already has API keys: import into a store without API keys, or export without --with-keys",
+    );
+    expect(await exported(other)).toBe(header(0, 0));
+  });
+
+  test("is rejected together with --skip-damaged", async () => {
+    const message = await refusal(["export", "--with-keys", "--skip-damaged", ...on(newPath())]);
+    expect(message).toBe("option '--with-keys' cannot be used with option '--skip-damaged'");
+  });
+});
+
 test("import counts one to-do in the singular", async () => {
   expect((await ran(["import", many(1), ...on(newPath())])).stdout).toBe(
     "imported 1 to-do, the last id is 1\n",

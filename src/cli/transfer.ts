@@ -2,7 +2,12 @@ import { open } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import { describeFsError } from "../error-message.ts";
 import { createFileAtomic } from "../storage/atomic-file.ts";
-import { type Maintenance, PreconditionError, type TransferSummary } from "../storage/maintenance.ts";
+import {
+  type Maintenance,
+  PreconditionError,
+  type TaskOptions,
+  type TransferSummary,
+} from "../storage/maintenance.ts";
 import { type Flags, optionFor, readMaxTodos, SETTINGS } from "./config.ts";
 import { addStoreOptions, unlessAborted, withMaintenance } from "./maintenance.ts";
 import { writeStdout } from "./output.ts";
@@ -21,6 +26,7 @@ export function addExportCommand(program: Command): void {
       "Export all to-dos as lines of JSON to a new file or standard output. Works while a server runs.",
     )
     .argument("[file]")
+    .addOption(new Option("--with-keys", WITH_KEYS).conflicts("skipDamaged"))
     .addOption(
       new Option(
         "--skip-damaged",
@@ -29,7 +35,11 @@ export function addExportCommand(program: Command): void {
     );
   addStoreOptions(command).action((file: string | undefined, flags: Flags) =>
     withMaintenance(flags, async (maintenance, signal) => {
-      const source = flags.skipDamaged === undefined ? maintenance.export : exportReadable(maintenance);
+      const keys = keysOf(flags);
+      const source: Source =
+        flags.skipDamaged === undefined
+          ? (write, options) => maintenance.export(write, { ...options, keys })
+          : exportReadable(maintenance);
       if (file === undefined) printSummary(process.stderr, "exported", await exportToOutput(source, signal));
       else printSummary(process.stdout, "exported", await exportToFile(source, file, signal));
     }),
@@ -37,7 +47,7 @@ export function addExportCommand(program: Command): void {
 }
 
 /** Returns an export of what can be read. It prints what is missing, and sets the exit code. */
-function exportReadable(maintenance: Maintenance): Maintenance["export"] {
+function exportReadable(maintenance: Maintenance): Source {
   return async (write, options) => {
     const { problems, ...summary } = await maintenance.exportReadable(write, options);
     for (const problem of problems) process.stderr.write(`todo: ${problem}\n`);
@@ -50,8 +60,11 @@ function exportReadable(maintenance: Maintenance): Maintenance["export"] {
 export function addImportCommand(program: Command): void {
   const command = program
     .command("import")
-    .description("Import exported to-dos into a store that has never held any. Stop the server first.")
-    .argument("[file]");
+    .description(
+      "Import exported to-dos into a store that has never held any. Stop a server that uses the SQLite file first.",
+    )
+    .argument("[file]")
+    .option("--with-keys", WITH_KEYS);
   addStoreOptions(command)
     .addOption(optionFor(SETTINGS.maxTodos))
     .action((file: string | undefined, flags: Flags) => {
@@ -59,18 +72,21 @@ export function addImportCommand(program: Command): void {
       return withMaintenance(flags, async (maintenance, signal) => {
         const source = file === undefined ? inputChunks(signal) : fileChunks(file);
         const summary = await withProgressBar("importing", true, (onProgress) =>
-          maintenance.import(source, maxTodos, { signal, onProgress }),
+          maintenance.import(source, maxTodos, { signal, onProgress, keys: keysOf(flags) }),
         );
         printSummary(process.stdout, "imported", summary);
       });
     });
 }
 
-function exportToFile(
-  source: Maintenance["export"],
-  file: string,
-  signal: AbortSignal,
-): Promise<TransferSummary> {
+const WITH_KEYS = "include the API keys: the hashes of their tokens, which stay valid";
+
+const keysOf = ({ withKeys }: Flags): "include" | "omit" => (withKeys === undefined ? "omit" : "include");
+
+/** Writes an export. */
+type Source = (write: (text: string) => Promise<void>, options: TaskOptions) => Promise<TransferSummary>;
+
+function exportToFile(source: Source, file: string, signal: AbortSignal): Promise<TransferSummary> {
   return createFileAtomic(file, EXPORT_MODE, async (part) => {
     await using handle = await open(part, "a");
     return await withProgressBar("exporting", true, (onProgress) =>
@@ -79,7 +95,7 @@ function exportToFile(
   });
 }
 
-function exportToOutput(source: Maintenance["export"], signal: AbortSignal): Promise<TransferSummary> {
+function exportToOutput(source: Source, signal: AbortSignal): Promise<TransferSummary> {
   // A progress bar would appear between the lines.
   return withProgressBar("exporting", !process.stdout.isTTY, (onProgress) =>
     source((text) => unlessAborted(signal, writeStdout(text)), { signal, onProgress }),
@@ -103,6 +119,8 @@ async function* fileChunks(file: string): AsyncGenerator<Uint8Array> {
   }
 }
 
-function printSummary(output: NodeJS.WriteStream, what: string, { todos, lastId }: TransferSummary): void {
-  output.write(`${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}\n`);
+function printSummary(output: NodeJS.WriteStream, what: string, summary: TransferSummary): void {
+  const { todos, lastId, keys } = summary;
+  const more = keys === undefined ? "" : `, with ${keys} API ${keys === 1 ? "key" : "keys"}`;
+  output.write(`${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}${more}\n`);
 }

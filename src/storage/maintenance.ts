@@ -13,6 +13,11 @@ export interface TaskOptions {
   readonly onProgress: (done: number, total: number | undefined) => void;
 }
 
+export interface TransferOptions extends TaskOptions {
+  /** Whether API keys are part of the transfer (default: omit). It contains the hashes of their tokens. */
+  readonly keys?: "include" | "omit";
+}
+
 /** The contents of a backup, or of a store restored from it. */
 export interface BackupSummary {
   readonly todos: number;
@@ -36,6 +41,14 @@ export interface TransferSummary {
   readonly todos: number;
   /** The greatest id ever assigned. The next to-do gets the id after it. */
   readonly lastId: TodoId;
+  /** The number of API keys; absent if they were omitted. */
+  readonly keys?: number | undefined;
+}
+
+/** The numbers of applied migrations before and after a migration. */
+export interface MigrationSummary {
+  readonly from: number;
+  readonly to: number;
 }
 
 /** A partial export of a damaged store. */
@@ -64,11 +77,28 @@ export interface Maintenance {
   /** Lets a server start on a store that has lost changes. The store gets a new epoch. */
   acceptLoss(): Promise<LossSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
-  export(write: (text: string) => Promise<void>, work: TaskOptions): Promise<TransferSummary>;
+  export(write: (text: string) => Promise<void>, options: TransferOptions): Promise<TransferSummary>;
   /** Writes all to-dos that can be read, like `export`, from a store that may be damaged. */
   exportReadable(write: (text: string) => Promise<void>, work: TaskOptions): Promise<RescueSummary>;
   /** Looks for damage. Changes nothing. A server may be using the store. */
   check(): Promise<readonly CheckResult[]>;
-  /** Imports the to-dos of an export into a store that never had to-dos and that no server uses. */
-  import(source: AsyncIterable<Uint8Array>, maxTodos: number, work: TaskOptions): Promise<TransferSummary>;
+  /**
+   * Imports an export into a store that never had to-dos; API keys only into a store without API keys. The store gets a new
+   * epoch. No server may be using a SQLite file; servers on PostgreSQL reload everything.
+   */
+  import(
+    source: AsyncIterable<Uint8Array>,
+    maxTodos: number,
+    options: TransferOptions,
+  ): Promise<TransferSummary>;
+  /** Applies the missing migrations. On PostgreSQL, it creates a missing schema. */
+  migrate(): Promise<MigrationSummary>;
 }
+
+export const tooManyTodos = (maxTodos: number): PreconditionError =>
+  new PreconditionError(`the file has more than ${maxTodos} to-dos: raise the limit with --max-todos`);
+
+export const hasKeys = (): PreconditionError =>
+  new PreconditionError(
+    "the store already has API keys: import into a store without API keys, or export without --with-keys",
+  );

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import type { StoredKey } from "../credential/key.ts";
+import { hashToken } from "../credential/token.ts";
 import { encodeTodo, type Todo } from "../todo.ts";
 import { PreconditionError } from "./maintenance.ts";
-import { encodeHeader, NdjsonReader } from "./ndjson.ts";
+import { encodeHeader, encodeKey, NdjsonReader } from "./ndjson.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 
@@ -57,6 +59,66 @@ describe("NdjsonReader", () => {
       expect(read(text, pieceLength)).toEqual({ todos, lastId, total: todos.length });
     });
     fc.assert(property);
+  });
+
+  describe("with API keys", () => {
+    const KEYS: readonly StoredKey[] = [
+      { id: "a1", name: "ci", tokenHash: hashToken("a"), createdAt: 5 },
+      {
+        id: "b2",
+        name: "Zoë 😀",
+        tokenHash: hashToken("b"),
+        createdAt: 5,
+        expiresAt: 9,
+        lifetime: 4,
+        lastUsedAt: 7,
+      },
+    ];
+    const head = encodeHeader({ lastId: 2n, todos: 1, keys: 2 });
+    const FILE = lines(head, line(2), ...KEYS.map(encodeKey));
+
+    function keysIn(text: string): readonly StoredKey[] {
+      const reader = new NdjsonReader(MAX_ID, "include");
+      const todos = [...reader.read(Buffer.from(text)), ...reader.end()];
+      expect(todos).toEqual([{ id: 2n, title: "x", done: false }]);
+      return reader.keys;
+    }
+
+    test("parses the API keys of an export", () => {
+      expect(keysIn(FILE)).toEqual(KEYS);
+      expect(keysIn(lines(head, ...KEYS.map(encodeKey), line(2)))).toEqual(KEYS);
+      expect(keysIn(lines(encodeHeader({ lastId: 2n, todos: 1, keys: 0 }), line(2)))).toEqual([]);
+      expect(keysIn(lines(encodeHeader({ lastId: 2n, todos: 1 }), line(2)))).toEqual([]);
+    });
+
+    test("rejects a file with API keys that were not asked for", () => {
+      expect(refusalOf(FILE)).toBe(
+        "line 1: the file has API keys: add --with-keys to import them, or export without them",
+      );
+      expect(refusalOf(lines(header(2, 1), line(2), encodeKey({ ...KEY, id: "a" })))).toBe(
+        'line 3: has "apiKey", which would be lost',
+      );
+    });
+
+    const KEY: StoredKey = { id: "a1", name: "ci", tokenHash: hashToken("a"), createdAt: 5 };
+    test.each([
+      ['{"apiKey":1}', "apiKey must be an object"],
+      ['{"apiKey":{},"id":1}', 'has "id", which would be lost'],
+      [encodeKey({ ...KEY, id: "a b" }), "id of an API key must be 1 to 64 letters, digits, - or _"],
+      [encodeKey({ ...KEY, name: "" }), "name must not be empty"],
+      [encodeKey({ ...KEY, tokenHash: Buffer.from("a") }), "tokenHash must be 64 hexadecimal digits"],
+      [encodeKey({ ...KEY, createdAt: 1.5 }), "createdAt must be a whole number of milliseconds"],
+      [encodeKey({ ...KEY, expiresAt: -1 }), "expiresAt must be a whole number of milliseconds"],
+      [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
+    ])("rejects the API key %s", (text, message) => {
+      const reader = new NdjsonReader(MAX_ID, "include");
+      expect(() => [...reader.read(Buffer.from(lines(head, text)))]).toThrow(`line 2: ${message}`);
+    });
+
+    test("rejects a file with too few API keys", () => {
+      const text = lines(head, line(2), encodeKey(KEY));
+      expect(() => keysIn(text)).toThrow("the file is incomplete: the header says 2 API keys, but it has 1");
+    });
   });
 
   test("accepts a file without a header or a last line break", () => {

@@ -1,12 +1,14 @@
 /**
  * The export format (NDJSON): one to-do per line, by ascending id. The first line is a header, such as
- * `{"todoService":1,"lastId":"12","todos":10}`. Files from other sources may omit the header.
+ * `{"todoService":1,"lastId":"12","todos":10}`. Files from other sources may omit the header. If the header has `keys`, as
+ * in `{"todoService":1,"lastId":"12","todos":10,"keys":2}`, the file also has that number of lines with API keys.
  */
 import { isUtf8 } from "node:buffer";
+import { parseKeyName, type StoredKey } from "../credential/key.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
 import { isObject } from "../validation.ts";
-import { PreconditionError } from "./maintenance.ts";
+import { PreconditionError, type TransferOptions } from "./maintenance.ts";
 
 const FORMAT = 1;
 const MAX_LINE_BYTES = 64 * 1024;
@@ -16,10 +18,29 @@ export interface Header {
   /** The greatest id ever assigned. It is a JSON string, because many parsers lose digits above 2^53. */
   readonly lastId: TodoId;
   readonly todos: number;
+  /** The number of API keys; absent from an export without API keys. */
+  readonly keys?: number | undefined;
 }
 
-export function encodeHeader({ lastId, todos }: Header): string {
-  return `{"todoService":${FORMAT},"lastId":"${lastId}","todos":${todos}}`;
+export function encodeHeader({ lastId, todos, keys }: Header): string {
+  const more = keys === undefined ? "" : `,"keys":${keys}`;
+  return `{"todoService":${FORMAT},"lastId":"${lastId}","todos":${todos}${more}}`;
+}
+
+/** Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. */
+export function encodeKey({
+  id,
+  name,
+  tokenHash,
+  createdAt,
+  expiresAt,
+  lifetime,
+  lastUsedAt,
+}: StoredKey): string {
+  const hash = Buffer.from(tokenHash).toString("hex");
+  return JSON.stringify({
+    apiKey: { id, name, tokenHash: hash, createdAt, expiresAt, lifetime, lastUsedAt },
+  });
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -27,6 +48,8 @@ type Json = Readonly<Record<string, unknown>>;
 /** Parses the export format in chunks. Throws a PreconditionError that names the first invalid line. */
 export class NdjsonReader {
   readonly #maxId: TodoId;
+  readonly #withKeys: NonNullable<TransferOptions["keys"]>;
+  readonly #keys: StoredKey[] = [];
   #header: Header | undefined;
   #line = 0;
   #count = 0;
@@ -34,8 +57,15 @@ export class NdjsonReader {
   /** The start of an incomplete line. */
   #rest: Uint8Array = new Uint8Array();
 
-  constructor(maxId: TodoId) {
+  /** @param withKeys whether API keys are wanted; a file that has some is otherwise rejected */
+  constructor(maxId: TodoId, withKeys: TransferOptions["keys"] = "omit") {
     this.#maxId = maxId;
+    this.#withKeys = withKeys;
+  }
+
+  /** The API keys parsed so far. */
+  get keys(): readonly StoredKey[] {
+    return this.#keys;
   }
 
   /** The number of to-dos parsed so far. */
@@ -72,6 +102,12 @@ export class NdjsonReader {
         `the file is incomplete: the header says ${this.#header.todos} to-dos, but it has ${this.#count}`,
       );
     }
+    const keys = this.#header?.keys ?? 0;
+    if (keys !== this.#keys.length) {
+      throw new PreconditionError(
+        `the file is incomplete: the header says ${keys} API keys, but it has ${this.#keys.length}`,
+      );
+    }
   }
 
   *#parseLines(lines: Buffer, hint = ""): Generator<Todo> {
@@ -85,7 +121,7 @@ export class NdjsonReader {
     }
   }
 
-  /** Returns the to-do of a line; `undefined` for the header or a blank line. */
+  /** Returns the to-do of a line; `undefined` for the header, an API key or a blank line. */
   #parseLine(line: string | undefined, hint: string): Todo | undefined {
     if (line === undefined) throw this.#error("is not UTF-8");
     if (isTooLong(line)) throw this.#error(tooLong());
@@ -93,6 +129,10 @@ export class NdjsonReader {
     const value = this.#parseJson(line, hint);
     if (value.todoService !== undefined && this.#header === undefined && this.#count === 0) {
       this.#header = this.#parseHeader(value);
+      return undefined;
+    }
+    if (value.apiKey !== undefined && this.#header?.keys !== undefined) {
+      this.#keys.push(this.#parseKey(value));
       return undefined;
     }
     return this.#parseTodo(value);
@@ -110,7 +150,7 @@ export class NdjsonReader {
     throw this.#error("is not an object with id, title and done");
   }
 
-  #parseHeader({ todoService, lastId, todos, ...others }: Json): Header {
+  #parseHeader({ todoService, lastId, todos, keys, ...others }: Json): Header {
     if (typeof todoService !== "bigint") throw this.#error("todoService must be a whole number");
     if (todoService !== BigInt(FORMAT))
       throw this.#error(`has the format ${todoService}, which is not supported`);
@@ -119,7 +159,36 @@ export class NdjsonReader {
     }
     if (typeof todos !== "bigint") throw this.#error("todos must be a whole number");
     this.#rejectUnknown(others);
-    return { lastId: BigInt(lastId), todos: Number(todos) };
+    if (keys === undefined) return { lastId: BigInt(lastId), todos: Number(todos) };
+    if (typeof keys !== "bigint") throw this.#error("keys must be a whole number");
+    if (this.#withKeys === "omit")
+      throw this.#error("the file has API keys: add --with-keys to import them, or export without them");
+    return { lastId: BigInt(lastId), todos: Number(todos), keys: Number(keys) };
+  }
+
+  #parseKey({ apiKey, ...others }: Json): StoredKey {
+    this.#rejectUnknown(others);
+    if (!isObject(apiKey)) throw this.#error("apiKey must be an object");
+    const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, ...unknown } = apiKey;
+    this.#rejectUnknown(unknown);
+    if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
+      throw this.#error("id of an API key must be 1 to 64 letters, digits, - or _");
+    if (typeof tokenHash !== "string" || !/^[0-9a-f]{64}$/.test(tokenHash))
+      throw this.#error("tokenHash must be 64 hexadecimal digits");
+    return {
+      id,
+      name: this.#atLine(() => parseKeyName(name)),
+      tokenHash: Buffer.from(tokenHash, "hex"),
+      createdAt: this.#milliseconds("createdAt", createdAt),
+      ...(expiresAt !== undefined && { expiresAt: this.#milliseconds("expiresAt", expiresAt) }),
+      ...(lifetime !== undefined && { lifetime: this.#milliseconds("lifetime", lifetime) }),
+      ...(lastUsedAt !== undefined && { lastUsedAt: this.#milliseconds("lastUsedAt", lastUsedAt) }),
+    };
+  }
+
+  #milliseconds(name: string, value: unknown): number {
+    if (typeof value === "bigint" && value <= BigInt(Number.MAX_SAFE_INTEGER)) return Number(value);
+    throw this.#error(`${name} must be a whole number of milliseconds`);
   }
 
   #parseTodo(value: Json): Todo {

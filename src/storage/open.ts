@@ -2,10 +2,16 @@ import { type Maintenance, PreconditionError } from "./maintenance.ts";
 import { openMemory } from "./memory/store.ts";
 import { openPostgresKeys } from "./postgres/keys.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
+import {
+  exportTodos as exportFromPostgres,
+  importTodos as importIntoPostgres,
+  migrateDatabase,
+} from "./postgres/transfer.ts";
 import { openSqliteKeys } from "./sqlite/keys.ts";
 import { acceptLoss } from "./sqlite/maintenance/accept-loss.ts";
 import { backup, restore } from "./sqlite/maintenance/backup.ts";
 import { check } from "./sqlite/maintenance/check.ts";
+import { migrateFile } from "./sqlite/maintenance/migrate.ts";
 import { exportReadable } from "./sqlite/maintenance/rescue.ts";
 import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
 import { canonicalPath } from "./sqlite/path.ts";
@@ -55,12 +61,27 @@ export function openMaintenance(url: string): Maintenance {
       exportReadable: (write, options) => exportReadable(path, write, options),
       check: () => check(path),
       import: (source, maxTodos, options) => importTodos(path, source, maxTodos, options),
+      migrate: () => migrateFile(path),
     };
   }
-  if (POSTGRES.test(url))
-    throw new PreconditionError("PostgreSQL has its own tools: use pg_dump and pg_restore");
+  if (POSTGRES.test(url)) {
+    return {
+      backup: rejectOnPostgres,
+      restore: rejectOnPostgres,
+      acceptLoss: rejectOnPostgres,
+      export: (write, options) => exportFromPostgres(url, write, options),
+      exportReadable: rejectOnPostgres,
+      check: rejectOnPostgres,
+      import: (source, maxTodos, options) => importIntoPostgres(url, source, maxTodos, options),
+      migrate: () => migrateDatabase(url),
+    };
+  }
   throw unknownKind(url);
 }
+
+const rejectOnPostgres = async (): Promise<never> => {
+  throw new PreconditionError("PostgreSQL has its own tools: use pg_dump and pg_restore");
+};
 
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
 export function fileOf(url: string): string | undefined {

@@ -1,4 +1,5 @@
 import { SQL } from "bun";
+import type { MigrationSummary } from "../maintenance.ts";
 import tablesAndFunctions from "./migrations/001-tables-and-functions.sql" with { type: "text" };
 import evictIdempotencyKeys from "./migrations/002-evict-idempotency-keys.sql" with { type: "text" };
 import functionsForAllAccess from "./migrations/003-functions-for-all-access.sql" with { type: "text" };
@@ -35,12 +36,6 @@ const CATALOG = `
   LEFT JOIN pg_namespace s ON s.nspname = 'todo_service'
   LEFT JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = 'format'
   WHERE d.datname = current_database()`;
-
-/** The numbers of applied migrations before and after a call. */
-export interface MigrationSummary {
-  readonly from: number;
-  readonly to: number;
-}
 
 /**
  * Makes sure that the schema is current. Changes nothing if it is. Otherwise applies the missing migrations, if the role

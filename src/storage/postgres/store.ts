@@ -29,7 +29,7 @@ import { Replica, type Tail } from "./replica.ts";
 import { ensureSchema } from "./schema.ts";
 
 /** The greatest id: PostgreSQL's integers are signed 64-bit. */
-const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
+export const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
 /** The interval of polling, because notifications can be lost and reads may be rare. */
 const POLL_INTERVAL_MS = 1000;
 /** The minimum number of stored events. A replica that is further behind must reload everything. */

@@ -1,10 +1,18 @@
 import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
+import type { StoredKey } from "../../../credential/key.ts";
 import { encodeTodo, type Todo } from "../../../todo.ts";
 import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
-import { PreconditionError, type TaskOptions, type TransferSummary } from "../../maintenance.ts";
-import { encodeHeader, NdjsonReader } from "../../ndjson.ts";
+import {
+  hasKeys,
+  PreconditionError,
+  type TransferOptions,
+  type TransferSummary,
+  tooManyTodos,
+} from "../../maintenance.ts";
+import { encodeHeader, encodeKey, NdjsonReader } from "../../ndjson.ts";
+import { type KeyRow, storedKeyOf } from "../../records/key-row.ts";
 import { connect } from "../connection.ts";
 import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "../contents.ts";
 import { contentsDiffer } from "../damage.ts";
@@ -21,14 +29,15 @@ const PIECE_LENGTH = 64 * 1024;
 export function exportTodos(
   path: string,
   write: (text: string) => Promise<void>,
-  { signal, onProgress }: TaskOptions,
+  { signal, onProgress, keys: withKeys }: TransferOptions,
 ): Promise<TransferSummary> {
   return withSharedAccess(path, async (database) => {
     // The transaction is a snapshot: later writes are not visible.
     database.run("BEGIN");
     const total = countOf(database);
     const lastId = storeRow(database).last_id;
-    let piece = `${encodeHeader({ lastId, todos: total })}\n`;
+    const keys = withKeys === "include" ? storedKeys(database).map(encodeKey) : undefined;
+    let piece = `${encodeHeader({ lastId, todos: total, keys: keys?.length })}\n`;
     let todos = 0;
     const sum = new DigestSum();
     for (const { json } of todoRows(database)) {
@@ -43,9 +52,10 @@ export function exportTodos(
     }
     for (const text of otherTexts(database)) sum.add(text);
     if (matchesStoredDigest(database, sum.value) === false) throw contentsDiffer();
+    for (const key of keys ?? []) piece += `${key}\n`;
     await write(piece);
     onProgress(todos, total);
-    return { todos, lastId };
+    return { todos, lastId, keys: keys?.length };
   });
 }
 
@@ -54,7 +64,7 @@ export function importTodos(
   path: string,
   source: AsyncIterable<Uint8Array>,
   maxTodos: number,
-  work: TaskOptions,
+  work: TransferOptions,
 ): Promise<TransferSummary> {
   return withExclusiveAccess(path, async () => {
     openOrRefuse(path, () => assertNotBehindMark(path));
@@ -72,7 +82,7 @@ async function importInto(
   path: string,
   source: AsyncIterable<Uint8Array>,
   maxTodos: number,
-  { signal, onProgress }: TaskOptions,
+  { signal, onProgress, keys }: TransferOptions,
 ): Promise<TransferSummary> {
   const database = openOrRefuse(path, () => connect(path));
   try {
@@ -84,15 +94,11 @@ async function importInto(
       );
     }
     const insert = database.query("INSERT INTO todos VALUES (?, ?, ?)");
-    const reader = new NdjsonReader(MAX_SQLITE_ID);
+    const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
     const sum = new DigestSum();
     const insertAll = (todos: Iterable<Todo>): void => {
       for (const { id, title, done } of todos) {
-        if (reader.count > maxTodos) {
-          throw new PreconditionError(
-            `the file has more than ${maxTodos} to-dos: raise the limit with --max-todos`,
-          );
-        }
+        if (reader.count > maxTodos) throw tooManyTodos(maxTodos);
         insert.run(id, JSON.stringify(title), done ? 1 : 0);
         sum.add(encodeTodo({ id, title, done }));
       }
@@ -103,6 +109,7 @@ async function importInto(
       await yieldToEventLoop(signal);
     }
     insertAll(reader.end());
+    insertKeys(database, reader.keys);
     const epoch = newEpoch();
     database
       .query("UPDATE store SET epoch = ?, last_id = ?, n = ?, transactions = 0")
@@ -114,11 +121,26 @@ async function importInto(
     database.run("COMMIT");
     writeMark(path, { epoch, transactions: 0 });
     onProgress(reader.count, reader.total);
-    return { todos: reader.count, lastId: reader.lastId };
+    return {
+      todos: reader.count,
+      lastId: reader.lastId,
+      ...(keys === "include" && { keys: reader.keys.length }),
+    };
   } finally {
     // Closing rolls back an uncommitted transaction.
     database.close();
   }
+}
+
+function storedKeys(database: Database): StoredKey[] {
+  return database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(storedKeyOf);
+}
+
+function insertKeys(database: Database, keys: readonly StoredKey[]): void {
+  if (keys.length > 0 && storedKeys(database).length > 0) throw hasKeys();
+  const insert = database.query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)");
+  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime } of keys)
+    insert.run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null);
 }
 
 function countOf(database: Database): number {

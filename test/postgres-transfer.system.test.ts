@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runTodo } from "./command.ts";
+import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "./postgres.ts";
+import { executeSql } from "./postgres-store.ts";
+import { skipFor } from "./skip.ts";
+import { follow } from "./sse.ts";
+
+const MANY = 200_000;
+const WITH_KEYS = "--with-keys";
+
+describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
+  let databases: Databases;
+  let folder: string;
+  let files = 0;
+  beforeAll(async () => {
+    databases = await openDatabases();
+    folder = await mkdtemp(join(tmpdir(), "todo-postgres-transfer-"));
+  });
+  afterAll(async () => {
+    await databases[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true });
+  });
+
+  const newPath = (): string => join(folder, `${++files}`);
+
+  async function todo(store: string, ...args: readonly string[]) {
+    await using command = runTodo(args, { TODO_STORE: store });
+    return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+  }
+
+  /** Exports a store to a file; returns the text. */
+  async function exported(store: string, ...args: readonly string[]): Promise<string> {
+    const file = newPath();
+    expect(await todo(store, "export", file, ...args)).toMatchObject({ code: 0, stderr: "" });
+    return Bun.file(file).text();
+  }
+
+  /** Writes an export with gaps between the ids; returns its path. */
+  async function newExport(todos: number): Promise<string> {
+    const lines = [`{"todoService":1,"lastId":"${todos * 3}","todos":${todos}}`];
+    for (let i = 1; i <= todos; i++)
+      lines.push(`{"id":${i * 2},"title":"to-do ${i} \\u0000 \\"😀","done":${i % 3 === 0}}`);
+    const file = newPath();
+    await writeFile(file, `${lines.join("\n")}\n`);
+    return file;
+  }
+
+  test(`of ${MANY} to-dos and their API keys from SQLite to PostgreSQL and back changes nothing`, async () => {
+    const [first, second] = [`sqlite:${newPath()}`, `sqlite:${newPath()}`];
+    const postgres = await databases.newDatabase();
+    expect((await todo(first, "import", await newExport(MANY))).code).toBe(0);
+    for (const name of ["ci", "backup"]) await todo(first, "keys", "create", name, "--expires", "90d");
+    await todo(first, "keys", "rotate", "ci");
+    const texts: string[] = [];
+    for (const [from, to] of [
+      [first, postgres],
+      [postgres, second],
+    ] as const) {
+      const file = newPath();
+      expect((await todo(from, "export", file, WITH_KEYS)).code).toBe(0);
+      expect(await todo(to, "import", file, WITH_KEYS)).toEqual({
+        code: 0,
+        stdout: `imported ${MANY} to-dos, the last id is ${MANY * 3}, with 3 API keys\n`,
+        stderr: "",
+      });
+      texts.push(await Bun.file(file).text());
+    }
+    texts.push(await exported(second, WITH_KEYS));
+    expect(texts[0]).toStartWith(`{"todoService":1,"lastId":"${MANY * 3}","todos":${MANY},"keys":3}\n`);
+    expect(texts[0]?.split("\n")).toHaveLength(MANY + 5);
+    expect(texts.map((text) => text === texts[0])).toEqual([true, true, true]);
+    expect(await exported(postgres)).toBe(await exported(first));
+  });
+
+  test("into PostgreSQL is seen by a running server, whose subscribers are told to reload", async () => {
+    const postgres = await databases.newDatabase();
+    await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: postgres });
+    const url = await server.url;
+    const etag = async () => (await fetch(`${url}/api/todos`)).headers.get("etag");
+    const before = await etag();
+    await using events = await follow(url);
+    await events.take(1);
+    expect((await todo(postgres, "import", await newExport(25_000))).code).toBe(0);
+    const list = await fetch(`${url}/api/todos?limit=2`);
+    expect(await list.text()).toContain('[{"id":2,"title":"to-do 1 ');
+    expect(await etag()).not.toBe(before);
+    const response = await fetch(`${url}/api/todos`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"next"}',
+    });
+    expect(await response.text()).toStartWith('{"id":75001,');
+  });
+
+  test("into PostgreSQL is rejected once the store has contained to-dos", async () => {
+    const postgres = await databases.newDatabase();
+    const file = await newExport(2);
+    expect((await todo(postgres, "import", file)).code).toBe(0);
+    expect(await todo(postgres, "import", file)).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: "todo: the database has contained to-dos: import into a new database\n",
+    });
+  });
+
+  test("that fails leaves PostgreSQL empty", async () => {
+    const postgres = await databases.newDatabase();
+    const file = await newExport(25_000);
+    const text = await Bun.file(file).text();
+    await writeFile(file, text.slice(0, -5));
+    expect((await todo(postgres, "import", file)).stderr).toContain("is the file truncated?");
+    const tooMany = await todo(postgres, "import", await newExport(3), "--max-todos", "2");
+    expect(tooMany.stderr).toBe("todo: the file has more than 2 to-dos: raise the limit with --max-todos\n");
+    expect(await exported(postgres)).toBe('{"todoService":1,"lastId":"0","todos":0}\n');
+  });
+
+  test("is rejected for a backup of PostgreSQL", async () => {
+    const postgres = await databases.newDatabase();
+    expect(await todo(postgres, "backup", newPath())).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: "todo: PostgreSQL has its own tools: use pg_dump and pg_restore\n",
+    });
+  });
+
+  test.skipIf(skipFor(whyNoServer))("needs only USAGE and EXECUTE on PostgreSQL", async () => {
+    const url = new URL(await databases.newDatabase());
+    expect((await todo(url.href, "migrate")).code).toBe(0);
+    const role = `of_${url.pathname.slice(1)}`;
+    await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
+    await executeSql(
+      url.href,
+      `GRANT USAGE ON SCHEMA todo_service TO ${role};
+       GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`,
+    );
+    url.username = role;
+    const file = await newExport(3);
+    expect((await todo(url.href, "import", file)).code).toBe(0);
+    expect((await todo(url.href, "keys", "create", "ci")).code).toBe(0);
+    expect(await exported(url.href, WITH_KEYS)).toContain('"apiKey"');
+    await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: url.href });
+    expect((await fetch(`${await server.url}/api/todos`)).status).toBe(200);
+  });
+});
