@@ -15,7 +15,7 @@ import {
   writeSync,
 } from "node:fs";
 import { crc32 } from "node:zlib";
-import { describeFsError, errnoOf, errorMessage } from "../../error-message.ts";
+import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import type { StoreRow } from "./store-row.ts";
 
@@ -105,27 +105,40 @@ function readMark(path: string): Mark | string {
 
 /**
  * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged log to the database.
- * A server may be using the store.
+ * A server may be using the store. Throws if the store is damaged.
  */
 export function checkMark(path: string): MarkCheck {
+  return checkAgainst(path, (mark) => {
+    if (!existsSync(path)) return `it is missing, but ${describe(path, mark)}`;
+    const database = new Database(path, { readonly: true, safeIntegers: true });
+    try {
+      database.run("PRAGMA busy_timeout = 5000");
+      return lossOf(path, mark, readPosition(database));
+    } finally {
+      // Unlike another connection, a read-only one leaves the log as it is when it closes.
+      database.close();
+    }
+  });
+}
+
+/** Compares an open store with the mark of a path. The connection must not have a transaction yet. */
+export function checkMarkOf(path: string, database: Database): MarkCheck {
+  return checkAgainst(path, (mark) => lossOf(path, mark, readPosition(database)));
+}
+
+function checkAgainst(path: string, findLoss: (mark: Mark) => string | undefined): MarkCheck {
   // The mark is read first, because a server writes it after the database.
   const mark = readMark(path);
   return typeof mark === "string"
     ? { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` }
-    : { loss: lossOf(path, mark), problem: undefined };
+    : { loss: findLoss(mark), problem: undefined };
 }
 
-function lossOf(path: string, mark: Mark): string | undefined {
-  const transactions = `${mark.transactions} ${mark.transactions === 1 ? "transaction" : "transactions"}`;
-  if (!existsSync(path)) return `it is missing, but ${markPath(path)} has ${transactions}`;
-  let found: Mark | undefined;
-  try {
-    found = readPosition(path);
-  } catch (error) {
-    if (!/^SQLITE_(?:CORRUPT|NOTADB)/.test(String(errnoOf(error)))) throw error;
-    return `it is damaged (${errorMessage(error)})`;
-  }
-  if (found === undefined) return `it is empty, but ${markPath(path)} has ${transactions}`;
+const describe = (path: string, { transactions }: Mark): string =>
+  `${markPath(path)} has ${transactions} ${transactions === 1 ? "transaction" : "transactions"}`;
+
+function lossOf(path: string, mark: Mark, found: Mark | undefined): string | undefined {
+  if (found === undefined) return `it is empty, but ${describe(path, mark)}`;
   if (found.epoch !== mark.epoch) {
     return `it is another store than that of ${markPath(path)} (epochs ${found.epoch} and ${mark.epoch})`;
   }
@@ -135,25 +148,18 @@ function lossOf(path: string, mark: Mark): string | undefined {
 }
 
 /** Returns the position of a store as a mark; `undefined` for an empty file. */
-function readPosition(path: string): Mark | undefined {
-  // Unlike another connection, a read-only one leaves the log as it is when it closes.
-  const database = new Database(path, { readonly: true, safeIntegers: true });
-  try {
-    database.run("PRAGMA busy_timeout = 5000");
-    const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
-    if (tables.get() === null) return undefined;
-    const row = database.query<StoreRow | OldStoreRow, []>("SELECT * FROM store").get();
-    if (row === null) return undefined;
-    return "transactions" in row ? markOf(row) : { epoch: row.epoch, transactions: 0 };
-  } finally {
-    database.close();
-  }
+function readPosition(database: Database): Mark | undefined {
+  const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
+  if (tables.get() === null) return undefined;
+  const row = database.query<StoreRow | OldStoreRow, []>("SELECT * FROM store").get();
+  if (row === null) return undefined;
+  return "transactions" in row ? markOf(row) : { epoch: row.epoch, transactions: 0 };
 }
 
 /** The row before the migration that added the counter. */
 type OldStoreRow = Pick<StoreRow, "epoch" | "last_id" | "n">;
 
-/** Throws if a store has lost transactions. Returns why the mark could not be read, if so. */
+/** Throws if a store has lost transactions or is damaged. Returns why the mark could not be read, if so. */
 export function assertNotBehindMark(path: string): string | undefined {
   const { loss, problem } = checkMark(path);
   if (loss === undefined) return problem;

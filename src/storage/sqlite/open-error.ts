@@ -24,6 +24,9 @@ export function whyNotWritable(path: string): string | undefined {
 /** Returns why a store cannot be opened, and what to do where SQLite's message does not help. */
 export function describeOpenError(path: string, error: unknown): string {
   if (isDamage(error)) return describeDamage(error);
+  if (errnoOf(error) === "SQLITE_NOTADB") {
+    return `${errorMessage(error)}: name another file; if it was a store, restore a backup with todo restore`;
+  }
   const isAccess = /^SQLITE_(?:CANTOPEN|READONLY)/.test(String(errnoOf(error)));
   return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
 }

@@ -40,7 +40,7 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
 }
 
 function requireLoss(path: string): string {
-  const { loss, problem } = checkMark(path);
+  const { loss, problem } = openOrRefuse(path, () => checkMark(path));
   if (loss !== undefined) return loss;
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
   throw new PreconditionError(

@@ -174,7 +174,7 @@ describe("backup", () => {
       `${lost}.part cannot be created: no such file or folder`,
     );
     writeFileSync(path, "no database, ".repeat(1000));
-    expect(await refusal(backup(path, file, signal))).toBe(`${path}: file is not a database`);
+    expect(await refusal(backup(path, file, signal))).toStartWith(`${path}: file is not a database`);
     expect(left(file)).toEqual([]);
   });
 
@@ -266,6 +266,29 @@ const edited = (sql: string) => async (path: string) => {
 };
 
 describe("restore", () => {
+  test.each<[what: string, damage: (path: string) => unknown]>([
+    ["other contents than its digest", foreign("UPDATE todos SET done = 0")],
+    ["a page of zeros", (path) => writeFileSync(path, readFileSync(path).fill(0, 4096, 2 * 4096))],
+    ["a damaged header", (path) => writeFileSync(path, readFileSync(path).fill(0, 0, 16))],
+  ])("moves a store with %s aside", async (_what, damage) => {
+    const path = await makeStore();
+    await damage(path);
+    const before = readFileSync(path);
+    const { movedTo = "", todos } = await restore(path, await makeBackup(), signal);
+    expect(todos).toBe(2);
+    expect(readFileSync(movedTo)).toEqual(before);
+    const store = await openSqlite(path);
+    expect(store.count).toBe(2);
+    await store.close();
+  });
+
+  test("moves a damaged store without a mark aside", async () => {
+    const path = await makeStore();
+    rmSync(`${path}-mark`);
+    foreign("UPDATE todos SET done = 0")(path);
+    expect((await restore(path, await makeBackup(), signal)).movedTo).toStartWith(`${path}.`);
+  });
+
   test("accepts a backup of an older format", async () => {
     const [file, path] = [newPath(), newPath()];
     makeOldStore(file);

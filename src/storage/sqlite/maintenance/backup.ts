@@ -1,16 +1,24 @@
 import { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { describeFsError } from "../../../error-message.ts";
+import { describeFsError, errnoOf } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
 import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } from "../contents.ts";
-import { contentsDiffer, findStructuralDamage } from "../damage.ts";
+import { contentsDiffer, findStructuralDamage, isDamage } from "../damage.ts";
 import { checkMark, markPath, removeMark, writeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
-import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
+import {
+  openOrRefuse,
+  UnreadableError,
+  withExclusiveAccess,
+  withSharedAccess,
+  withUnchangedStore,
+  yieldToEventLoop,
+} from "./access.ts";
+import { checkDatabase } from "./check.ts";
 
 /** Only the owner may read a backup, because it contains the hashes of API keys. */
 const MODE = 0o600;
@@ -43,7 +51,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   assertBackupFile(file);
   if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
-    const hasLoss = existsSync(path) && checkMark(path).loss !== undefined;
+    const hasLoss = existsSync(path) && (await isLostOrDamaged(path));
     if (!hasLoss) assertEmpty(path);
     removeDatabase(part);
     try {
@@ -67,6 +75,26 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   });
 }
 
+/** Returns whether a file is a store that is damaged or has lost changes. A file without a mark may be of another program. */
+async function isLostOrDamaged(path: string): Promise<boolean> {
+  try {
+    if (checkMark(path).loss !== undefined) return true;
+  } catch (error) {
+    if (isDamage(error) || errnoOf(error) === "SQLITE_NOTADB") return true;
+    throw error;
+  }
+  try {
+    return await withUnchangedStore(
+      path,
+      (database) =>
+        assertKnownFormat(database) > 0 && checkDatabase(path, database).some(({ isSound }) => !isSound),
+    );
+  } catch (error) {
+    if (error instanceof UnreadableError || error instanceof PreconditionError) return false;
+    throw error;
+  }
+}
+
 /** Renames the files of a store, so that a restore can take its place. Returns the new path. */
 function moveAside(path: string): string {
   const aside = `${path}.${new Date().toISOString().replaceAll(/[-:.]/g, "")}`;
@@ -74,7 +102,7 @@ function moveAside(path: string): string {
   if (hasLog(path)) renameSync(`${path}-wal`, `${aside}-wal`);
   renameSync(path, aside);
   fsyncPath(dirname(path));
-  renameSync(markPath(path), markPath(aside));
+  if (existsSync(markPath(path))) renameSync(markPath(path), markPath(aside));
   return aside;
 }
 

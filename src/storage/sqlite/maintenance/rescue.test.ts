@@ -215,3 +215,32 @@ describe("check", () => {
     );
   });
 });
+
+describe("check of the high-water mark", () => {
+  const mark = async (path: string) => (await check(path)).find(({ name }) => name === "mark");
+
+  test("accepts a store that has all transactions of its mark", async () => {
+    expect(await mark(await makeStore())).toEqual({ name: "mark", isSound: true, detail: "ok" });
+  });
+
+  test("reports a store that is behind its mark", async () => {
+    const path = await makeStore();
+    const old = newPath();
+    copyFileSync(path, old);
+    const store = await openSqlite(path);
+    await store.insert("later");
+    await store.close();
+    copyFileSync(old, path);
+    expect(await mark(path)).toMatchObject({ isSound: false, detail: expect.stringContaining("is missing") });
+  });
+
+  test("says why a mark was not checked", async () => {
+    const path = await makeStore();
+    rmSync(`${path}-mark`);
+    expect(await mark(path)).toEqual({
+      name: "mark",
+      isSound: true,
+      detail: `not checked, because ${path}-mark cannot be read: it is missing`,
+    });
+  });
+});
