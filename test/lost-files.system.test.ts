@@ -75,7 +75,7 @@ describe.skipIf(skipFor(whyNoMount))(`in ${ROUNDS} rounds, no loss is silent aft
     for (let round = 0; round < ROUNDS; round++) {
       empty();
       const remount = async (mode: "ro" | "rw"): Promise<void> => {
-        // Linux refuses it while a file is open for writing, unless it is forced lazily: that is no loss either.
+        // Linux mostly refuses this while a file is open for writing; then the round is a plain kill.
         await run(["mount", "-o", `remount,${mode}`, mountPoint]).exited;
       };
       await expectNoSilentLoss(

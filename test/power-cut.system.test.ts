@@ -67,7 +67,7 @@ async function makeStore(path: string, logSize: number): Promise<Map<bigint, str
     const title = `${titles.size}`;
     titles.set((await store.insert(title)).id, title);
   }
-  for (const suffix of ["", "-wal"]) await copyFile(source + suffix, path + suffix);
+  for (const suffix of ["", "-wal", "-mark"]) await copyFile(source + suffix, path + suffix);
   await store.close();
   return titles;
 }

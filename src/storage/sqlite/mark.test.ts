@@ -26,7 +26,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 
-const WAYS_OUT = "run todo restore to return to a backup, or todo accept-loss to continue without them";
+const waysOut = (path: string): string =>
+  `restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;
 const NOW = Date.UTC(2026, 0, 2);
 const { signal } = new AbortController();
 
@@ -82,7 +83,7 @@ describe("openSqlite", () => {
   test("refuses an old copy, and says how many transactions are missing", async () => {
     const path = await behindStore();
     expect(await start(path)).toBe(
-      `${path}: its last 2 transactions are missing, each with one or more acknowledged changes: ${WAYS_OUT}`,
+      `${path}: its last 2 transactions are missing, each with one or more acknowledged changes: ${waysOut(path)}`,
     );
   });
 
@@ -94,7 +95,7 @@ describe("openSqlite", () => {
     const path = await killedStore();
     rmSync(`${path}-wal`);
     const before = readFileSync(path);
-    expect(await start(path)).toContain(WAYS_OUT);
+    expect(await start(path)).toContain(waysOut(path));
     expect(readFileSync(path)).toEqual(before);
   });
 
@@ -119,7 +120,9 @@ describe("openSqlite", () => {
     const path = newPath();
     await insert(path, "a");
     rmSync(path);
-    expect(await start(path)).toBe(`${path}: it is missing, but ${path}-mark has 1 transaction: ${WAYS_OUT}`);
+    expect(await start(path)).toBe(
+      `${path}: it is missing, but ${path}-mark has 1 transaction: ${waysOut(path)}`,
+    );
     expect(existsSync(path)).toBe(false);
   });
 

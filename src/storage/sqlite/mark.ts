@@ -144,7 +144,9 @@ function lossOf(path: string, mark: Mark, found: Mark | undefined): string | und
   }
   const missing = mark.transactions - found.transactions;
   if (missing <= 0) return undefined;
-  return `its last ${missing === 1 ? "transaction is" : `${missing} transactions are`} missing, each with one or more acknowledged changes`;
+  return missing === 1
+    ? "its last transaction is missing, with one or more acknowledged changes"
+    : `its last ${missing} transactions are missing, each with one or more acknowledged changes`;
 }
 
 /** Returns the position of a store as a mark; `undefined` for an empty file. */
@@ -164,6 +166,6 @@ export function assertNotBehindMark(path: string): string | undefined {
   const { loss, problem } = checkMark(path);
   if (loss === undefined) return problem;
   throw new PreconditionError(
-    `${loss}: run todo restore to return to a backup, or todo accept-loss to continue without them`,
+    `${loss}: restore a backup with todo restore, or continue without them with todo accept-loss ${path}`,
   );
 }
