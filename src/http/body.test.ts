@@ -80,7 +80,7 @@ describe("the Content-Type of a body", () => {
     ["sent twice", [JSON_TYPE, JSON_TYPE], 415],
     ["sent twice with another first", ["Content-Type: text/plain", JSON_TYPE], 415],
     ["in Latin-1", ["Content-Type: application/\xe9+json"], 415],
-  ])("%s is refused", async (_what, headers, status) => {
+  ])("is rejected: %s", async (_what, headers, status) => {
     await using service = startService();
     const { text } = await sendRaw(
       service.port,
@@ -92,7 +92,7 @@ describe("the Content-Type of a body", () => {
 
 describe("a Content-Encoding", () => {
   test.each(["gzip", "br", "deflate", "zstd", "identity", "GZIP", "gzip, gzip", "x", "chunked"])(
-    "of %s is refused",
+    "of %s is rejected",
     async (coding) => {
       await using service = startService();
       const headers = { "Content-Type": "application/json", "Content-Encoding": coding };
@@ -112,7 +112,7 @@ describe("a body", () => {
     ["with escapes", '{"\\u0074itle":"\\u0078\\ud83d\\ude00"}', "x😀"],
     ["with an escaped U+0000", '{"title":"\\u0000"}', "\0"],
     ["with one name twice, the last of which counts", '{"title":1,"title":"x"}', "x"],
-    ["with members nobody asked for", '{"id":5,"done":true,"title":"x","":{}}', "x"],
+    ["with unknown members", '{"id":5,"done":true,"title":"x","":{}}', "x"],
     ["with __proto__", '{"__proto__":{"title":"y"},"title":"x","constructor":1}', "x"],
     ["with a number no double holds", '{"n":1e400,"m":18446744073709551615,"title":"x"}', "x"],
     ["with UTF-8 of two to four bytes", bytes(0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0x80), "é€😀"],
@@ -186,7 +186,7 @@ describe("a body", () => {
     const deep = `{"title":"x","y":${opening.repeat(depth)}1${closing.repeat(depth)}}`;
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body: deep });
-    // RFC 8259 §9 leaves the depth to the parser: taken or refused, but never an error of ours.
+    // RFC 8259 §9 leaves the depth to the parser: accepted or rejected, but never a server error.
     expect(response.status === 201 || response.status === 400).toBe(true);
   });
 
@@ -222,7 +222,7 @@ describe("the length of a body", () => {
     ["chunks with a trailer", [CHUNKED], `d\r\n${X}\r\n0\r\nX-Y: z\r\n\r\n`, 201],
     ["nothing in chunks", [CHUNKED], "0\r\n\r\n", 400],
     ["0", ["Content-Length: 0"], "", 400],
-    ["none said", [], "", 400],
+    ["absent", [], "", 400],
     ["65,537 bytes", [LENGTH(overLimit)], overLimit, 413],
     ["65,537 bytes in one chunk", [CHUNKED], chunked(overLimit, overLimit.length), 413],
     ["65,537 bytes in chunks", [CHUNKED], chunked(overLimit, 1000), 413],
@@ -245,9 +245,9 @@ describe("the length of a body", () => {
     ["hexadecimal", ["Content-Length: 0xd"], X],
     ["a fraction", ["Content-Length: 13.0"], X],
     ["past 64 bits", ["Content-Length: 18446744073709551629"], X],
-    ["said twice, not the same", ["Content-Length: 13", "Content-Length: 14"], X],
-    ["said both ways", ["Content-Length: 13", CHUNKED], chunked(X, 5)],
-    ["said in an unknown coding", ["Transfer-Encoding: identity"], X],
+    ["given twice with different values", ["Content-Length: 13", "Content-Length: 14"], X],
+    ["given in both ways", ["Content-Length: 13", CHUNKED], chunked(X, 5)],
+    ["given in an unknown coding", ["Transfer-Encoding: identity"], X],
     ["of a chunk no number", [CHUNKED], `x\r\n${X}\r\n0\r\n\r\n`],
     ["of a chunk negative", [CHUNKED], `-d\r\n${X}\r\n0\r\n\r\n`],
     ["of a chunk past 64 bits", [CHUNKED], `ffffffffffffffffffffd\r\n${X}\r\n0\r\n\r\n`],

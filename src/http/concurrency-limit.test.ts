@@ -10,7 +10,7 @@ import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
 
 /** The number of concurrent POSTs. */
-const AT_ONCE = Number(process.env.TODO_TEST_AT_ONCE ?? 1000);
+const CONCURRENT_POSTS = Number(process.env.TODO_TEST_AT_ONCE ?? 1000);
 const OVERLOAD_DELAY_MS = 20;
 
 /** A store whose inserts wait until the test releases them. */
@@ -107,14 +107,14 @@ describe("requests in progress", () => {
     expect((await waiting).status).toBe(201);
   });
 
-  test("no longer count when they fail", async () => {
+  test("are no longer counted after they fail", async () => {
     const insert = () => Promise.reject(new ServiceError("store_unavailable"));
     await using service = start({ store: storeWith({ insert }), maxRequests: 1 });
     for (let times = 0; times < 3; times++)
       expect(await statusAndCode(await post(service))).toEqual([503, "store_unavailable"]);
   });
 
-  test("count before their body has arrived, and no longer when their connection closes", async () => {
+  test("are counted before their body arrives, and no longer after their connection closes", async () => {
     await using service = start({ maxRequests: 2 });
     const head = request("POST /api/todos", ["Content-Type: application/json", "Content-Length: 99"]);
     const answers = (status: number) =>
@@ -127,7 +127,7 @@ describe("requests in progress", () => {
     }
   });
 
-  test("in a flood are logged once per route, and a summary counts the rest", async () => {
+  test("that are rejected in a flood are logged once per route, and a summary counts the rest", async () => {
     const { log, lines } = capturingLog();
     const stuck = stuckStore();
     await using service = start({ store: stuck.store, log, maxRequests: 1 });
@@ -145,12 +145,12 @@ describe("requests in progress", () => {
     ]);
   });
 
-  test(`up to the limit are accepted of ${AT_ONCE} writes at once to a slow store, while reads are answered`, async () => {
-    const max = AT_ONCE / 10;
+  test(`are accepted up to the limit if ${CONCURRENT_POSTS} writes to a slow store arrive together, and reads are answered`, async () => {
+    const max = CONCURRENT_POSTS / 10;
     const stuck = stuckStore();
     await using service = start({ store: stuck.store, maxRequests: max });
     let rejected = 0;
-    const statuses = Array.from({ length: AT_ONCE }, async () => {
+    const statuses = Array.from({ length: CONCURRENT_POSTS }, async () => {
       const status = await postRaw(service.port);
       if (status === 503) rejected++;
       return status;
@@ -158,7 +158,7 @@ describe("requests in progress", () => {
     await stuck.until(max);
     for (let times = 0; times < 10; times++)
       expect((await service.send("GET", "/api/todos?limit=1")).status).toBe(200);
-    await until(() => rejected === AT_ONCE - max, "all other writes are rejected");
+    await until(() => rejected === CONCURRENT_POSTS - max, "all other writes are rejected");
     expect(stuck.maxWaiting()).toBe(max);
     stuck.release();
     const count = (await Promise.all(statuses)).filter((status) => status === 201).length;
@@ -200,7 +200,7 @@ describe("subscribers of events", () => {
     ]);
   });
 
-  test("count for no longer than the response to HEAD takes", async () => {
+  test("are counted only until the response to HEAD", async () => {
     const watched = watch(openMemory());
     await using service = start({ store: watched.store, maxSubscribers: 1 });
     for (let times = 1; times <= 5; times++) {

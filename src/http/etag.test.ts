@@ -13,7 +13,7 @@ test.each<[ifNoneMatch: string, etag: string]>([
   ['"x,y", "a"', '"a"'],
   ['"a,b"', '"a,b"'],
   ['""', '""'],
-])("matchesEtag finds in %s the tag %s", (ifNoneMatch, etag) => {
+])("matchesEtag matches If-None-Match %s with the tag %s", (ifNoneMatch, etag) => {
   expect(matchesEtag(ifNoneMatch, etag)).toBe(true);
 });
 
@@ -28,6 +28,6 @@ test.each<[ifNoneMatch: string, etag: string]>([
   ['"*"', '"a"'],
   ['"x", *', '"a"'],
   ['"a" "b"', '"a"'],
-])("matchesEtag does not find in %s the tag %s", (ifNoneMatch, etag) => {
+])("matchesEtag does not match If-None-Match %s with the tag %s", (ifNoneMatch, etag) => {
   expect(matchesEtag(ifNoneMatch, etag)).toBe(false);
 });

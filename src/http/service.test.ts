@@ -11,7 +11,7 @@ import { openMemory } from "../storage/memory/store.ts";
 import { listen } from "./server/listen.ts";
 import { createService, type ServiceOptions } from "./service.ts";
 
-/** A service that a test drains and shuts down itself. */
+/** Starts a service that the test drains and shuts down. */
 function serve(options: Partial<ServiceOptions> = {}) {
   const service = createService({ store: openMemory(), ...options });
   const listener = listen(service, { host: "127.0.0.1", port: 0 });
@@ -156,14 +156,14 @@ describe("the health of the service", () => {
 });
 
 describe("a listener that shuts down", () => {
-  const ASKED = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const LIVEZ = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const LAST = /^HTTP\/1\.1 200 [\s\S]*^connection: close\r$/im;
 
   test("answers new connections with Connection: close while it drains", async () => {
     await using service = serve();
     const stopped = service.stop();
     const [live, ready] = await Promise.all([
-      sendRaw(service.port, ASKED, 4000),
+      sendRaw(service.port, LIVEZ, 4000),
       sendRaw(service.port, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", 4000),
     ]);
     expect(live.text).toMatch(LAST);
@@ -191,20 +191,20 @@ describe("a listener that shuts down", () => {
 
   test("answers one more request on an open connection, with Connection: close", async () => {
     await using service = serve();
-    const socket = await openSocket(service.port, ASKED);
+    const socket = await openSocket(service.port, LIVEZ);
     await once(socket, "data");
     const stopped = service.stop();
-    socket.write(ASKED);
+    socket.write(LIVEZ);
     expect(await readToEnd(socket)).toMatch(LAST);
     await stopped;
   });
 
   test("answers a request that arrived while the process was too busy to read it", async () => {
     await using service = serve();
-    const socket = await openSocket(service.port, ASKED);
+    const socket = await openSocket(service.port, LIVEZ);
     await once(socket, "data");
     const stopped = service.stop();
-    socket.write(ASKED);
+    socket.write(LIVEZ);
     // Now the drain period is over as well: the timer may fire before the request is read.
     Bun.sleepSync(1000);
     expect(await readToEnd(socket)).toMatch(LAST);

@@ -95,7 +95,7 @@ describe("LoginThrottle", () => {
     for (let ended = 0; ended < attempts.length; ended++) {
       await Bun.sleep(0);
       expect(started.length).toBe(Math.min(ended + 16, attempts.length));
-      // Another user does not wait for them.
+      // Another user does not wait for these checks.
       expect(await throttle.attempt(NETWORK, "another", async () => true)).toBe(true);
       started[ended]?.resolve(true);
     }

@@ -69,10 +69,10 @@ describe("GET /admin/", () => {
     }
   });
 
-  test.each<[how: string, toAnswer: (isRight: boolean) => boolean | Promise<boolean>]>([
-    ["at once", (isRight) => isRight],
-    ["later", (isRight) => Bun.sleep(1).then(() => isRight)],
-  ])("calls the check function with user and password, and it may answer %s", async (_how, toAnswer) => {
+  test.each<[how: string, respond: (isCorrect: boolean) => boolean | Promise<boolean>]>([
+    ["immediately", (isCorrect) => isCorrect],
+    ["later", (isCorrect) => Bun.sleep(1).then(() => isCorrect)],
+  ])("calls the check function with user and password, which may respond %s", async (_how, respond) => {
     const calls: unknown[][] = [];
     const users = new Map([
       ["ann", "1:2"],
@@ -82,7 +82,7 @@ describe("GET /admin/", () => {
     await using service = startService({
       checkUser: (user, password) => {
         calls.push([user, password]);
-        return toAnswer(users.get(user) === password);
+        return respond(users.get(user) === password);
       },
     });
     for (const [user, password] of users) {
@@ -324,8 +324,8 @@ describe("the check of a password", () => {
 
   test.each(["1", '"true"', "{}", "[]"])(
     "rejects the password if it returns %s instead of true",
-    async (said) => {
-      await using service = startService({ checkUser: () => JSON.parse(said) });
+    async (result) => {
+      await using service = startService({ checkUser: () => JSON.parse(result) });
       expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
     },
   );

@@ -45,9 +45,9 @@ describe("a subscriber that does not read", () => {
       // Each leaves about 25 MiB unread, 500 together. How much memory the collector retains varies.
       expect(residentMiB() - before).toBeLessThan(150);
       expect(watched.open()).toBe(STALLED + 1);
-      for (const told of await Promise.all(stalled.map((socket) => readOn(socket)))) {
-        expectAll(told, behind + 1, behind + told.length);
-        expect(behind + told.length).toBeLessThan(last);
+      for (const received of await Promise.all(stalled.map((socket) => readOn(socket)))) {
+        expectAll(received, behind + 1, behind + received.length);
+        expect(behind + received.length).toBeLessThan(last);
       }
       await until(() => watched.open() === 1, "the stalled subscribers are disconnected");
       await change(1);

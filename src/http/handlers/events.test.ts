@@ -98,7 +98,7 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
     ]);
   });
 
-  // Of a store with the changes 1 to 5, of which 3 to 5 are kept; HERE stands for its epoch.
+  // The store has made the changes 1 to 5 and keeps 3 to 5. HERE stands for its epoch.
   const starts: [what: string, from: FollowOptions, first: string, then: number[]][] = [
     ["nothing", {}, "position HERE-5", []],
     ["since the present", { since: "HERE-5" }, "", []],
@@ -133,22 +133,22 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
     const { epoch } = await service.store.position();
     await using stack = new AsyncDisposableStack();
     const streams = starts.map(async ([what, from, first, then]) => {
-      const asked = Object.fromEntries(
+      const options = Object.fromEntries(
         Object.entries(from).map(([name, text]) => [name, text.replaceAll("HERE", epoch)]),
       );
-      const events = stack.use(await service.follow(asked));
+      const events = stack.use(await service.follow(options));
       const expected = [
         ...(first === "" ? [] : [first.replace("HERE", epoch)]),
         ...[...then, 6, 7].map((n) => `created ${epoch}-${n}`),
       ];
-      const told = first === "" ? [] : await events.take(1);
-      return { what, events, expected, told };
+      const received = first === "" ? [] : await events.take(1);
+      return { what, events, expected, received };
     });
     const started = await Promise.all(streams);
     for (const title of ["6", "7"]) await service.store.insert(title);
-    for (const { what, events, expected, told } of started) {
-      told.push(...(await events.take(expected.length - told.length)));
-      expect([what, told.map(({ type, id }) => `${type} ${id}`)]).toEqual([what, expected]);
+    for (const { what, events, expected, received } of started) {
+      received.push(...(await events.take(expected.length - received.length)));
+      expect([what, received.map(({ type, id }) => `${type} ${id}`)]).toEqual([what, expected]);
     }
   });
 
@@ -160,32 +160,32 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
     await write(service, 8, 40);
     const last = (await service.store.position()).sequence;
     expect(last - n).toBeGreaterThan(150);
-    const [[position, ...told], toldOther] = await Promise.all([
+    const [[position, ...received], receivedByOther] = await Promise.all([
       one.take(last - n + 1),
       other.take(last - n),
     ]);
     expect(position?.type).toBe("position");
-    expect(told).toEqual(toldOther);
-    expectAll(told, n + 1, last);
-    for (const { type, data } of told) {
+    expect(received).toEqual(receivedByOther);
+    expectAll(received, n + 1, last);
+    for (const { type, data } of received) {
       const schema = type === "deleted" ? DELETED : { $ref: "#/components/schemas/Todo" };
       expect(mismatch(schema, JSON.parse(data))).toBeUndefined();
     }
-    expect(applied("[]", told)).toBe(await (await service.send("GET", "/api/todos")).text());
+    expect(applied("[]", received)).toBe(await (await service.send("GET", "/api/todos")).text());
   });
 
   test("sends no change twice and misses none when a subscriber reconnects repeatedly", async () => {
     await using service = serve(await openStore());
     const { sequence: n } = await service.store.position();
     let lastEventId = "";
-    const told: SseEvent[] = [];
+    const received: SseEvent[] = [];
     const takeSome = async (count: number): Promise<void> => {
-      // As an EventSource: always to the same URL.
+      // Like an EventSource, which always requests the same URL.
       await using events = await service.follow({
         lastEventId,
         since: `${(await service.store.position()).epoch}-${n}`,
       });
-      told.push(...(await events.take(count)));
+      received.push(...(await events.take(count)));
       lastEventId = events.lastId();
     };
     const writing = write(service, 4, 60);
@@ -193,7 +193,7 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
     await writing;
     const last = (await service.store.position()).sequence;
     await takeSome(last - nOf(lastEventId));
-    expectAll(told, n + 1, last);
+    expectAll(received, n + 1, last);
   });
 
   test("resumes at the announced position even if no change arrived before the reconnect", async () => {
@@ -230,9 +230,9 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
       const final = await (await service.send("GET", "/api/todos")).text();
       amid += looks.filter(({ n }) => n > 0 && n < last).length;
       for (const { list, n, events } of looks) {
-        const told = await events.take(last - n);
-        expectAll(told, n + 1, last);
-        expect(applied(list, told)).toBe(final);
+        const received = await events.take(last - n);
+        expectAll(received, n + 1, last);
+        expect(applied(list, received)).toBe(final);
         await events.close();
       }
     }
@@ -275,11 +275,11 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
       expectAll(await reader.take(200), n + 1, n + 200);
     }
 
-    const told = await readOn(stalled);
-    expect(told.length).toBeGreaterThan(100);
-    expectAll(told, 1, told.length);
-    expect(told.length).toBeLessThan(11_500);
-    await using again = await service.follow({ lastEventId: told.at(-1)?.id ?? "" });
+    const received = await readOn(stalled);
+    expect(received.length).toBeGreaterThan(100);
+    expectAll(received, 1, received.length);
+    expect(received.length).toBeLessThan(11_500);
+    await using again = await service.follow({ lastEventId: received.at(-1)?.id ?? "" });
     const [resync] = await again.take(1);
     await store.delete(12_000n);
     expect([resync, ...(await again.take(1))].map((event) => [event?.type, nOf(event?.id ?? "")])).toEqual([
@@ -410,7 +410,7 @@ describe("an event stream", () => {
     }
     await until(() => text.match(/^event: created$/gm)?.length === 100, "all changes have arrived");
     socket.destroy();
-    // Each by itself, they would be 101 chunks.
+    // Separate events would be 101 chunks.
     expect(text.match(/\r\n[0-9a-f]+\r\nid: /g)?.length).toBeLessThan(50);
   });
 
@@ -418,10 +418,10 @@ describe("an event stream", () => {
     await using service = serve(openMemory(), { heartbeatMs: 20 });
     const started = performance.now();
     await using events = await service.follow();
-    const taken = events.take(2);
+    const received = events.take(2);
     await until(() => events.comments() > 5, "there are comments");
     await service.store.insert("x");
-    expect((await taken).map(({ type }) => type)).toEqual(["position", "created"]);
+    expect((await received).map(({ type }) => type)).toEqual(["position", "created"]);
     expect(events.comments()).toBeLessThanOrEqual((performance.now() - started) / 20);
   });
 
@@ -496,7 +496,7 @@ describe("an event stream", () => {
   test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
     ["at once", {}, { events: fail }, ["position"]],
     ["after a change", {}, { events: failAfterOne }, ["position", "deleted"]],
-    ["when asked for what was missed", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
+    ["when it replays missed changes", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
     ["when what was missed is lost", { since: "e-1" }, failsAtSecond(), []],
   ])("ends and logs the error when its store fails %s", async (_what, from, answers, types) => {
     const { log, lines } = capturingLog();
@@ -524,10 +524,10 @@ describe("an event stream", () => {
     ]);
   });
 
-  test.each<[from: FollowOptions, told: string[]]>([
+  test.each<[from: FollowOptions, received: string[]]>([
     [{}, ["position e-1", "deleted e-2"]],
     [{ since: "other-1" }, ["resync e-2", "deleted e-3"]],
-  ])("continues from the position that it sends: %j", async (from, told) => {
+  ])("continues from the position that it sends: %j", async (from, received) => {
     let n = 0;
     const store = storeWith({
       position: async () => ({ epoch: "e", sequence: ++n }),
@@ -538,7 +538,7 @@ describe("an event stream", () => {
     });
     await using service = serve(store);
     await using events = await service.follow(from);
-    expect((await events.rest()).map(({ type, id }) => `${type} ${id}`)).toEqual(told);
+    expect((await events.rest()).map(({ type, id }) => `${type} ${id}`)).toEqual(received);
   });
 
   test("ends when the store's feed ends, and sends resync if no event was sent", async () => {
@@ -570,8 +570,8 @@ async function* failAfterOne(): AsyncGenerator<TodoEvent> {
 
 /** Returns a position once, then throws. */
 function failsAtSecond(): Partial<TodoStore> {
-  let asked = 0;
-  return { position: async () => (++asked === 1 ? { epoch: "f", sequence: 1 } : fail()) };
+  let calls = 0;
+  return { position: async () => (++calls === 1 ? { epoch: "f", sequence: 1 } : fail()) };
 }
 
 /** A memory store that counts its iterators. */
@@ -601,7 +601,7 @@ describe("a subscriber that does not read", () => {
   });
 });
 
-/** A service that a test shuts down itself. */
+/** Starts a service that the test shuts down. */
 function stoppable() {
   const store = openMemory();
   const service = createService({ store });

@@ -23,7 +23,7 @@ const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
 const post = ({ sendJson }: TestService, title: unknown, key = KEY): Promise<Response> =>
   sendJson("POST", "/api/todos", { title }, { headers: { "Idempotency-Key": key } });
 
-/** Returns an observer that calls `onWaiting` for each request that is not answered at once. */
+/** Returns an observer that calls `onWaiting` for each request without an immediate response. */
 const observerOfRequests = (onWaiting: () => void): Observer => ({
   route: () => ({
     waiting: (change) => {
@@ -243,7 +243,7 @@ describe("the header Idempotency-Key", () => {
     ["any visible character", '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"', '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"'],
     ["blanks around it", `  ${KEY}  `, KEY],
     ["names of objects' own", "__proto__", '"__proto__"'],
-  ])("takes %s", async (_what, spelling, other) => {
+  ])("accepts %s", async (_what, spelling, other) => {
     await using service = startService();
     for (const key of [spelling, other])
       expect((await whole(await post(service, "a", key)))[1]).toBe("/api/todos/1");
@@ -266,7 +266,7 @@ describe("the header Idempotency-Key", () => {
     "a\tb",
     "x".repeat(256),
     `"${"x".repeat(256)}"`,
-  ])("refuses %j", async (key) => {
+  ])("rejects %j", async (key) => {
     await using service = startService();
     const headers = ["Content-Type: application/json", "Content-Length: 13", `Idempotency-Key: ${key}`];
     const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
@@ -276,7 +276,7 @@ describe("the header Idempotency-Key", () => {
     expect(await idsIn(service)).toEqual([]);
   });
 
-  test("given twice is refused", async () => {
+  test("is rejected if it is sent twice", async () => {
     await using service = startService();
     const headers = [
       "Content-Type: application/json",
@@ -290,7 +290,7 @@ describe("the header Idempotency-Key", () => {
   test.each([
     ["case", "Key", "key"],
     ["the last of 255 characters", long, `${long.slice(1)}y`],
-  ])("tells %s apart", async (_what, one, other) => {
+  ])("distinguishes %s", async (_what, one, other) => {
     await using service = startService();
     expect((await whole(await post(service, "a", one)))[1]).toBe("/api/todos/1");
     expect((await whole(await post(service, "a", other)))[1]).toBe("/api/todos/2");

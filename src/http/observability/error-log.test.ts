@@ -11,7 +11,7 @@ const CONCURRENT = 50;
 
 const unavailable = new ServiceError("store_unavailable", { cause: new Error("connection refused") });
 
-/** Requests of one to-do whose lookup throws what the test says, straight to the handler; and the log's lines. */
+/** Creates a handler whose store throws the error that the test passes, and collects the lines of its log. */
 function failing() {
   const { log, lines } = capturingLog();
   let thrown: unknown;
@@ -40,7 +40,7 @@ function failing() {
   };
 }
 
-test(`${REQUESTS} failed requests leave a few lines in the log, which count them all`, async () => {
+test(`${REQUESTS} failed requests write a few lines to the log, whose counts add up`, async () => {
   const written: string[] = [];
   const log = pino({}, { write: (line) => written.push(line) });
   const store = storeWith({ insert: () => Promise.reject(unavailable) });
@@ -117,7 +117,7 @@ test.each<[what: string, error: unknown]>([
   ["that is a number", 7],
   ["that is undefined", undefined],
   ["with a long message", new Error("x".repeat(1_000_000))],
-])("an error %s is logged, and counted", async (_what, error) => {
+])("an error %s is logged and counted", async (_what, error) => {
   const { linesOf, summaries } = failing();
   expect(await linesOf(error)).toMatchObject([{ level: "error", fields: { code: "internal_error" } }]);
   expect(await linesOf(error)).toEqual([]);
@@ -142,7 +142,7 @@ test("an error that the log itself cannot read is logged without it", async () =
   ]);
 });
 
-test("the log tells the reasons of one code apart by the innermost message", async () => {
+test("the log distinguishes the reasons of one code by the innermost message", async () => {
   const { log, lines } = capturingLog();
   const reasons = ["connection refused", "password expired", "connection refused"];
   const lookupClient = () =>

@@ -43,6 +43,6 @@ test.each([
   expect(of(traceparent)).toBeUndefined();
 });
 
-test("no trace is read where there is no traceparent", () => {
+test("no trace is read without a traceparent", () => {
   expect(traceId(new Request("http://localhost/"))).toBeUndefined();
 });

@@ -10,10 +10,10 @@ import type { ServiceOptions } from "../service.ts";
 
 type Sent = Readonly<Record<string, string>>;
 
-/** What a trusted proxy sends for a client. */
+/** Returns the headers that a trusted proxy sends for a client. */
 const from = (address: string): Sent => ({ "X-Forwarded-For": address });
 
-/** A service behind a trusted proxy, whose streams end with it. */
+/** Starts a service behind a trusted proxy. Disposing it closes its streams. */
 function start(options: Partial<ServiceOptions> = {}) {
   const service = startService({ trustedProxies: ["127.0.0.1"], maxSubscribers: 8, ...options });
   const streams: EventStream[] = [];
@@ -32,7 +32,7 @@ function start(options: Partial<ServiceOptions> = {}) {
   };
 }
 
-/** The status of a request for the stream, which is closed if there is one, and the code of the problem if not. */
+/** Requests a stream and closes it. Returns the status, and the code of the problem if it is rejected. */
 async function outcome(service: TestService, headers: Sent = {}): Promise<[status: number, code?: string]> {
   const response = await service.send("GET", "/api/events", { headers });
   if (response.status !== 200) return statusAndCode(response);
@@ -58,7 +58,7 @@ test.each<[what: string, one: string, same: string, other: string]>([
   },
 );
 
-test("a rejected network learns its limit and when to try again", async () => {
+test("a rejected network receives its limit and the time to try again", async () => {
   await using service = start({ maxSubscribersPerNetwork: 1 });
   await service.subscribe(from("203.0.113.5"));
   const rejected = await service.send("GET", "/api/events", { headers: from("203.0.113.5") });
@@ -81,25 +81,25 @@ test("a network can open a stream again when one of its streams ends", async () 
   }
 });
 
-test("the networks together have no more streams than all subscribers may have", async () => {
+test("all networks together cannot exceed the limit of all subscribers", async () => {
   await using service = start({ maxSubscribers: 3, maxSubscribersPerNetwork: 2 });
   for (const address of ["203.0.113.5", "203.0.113.5", "203.0.113.6"]) await service.subscribe(from(address));
   for (const address of ["203.0.113.6", "203.0.113.7"])
     expect(await outcome(service, from(address))).toEqual(OVERLOADED);
 });
 
-test("one subscriber is allowed where a quarter of all is less than one", async () => {
+test("a network may open one stream if a quarter of the limit is less than one", async () => {
   await using service = start({ maxSubscribers: 1 });
   await service.subscribe(from("203.0.113.5"));
 });
 
-test("streams that a network requests at once count together", async () => {
+test("concurrent requests of a network count together", async () => {
   const memory = openMemory();
-  const { promise: asked, resolve: answer } = Promise.withResolvers<void>();
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   let waiting = 0;
   const position = async () => {
     waiting++;
-    await asked;
+    await answered;
     return memory.position();
   };
   await using service = start({ store: storeWith({ position }, memory), maxSubscribers: 40 });
@@ -135,7 +135,7 @@ test.each<[what: string, headers: Sent]>([
   expect(await outcome(service, from("203.0.113.7"))).toEqual([200]);
 });
 
-test("HEAD takes a network's stream for no longer than its response", async () => {
+test("HEAD counts as a stream of its network only until its response", async () => {
   const watched = watch(openMemory());
   await using service = start({ store: watched.store, maxSubscribersPerNetwork: 1 });
   for (let times = 1; times <= 5; times++) {

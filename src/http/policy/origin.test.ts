@@ -16,7 +16,7 @@ const corsOf = ({ headers }: Response) =>
   Object.fromEntries([...headers].filter(([name]) => name.startsWith("access-control-")));
 
 describe("the Host of a request", () => {
-  /** The status for the bytes of an HTTP/1.1 request with these Host headers. */
+  /** Returns the status of an HTTP/1.1 request with these Host headers. */
   async function statusWith(
     port: number,
     hosts: readonly string[],
@@ -98,7 +98,7 @@ describe("the Host of a request", () => {
     expect([400, 421]).toContain(await statusWith(service.port, hosts));
   });
 
-  test("is judged before all else", async () => {
+  test("is checked before anything else", async () => {
     await using service = startService({ onLoopback: true, lookupClient });
     for (const line of [
       "GET /",
@@ -129,16 +129,16 @@ describe("the Host of a request", () => {
     expect(await (await service.send("GET", "/api/todos")).text()).toBe("[]");
   });
 
-  test("may be missing from HTTP/1.0, which no browser speaks", async () => {
+  test("may be absent in HTTP/1.0, which no browser uses", async () => {
     await using service = startService({ onLoopback: true });
     expect((await sendRaw(service.port, "GET /livez HTTP/1.0\r\n\r\n")).text).toEndWith("\r\n\r\nok\n");
   });
 
   test.each<[what: string, allowedHosts: string[], host: string, status: number]>([
     ["is nobody's matter without a list", [], "elsewhere.example", 200],
-    ["is held against a list", ["todo.example"], "elsewhere.example", 421],
+    ["is compared with a list", ["todo.example"], "elsewhere.example", 421],
     ["may be on the list", ["todo.example"], "TODO.example", 200],
-    ["may be loopback's, for those who check its health", ["todo.example"], "127.0.0.1:3000", 200],
+    ["may be loopback's, for health checks", ["todo.example"], "127.0.0.1:3000", 200],
   ])("off loopback %s", async (_what, allowedHosts, host, status) => {
     await using service = startService({ allowedHosts });
     expect(await statusWith(service.port, [host])).toBe(status);
@@ -216,7 +216,7 @@ describe("an Origin", () => {
       };
       expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
       expect(response.headers.get("vary")).toMatch(/^Origin\b/);
-      // Neither a frame of a page, nor loaded by one but by CORS.
+      // No page can frame it, and only CORS lets a page load it.
       expect([
         response.headers.get("content-security-policy"),
         response.headers.get("cross-origin-resource-policy"),
@@ -294,7 +294,7 @@ describe("a preflight", () => {
 });
 
 describe("a write", () => {
-  const sites: [site: string | undefined, origin: string | undefined, isTaken: boolean][] = [
+  const sites: [site: string | undefined, origin: string | undefined, isAccepted: boolean][] = [
     [undefined, undefined, true],
     [undefined, "https://elsewhere.example", true],
     ["none", undefined, true],
@@ -312,21 +312,24 @@ describe("a write", () => {
     ["cross-site", `${LISTED}.elsewhere.example`, false],
   ];
 
-  test.each(sites)("with Sec-Fetch-Site %s and Origin %s is accepted: %p", async (site, origin, isTaken) => {
-    await using service = startService({ corsOrigins: [LISTED] });
-    await service.sendJson("POST", "/api/todos", { title: "first" });
-    const headers = {
-      ...(site !== undefined && { "Sec-Fetch-Site": site }),
-      ...(origin !== undefined && { Origin: origin }),
-    };
-    const created = await service.sendJson("POST", "/api/todos", { title: "x" }, { headers });
-    const updated = await service.sendJson("PATCH", "/api/todos/1", { done: true }, { headers });
-    const deleted = await service.send("DELETE", "/api/todos/1", { headers });
-    const statuses = [created, updated, deleted].map(({ status }) => status);
-    expect(statuses).toEqual(isTaken ? [201, 200, 204] : [403, 403, 403]);
-    const list = await (await service.send("GET", "/api/todos", { headers })).json();
-    expect(list).toEqual([{ id: isTaken ? 2 : 1, title: isTaken ? "x" : "first", done: false }]);
-  });
+  test.each(sites)(
+    "with Sec-Fetch-Site %s and Origin %s is accepted: %p",
+    async (site, origin, isAccepted) => {
+      await using service = startService({ corsOrigins: [LISTED] });
+      await service.sendJson("POST", "/api/todos", { title: "first" });
+      const headers = {
+        ...(site !== undefined && { "Sec-Fetch-Site": site }),
+        ...(origin !== undefined && { Origin: origin }),
+      };
+      const created = await service.sendJson("POST", "/api/todos", { title: "x" }, { headers });
+      const updated = await service.sendJson("PATCH", "/api/todos/1", { done: true }, { headers });
+      const deleted = await service.send("DELETE", "/api/todos/1", { headers });
+      const statuses = [created, updated, deleted].map(({ status }) => status);
+      expect(statuses).toEqual(isAccepted ? [201, 200, 204] : [403, 403, 403]);
+      const list = await (await service.send("GET", "/api/todos", { headers })).json();
+      expect(list).toEqual([{ id: isAccepted ? 2 : 1, title: isAccepted ? "x" : "first", done: false }]);
+    },
+  );
 
   test("of another site is rejected, but its reads are accepted", async () => {
     await using service = startService({ lookupClient });
@@ -342,7 +345,7 @@ describe("a write below /admin", () => {
   const AUTHORIZATION = { Authorization: `Basic ${btoa("root:s3cret")}` };
   const checkUser = (user: string, password: string) => user === "root" && password === "s3cret";
 
-  /** The statuses of all kinds of writes; 409 and 404 are of those that were let pass. */
+  /** Returns the statuses of all kinds of writes. Accepted ones get 409 and 404. */
   async function write(service: TestService, headers: Readonly<Record<string, string>>): Promise<number[]> {
     const init = { headers: { ...AUTHORIZATION, ...headers } };
     return [
@@ -352,7 +355,7 @@ describe("a write below /admin", () => {
     ];
   }
 
-  /** A service in which there is a key already. */
+  /** Starts a service with one key. */
   async function withKey(options: Partial<ServiceOptions> = {}) {
     const { keys } = openMemory();
     await createKey(keys, "ci", undefined, 0);
@@ -363,7 +366,7 @@ describe("a write below /admin", () => {
   const REFUSED = [403, 403, 403];
   const HOST = "todo.example:8080";
 
-  test.each<[isTaken: boolean, site: string | undefined, origin: string | undefined]>([
+  test.each<[isAccepted: boolean, site: string | undefined, origin: string | undefined]>([
     [true, undefined, undefined],
     [true, undefined, `http://${HOST}`],
     [true, undefined, `https://${HOST}`],
@@ -409,7 +412,7 @@ describe("a write below /admin", () => {
     [false, undefined, `${LISTED}, ${LISTED}`],
     [false, undefined, "http://app.example"],
     [false, undefined, "*"],
-  ])("is accepted: %p, with Sec-Fetch-Site %j and Origin %j", async (isTaken, site, origin) => {
+  ])("is accepted: %p, with Sec-Fetch-Site %j and Origin %j", async (isAccepted, site, origin) => {
     for (const options of [{}, { onLoopback: true, allowedHosts: [HOST] }]) {
       await using service = await withKey(options);
       const headers = {
@@ -417,7 +420,7 @@ describe("a write below /admin", () => {
         ...(site !== undefined && { "Sec-Fetch-Site": site }),
         ...(origin !== undefined && { Origin: origin }),
       };
-      expect(await write(service, headers)).toEqual(isTaken ? PASSED : REFUSED);
+      expect(await write(service, headers)).toEqual(isAccepted ? PASSED : REFUSED);
       const read = await service.send("GET", "/admin/keys", { headers: { ...AUTHORIZATION, ...headers } });
       expect(read.status).toBe(200);
     }
@@ -456,7 +459,7 @@ describe("a write below /admin", () => {
     ]).toEqual([404, 403, 403]);
   });
 
-  test("that is rejected says how to allow it", async () => {
+  test("that is rejected gets a response that says how to allow it", async () => {
     await using service = await withKey();
     const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "cross-site" };
     const response = await service.send("DELETE", "/admin/keys/absent00", { headers });

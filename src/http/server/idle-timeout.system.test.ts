@@ -18,8 +18,8 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     ["one that sends nothing", "", ""],
     ["half a head", "GET /livez HTTP/1.1\r\nHost: local", ""],
     ["a head that drips", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
-    ["one kept alive", KEPT_ALIVE, ""],
-    ["a body that does not come", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), ""],
+    ["a kept-alive connection", KEPT_ALIVE, ""],
+    ["a body that never arrives", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), ""],
     ["a body that drips", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), " "],
     ["chunks that drip", request("POST /api/todos", [JSON_TYPE, "Transfer-Encoding: chunked"]), "1\r\n \r\n"],
     [
@@ -28,7 +28,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
       " ",
     ],
     [
-      "a body nobody asked for, that drips",
+      "a body of a GET that drips",
       "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n",
       " ",
     ],
@@ -48,8 +48,8 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     ["no handshake", [], "", ""],
     ["one that sends nothing", ["http/1.1"], "", ""],
     ["a head that drips", ["http/1.1"], "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
-    ["one kept alive", ["http/1.1"], KEPT_ALIVE, ""],
-    ["HTTP/2 that asks nothing", ["h2"], "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", ""],
+    ["a kept-alive connection", ["http/1.1"], KEPT_ALIVE, ""],
+    ["HTTP/2 without a request", ["h2"], "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", ""],
   ])(
     "%s, over TLS",
     async (_what, ALPNProtocols, first, dripped) => {
@@ -68,12 +68,12 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     60_000,
   );
 
-  test.concurrent("an event stream, however quiet, is not", async () => {
+  test.concurrent("a silent event stream stays open", async () => {
     const store = openMemory();
     await using service = startService({ store, heartbeatMs: 3_600_000 });
     await using events = await follow(service.url);
     expect((await events.take(1)).map(({ type }) => type)).toEqual(["position"]);
-    // Opened later, so that it would be closed later.
+    // This connection opens after the event stream, so an idle event stream would be closed first.
     await closedAfter(await openSocket(service.port), KEPT_ALIVE, "");
     expect(events.comments()).toBe(0);
     store.insert("x");
@@ -81,7 +81,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
   }, 60_000);
 });
 
-/** Milliseconds until the server closes a connection that sends some bytes, then a few each second. */
+/** Sends some bytes, then a few each second. Returns the milliseconds until the server closes the connection. */
 async function closedAfter(socket: Socket, first: string, dripped: string): Promise<number> {
   const started = performance.now();
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -69,16 +69,16 @@ describe("over TLS", () => {
     ["the contract", "/api/openapi.json", {}, 200],
   ];
 
-  /** All of a response that is the same on every connection. */
+  /** Returns the parts of a response that are the same on every connection. */
   async function seen(response: Response) {
-    // HTTP/1.1 has it with an answer to HEAD that no other leaves out.
+    // Only HTTP/1.1 sends it in a response to HEAD.
     const left = ["date", "content-length", "connection"];
     const headers = [...response.headers].filter(([name]) => !left.includes(name));
     return { status: response.status, headers, text: await response.text() };
   }
 
   test.each(surfaces)(
-    "HTTP/1.1 and HTTP/2 answer alike, with HSTS: %s",
+    "HTTP/1.1 and HTTP/2 get the same response, with HSTS: %s",
     async (_what, path, init, status) => {
       await using served = serveTls();
       await served.send("http1.1", "/api/todos", {
@@ -144,12 +144,12 @@ describe("over TLS", () => {
     expect(await text).toContain('event: created\ndata: {"id":1,"title":"a","done":false}\n\n');
   });
 
-  test("a password that a proxy says came in clear is refused only when the proxy is trusted", async () => {
-    const inClear = { headers: { ...AUTHORIZED, "X-Forwarded-Proto": "http" } };
+  test("a password that arrived at a proxy over plain HTTP is rejected only if the proxy is trusted", async () => {
+    const overHttp = { headers: { ...AUTHORIZED, "X-Forwarded-Proto": "http" } };
     await using open = serveTls();
-    expect((await open.send("http2", "/admin/", inClear)).status).toBe(200);
+    expect((await open.send("http2", "/admin/", overHttp)).status).toBe(200);
     await using trusting = serveTls({ trustedProxies: ["127.0.0.1"] });
-    expect((await trusting.send("http2", "/admin/", inClear)).status).toBe(403);
+    expect((await trusting.send("http2", "/admin/", overHttp)).status).toBe(403);
   });
 
   test("the server's own origin has the scheme https only", async () => {
@@ -187,22 +187,22 @@ describe("over TLS", () => {
     session.destroy();
   });
 
-  test("the URL says https", async () => {
+  test("the listener's URL has the scheme https", async () => {
     await using served = serveTls();
     expect(served.url).toBe(`https://127.0.0.1:${served.port}`);
   });
 
-  test.each<[what: string, taken: boolean, version: SecureVersion, ciphers: string | undefined]>([
+  test.each<[what: string, expected: boolean, version: SecureVersion, ciphers: string | undefined]>([
     ["TLS 1.1", false, "TLSv1.1", undefined],
     ["TLS 1.2", true, "TLSv1.2", undefined],
     ["TLS 1.2 with authenticated encryption", true, "TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"],
     ["TLS 1.2 without it", false, "TLSv1.2", "ECDHE-ECDSA-AES128-SHA"],
     ["TLS 1.3", true, "TLSv1.3", undefined],
-  ])("%s is accepted: %p", async (_what, taken, version, ciphers) => {
+  ])("%s is accepted: %p", async (_what, expected, version, ciphers) => {
     await using served = serveTls();
     const ca = served.certificate.cert;
     const options = { port: served.port, ca, ciphers, minVersion: version, maxVersion: version };
-    expect(await isAccepted(options)).toBe(taken);
+    expect(await isAccepted(options)).toBe(expected);
   });
 
   test.each(
@@ -240,18 +240,18 @@ test("plain HTTP has no HSTS", async () => {
 
 describe("a port in use is reported", () => {
   const address = (port: number) => ({ host: "127.0.0.1", port });
-  const taken = expect.objectContaining({ code: "EADDRINUSE" });
+  const inUse = expect.objectContaining({ code: "EADDRINUSE" });
 
   test("over TLS, by TLS and by plain HTTP", async () => {
     await using served = serveTls();
-    expect(() => listenTls(newService(), newCertificate(), address(served.port))).toThrow(taken);
-    expect(() => listen(newService(), address(served.port))).toThrow(taken);
+    expect(() => listenTls(newService(), newCertificate(), address(served.port))).toThrow(inUse);
+    expect(() => listen(newService(), address(served.port))).toThrow(inUse);
   });
 
   test("by TLS, over plain HTTP", async () => {
     const listener = listen(newService(), address(0));
     const port = Number(new URL(listener.url).port);
-    expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(taken);
+    expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(inUse);
     await listener.abort();
   });
 });
@@ -336,7 +336,7 @@ describe("HTTP/2", () => {
     }
     await Promise.race([end, Bun.sleep(1000)]);
     expect([closed, streams < 5000]).toEqual([true, true]);
-    // The last eight bytes of GOAWAY: the last stream, and why.
+    // GOAWAY ends with the last stream and the error code, four bytes each.
     expect(Buffer.concat(chunks).at(-1)).toBe(ENHANCE_YOUR_CALM);
     expect((await served.send("http2", "/livez")).status).toBe(200);
   });
@@ -373,7 +373,7 @@ describe("a certificate renewal", () => {
   const TITLE = '{"title":"a"}';
   const REQUEST = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${TITLE.length}\r\n\r\n${TITLE}`;
 
-  /** Sends requests one after the other, on a new connection whenever the last one is closed; counts what is lost. */
+  /** Sends requests one after the other, and opens a new connection when the last one is closed. Counts lost requests. */
   async function load(port: number, ca: readonly string[], isOver: () => boolean) {
     const count = { answered: 0, lost: 0, unconnected: 0, closed: 0 };
     while (!isOver()) {
@@ -393,7 +393,7 @@ describe("a certificate renewal", () => {
         open = !/^connection: close/im.test(answer);
         if (!open) count.closed++;
         else await Bun.sleep(Math.random() * 20);
-        // One that is closed before the next request is on its way takes nothing with it.
+        // A connection that closes before the next request is sent loses nothing.
         open &&= !socket.destroyed;
       }
       socket.destroy();
@@ -453,7 +453,7 @@ describe("a certificate renewal", () => {
     expect(sum("lost")).toBe(0);
     expect(sum("closed")).toBeGreaterThan(20);
     expect((await store.position()).sequence).toBe(sum("answered"));
-    // A connection that has not said a word yet is the system's, which resets it with the listener it came to.
+    // The kernel still owns a connection that has sent nothing, and resets it together with its listener.
     expect(sum("unconnected")).toBeLessThan(sum("closed"));
   });
 
@@ -485,17 +485,17 @@ describe("a certificate renewal", () => {
   });
 
   test("in progress does not shorten a shutdown", async () => {
-    const asked = Promise.withResolvers<void>();
+    const arrived = Promise.withResolvers<void>();
     let isAnswered = false;
     const get = async () => {
-      asked.resolve();
+      arrived.resolve();
       await Bun.sleep(800);
       isAnswered = true;
       return undefined;
     };
     await using served = serveTls({ store: { ...openMemory(), get } });
     const answer = served.send("http1.1", "/api/todos/1");
-    await asked.promise;
+    await arrived.promise;
     served.renew(newCertificate());
     expect([await served.stop(), isAnswered]).toEqual([0, true]);
     expect((await answer).status).toBe(404);

@@ -30,7 +30,7 @@ function startObserved(options: Partial<ServiceOptions> = {}) {
     metrics,
     exporter,
     samples,
-    /** Waits until a series has a value, and throws when it does not get it. */
+    /** Waits until a series has a value, and throws if it does not get it in time. */
     until: async (series: string, value: number): Promise<void> => {
       const until = performance.now() + SOON_MS;
       for (;;) {
@@ -194,7 +194,7 @@ describe("a request changes only its own series:", () => {
     ],
   ];
 
-  test("all requests one after the other", async () => {
+  test("every request in turn", async () => {
     await using service = startObserved(options);
     for (const [method, path, init, expected] of cases) {
       const before = await service.samples();

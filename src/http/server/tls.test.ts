@@ -14,7 +14,7 @@ const complaint = (...pair: [string, string]): string => {
   } catch (error) {
     return String(error);
   }
-  return "it was taken";
+  return "it was accepted";
 };
 
 test("parseCertificate returns its input and the validity period", () => {
