@@ -14,6 +14,11 @@ export const CASES: [words: readonly string[], found: readonly string[]][] = [
   [["todo", "list", "--d"], ["--done"]],
   [["todo", "keys", "create", "--e"], ["--expires"]],
   [["todo", "completion", "f"], ["fish"]],
+  [
+    ["todo", "do"],
+    ["doctor", "done"],
+  ],
+  [["todo", "doctor", "--tls-c"], ["--tls-cert"]],
   [["todo", "add", "keys", "--b"], ["--batch"]],
 ];
 

@@ -1,5 +1,5 @@
 import { isIPv6 } from "node:net";
-import { Option } from "commander";
+import { type Command, Option } from "commander";
 import { distance } from "fastest-levenshtein";
 import { validateRealm } from "../http/auth/basic.ts";
 import { validateBlock } from "../http/policy/connection.ts";
@@ -244,6 +244,13 @@ export function optionFor(setting: Setting & { readonly flag: string }): Option 
   return option;
 }
 
+/** Adds the options of all settings of `todo serve` to a command. */
+export function addServeOptions(command: Command): void {
+  for (const setting of Object.values(SETTINGS)) {
+    if ("flag" in setting) command.addOption(optionFor(setting));
+  }
+}
+
 /** The values of the flags on the command line, by attribute name, such as `storeFile`. */
 export type Flags = Partial<Readonly<Record<string, string | boolean>>>;
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -317,6 +324,19 @@ export function readUsersFile(flags: Flags, env: Environment): Sourced | undefin
   return reader(flags, env).readSourced(SETTINGS.usersFile);
 }
 
+/** Returns the paths of the configured files with secrets or hashes, each with its flag or variable. */
+export function readSecretFiles(
+  flags: Flags,
+  env: Environment,
+): { readonly source: string; readonly path: string }[] {
+  const { find } = reader(flags, env);
+  const { adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey } = SETTINGS;
+  return [adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey].flatMap((setting) => {
+    const found = find(setting);
+    return found === undefined ? [] : [{ source: found.source, path: found.text }];
+  });
+}
+
 /** Returns the URL of the service and the token to send. Throws a UsageError as `readConfig` does. */
 export function readService(flags: Flags, env: Environment) {
   const { read, readOr } = reader(flags, env);
@@ -363,7 +383,7 @@ function reader(flags: Flags, env: Environment) {
     throw new UsageError(`${first.source} and ${second.source} are both set: keep one`);
   }
 
-  return { read, readOr, readSourced, rejectBoth };
+  return { find, read, readOr, readSourced, rejectBoth };
 }
 
 /** Returns the name of a flag without its value: `--port`. */

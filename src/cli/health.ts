@@ -29,7 +29,7 @@ export function addHealthCommand(program: Command): void {
 }
 
 /** Returns the address that reaches the server from this machine, in URL syntax. */
-function reachableHost(host: string): string {
+export function reachableHost(host: string): string {
   if (host === "0.0.0.0") return "127.0.0.1";
   const bare = host.replace(/^\[(.*)\]$/, "$1");
   if (bare === "::") return "[::1]";

@@ -6,7 +6,8 @@ import { addAcceptLossCommand } from "./accept-loss.ts";
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { addCheckCommand } from "./check.ts";
 import { addCompletionCommand } from "./completion.ts";
-import { type Flags, optionFor, readConfig, SETTINGS } from "./config.ts";
+import { addServeOptions, type Flags, readConfig } from "./config.ts";
+import { addDoctorCommand } from "./doctor.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
 import { addMigrateCommand } from "./migrate.ts";
@@ -26,9 +27,7 @@ const program = new Command("todo")
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
 const serveCommand = program.command("serve").description("Run the server.");
-for (const setting of Object.values(SETTINGS)) {
-  if ("flag" in setting) serveCommand.addOption(optionFor(setting));
-}
+addServeOptions(serveCommand);
 serveCommand.addHelpText(
   "after",
   "\nA flag overrides its variable. TODO_ADMIN_PASSWORD has no flag because other users can see arguments.",
@@ -40,6 +39,7 @@ program.hook("preAction", (_program, command) => {
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
 addTodoCommands(program);
 addHealthCommand(program);
+addDoctorCommand(program);
 addKeysCommand(program);
 addUsersCommand(program);
 addBackupCommand(program);

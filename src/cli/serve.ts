@@ -99,7 +99,7 @@ async function openConfiguredStore(
   }
 }
 
-async function addressOf(host: string): Promise<string> {
+export async function addressOf(host: string): Promise<string> {
   try {
     return (await lookup(host.replace(/^\[(.*)\]$/, "$1"))).address;
   } catch {

@@ -1,6 +1,7 @@
 import { type Maintenance, PreconditionError } from "./maintenance.ts";
 import { openMemory } from "./memory/store.ts";
 import { openPostgresKeys } from "./postgres/keys.ts";
+import { probePostgres } from "./postgres/probe.ts";
 import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
 import {
   exportTodos as exportFromPostgres,
@@ -15,6 +16,7 @@ import { migrateFile } from "./sqlite/maintenance/migrate.ts";
 import { exportReadable } from "./sqlite/maintenance/rescue.ts";
 import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
 import { canonicalPath } from "./sqlite/path.ts";
+import { probeSqlite } from "./sqlite/probe.ts";
 import { openSqlite } from "./sqlite/store.ts";
 import type { KeyStoreHandle, Store } from "./store.ts";
 
@@ -82,6 +84,21 @@ export function openMaintenance(url: string): Maintenance {
 const rejectOnPostgres = async (): Promise<never> => {
   throw new PreconditionError("PostgreSQL has its own tools: use pg_dump and pg_restore");
 };
+
+/** What `probeStore` found: the kind of the store, and times in milliseconds since 1970 to check the clock with. */
+export type StoreProbe =
+  | { readonly kind: "memory" }
+  | { readonly kind: "sqlite"; readonly path: string; readonly lastChange: number | undefined }
+  | { readonly kind: "postgres"; readonly now: number };
+
+/** Checks that the store at a URL can be reached and written, and changes nothing. Throws an Error with the reason. */
+export async function probeStore(url: string): Promise<StoreProbe> {
+  if (url === "memory:") return { kind: "memory" };
+  const path = fileOf(url);
+  if (path !== undefined) return { kind: "sqlite", path, lastChange: probeSqlite(path) };
+  if (POSTGRES.test(url)) return { kind: "postgres", now: await probePostgres(url) };
+  throw unknownKind(url);
+}
 
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
 export function fileOf(url: string): string | undefined {

@@ -1,0 +1,230 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeCertificate } from "../../test/certificate.ts";
+import { runTodo } from "../../test/command.ts";
+import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
+import { skipFor } from "../../test/skip.ts";
+import { openSqlite } from "../storage/sqlite/store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-doctor-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}`);
+
+function file(text: string, mode = 0o600): string {
+  const path = newPath();
+  writeFileSync(path, text);
+  chmodSync(path, mode);
+  return path;
+}
+
+/** Runs `todo doctor`. Returns the exit code and the lines by check, each with its status and text. */
+async function doctor(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
+  await using command = runTodo(["doctor", ...args], variables);
+  const code = await command.exited;
+  const lines: Record<string, string[]> = {};
+  for (const line of command.stdout().trimEnd().split("\n")) {
+    const [, status, name = "", text] = /^(\w+) +(\w+) +(.*)$/.exec(line) ?? [];
+    lines[name] = [...(lines[name] ?? []), `${status}: ${text}`];
+  }
+  return { code, lines, stderr: command.stderr() };
+}
+
+async function newStore(): Promise<string> {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  await store.close();
+  chmodSync(path, 0o600);
+  return path;
+}
+
+const CLIENTS = `alice:${"0".repeat(64)}\n`;
+const PAIR = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
+const free = ["--port", "0"];
+
+describe("todo doctor", () => {
+  test("prints one line per check and exits with 0 if nothing fails", async () => {
+    const [path, clients] = [await newStore(), file(CLIENTS)];
+    const args = ["--store", `sqlite:${path}`, "--clients-file", clients, ...free];
+    const { code, lines, stderr } = await doctor(args, PAIR);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(lines).toEqual({
+      store: [`ok: ${path} can be read and written`],
+      credentials: ["ok: clients are configured; users are configured"],
+      certificate: ["ok: not configured"],
+      disk: [expect.stringMatching(/^(?:ok|warning): \d+ MiB of \d+ MiB are free$/)],
+      clock: [expect.stringMatching(/^ok: \d{4}-\d\d-\d\dT.*Z$/)],
+      port: ["ok: the server uses any free port on 127.0.0.1"],
+      files: ["ok: other users cannot read or change the configured files"],
+      risks: ["ok: none known"],
+    });
+  });
+
+  test("warns about a memory store and generated credentials", async () => {
+    const { code, lines } = await doctor(free);
+    expect(code).toBe(0);
+    expect(lines.store).toEqual([expect.stringMatching(/^warning: memory: loses all to-dos/)]);
+    expect(lines.credentials).toEqual([expect.stringMatching(/^warning: .* demo credentials$/)]);
+  });
+
+  test("does not create a store that is missing", async () => {
+    const path = newPath();
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    expect([code, lines.store]).toEqual([0, [`ok: ${path} does not exist yet, and can be created`]]);
+    expect(existsSync(path)).toBe(false);
+  });
+
+  test("fails for a store that cannot be opened", async () => {
+    const absent = join(folder, "absent", "todos.db");
+    const foreign = file("not a database, ".repeat(1000));
+    for (const [path, reason] of [
+      [absent, "no such file or folder"],
+      [foreign, "not a database"],
+    ]) {
+      const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+      expect([code, lines.store]).toEqual([1, [expect.stringMatching(new RegExp(`^failed: .*${reason}`))]]);
+    }
+  });
+
+  test("fails for a database that cannot be reached, without its password", async () => {
+    const { code, lines } = await doctor(free, { TODO_STORE: "postgres://todo:s3cret@127.0.0.1:1/todos" });
+    expect([code, lines.store]).toEqual([1, ["failed: 127.0.0.1:1: Failed to connect"]]);
+    expect(JSON.stringify(lines)).not.toContain("s3cret");
+  });
+
+  test.skipIf(skipFor(whyNoDatabase))("compares the clock with that of the database", async () => {
+    await using databases = await openDatabases();
+    const { code, lines } = await doctor(free, { TODO_STORE: await databases.newDatabase() });
+    expect(code).toBe(0);
+    expect(lines.store).toEqual(["ok: the database is reachable and accepts writes"]);
+    expect(lines.clock).toEqual([
+      expect.stringMatching(/^ok: \S+Z, \d+\.\d s (?:behind|ahead of) the database$/),
+    ]);
+  });
+
+  test("fails if the store was changed in the future", async () => {
+    const path = await newStore();
+    const later = Date.now() / 1000 + 3600;
+    utimesSync(path, later, later);
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    expect(code).toBe(1);
+    expect(lines.clock).toEqual([
+      expect.stringMatching(/^failed: .* is before the last change of the store/),
+    ]);
+  });
+
+  test("fails for credentials that cannot be used", async () => {
+    const { code, lines } = await doctor(["--clients-file", file("bob\n"), ...free]);
+    expect(code).toBe(1);
+    expect(lines.credentials).toEqual([expect.stringMatching(/^failed: --clients-file .*line 1/)]);
+  });
+
+  const DAY = 86_400_000;
+  test.each([
+    [
+      "fails for an expired certificate",
+      { notBefore: Date.now() - 2 * DAY, notAfter: Date.now() - DAY },
+      1,
+      /^failed: .* has expired/,
+    ],
+    [
+      "warns about a certificate that expires soon",
+      { notAfter: Date.now() + 3 * DAY },
+      0,
+      /^warning: valid until .*renew/,
+    ],
+    [
+      "shows until when a certificate is valid",
+      { notAfter: Date.UTC(2041, 0, 1) },
+      0,
+      /^ok: valid until 2041-01-01T/,
+    ],
+  ])("%s", async (_what, times, expected, line) => {
+    const { cert, key } = makeCertificate(times);
+    const { code, lines } = await doctor(["--tls-cert", file(cert), "--tls-key", file(key), ...free]);
+    expect([code, lines.certificate]).toEqual([expected, [expect.stringMatching(line)]]);
+  });
+
+  test("distinguishes a free port, a port of a running server and one of another program", async () => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const { port } = new URL(await server.url);
+    const ours = await doctor(["--port", port]);
+    expect([ours.code, ours.lines.port]).toEqual([
+      0,
+      [`ok: ${port} on 127.0.0.1 is used by a running todo server`],
+    ]);
+    server.kill("SIGTERM");
+    await server.exited;
+    expect((await doctor(["--port", port])).lines.port).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
+
+    const other = createServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => other.listen(Number(port), "127.0.0.1", resolve));
+    try {
+      const { code, lines } = await doctor(["--port", port]);
+      const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --port`;
+      expect([code, lines.port]).toEqual([1, [line]]);
+    } finally {
+      other.close();
+    }
+  });
+
+  test("fails for an address of another machine", async () => {
+    const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
+    expect(code).toBe(1);
+    expect(lines.port).toEqual([
+      "failed: 3000 on 192.0.2.1 cannot be used: it is not an address of this machine",
+    ]);
+  });
+
+  test("warns about files that every user can read, and fails for files that every user can change", async () => {
+    const [readable, writable] = [file(CLIENTS, 0o644), file(CLIENTS, 0o666)];
+    const warned = await doctor(["--clients-file", readable, ...free]);
+    expect(warned.code).toBe(0);
+    expect(warned.lines.files).toEqual([
+      `warning: --clients-file "${readable}": every user can read it: run chmod o-r`,
+    ]);
+    const failed = await doctor(free, { TODO_CLIENTS_FILE: writable });
+    expect(failed.code).toBe(1);
+    expect(failed.lines.files).toEqual([
+      `failed: TODO_CLIENTS_FILE "${writable}": every user can change it: run chmod o-w`,
+    ]);
+  });
+
+  test("warns about plain HTTP off loopback and about a proxy that is not listed", async () => {
+    const { code, lines } = await doctor(["--host", "0.0.0.0", "--allow-basic-over-http", ...free]);
+    expect(code).toBe(0);
+    expect(lines.risks).toEqual([
+      expect.stringMatching(/^warning: passwords are accepted over plain HTTP/),
+      expect.stringMatching(/^warning: plain HTTP on 0\.0\.0\.0/),
+      expect.stringMatching(/^warning: no proxy is listed/),
+    ]);
+    expect((await doctor(["--host", "0.0.0.0", "--trusted-proxy", "10.0.0.1", ...free])).lines.risks).toEqual(
+      ["ok: none known"],
+    );
+  });
+
+  test("exits with 2 for an invalid setting", async () => {
+    const { code, stderr } = await doctor(["--port", "x"]);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/^todo: --port "x": must be a whole number/)]);
+  });
+
+  test("passes beside a running server, and changes nothing in its store", async () => {
+    mkdirSync(join(folder, "served"));
+    const path = join(folder, "served", "todos.db");
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    const url = await server.url;
+    const etag = (await fetch(`${url}/api/todos`)).headers.get("etag");
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, "--port", new URL(url).port]);
+    expect([code, lines.store]).toEqual([0, [`ok: ${path} can be read and written`]]);
+    const response = await fetch(`${url}/api/todos`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"x"}',
+    });
+    expect([response.status, response.headers.get("etag") === etag]).toEqual([201, false]);
+  });
+});

@@ -1,0 +1,22 @@
+import { ServiceError } from "../../error.ts";
+import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
+
+/**
+ * Checks that a database accepts writes, and changes nothing. Returns the time of its clock in milliseconds. Throws an
+ * Error with the reason.
+ */
+export async function probePostgres(url: string): Promise<number> {
+  const primary = new Primary(url, { ...PRIMARY_DEFAULTS, connections: 1 });
+  try {
+    const [row] = await primary.query<{ now: string; read_only: string }>(
+      `SELECT (extract(epoch FROM clock_timestamp()) * 1000)::text AS now,
+              current_setting('transaction_read_only') AS read_only`,
+    );
+    if (row === undefined || row.read_only === "on") throw new Error("the database is read-only");
+    return Number(row.now);
+  } catch (error) {
+    throw error instanceof ServiceError ? error.cause : error;
+  } finally {
+    await primary.close();
+  }
+}
