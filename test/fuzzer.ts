@@ -314,11 +314,16 @@ export function exchange(
       resolve({ text, isHung });
     };
     socket.setEncoding("latin1");
-    socket.setTimeout(isWhole ? HUNG_MS : QUIET_MS, () => {
-      if (isLast) return finish(true);
+    const endSending = async (): Promise<void> => {
       isLast = true;
+      // On a busy machine, the server may not have read the request yet. It has once it answers a later one.
+      await (await fetch(`http://127.0.0.1:${port}/livez`)).text();
       socket.setTimeout(HUNG_MS);
       socket.end();
+    };
+    socket.setTimeout(isWhole ? HUNG_MS : QUIET_MS, () => {
+      if (isLast) finish(true);
+      else endSending();
     });
     socket.on("data", (chunk) => {
       text += chunk;
