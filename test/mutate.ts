@@ -22,12 +22,13 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TIMEOUT_FACTOR = 4;
 const TIMEOUT_MIN_MS = 30_000;
 
-interface Line {
+interface Lines {
   readonly file: string;
   readonly line: number;
+  readonly lastLine: number;
 }
 
-interface Mutant extends Line {
+interface Mutant extends Lines {
   readonly id: string;
   readonly start: number;
   readonly end: number;
@@ -134,7 +135,7 @@ async function mutantsOf(folder: string): Promise<Mutant[]> {
     const offset = ({ line, column }: Place): number => (starts[line] ?? 0) + column;
     const [start, end] = [offset(from), offset(to)];
     if (kind === "StringLiteral" && /\S\s\S/.test(content.slice(start, end))) return [];
-    return [{ id, file, line: from.line + 1, start, end, kind, replacement }];
+    return [{ id, file, line: from.line + 1, lastLine: to.line + 1, start, end, kind, replacement }];
   });
 }
 
@@ -167,14 +168,14 @@ function sample(all: readonly Mutant[], count: number, seed: number): Mutant[] {
 }
 
 /** By worker file, the line that starts it: coverage does not see the lines that run in worker threads. */
-async function startersIn(folder: string): Promise<Map<string, Line>> {
+async function startersIn(folder: string): Promise<Map<string, Lines>> {
   const files = await sourcesIn(folder);
-  const starters = new Map<string, Line>();
+  const starters = new Map<string, Lines>();
   for (const worker of files.filter((path) => path.endsWith(".worker.ts"))) {
     for (const file of files.filter((path) => dirname(path) === dirname(worker))) {
       const rows = (await readFile(join(original, file), "utf8")).split("\n");
       const index = rows.findIndex((row) => row.includes(`new URL("./${basename(worker)}"`));
-      if (index >= 0) starters.set(worker, { file, line: index + 1 });
+      if (index >= 0) starters.set(worker, { file, line: index + 1, lastLine: index + 1 });
     }
   }
   return starters;
@@ -187,10 +188,13 @@ async function startersIn(folder: string): Promise<Map<string, Line>> {
 function testsFor(
   mutant: Mutant,
   tests: readonly TestFile[],
-  starters: ReadonlyMap<string, Line>,
+  starters: ReadonlyMap<string, Lines>,
 ): TestFile[] {
-  const { file, line } = starters.get(mutant.file) ?? mutant;
-  const covering = tests.filter(({ lines }) => lines.get(file)?.has(line));
+  const { file, line, lastLine } = starters.get(mutant.file) ?? mutant;
+  let covering = tests.filter(({ lines }) => lines.get(file)?.has(line));
+  // The line where a function's body begins may not count as executed.
+  for (let next = line + 1; covering.length === 0 && next <= lastLine; next++)
+    covering = tests.filter(({ lines }) => lines.get(file)?.has(next));
   const found = covering.length > 0 ? covering : tests.filter(({ path }) => dirname(path) === dirname(file));
   let ms = 0;
   return found

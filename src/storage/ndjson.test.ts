@@ -199,6 +199,11 @@ describe("NdjsonReader", () => {
       Buffer.concat([Buffer.from(lines("x")), Buffer.from([0xff, 0x0a])]),
       "line 1: is not JSON",
     ],
+    [
+      "a lastId with other characters",
+      lines('{"todoService":1,"lastId":"5x","todos":0}'),
+      `line 1: ${NO_LAST_ID}`,
+    ],
     ["a long line", lines(line(1), LONG), "line 2: is longer than 65536 bytes"],
     ["a long line without an end", lines(line(1)) + LONG + LONG, "line 2: is longer than 65536 bytes"],
     [

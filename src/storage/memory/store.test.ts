@@ -30,6 +30,21 @@ test("insert fails after the greatest id and never wraps around", async () => {
   expect(await todosOf(store)).toEqual([{ id: MAX_TODO_ID, title: "last", done: false }]);
 });
 
+test("an expired idempotency key makes room without an eviction", async () => {
+  let now = 0;
+  let evicted = 0;
+  const onIdempotencyKeysEvicted = (count: number): void => {
+    evicted += count;
+  };
+  const store = openMemory({ maxTodos: 1, now: () => now, onIdempotencyKeysEvicted });
+  for (const key of ["first", "second"]) {
+    const { id } = await store.insert("a", key);
+    await store.delete(id);
+    now += 24 * 3_600_000;
+  }
+  expect(evicted).toBe(0);
+});
+
 test("list of many segments equals the stored to-dos after any deletions", async () => {
   const store = await filled(5000);
   const model = new Map<TodoId, Todo>((await todosOf(store)).map((todo) => [todo.id, todo]));

@@ -41,6 +41,12 @@ test("KeyUsage writes all uses one minute after the first use", () => {
   expect(written).toEqual([{ a: 2, b: 3 }, { a: 4 }]);
 });
 
+test("KeyUsage writes nothing if no key was used", async () => {
+  const { uses, written } = start();
+  await uses.flush();
+  expect(written).toEqual([]);
+});
+
 test("KeyUsage retries failed writes with the latest use of each key", async () => {
   const { uses, written, setDown } = start();
   setDown(true);

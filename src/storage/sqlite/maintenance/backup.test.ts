@@ -169,6 +169,7 @@ describe("backup", () => {
       `${path} does not exist: check the path of the store`,
     );
     expect(left(path)).toEqual([]);
+    expect(await refusal(backup(await makeStore(), "", signal))).toBe("the file has no name");
     const lost = join(folder, "no", "folder.db");
     expect(await refusal(backup(await makeStore(), lost, signal))).toBe(
       `${lost}.part cannot be created: no such file or folder`,
