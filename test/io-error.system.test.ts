@@ -140,7 +140,9 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
       {
         await using server = serveFailing(path, calls, `error=EIO:${fault}`);
         expect(await server.exited).toBe(2);
-        expect(server.stderr()).toMatch(/^todo: --store: .*: (?:disk I\/O error|.* is malformed)\n$/);
+        expect(server.stderr()).toMatch(
+          /^todo: --store: .*: (?:disk I\/O error|it is damaged \(.* is malformed\): .*)\n$/,
+        );
         expect(server.stderr()).toContain(path);
       }
       await using server = serve(path);

@@ -16,8 +16,13 @@ import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { read } from "../contract.ts";
 import type { Store } from "../store.ts";
+import { connect } from "./connection.ts";
+import { FileGuard, identityOf } from "./file-guard.ts";
 import { openSqliteKeys } from "./keys.ts";
+import { acquireLock } from "./lock.ts";
+import { migrate } from "./migrations.ts";
 import { openSqlite } from "./store.ts";
+import { storeRow } from "./store-row.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-guard-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -134,6 +139,30 @@ describe("a running store rejects writes", () => {
     writeFileSync(path, old);
     expect(await insert(again)).toContain("another program has changed the store");
     await again.close();
+  });
+});
+
+describe("FileGuard", () => {
+  test.each<[what: string, damage: (path: string) => void]>([
+    ["log", (path) => truncateSync(`${path}-wal`)],
+    ["database", (path) => truncateSync(path)],
+  ])("notices a %s that was truncated during a commit, although it has its size again", (what, damage) => {
+    const path = newPath();
+    using _lock = acquireLock(path);
+    using database = connect(path);
+    migrate(database);
+    const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
+    const title = JSON.stringify("x".repeat(120));
+    for (let i = 0; i < 200; i++) insert.run(title);
+    if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
+    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    guard.checkBefore(committed);
+    damage(path);
+    insert.run(title);
+    if (what === "log") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
+    for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
+    expect(() => guard.checkBefore(committed)).toThrow();
   });
 });
 

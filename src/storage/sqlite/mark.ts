@@ -87,6 +87,20 @@ export function writeMark(path: string, mark: Mark): void {
   }
 }
 
+/** Writes the mark of an epoch that a command has begun. Throws an Error that says that the rest is complete. */
+export function beginMark(path: string, epoch: string): void {
+  try {
+    writeMark(path, { epoch, transactions: 0 });
+  } catch (cause) {
+    throw new Error(
+      `the store is complete, but ${markNotWritten(cause)}; the server tries again when it starts`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
 /** Removes the mark before a command changes the epoch, so that a crash in between leaves no wrong mark. */
 export const removeMark = (path: string): void => rmSync(markPath(path), { force: true });
 

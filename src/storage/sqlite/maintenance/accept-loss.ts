@@ -5,7 +5,7 @@ import { type LossSummary, PreconditionError } from "../../maintenance.ts";
 import { connect } from "../connection.ts";
 import { computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
 import { contentsDiffer } from "../damage.ts";
-import { checkMark, removeMark, writeMark } from "../mark.ts";
+import { beginMark, checkMark, removeMark } from "../mark.ts";
 import { migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess } from "./access.ts";
@@ -30,7 +30,7 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
         database.run("UPDATE store SET epoch = ?, transactions = 0", [epoch]);
         storeDigest(database, computeDigest(database));
       })();
-      writeMark(path, { epoch, transactions: 0 });
+      beginMark(path, epoch);
       const { n } = storeRow(database);
       return { loss, position: { epoch, sequence: Number(n) } };
     } finally {

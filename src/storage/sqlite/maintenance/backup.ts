@@ -7,7 +7,7 @@ import { type BackupSummary, PreconditionError, type RestoreSummary } from "../.
 import { assertOwnSchema, connect } from "../connection.ts";
 import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } from "../contents.ts";
 import { contentsDiffer, findStructuralDamage, isDamage } from "../damage.ts";
-import { checkMark, markPath, removeMark, writeMark } from "../mark.ts";
+import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import {
@@ -67,7 +67,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
       fsyncPath(dirname(path));
       renameSync(part, path);
       fsyncPath(dirname(path));
-      writeMark(path, { epoch: copied.position.epoch, transactions: 0 });
+      beginMark(path, copied.position.epoch);
       return { ...copied, bytes: statSync(path).size, movedTo };
     } finally {
       removeDatabase(part);

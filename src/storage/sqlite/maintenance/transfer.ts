@@ -17,7 +17,7 @@ import { connect } from "../connection.ts";
 import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "../contents.ts";
 import { contentsDiffer } from "../damage.ts";
 import { DigestSum } from "../digest.ts";
-import { assertNotBehindMark, removeMark, writeMark } from "../mark.ts";
+import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
 import { migrate, newEpoch } from "../migrations.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
@@ -69,17 +69,19 @@ export function importTodos(
   return withExclusiveAccess(path, async () => {
     openOrRefuse(path, () => assertNotBehindMark(path));
     const wasThere = existsSync(path);
-    try {
-      return await importInto(path, source, maxTodos, work);
-    } catch (error) {
+    const epoch = newEpoch();
+    const summary = await importInto(path, epoch, source, maxTodos, work).catch((error) => {
       if (!wasThere) removeDatabase(path);
       throw error;
-    }
+    });
+    beginMark(path, epoch);
+    return summary;
   });
 }
 
 async function importInto(
   path: string,
+  epoch: string,
   source: AsyncIterable<Uint8Array>,
   maxTodos: number,
   { signal, onProgress, keys }: TransferOptions,
@@ -110,7 +112,6 @@ async function importInto(
     }
     insertAll(reader.end());
     insertKeys(database, reader.keys);
-    const epoch = newEpoch();
     database
       .query("UPDATE store SET epoch = ?, last_id = ?, n = ?, transactions = 0")
       .run(epoch, reader.lastId, reader.count);
@@ -119,7 +120,6 @@ async function importInto(
     removeMark(path);
     fsyncPath(dirname(path));
     database.run("COMMIT");
-    writeMark(path, { epoch, transactions: 0 });
     onProgress(reader.count, reader.total);
     return {
       todos: reader.count,
