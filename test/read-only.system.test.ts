@@ -74,6 +74,16 @@ describe.skipIf(skipFor(whyWritable))("a store on read-only media", () => {
   });
 
   test.each([
+    ["stopped", stopped],
+    ["killed", killed],
+  ])("is checked, with the latest writes of its %s server", async (_what, path) => {
+    const { code, stdout, stderr } = await todo("check", path);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toStartWith("structure: ok\ncontents: ok\nmark: ");
+    expect(await readdir(temporary)).toEqual([]);
+  });
+
+  test.each([
     ["serve", ["serve", "--port", "0"]],
     ["keys create", ["keys", "create", "bob"]],
     ["import", ["import", "/dev/null"]],
