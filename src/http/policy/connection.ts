@@ -39,7 +39,7 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
     const { headers } = request;
     const address = server.requestIP(request)?.address ?? "";
     if (trustsAny && isTrusted(address)) {
-      // A proxy that writes Forwarded may pass on X-Forwarded-* headers that the client wrote.
+      // A proxy that writes Forwarded need not overwrite X-Forwarded-*, so these may come from the client.
       if (headers.has("forwarded")) return { address, isSecure: false, forwarding: "used" };
       const hops = headers.get("x-forwarded-for");
       const protocols = headers.get("x-forwarded-proto")?.split(",");
