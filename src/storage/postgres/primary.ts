@@ -2,6 +2,7 @@ import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
 import { StoreUnavailableError } from "../store.ts";
+import { checkPooler, DIRECT_PARAMETER, rejectsParameters } from "./pooler.ts";
 
 const CHANNEL = "todo_service";
 
@@ -135,12 +136,18 @@ export class Primary {
     let mayRecover = false;
     for (const url of this.#urls) {
       if (this.#closed) throw new Error("the store is closed");
-      const sql = this.#open(url);
+      let sql = this.#open(url, this.#sessionParameters);
       try {
-        const [row] = await withTimeout<readonly { standby: boolean }[]>(this.#options.answerWithinMs, () =>
-          sql.unsafe("SELECT pg_is_in_recovery() AS standby"),
-        );
-        if (row?.standby === false) {
+        let host = await this.#describe(sql).catch((error) => {
+          if (!rejectsParameters(error)) throw error;
+        });
+        if (host === undefined) {
+          await sql.close({ timeout: 0 });
+          sql = this.#open(url, {});
+          host = await this.#describe(sql);
+        }
+        if (!host.isStandby) {
+          if (!host.isDirect) await this.#checkPooler(url);
           this.#listenOn(sql);
           return sql;
         }
@@ -156,8 +163,42 @@ export class Primary {
     throw mayRecover ? new StoreUnavailableError(reason) : new Error(reason);
   }
 
-  #open(url: string): SQL {
-    const { connections, answerWithinMs } = this.#options;
+  /** Returns whether a host is a standby, and whether the connection to it has the session parameters. */
+  async #describe(sql: SQL): Promise<{ readonly isStandby: boolean; readonly isDirect: boolean }> {
+    const [row] = await withTimeout<readonly { standby: boolean; direct: string | null }[]>(
+      this.#options.answerWithinMs,
+      () => sql.unsafe(HOST_STATE).simple(),
+    );
+    return { isStandby: row?.standby !== false, isDirect: row?.direct === "on" };
+  }
+
+  async #checkPooler(url: string): Promise<void> {
+    const sql = this.#open(url, {}, 2);
+    try {
+      await withTimeout(this.#options.answerWithinMs, () => checkPooler(sql));
+    } finally {
+      await sql.close({ timeout: 0 });
+    }
+  }
+
+  get #sessionParameters() {
+    const { answerWithinMs } = this.#options;
+    return {
+      default_transaction_isolation: "read committed",
+      synchronous_commit: "on",
+      statement_timeout: answerWithinMs,
+      idle_in_transaction_session_timeout: answerWithinMs,
+      search_path: "pg_catalog",
+      [DIRECT_PARAMETER]: "on",
+    };
+  }
+
+  #open(
+    url: string,
+    sessionParameters: Readonly<Record<string, string | number>>,
+    connections = this.#options.connections,
+  ): SQL {
+    const { answerWithinMs } = this.#options;
     const database = databaseOf(url);
     return new SQL(url, {
       max: connections,
@@ -165,14 +206,7 @@ export class Primary {
       bigint: true,
       // Without this option, the variable PGDATABASE overrides the URL.
       ...(database !== "" && { database }),
-      connection: {
-        application_name: "todo-service",
-        default_transaction_isolation: "read committed",
-        synchronous_commit: "on",
-        statement_timeout: answerWithinMs,
-        idle_in_transaction_session_timeout: answerWithinMs,
-        search_path: "pg_catalog",
-      },
+      connection: { application_name: "todo-service", ...sessionParameters },
     });
   }
 
@@ -185,6 +219,8 @@ export class Primary {
     this.#listening = { sql, subscription };
   }
 }
+
+const HOST_STATE = `SELECT pg_is_in_recovery() AS standby, current_setting('${DIRECT_PARAMETER}', true) AS direct`;
 
 /** Ignores an error, because the next query reports it. */
 const ignore = (): void => {};

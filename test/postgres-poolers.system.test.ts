@@ -1,0 +1,191 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, run, runTodo } from "./command.ts";
+import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { skipFor } from "./skip.ts";
+import { follow } from "./sse.ts";
+import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
+
+const EVENTS = 200;
+
+/** A proxy in front of a database. */
+interface Front extends AsyncDisposable {
+  readonly url: string;
+}
+
+const SETTINGS = [
+  "default_transaction_isolation = 'read committed'",
+  "synchronous_commit = 'on'",
+  "statement_timeout = '10s'",
+  "idle_in_transaction_session_timeout = '10s'",
+];
+
+const IGNORED = [
+  "search_path",
+  "todo_service.direct",
+  ...SETTINGS.map((setting) => setting.replace(/ .*/, "")),
+];
+/** Makes pgbouncer drop the session parameters instead of rejecting them. */
+const IGNORE_PARAMETERS = `ignore_startup_parameters = ${IGNORED.join()}`;
+
+function freePort(): Promise<number> {
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const server = createServer().listen(0, "127.0.0.1", () => {
+    const address = server.address();
+    server.close(() => resolve(typeof address === "object" ? (address?.port ?? 0) : 0));
+  });
+  return promise;
+}
+
+describe.skipIf(skipFor(whyNoServer))("PostgreSQL behind", () => {
+  let postgres: Postgres;
+  let database: URL;
+  let folder: string;
+  beforeAll(async () => {
+    postgres = await startPostgres({ fsync: "off" });
+    folder = await mkdtemp(join(tmpdir(), "todo-poolers-"));
+    await chmod(folder, 0o755);
+  });
+  afterAll(async () => {
+    await postgres[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true });
+  });
+  beforeEach(async () => {
+    database = new URL(await postgres.newDatabase());
+    const role = `of_${database.pathname.slice(1)}`;
+    await postgres.query(`CREATE ROLE ${role} LOGIN PASSWORD '${database.password}'`);
+    await postgres.query(`GRANT CREATE ON DATABASE ${database.pathname.slice(1)} TO ${role}`);
+    database.username = role;
+  });
+
+  const setDefaults = async (): Promise<void> => {
+    for (const setting of SETTINGS) await postgres.query(`ALTER ROLE ${database.username} SET ${setting}`);
+  };
+
+  async function start(program: Command, port: number): Promise<Front> {
+    const url = new URL(database);
+    url.host = `127.0.0.1:${port}`;
+    await until(async () => {
+      const socket = await Bun.connect({ hostname: "127.0.0.1", port, socket: { data: () => {} } }).catch(
+        () => undefined,
+      );
+      socket?.end();
+      return socket !== undefined;
+    }, "the proxy listens");
+    return { url: url.href, [Symbol.asyncDispose]: () => program[Symbol.asyncDispose]() };
+  }
+
+  async function startPgbouncer(mode: string, settings = ""): Promise<Front> {
+    const port = await freePort();
+    const users = join(folder, `users-${port}`);
+    const config = join(folder, `pgbouncer-${port}.ini`);
+    await writeFile(users, `"${database.username}" "${database.password}"\n`);
+    await writeFile(
+      config,
+      `[databases]
+* = host=127.0.0.1 port=${postgres.port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = ${users}
+pool_mode = ${mode}
+${settings}
+`,
+    );
+    // It does not run as root.
+    const user = process.getuid?.() === 0 ? ["-u", "nobody"] : [];
+    return start(run(["pgbouncer", "-q", ...user, config]), port);
+  }
+
+  /** Creates to-dos on one server, and expects their events on another. */
+  async function expectToWork(url: string): Promise<void> {
+    await using one = runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+    const writer = await one.url;
+    await using other = runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+    await using events = await follow(await other.url);
+    await events.take(1);
+    const received = events.take(EVENTS);
+    for (let i = 0; i < EVENTS; i += 10) {
+      const created = await Promise.all(
+        Array.from({ length: 10 }, () =>
+          fetch(`${writer}/api/todos`, {
+            method: "POST",
+            headers: { "Content-Type": "application/json" },
+            body: '{"title":"x"}',
+          }),
+        ),
+      );
+      expect(created.map(({ status }) => status)).toEqual(created.map(() => 201));
+    }
+    expect((await received).map(({ data }) => JSON.parse(data).id)).toEqual(
+      Array.from({ length: EVENTS }, (_, index) => index + 1),
+    );
+  }
+
+  /** Returns the one line with which a server refuses to start. */
+  async function refusal(url: string): Promise<string> {
+    await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+    expect(await server.exited).toBe(2);
+    return server.stderr();
+  }
+
+  describe.skipIf(skipFor(whyMissing("pgbouncer")))("pgbouncer", () => {
+    test.each(["", IGNORE_PARAMETERS])(
+      "in session mode works if the role has the settings (%s)",
+      async (settings) => {
+        await setDefaults();
+        await using pgbouncer = await startPgbouncer("session", settings);
+        await expectToWork(pgbouncer.url);
+      },
+    );
+
+    test("in session mode is rejected if the role lacks the settings", async () => {
+      await postgres.query(`ALTER ROLE ${database.username} SET synchronous_commit = 'off'`);
+      await using pgbouncer = await startPgbouncer("session");
+      const message = await refusal(pgbouncer.url);
+      for (const setting of SETTINGS.slice(1))
+        expect(message).toContain(`ALTER ROLE ${database.username} SET ${setting}`);
+      expect(message).not.toContain("isolation");
+    });
+
+    test.each(["", "server_round_robin = 1", IGNORE_PARAMETERS])(
+      "in transaction mode is rejected with the reason (%s)",
+      async (settings) => {
+        await setDefaults();
+        await using pgbouncer = await startPgbouncer("transaction", settings);
+        const message = await refusal(pgbouncer.url);
+        expect(message).toContain("the connection pooler is in transaction mode");
+        expect(message).toContain("set pool_mode = session in pgbouncer");
+      },
+    );
+  });
+
+  describe.skipIf(skipFor(whyMissing("haproxy")))("haproxy", () => {
+    test("works, also if the first host is down", async () => {
+      const port = await freePort();
+      const config = join(folder, "haproxy.cfg");
+      await writeFile(
+        config,
+        `defaults
+  mode tcp
+  timeout connect 2s
+  timeout client 1m
+  timeout server 1m
+listen postgres
+  bind 127.0.0.1:${port}
+  option redispatch
+  server down 127.0.0.1:1 check inter 100ms
+  server up 127.0.0.1:${postgres.port} check inter 100ms
+`,
+      );
+      await using haproxy = await start(run(["haproxy", "-db", "-f", config]), port);
+      await expectToWork(haproxy.url);
+    });
+  });
+});
