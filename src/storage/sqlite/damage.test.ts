@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -84,6 +84,37 @@ describe("openSqlite", () => {
       expect(message).toContain(command);
     }
     expect(message).not.toContain("\n");
+  });
+
+  test("refuses a store with a damaged page and names the ways out", async () => {
+    const path = await makeStore();
+    const bytes = readFileSync(path);
+    // The first page has the schema.
+    writeFileSync(path, bytes.fill(0xee, 4096));
+    const message = await refusal(path);
+    for (const command of ["todo check", "todo export --skip-damaged", "todo restore"]) {
+      expect(message).toContain(command);
+    }
+  });
+
+  test("refuses a store whose index has another token hash than the API key", async () => {
+    const path = await makeStore();
+    const bytes = readFileSync(path);
+    const { tokenHash } = key("bob");
+    const offsets: number[] = [];
+    for (let at = bytes.indexOf(tokenHash); at !== -1; at = bytes.indexOf(tokenHash, at + 32))
+      offsets.push(at);
+    // One is in the table, one in the index.
+    expect(offsets).toHaveLength(2);
+    const messages: (string | undefined)[] = [];
+    for (const offset of offsets) {
+      const damaged = Buffer.from(bytes);
+      damaged[offset] = 0;
+      writeFileSync(path, damaged);
+      messages.push(await refusal(path));
+    }
+    expect(messages.join("\n")).toMatch(/its structure is inconsistent/);
+    for (const message of messages) expect(message).toStartWith(`${path}: it is damaged (`);
   });
 
   test("ignores another last use of an API key", async () => {
