@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { access, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { access, cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -205,6 +205,112 @@ test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
     }
   },
 );
+
+/** The parts of compose.yaml, as docker-compose prints them, that these tests check. */
+interface Compose {
+  readonly services: Readonly<
+    Record<
+      string,
+      {
+        readonly image?: string;
+        readonly environment?: Readonly<Record<string, string>>;
+        readonly secrets?: readonly { readonly source: string }[];
+      }
+    >
+  >;
+  readonly secrets: Readonly<Record<string, { readonly file: string }>>;
+}
+
+/** Copies deploy/ without secrets to a new folder, runs `make-secrets` there, and passes the path of the copy. */
+async function withSecrets(use: (deploy: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-secrets-"));
+  try {
+    const deploy = join(folder, "deploy");
+    await cp(DEPLOY, deploy, {
+      recursive: true,
+      filter: (path) => !path.startsWith(join(DEPLOY, "secrets")),
+    });
+    const made = run(["sh", "-c", 'umask 0; exec "$0"', join(deploy, "make-secrets")]);
+    expect([await made.exited, made.stderr()]).toEqual([0, ""]);
+    await use(deploy);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode & 0o777).toString(8);
+
+test("make-secrets creates a private folder of files that the containers' users can read", () =>
+  withSecrets(async (deploy) => {
+    const secrets = join(deploy, "secrets");
+    expect(await modeOf(secrets)).toBe("700");
+    const names = (await readdir(secrets)).toSorted();
+    expect(names).toEqual(["admin_password", "client_token", "clients", "postgres_password", "store_url"]);
+    for (const name of names) expect([name, await modeOf(join(secrets, name))]).toEqual([name, "444"]);
+    const [password, store] = await Promise.all(
+      ["postgres_password", "store_url"].map((name) => readFile(join(secrets, name), "utf8")),
+    );
+    expect(store?.trim()).toBe(`postgres://todo:${password?.trim()}@postgres/todo`);
+  }));
+
+test("make-secrets does not replace secrets", () =>
+  withSecrets(async (deploy) => {
+    const before = await readFile(join(deploy, "secrets/store_url"), "utf8");
+    const again = run([join(deploy, "make-secrets")]);
+    expect([await again.exited, again.stderr()]).toEqual([1, expect.stringContaining("remove it")]);
+    expect(await readFile(join(deploy, "secrets/store_url"), "utf8")).toBe(before);
+  }));
+
+test("two replicas accept the credentials of make-secrets", () =>
+  withSecrets(async (deploy) => {
+    const secret = async (name: string) => (await readFile(join(deploy, "secrets", name), "utf8")).trim();
+    const variables = {
+      TODO_CLIENTS_FILE: join(deploy, "secrets/clients"),
+      TODO_ADMIN_USER: "admin",
+      TODO_ADMIN_PASSWORD_FILE: join(deploy, "secrets/admin_password"),
+    };
+    await using one = runTodo(["serve", "--port", "0"], variables);
+    await using other = runTodo(["serve", "--port", "0"], variables);
+    const bearer = `Bearer ${await secret("client_token")}`;
+    const basic = `Basic ${btoa(`admin:${await secret("admin_password")}`)}`;
+    for (const url of [await one.url, await other.url]) {
+      const whoami = await fetch(`${url}/api/whoami`, { headers: { Authorization: bearer } });
+      expect([whoami.status, await whoami.text()]).toEqual([200, "client"]);
+      const admin = await fetch(`${url}/admin/`, { headers: { Authorization: basic } });
+      expect([admin.status, await admin.text()]).toEqual([200, "Hello, admin!"]);
+    }
+  }));
+
+test.skipIf(skipFor(whyMissing("docker-compose")))(
+  "compose.yaml is valid, uses the created secrets, and pins exact versions of images",
+  () =>
+    withSecrets(async (deploy) => {
+      const compose = run(["docker-compose", "-f", join(deploy, "compose.yaml"), "config"]);
+      expect([await compose.exited, compose.stderr()]).toEqual([0, ""]);
+      const config: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(compose.stdout())));
+      for (const { file } of Object.values(config.secrets)) await access(file);
+      for (const [name, { image, environment = {}, secrets = [] }] of Object.entries(config.services)) {
+        if (image !== undefined) expect([name, image]).toEqual([name, expect.stringMatching(/:\d+\.\d+/)]);
+        const used = Object.values(environment).flatMap(
+          (value) => /^\/run\/secrets\/(.*)$/.exec(value)?.[1] ?? [],
+        );
+        expect([name, used.toSorted()]).toEqual([name, secrets.map(({ source }) => source).toSorted()]);
+      }
+    }),
+);
+
+test(".dockerignore sends exactly what the Containerfile copies", async () => {
+  const [ignored, containerfile] = await Promise.all([
+    linesOf(join(DEPLOY, "../.dockerignore")),
+    readFile(join(DEPLOY, "Containerfile"), "utf8"),
+  ]);
+  expect(ignored.filter((line) => line !== "" && !/^[#!]/.test(line))).toEqual(["*"]);
+  const sent = ignored.filter((line) => line.startsWith("!")).map((line) => line.slice(1));
+  const copied = [...containerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, sources = ""]) =>
+    sources.split(" "),
+  );
+  expect(sent.toSorted()).toEqual(copied.toSorted());
+});
 
 test.skipIf(skipFor(whyNoBuild))(
   "the Containerfile's first stage makes the executable that its second stage copies",

@@ -4,6 +4,7 @@ const TOOLS = {
   caddy: "2.6.2",
   chromium: "154",
   curl: "7.88.1",
+  "docker-compose": "1.29.2",
   faketime: "0.9.10",
   fish: "3.6.0",
   h2load: "1.52.0 (nghttp2)",
