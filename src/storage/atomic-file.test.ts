@@ -1,0 +1,83 @@
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { errorOf } from "../../test/rejection.ts";
+import { createFileAtomic, removeDatabase, replaceFileAtomic } from "./atomic-file.ts";
+import { PreconditionError } from "./maintenance.ts";
+
+const parent = mkdtempSync(join(tmpdir(), "todo-atomic-file-"));
+afterAll(() => rmSync(parent, { recursive: true }));
+
+let folder: string;
+let path: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(parent, "test-"));
+  path = join(folder, "file");
+});
+
+/** Returns a function that writes a text and what SQLite leaves beside a database. */
+const writing = (text: string) => async (part: string) => {
+  for (const suffix of ["", "-journal", "-wal", "-shm"]) writeFileSync(part + suffix, text);
+  return text.length;
+};
+
+describe("replaceFileAtomic", () => {
+  test("creates a file with the mode, and replaces it", async () => {
+    for (const text of ["first", "second one"]) {
+      const write = async (part: string) => writeFileSync(part, text);
+      await replaceFileAtomic(path, 0o600, write);
+      expect([readFileSync(path, "utf8"), statSync(path).mode & 0o777]).toEqual([text, 0o600]);
+      expect(readdirSync(folder)).toEqual(["file"]);
+    }
+  });
+
+  test("keeps the old file and leaves nothing else if writing fails", async () => {
+    writeFileSync(path, "old");
+    const reason = new Error("enough");
+    const write = async (part: string) => {
+      await writing("new")(part);
+      throw reason;
+    };
+    expect(await errorOf(replaceFileAtomic(path, 0o600, write))).toBe(reason);
+    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual(["old", ["file"]]);
+  });
+});
+
+describe("createFileAtomic", () => {
+  test("creates one file and returns what was written", async () => {
+    expect(await createFileAtomic(path, 0o600, writing("text"))).toBe(4);
+    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual(["text", ["file"]]);
+  });
+
+  test("does not write if the file exists", async () => {
+    writeFileSync(path, "old");
+    let isCalled = false;
+    const write = async () => {
+      isCalled = true;
+    };
+    const error = await errorOf(createFileAtomic(path, 0o600, write));
+    expect([error.message, isCalled]).toEqual([`${path} already exists: name another file`, false]);
+  });
+
+  test("does not replace a file that another process creates meanwhile", async () => {
+    const write = async () => writeFileSync(path, "another's");
+    const error = await errorOf(createFileAtomic(path, 0o600, write));
+    expect(error).toBeInstanceOf(PreconditionError);
+    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual(["another's", ["file"]]);
+  });
+
+  test("says that the folder is missing, with the system's error as the cause", async () => {
+    const gone = join(folder, "gone", "file");
+    const error = await errorOf(createFileAtomic(gone, 0o600, writing("text")));
+    expect(error.message).toBe(`${gone}.part cannot be created: no such file or folder`);
+    expect(error.cause).toMatchObject({ code: "ENOENT" });
+  });
+});
+
+test("removeDatabase removes a database with the files beside it, and no other file", async () => {
+  await writing("x")(path);
+  writeFileSync(`${path}-lock`, "x");
+  removeDatabase(path);
+  expect(readdirSync(folder)).toEqual(["file-lock"]);
+});
