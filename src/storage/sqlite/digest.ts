@@ -17,9 +17,6 @@ export interface Counters {
   readonly transactions: bigint;
 }
 
-const FIRST_SEED = 1;
-const SECOND_SEED = 2;
-
 /**
  * Sums the hashes of rows. The order of the rows does not matter. Rows are texts that contain their kind and id, so that
  * values that two rows exchanged change the sums. The text of a to-do is its JSON.
@@ -38,8 +35,9 @@ export class DigestSum {
   }
 
   add(row: string): void {
-    this.#first = (this.#first + Bun.hash.xxHash32(row, FIRST_SEED)) >>> 0;
-    this.#second = (this.#second + Bun.hash.xxHash32(row, SECOND_SEED)) >>> 0;
+    const hash = Bun.hash.xxHash32(row);
+    this.#first = (this.#first + hash) >>> 0;
+    this.#second = (this.#second + mix(hash)) >>> 0;
   }
 
   /** Adds the rows of another sum. */
@@ -49,9 +47,17 @@ export class DigestSum {
   }
 
   subtract(row: string): void {
-    this.#first = (this.#first - Bun.hash.xxHash32(row, FIRST_SEED)) >>> 0;
-    this.#second = (this.#second - Bun.hash.xxHash32(row, SECOND_SEED)) >>> 0;
+    const hash = Bun.hash.xxHash32(row);
+    this.#first = (this.#first - hash) >>> 0;
+    this.#second = (this.#second - mix(hash)) >>> 0;
   }
+}
+
+/** Mixes the bits of a hash (the finalizer of MurmurHash3), so that rows that cancel in one sum do not cancel in the other. */
+function mix(hash: number): number {
+  const once = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  const twice = Math.imul(once ^ (once >>> 13), 0xc2b2ae35);
+  return twice ^ (twice >>> 16);
 }
 
 /** Returns the text of an API key. It omits the last use, which is informational and changes often. */
