@@ -66,3 +66,10 @@ export const focusedName = (page: Page): Promise<string> =>
 /** Sends the deletion that can still be undone. */
 export const dismiss = (page: Page): Promise<void> =>
   page.locator("#status").getByRole("button", { name: "Dismiss" }).click();
+
+/** Closes a page as a user does. Playwright's `page.close()` alone does not wait for the page's own handlers. */
+export async function closeTab(page: Page): Promise<void> {
+  const closed = page.waitForEvent("close");
+  await page.close({ runBeforeUnload: true });
+  await closed;
+}

@@ -4,6 +4,7 @@ import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import {
+  closeTab,
   createStore,
   dismiss,
   expectTitles,
@@ -166,7 +167,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { page } = window;
     await page.getByRole("button", { name: "Delete: one" }).click();
     await expectTitles(page, ["two"]);
-    if (way === "close") await page.close();
+    if (way === "close") await closeTab(page);
     else if (way === "reload") await page.reload();
     else await page.goto(`${service.url}/api/openapi.json`);
     await untilStored(store, [{ id: 2, title: "two", done: false }]);
@@ -180,7 +181,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("button", { name: "Delete: one" }).click();
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["one", "two"]);
-    await page.close();
+    await closeTab(page);
     await Bun.sleep(200);
     expect(await storedTodos(store)).toHaveLength(2);
   });
@@ -192,7 +193,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { page } = window;
     await page.getByRole("button", { name: "Clear 100 done" }).click();
     await expectTitles(page, ["to-do 101"]);
-    await page.close();
+    await closeTab(page);
     await until(async () => (await storedTodos(store)).length === 1, "100 to-dos are deleted");
   });
 
@@ -204,7 +205,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await window.page.getByRole("button", { name: "Delete: one" }).click();
     await expectTitles(window.page, ["two"]);
     await context.setOffline(true);
-    await window.page.close();
+    await closeTab(window.page);
     await context.setOffline(false);
     const page = await context.newPage();
     await page.goto(service.url);
