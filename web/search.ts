@@ -25,3 +25,14 @@ export function createMatcher(query: string): (todo: Todo) => boolean {
   const folded = foldText(query.trim());
   return folded === "" ? () => true : (todo) => foldedTitle(todo).includes(folded);
 }
+
+/** The titles that are prepared at once. This takes a few milliseconds. */
+const PREPARED_AT_ONCE = 2000;
+
+/** Prepares titles for the search in small steps, so that the first key does not wait for all of them. */
+export async function prepareSearch(todos: readonly Todo[]): Promise<void> {
+  for (let start = 0; start < todos.length; start += PREPARED_AT_ONCE) {
+    for (const todo of todos.slice(start, start + PREPARED_AT_ONCE)) foldedTitle(todo);
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+}

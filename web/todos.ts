@@ -4,7 +4,7 @@ import { requireElement, showFieldError } from "./dom.ts";
 import { announce, quote, showStatus, showToast } from "./notifications.ts";
 import { toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
-import { createMatcher } from "./search.ts";
+import { createMatcher, prepareSearch } from "./search.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import { installShortcuts } from "./shortcuts.ts";
 import { type Filter, type PendingChange, State } from "./state.ts";
@@ -357,6 +357,7 @@ function onConnected(): void {
 
 function onLoaded(missing: number): void {
   changes.reportUnsentDeletions();
+  prepareSearch(state.view("all").todos);
   if (missing === 0) return;
   const subject =
     missing === 1 ? "1 to-do that was here is" : `${formatCount(missing)} to-dos that were here are`;

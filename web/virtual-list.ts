@@ -189,9 +189,9 @@ export class VirtualList {
     const block = this.#blocks[index];
     if (block === undefined) return;
     const start = index * BLOCK_SIZE;
-    const todos = this.#todos.slice(start, start + BLOCK_SIZE);
     const { element } = block;
     if (block.isNear || this.#isPrinting) {
+      const todos = this.#todos.slice(start, start + BLOCK_SIZE);
       let next = element.firstElementChild;
       todos.forEach((todo, offset) => {
         const row = this.#updateRow(todo, start + offset);
@@ -205,11 +205,13 @@ export class VirtualList {
       }
       element.style.height = "";
     } else {
-      for (const { id } of todos) {
-        if (this.#rows.get(id)?.element.parentElement === element) this.#rows.delete(id);
+      for (const row of element.children) {
+        const id = this.#findRow(row)?.todo?.id;
+        if (id !== undefined) this.#rows.delete(id);
       }
-      element.replaceChildren();
-      element.style.height = `${todos.length * this.#rowHeight}px`;
+      if (element.firstChild !== null) element.replaceChildren();
+      const count = Math.min(this.#todos.length - start, BLOCK_SIZE);
+      element.style.height = `${count * this.#rowHeight}px`;
     }
   }
 
