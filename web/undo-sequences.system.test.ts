@@ -10,7 +10,7 @@ const SEQUENCES = Number(process.env.TODO_TEST_PAGE_SEQUENCES ?? 6);
 const SEED = Number(process.env.TODO_TEST_PAGE_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const STEPS = 8;
 
-/** Returns pseudo-random integers from 0 to below `limit` (a linear congruential generator). */
+/** Returns pseudo-random integers from 0 to below `limit`. */
 function createRandom(seed: number): (limit: number) => number {
   let state = seed;
   return (limit) => {

@@ -246,10 +246,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { page } = window;
     let pending = 0;
     let maxPending = 0;
+    const released = Promise.withResolvers<void>();
     await page.route("**/api/todos/*", async (route) => {
       pending++;
       maxPending = Math.max(maxPending, pending);
-      await Bun.sleep(30);
+      if (Number(route.request().url().split("/").at(-1)) > 6) await released.promise;
       pending--;
       await route.continue();
     });
@@ -269,7 +270,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await store.setDone(2n, false);
     await expectTitles(page, ["to-do 2", "(to-do 13)", "to-do 14"]);
     await dismiss(page);
-    await page.getByText("Deleting: 4 of 11. Esc stops.").waitFor();
+    await page.getByText("Deleting: 5 of 11. Esc stops.").waitFor();
+    await until(() => pending === 4, "four requests wait");
+    released.resolve();
     await untilStored(store, [
       { id: 2, title: "to-do 2", done: false },
       { id: 13, title: "to-do 13", done: true },
