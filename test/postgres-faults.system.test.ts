@@ -40,7 +40,7 @@ async function list(url: string): Promise<readonly Todo[]> {
   return JSON.parse(await response.text());
 }
 
-/** Waits until a service makes a to-do again; gives the milliseconds it took. */
+/** Waits until a service creates a to-do again. Returns how many milliseconds it took. */
 async function resumed(url: string): Promise<number> {
   const start = performance.now();
   while ((await create(url, "resumed")).status !== 201) {
@@ -50,9 +50,9 @@ async function resumed(url: string): Promise<number> {
   return performance.now() - start;
 }
 
-/** Clients that make to-dos, one after the other each, until they are stopped. */
+/** Starts clients that create to-dos one after the other until they are stopped. */
 function startWriters(url: string) {
-  /** What was acknowledged, by id. */
+  /** The titles of all acknowledged to-dos, by id. */
   const made = new Map<number, string>();
   let refused = 0;
   let isStopped = false;
@@ -81,7 +81,7 @@ function startWriters(url: string) {
   };
 }
 
-/** Everything that was acknowledged is there, and ids leave no gap. */
+/** Expects that every acknowledged to-do exists, and that the ids have no gaps. */
 async function verify(url: string, made: ReadonlyMap<number, string>): Promise<void> {
   const todos = await list(url);
   expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
@@ -106,7 +106,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
   });
   afterAll(() => postgres[Symbol.asyncDispose]());
   beforeEach(async () => {
-    // A test that failed may have left it stopped.
+    // A failed test may have left the server stopped.
     await postgres.start();
     database = await postgres.newDatabase();
   });
@@ -115,12 +115,12 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     postgres.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                     WHERE datname = '${new URL(database).pathname.slice(1)}' AND ${whose}`);
 
-  test("that is away makes reads and writes 503, and is found again when it is back", async () => {
+  test("that is stopped causes 503 responses, and is used again after its restart", async () => {
     const token = mintToken();
     await using server = serve(database);
     const url = await server.url;
     for (const how of ["in order", "at once"] as const) {
-      // Nothing has been asked since the start, or since it was back.
+      // The service has sent no query since its start, or since the restart of the database.
       await postgres.stop(how);
       const asked: [method: string, path: string, body?: object][] = [
         ["GET", "/api/todos"],
@@ -147,7 +147,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     expect(await list(url)).toEqual([1, 2].map((id) => ({ id, title: "resumed", done: false })));
   });
 
-  test("that ends all connections under load costs some 503 at most", async () => {
+  test("that closes all connections under load causes only some 503 responses", async () => {
     await using server = serve(database);
     const url = await server.url;
     const writers = startWriters(url);
@@ -163,7 +163,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await verify(url, writers.made);
   });
 
-  test("that crashes again and again under load loses nothing that was acknowledged", async () => {
+  test("that crashes repeatedly under load loses no acknowledged write", async () => {
     await using server = serve(database);
     const url = await server.url;
     const writers = startWriters(url);
@@ -178,7 +178,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await verify(url, writers.made);
   });
 
-  test("whose answer to a commit is lost makes a 503, and the same key then gives the one right answer", async () => {
+  test("whose response to a commit is lost causes a 503, and a repeated key returns the created to-do", async () => {
     await using proxy = await startProxy(database);
     await using server = serve(proxy.url);
     const url = await server.url;
@@ -186,7 +186,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     const position = async (): Promise<string> => (await stored`SELECT n FROM todo_service.store`)[0].n;
     const loseTheAnswerTo = async (request: () => Promise<Response>): Promise<void> => {
       const before = await position();
-      // A connection that has never sent such a query asks the server about it first, and then is lost too early.
+      // A new connection first prepares the query, so it is cut before the commit. Then try again.
       while ((await position()) === before) {
         proxy.flow("pass", "drop");
         const answer = request();
@@ -210,11 +210,11 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await stored.close();
   });
 
-  test("that swallows everything makes every call fail in time, and is found again when it answers", async () => {
+  test("that stops responding makes calls fail in time, and is used again once it responds", async () => {
     const [WITHIN_MS, DEFAULT_MS] = [500, 10_000];
     await using proxy = await startProxy(database);
     const { host } = new URL(proxy.url);
-    // Each of its hosts takes a fifth of the time to be found silent.
+    // The timeout of each host is a fifth of the total time.
     const url = proxy.url.replace(host, Array.from({ length: 6 }, () => host).join());
     const store = await openPostgres(url, { answerWithinMs: WITHIN_MS });
     await store.insert("a");
@@ -247,10 +247,10 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await store.close();
   });
 
-  test("that is found too late is not sent what was asked", async () => {
+  test("that is reached after the timeout does not receive the query", async () => {
     const stored = new SQL(database, { max: 1 });
     await stored.unsafe("CREATE TABLE asked (n bigint)");
-    // Each of six hosts takes a fifth of the time, and only the seventh answers.
+    // The timeout of each of the six hosts is a fifth of the total time. Only the seventh responds.
     const silent = await Promise.all(Array.from({ length: 6 }, () => startProxy(database)));
     for (const { flow } of silent) flow("drop", "drop");
     const ports = [...silent.map(({ url }) => Number(new URL(url).port)), postgres.port];
@@ -269,7 +269,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
 
   test.each<[how: string, lose: () => Promise<(isWritten: () => boolean) => Promise<void>>]>([
     [
-      "are cut off",
+      "are lost with their connection",
       async () => async (isWritten) => {
         let ended = 0;
         while (!isWritten()) ended += (await terminate("query ILIKE 'listen %'")).length;
@@ -277,7 +277,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
       },
     ],
     [
-      "never come",
+      "are never sent",
       async () => {
         const sql = new SQL(database, { max: 1 });
         const [row] = await sql.unsafe<{ write: string }[]>(
@@ -290,43 +290,46 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
         return async () => {};
       },
     ],
-  ])("whose notifications %s keeps no change from the subscribers of another replica", async (_how, lose) => {
-    await using server = serve(database);
-    await using another = serve(database);
-    const [url, otherUrl] = await Promise.all([server.url, another.url]);
-    const losing = await lose();
-    await using first = await follow(otherUrl);
-    const [start] = await first.take(1);
-    await using second = await follow(otherUrl, { since: start?.id ?? "" });
-    const told = Promise.all([first, second].map((events) => events.take(EVENTS)));
-    // If the test fails before it reads them, their rejection would hide the reason.
-    told.catch(() => {});
-    let isWritten = false;
-    const lost = losing(() => isWritten);
-    for (let i = 0; i < EVENTS / 10; i++) {
-      await Promise.all(Array.from({ length: 10 }, (_, j) => create(url, `${i}.${j}`)));
-      await Bun.sleep(5);
-    }
-    isWritten = true;
-    await lost;
-    for (const events of await told) {
-      expect(events.map(({ type, data }) => [type, JSON.parse(data).id])).toEqual(
-        Array.from({ length: EVENTS }, (_, index) => ["created", index + 1]),
-      );
-      expect(events.map(({ id }) => Number(id.replace(/^.*-/, "")))).toEqual(
-        Array.from({ length: EVENTS }, (_, index) => index + 1),
-      );
-    }
-  });
+  ])(
+    "whose notifications %s still lets subscribers of another replica receive every change",
+    async (_how, lose) => {
+      await using server = serve(database);
+      await using another = serve(database);
+      const [url, otherUrl] = await Promise.all([server.url, another.url]);
+      const losing = await lose();
+      await using first = await follow(otherUrl);
+      const [start] = await first.take(1);
+      await using second = await follow(otherUrl, { since: start?.id ?? "" });
+      const told = Promise.all([first, second].map((events) => events.take(EVENTS)));
+      // If the test fails first, an unhandled rejection would hide the reason.
+      told.catch(() => {});
+      let isWritten = false;
+      const lost = losing(() => isWritten);
+      for (let i = 0; i < EVENTS / 10; i++) {
+        await Promise.all(Array.from({ length: 10 }, (_, j) => create(url, `${i}.${j}`)));
+        await Bun.sleep(5);
+      }
+      isWritten = true;
+      await lost;
+      for (const events of await told) {
+        expect(events.map(({ type, data }) => [type, JSON.parse(data).id])).toEqual(
+          Array.from({ length: EVENTS }, (_, index) => ["created", index + 1]),
+        );
+        expect(events.map(({ id }) => Number(id.replace(/^.*-/, "")))).toEqual(
+          Array.from({ length: EVENTS }, (_, index) => index + 1),
+        );
+      }
+    },
+  );
 
-  test("whose standby is gone has nothing acknowledged, however much is asked and answered at once", async () => {
+  test("whose synchronous standby is missing acknowledges no write, even with large responses", async () => {
     const store = await openPostgres(database, { answerWithinMs: 1000 });
     await store.insert("a");
     await postgres.query("ALTER SYSTEM SET synchronous_standby_names = 'gone'");
     try {
       await postgres.query("SELECT pg_reload_conf()");
       await Bun.sleep(100);
-      // The answer to these is longer than what PostgreSQL holds back until it has committed.
+      // The responses are larger than the buffer that PostgreSQL keeps until the commit.
       const asked = Array.from({ length: 500 }, () => failureOf(store.insert("x".repeat(120))));
       expect(new Set(await Promise.all(asked))).toEqual(new Set(["store_unavailable"]));
     } finally {
@@ -341,7 +344,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await store.close();
   });
 
-  test("is the first of several that can be written to, and its standby when it is gone", async () => {
+  test("is the first writable host, and after its crash the promoted standby", async () => {
     await using primary = await startPostgres();
     await using standby = await primary.standby();
     const database = urlAt(await primary.newDatabase(), [1, standby.port, primary.port]);
@@ -362,18 +365,21 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     expect(await list(urls[0])).toEqual(await list(urls[1]));
   });
 
-  // As a machine that is gone does, and a balancer whose server is.
-  test.each(["is silent", "ends every connection"])("is found in time behind a host that %s", async (how) => {
-    await using gone = await startProxy(urlAt(database, [how === "is silent" ? postgres.port : 1]));
-    if (how === "is silent") gone.flow("drop", "drop");
-    const start = performance.now();
-    const store = await openPostgres(urlAt(database, [Number(new URL(gone.url).port), postgres.port]));
-    await store.insert("a");
-    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
-    await store.close();
-  });
+  // Like a machine without power, and like a balancer without a server.
+  test.each(["does not respond", "closes every connection"])(
+    "is reached in time after a host that %s",
+    async (how) => {
+      await using gone = await startProxy(urlAt(database, [how === "does not respond" ? postgres.port : 1]));
+      if (how === "does not respond") gone.flow("drop", "drop");
+      const start = performance.now();
+      const store = await openPostgres(urlAt(database, [Number(new URL(gone.url).port), postgres.port]));
+      await store.insert("a");
+      expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
+      await store.close();
+    },
+  );
 
-  test("that has become a standby is left for another host", async () => {
+  test("that has become a standby is replaced by another host", async () => {
     await using primary = await startPostgres();
     await using standby = await primary.standby();
     const store = await openPostgres(urlAt(await primary.newDatabase(), [primary.port, standby.port]));

@@ -2,15 +2,15 @@ import { connect, createServer, type Socket } from "node:net";
 
 const LATE_MS = 3;
 
-/** What becomes of bytes on their way: held ones go on as soon as others may pass again, late ones in a moment. */
+/** How bytes are forwarded: immediately, after a few milliseconds, only when the flow changes to "pass", or never. */
 type Flow = "pass" | "late" | "hold" | "drop";
 
-/** A database behind a network that can fail. */
+/** A proxy in front of a database, which simulates a network with faults. */
 export interface Proxy extends AsyncDisposable {
-  /** The database's, through the proxy. */
+  /** The URL of the database through the proxy. */
   readonly url: string;
   readonly flow: (toServer: Flow, toClient: Flow) => void;
-  /** Ends all connections; new ones are taken. */
+  /** Closes all connections. New ones are accepted. */
   readonly cut: () => void;
 }
 

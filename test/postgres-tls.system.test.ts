@@ -10,7 +10,7 @@ import { whyMissing } from "./tools.ts";
 
 describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to the database", () => {
   let folder: string;
-  /** The server's own certificate, for the name localhost alone, and one that nobody uses. */
+  /** The server's certificate, which is only for the name localhost, and an unrelated certificate. */
   let itsOwn: string;
   let another: string;
   let withTls: Postgres;
@@ -34,7 +34,7 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
     await rm(folder, { recursive: true });
   });
 
-  /** The URL of a new database, by a name of its server, with parameters. */
+  /** Returns the URL of a new database with the given host name and parameters. */
   async function urlOf(server: Postgres, hostname: string, parameters: Record<string, string>) {
     const url = new URL(await server.newDatabase());
     url.hostname = hostname;
@@ -124,7 +124,7 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
     },
   );
 
-  test("is refused with an sslmode that there is not, and with a certificate that is not there", async () => {
+  test("is rejected with an unknown sslmode and with a missing certificate file", async () => {
     const unknown = await urlOf(withTls, "localhost", { sslmode: "always" });
     expect(await reasonOf(unknown)).toContain("verify-full");
     const absent = await urlOf(withTls, "localhost", { sslmode: "verify-full", sslrootcert: "/absent.crt" });
@@ -132,7 +132,7 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
   });
 });
 
-/** Makes a certificate that signs itself, `path.crt`, and its key, `path.key`. */
+/** Creates a self-signed certificate, `path.crt`, and its key, `path.key`. */
 async function makeCertificate(path: string): Promise<void> {
   const openssl = run([
     ...["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],

@@ -82,8 +82,10 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     const etag = async () => (await fetch(`${url}/api/todos`)).headers.get("etag");
     const before = await etag();
     await using events = await follow(url);
-    await events.take(1);
+    const [start] = await events.take(1);
     expect((await todo(postgres, "import", await newExport(25_000))).code).toBe(0);
+    await using reconnected = await follow(url, { since: start?.id ?? "" });
+    expect((await reconnected.take(1)).map(({ type }) => type)).toEqual(["resync"]);
     const list = await fetch(`${url}/api/todos?limit=2`);
     expect(await list.text()).toContain('[{"id":2,"title":"to-do 1 ');
     expect(await etag()).not.toBe(before);
@@ -117,7 +119,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     expect(await exported(postgres)).toBe('{"todoService":1,"lastId":"0","todos":0}\n');
   });
 
-  test("is rejected for a backup of PostgreSQL", async () => {
+  test("by todo backup is rejected for PostgreSQL", async () => {
     const postgres = await databases.newDatabase();
     expect(await todo(postgres, "backup", newPath())).toEqual({
       code: 2,

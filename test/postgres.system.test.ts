@@ -7,7 +7,7 @@ import { skipFor } from "./skip.ts";
 const { TODO_TEST_POSTGRES_BIN: BIN = "" } = process.env;
 
 const whyNot = BIN === "" ? "TODO_TEST_POSTGRES_BIN is not set" : whyNoServer;
-test.skipIf(skipFor(whyNot))("a server for tests is the one that TODO_TEST_POSTGRES_BIN names", async () => {
+test.skipIf(skipFor(whyNot))("startPostgres starts the program of TODO_TEST_POSTGRES_BIN", async () => {
   const version = run([join(BIN, "postgres"), "--version"]);
   await version.exited;
   await using postgres = await startPostgres();

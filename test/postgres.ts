@@ -30,43 +30,43 @@ const UNTIL_TOLD = `
   } &
   exec >/dev/null; wait`;
 
-/** Databases for a test, on one server. */
+/** A server on which a test can create databases. */
 export interface Databases extends AsyncDisposable {
-  /** Makes an empty database, with further options of CREATE DATABASE; gives its URL, which has a password. */
+  /** Creates an empty database, with further options of CREATE DATABASE. Returns its URL with a password. */
   newDatabase(options?: string): Promise<string>;
-  /** Asks in the name of the owner of them all. */
+  /** Runs a query as the owner of all databases. */
   query<Row>(text: string): Promise<readonly Row[]>;
 }
 
-/** A server of a test's own, on a free port of loopback. */
+/** A server for one test, on a free port of loopback. */
 export interface Postgres extends Databases {
   readonly port: number;
-  /** Ends it: in order, or as a crash would. */
+  /** Stops the server: in order, or like a crash. */
   stop(how: "in order" | "at once"): Promise<void>;
-  /** Starts it again, with what it held, if it is stopped. */
+  /** Starts the server again with its data, if it is stopped. */
   start(): Promise<void>;
   /**
    * Makes a standby, without which it acknowledges nothing from then on; it is restarted for that.
    * @param port that of a server which is stopped for good; a free one without it
    */
   standby(port?: number): Promise<Postgres>;
-  /** Makes a standby the primary. */
+  /** Promotes a standby to primary. */
   promote(): Promise<void>;
-  /** Makes a primary, which is restarted for that, a standby of nobody. */
+  /** Restarts a primary as a standby that follows no server. */
   demote(): Promise<void>;
 }
 
-/** Why there can be no server of a test's own. */
+/** The reason why no server can be started; `undefined` if one can. */
 export const whyNoServer = reasonAgainstServer();
-/** Why there can be no database either. */
+/** The reason why no database is available; `undefined` if one is. */
 export const whyNoDatabase = ELSEWHERE === undefined ? whyNoServer : undefined;
 
-/** Opens the server that TODO_TEST_POSTGRES_URL names, or starts one that need not survive a crash. */
+/** Connects to the server of TODO_TEST_POSTGRES_URL, or starts one that would lose data in a crash. */
 export async function openDatabases(): Promise<Databases> {
   return ELSEWHERE === undefined ? startPostgres({ fsync: "off" }) : new DatabasesAt(ELSEWHERE);
 }
 
-/** Starts a server with some settings of postgresql.conf, and with some files, by name, in its folder of data. */
+/** Starts a server with settings of postgresql.conf, and with files, by name, in its data folder. */
 export async function startPostgres(
   settings: Settings = {},
   files: Readonly<Record<string, string>> = {},
@@ -85,7 +85,7 @@ export async function startPostgres(
   }
 }
 
-/** The URL of a database that may be on any of some ports of loopback. */
+/** Returns the URL of a database with several hosts: the given ports of loopback. */
 export function urlAt(database: string, ports: readonly number[]): string {
   const { host } = new URL(database);
   return database.replace(host, ports.map((port) => `127.0.0.1:${port}`).join());
@@ -93,7 +93,7 @@ export function urlAt(database: string, ports: readonly number[]): string {
 
 type Settings = Readonly<Record<string, string>>;
 
-/** Where servers lie, and in whose name they run. */
+/** The folder of servers, their programs, and the user that they run as. */
 interface Home {
   readonly folder: string;
   readonly bin: string;
@@ -124,7 +124,7 @@ class DatabasesAt implements Databases {
     return this.#sql.unsafe<Row[]>(text);
   }
 
-  /** Lets go of the server, and leaves the databases to it. */
+  /** Closes the connection. The databases stay on the server. */
   async close(): Promise<void> {
     await this.#sql.close({ timeout: 0 });
   }
@@ -166,7 +166,7 @@ class Server implements Postgres {
       listen_addresses: "127.0.0.1",
       port: String(this.#port),
       unix_socket_directories: "",
-      // A standby looks for its primary so often.
+      // How often a standby tries to connect to its primary.
       wal_retrieve_retry_interval: "100ms",
       ...this.#settings,
     };
@@ -255,7 +255,7 @@ async function makeHome(): Promise<Home> {
   const native = join(packageFolder() ?? "", "native");
   if (process.getuid?.() !== 0) return { folder, bin: BIN ?? join(native, "bin"), password, user: {} };
 
-  // PostgreSQL does not run as root; and whoever it runs as may not enter the project's folder.
+  // PostgreSQL does not run as root, and the user nobody may not read the project's folder.
   const user = { uid: await idOfNobody("-u"), gid: await idOfNobody("-g") };
   if (BIN === undefined)
     await cp(native, join(folder, "native"), { recursive: true, verbatimSymlinks: true });
@@ -276,7 +276,7 @@ async function initialize(home: Home, data: string): Promise<void> {
   ]);
 }
 
-/** Writes a file that the server alone can read. */
+/** Writes a file that only the server can read. */
 async function write({ user: { uid, gid } }: Home, path: string, content: string): Promise<void> {
   await writeFile(path, content, { mode: 0o600 });
   if (uid !== undefined && gid !== undefined) await chown(path, uid, gid);
@@ -298,9 +298,9 @@ async function runAs(
   if (code !== 0) throw new Error(`${program} ended with ${code}: ${errors}`);
 }
 
-/** A server that runs. */
+/** A running server. */
 interface Process {
-  /** Its id, and whatever else it has said so far. */
+  /** Its process id, and its output so far. */
   readonly output: () => string;
   readonly hasEnded: () => boolean;
   readonly end: (signal: "INT" | "QUIT") => Promise<void>;
@@ -311,7 +311,7 @@ function spawnServer({ user, bin, folder }: Home, args: readonly string[]): Proc
     ...user,
     cwd: folder,
     env: ENVIRONMENT,
-    // What ends the test with all its group must not reach it: it would leave the server behind.
+    // A signal to the process group of the test must not end the shell, because the server would stay behind.
     detached: true,
     stdin: "pipe",
     stdout: "pipe",
@@ -335,13 +335,13 @@ function spawnServer({ user, bin, folder }: Home, args: readonly string[]): Proc
   };
 }
 
-/** Waits until a server says in its file of state that it takes connections. */
+/** Waits until the state file of a server says that it accepts connections. */
 async function ready(stateFile: string, process: Process): Promise<void> {
   await until(async () => {
     if (process.hasEnded()) throw new Error(`PostgreSQL does not start: ${process.output()}`);
     const id = /^\d+\n/.exec(process.output())?.[0];
     const state = await readFile(stateFile, "utf8").catch(() => "");
-    // What another process has left there is old.
+    // Another process may have left an old file.
     return id !== undefined && state.startsWith(id) && /\n(?:ready|standby) *\n?$/.test(state);
   });
 }
