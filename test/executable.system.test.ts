@@ -7,6 +7,7 @@ import { type Command, run } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
+import { until } from "./until.ts";
 
 /** A user id without an account, as in the container. */
 const USER_ID = 65532;
@@ -129,6 +130,15 @@ describe("the executable", () => {
       statuses.push((await fetch(`${url}/admin/`, { headers })).status);
     }
     expect(statuses).toEqual([200, 401]);
+  });
+
+  test("makes scheduled backups in a worker thread", async () => {
+    const backups = join(folder, "backups");
+    await mkdir(backups);
+    const store = ["--store", `sqlite:${join(folder, "scheduled.db")}`, "--backup-dir", backups];
+    await using server = todo(["serve", "--port", "0", ...store]);
+    await until(() => server.stdout().includes('"msg":"backup '), "the backup has ended");
+    expect(server.stdout()).toContain('"msg":"backup finished"');
   });
 
   test("does not read configuration files from the current folder", async () => {

@@ -85,6 +85,9 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     todo_certificate_expiry_timestamp_seconds: `${60 * 86_400}x1600`,
     'todo_authentications_total{surface="basic",outcome="throttled"}': "0x1600",
     'todo_authentications_total{surface="bearer",outcome="throttled"}': "0+15x1600",
+    // A backup is made every six hours; the healthy service made its last one at the start of the test.
+    todo_backup_last_success_timestamp_seconds: "0x1600",
+    todo_backup_interval_seconds: "21600x1600",
     process_open_fds: "100x1600",
     process_max_fds: "1000x1600",
   };
@@ -205,6 +208,14 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       series: { process_open_fds: "100x20 900x80" },
       silentAt: "9m",
       firesAt: "11m",
+    },
+    {
+      alert: "TodoBackupTooOld",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "The last backup of a:1 is 2h 20m 0s old",
+      series: { todo_backup_interval_seconds: "3600x1600" },
+      silentAt: "2h10m",
+      firesAt: "2h20m",
     },
   ];
 

@@ -158,7 +158,15 @@ test("every metric in deploy/ exists", async () => {
   writeFileSync(certFile, cert);
   writeFileSync(keyFile, key);
   const tls = ["--tls-cert", certFile, "--tls-key", keyFile];
-  await using server = serve("--metrics-port", "0", "--store", `sqlite:${join(folder, "deploy.db")}`, ...tls);
+  await using server = serve(
+    "--metrics-port",
+    "0",
+    "--store",
+    `sqlite:${join(folder, "deploy.db")}`,
+    "--backup-dir",
+    folder,
+    ...tls,
+  );
   const response = await fetch(`${await server.url}/api/todos`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },

@@ -1,6 +1,7 @@
 import { isIPv6 } from "node:net";
 import { type Command, Option } from "commander";
 import { distance } from "fastest-levenshtein";
+import { parseDuration } from "../credential/key.ts";
 import { validateRealm } from "../http/auth/basic.ts";
 import { validateBlock } from "../http/policy/connection.ts";
 import { SERVICE_DEFAULTS } from "../http/service.ts";
@@ -61,6 +62,26 @@ export const SETTINGS = {
     default: String(PRIMARY_DEFAULTS.connections),
     parse: wholeNumber(1, 1000),
     description: "maximum PostgreSQL connections, plus one for notifications",
+  },
+  backupDir: {
+    flag: "--backup-dir <folder>",
+    variables: ["TODO_BACKUP_DIR"],
+    parse: anyText,
+    description: "existing folder for scheduled backups of a SQLite store, which are off without it",
+  },
+  backupEvery: {
+    flag: "--backup-every <duration>",
+    variables: ["TODO_BACKUP_EVERY"],
+    default: "24h",
+    parse: interval,
+    description: "time between two scheduled backups",
+  },
+  backupKeep: {
+    flag: "--backup-keep <n>",
+    variables: ["TODO_BACKUP_KEEP"],
+    default: "7",
+    parse: wholeNumber(1, 10_000),
+    description: "number of scheduled backups to keep; older ones are removed",
   },
   maxTodos: {
     flag: "--max-todos <n>",
@@ -276,6 +297,9 @@ export function readConfig(flags: Flags, env: Environment) {
     ...readAddress(flags, env),
     store: readStore(flags, env),
     storeConnections: readOr(SETTINGS.storeConnections),
+    backupDir: readSourced(SETTINGS.backupDir),
+    backupEvery: readOr(SETTINGS.backupEvery),
+    backupKeep: readOr(SETTINGS.backupKeep),
     maxTodos: readMaxTodos(flags, env),
     maxEvents: readOr(SETTINGS.maxEvents),
     maxRequests: readOr(SETTINGS.maxRequests),
@@ -467,6 +491,13 @@ function wholeNumber(min: number, max: number): (text: string) => number {
     if (!(number >= min && number <= max)) throw new Error(`must be a whole number from ${min} to ${max}`);
     return number;
   };
+}
+
+/** Returns a duration in milliseconds. */
+function interval(text: string): number {
+  const ms = parseDuration("interval", text);
+  if (ms === 0) throw new Error("must be longer than 0");
+  return ms;
 }
 
 function onOrOff(text: string): boolean {

@@ -1,7 +1,8 @@
 import { lookup } from "node:dns/promises";
+import { accessSync, constants, statSync } from "node:fs";
 import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
-import { errnoOf, errorMessage } from "../error-message.ts";
+import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
 import { isLoopback } from "../http/policy/loopback.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
 import type { Metrics } from "../http/server/metrics.ts";
@@ -14,7 +15,8 @@ import { readCertificate, watchCertificate } from "./certificate.ts";
 import { type Config, clusterVariables, type Environment } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { openLog, type ProcessLog } from "./log.ts";
-import { toStoreError, UsageError } from "./usage-error.ts";
+import { scheduleBackups } from "./scheduled-backups.ts";
+import { asUsageError, toStoreError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -25,6 +27,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const { log, flush } = await openLog(config.logLevel);
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
+  const schedule = readSchedule(config);
   const metrics = await openConfiguredMetrics(config);
   const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
@@ -54,10 +57,32 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const exporter = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
+  if (schedule !== undefined) {
+    const backups = scheduleBackups(schedule.path, schedule, log);
+    metrics?.trackBackups({ ...backups, intervalMs: schedule.everyMs });
+  }
   const metricsUrl = exporter && `${exporter.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
+}
+
+/** Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. */
+function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
+  if (backupDir === undefined) return undefined;
+  const { value: folder, source } = backupDir;
+  const path = asUsageError(store.source, () => fileOf(store.value));
+  if (path === undefined)
+    throw new UsageError(
+      `${source} needs a sqlite: store: back up PostgreSQL with its own tools, such as pg_dump`,
+    );
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK);
+    if (!statSync(folder).isDirectory()) throw new Error("it is not a folder");
+  } catch (error) {
+    throw new UsageError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
+  }
+  return { path, folder, everyMs, keep };
 }
 
 /** Loads the metrics library only if metrics are configured. */

@@ -37,6 +37,8 @@ export interface Metrics {
   readonly trackFiles: (usage: () => FileUsage) => void;
   /** Adds a metric for the end of the certificate's validity. */
   readonly trackCertificate: (expiry: () => Date) => void;
+  /** Adds metrics of scheduled backups. */
+  readonly trackBackups: (sources: BackupSources) => void;
   /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
   readonly service: (options: MetricsServiceOptions) => Service;
 }
@@ -55,6 +57,13 @@ export interface FileUsage {
   /** The space that is available to the user of the server. */
   readonly freeBytes: number;
   readonly totalBytes: number;
+}
+
+export interface BackupSources {
+  /** The time of the last backup in milliseconds since 1970; 0 if none exists. */
+  readonly lastSuccess: () => number;
+  readonly failures: () => number;
+  readonly intervalMs: number;
 }
 
 /** The operations whose failure means that the store is not writable. */
@@ -260,6 +269,23 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       gauge("todo_store_wal_bytes", "Size of SQLite's write-ahead log.", () => usage().walBytes);
       gauge("todo_store_disk_free_bytes", "Free space on the store's file system.", () => usage().freeBytes);
       gauge("todo_store_disk_size_bytes", "Size of the store's file system.", () => usage().totalBytes);
+    },
+    trackBackups: ({ lastSuccess, failures, intervalMs }) => {
+      gauge(
+        "todo_backup_last_success_timestamp_seconds",
+        "When the last backup finished, in seconds since 1970; 0 if none exists.",
+        () => lastSuccess() / 1000,
+      );
+      gauge("todo_backup_interval_seconds", "Time between two scheduled backups.", () => intervalMs / 1000);
+      new Counter({
+        name: "todo_backup_failures_total",
+        help: "Failed scheduled backups.",
+        registers,
+        collect() {
+          this.reset();
+          this.inc(failures());
+        },
+      });
     },
     trackCertificate: (expiry) =>
       gauge(

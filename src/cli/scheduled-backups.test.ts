@@ -1,0 +1,129 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Command, run, runTodo } from "../../test/command.ts";
+import { until } from "../../test/until.ts";
+import { openSqlite } from "../storage/sqlite/store.ts";
+
+const root = mkdtempSync(join(tmpdir(), "todo-scheduled-"));
+afterAll(() => rmSync(root, { recursive: true }));
+let folders = 0;
+
+/** Makes a folder with a folder for backups in it. */
+function newFolder() {
+  const folder = join(root, `${++folders}`);
+  const backups = join(folder, "backups");
+  mkdirSync(backups, { recursive: true });
+  return { folder, backups, store: `sqlite:${join(folder, "todos.db")}` };
+}
+
+const serve = (store: string, ...args: readonly string[]): Command =>
+  runTodo(["serve", "--port", "0", "--store", store, ...args]);
+
+const finished = (server: Command): number => server.stdout().split('"backup finished"').length - 1;
+
+async function post(server: Command, title: string): Promise<void> {
+  const init = {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ title }),
+  };
+  expect((await fetch(`${await server.url}/api/todos`, init)).status).toBe(201);
+}
+
+/** Returns the titles of the to-dos in a backup. */
+async function titlesIn(file: string): Promise<string[]> {
+  await using command = runTodo(["export", "--store", `sqlite:${file}`]);
+  expect(await command.exited).toBe(0);
+  const [, ...lines] = command.stdout().trimEnd().split("\n");
+  return lines.map((line) => JSON.parse(line).title);
+}
+
+describe("scheduled backups", () => {
+  test("are made at the start and after each interval, and only the newest are kept", async () => {
+    const { backups, store } = newFolder();
+    writeFileSync(join(backups, "todos-20260101T000000Z.db.part"), "left by a crash");
+    writeFileSync(join(backups, "mine.db"), "not a backup of the server");
+    await using server = serve(store, "--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "2");
+    await post(server, "a");
+    await until(() => finished(server) >= 4, "four backups are made");
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    const names = readdirSync(backups).filter((name) => !name.includes(".part"));
+    expect(names.filter((name) => /^todos-\d{8}T\d{6}Z\.db$/.test(name)).length).toBeWithin(2, 4);
+    expect(names).toContain("mine.db");
+    expect(readdirSync(backups)).not.toContain("todos-20260101T000000Z.db.part");
+    const newest = join(
+      backups,
+      names
+        .filter((name) => name.startsWith("todos-"))
+        .toSorted()
+        .at(-1) ?? "",
+    );
+    expect(await titlesIn(newest)).toEqual(["a"]);
+    expect((statSync(newest).mode & 0o777).toString(8)).toBe("600");
+  });
+
+  test("are not made again at a restart within the interval", async () => {
+    const { backups, store } = newFolder();
+    for (const expected of [1, 0]) {
+      await using server = serve(store, "--backup-dir", backups);
+      await server.url;
+      if (expected === 1) await until(() => finished(server) === 1, "the backup is made");
+      else await Bun.sleep(500);
+      expect(finished(server)).toBe(expected);
+    }
+    expect(readdirSync(backups)).toHaveLength(1);
+  });
+
+  test("that fail because their folder was removed are logged, and the server continues", async () => {
+    const { backups, store } = newFolder();
+    await using server = serve(store, "--backup-dir", backups, "--backup-every", "1s", "--metrics-port", "0");
+    await until(() => finished(server) >= 1, "the first backup is made");
+    rmSync(backups, { recursive: true });
+    await until(() => server.stdout().includes('"backup failed"'), "a backup fails");
+    const url = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
+    expect(await (await fetch(url)).text()).toMatch(/^todo_backup_failures_total [1-9]/m);
+    await post(server, "b");
+    mkdirSync(backups);
+    const before = finished(server);
+    await until(() => finished(server) > before, "backups succeed again");
+  });
+
+  test("need a SQLite store and an existing folder", async () => {
+    const { backups, store } = newFolder();
+    for (const [args, reason] of [
+      [["--store", "memory:", "--backup-dir", backups], "--backup-dir needs a sqlite: store"],
+      [["--store", store, "--backup-dir", join(backups, "absent")], "no such file or folder"],
+    ] as const) {
+      await using command = runTodo(["serve", "--port", "0", ...args]);
+      expect([await command.exited, command.stderr()]).toEqual([2, expect.stringContaining(reason)]);
+    }
+  });
+});
+
+test("the restore drill of the docs restores the newest backup", async () => {
+  const docs = await readFile(fileURLToPath(new URL("../../docs/operating.md", import.meta.url)), "utf8");
+  const drill = /## Restore drill[\s\S]*?```sh\n([\s\S]*?)```/.exec(docs)?.[1] ?? "";
+  expect(drill).toContain("todo restore");
+  const { folder, backups } = newFolder();
+  for (const [name, titles] of [
+    ["todos-20260101T000000Z.db", ["old"]],
+    ["todos-20260102T000000Z.db", ["new", "newer"]],
+  ] as const) {
+    const path = join(folder, name);
+    const store = await openSqlite(path);
+    for (const title of titles) await store.insert(title);
+    await store.close();
+    await using command = runTodo(["backup", join(backups, name), "--store", `sqlite:${path}`]);
+    expect(await command.exited).toBe(0);
+  }
+  const bin = fileURLToPath(new URL("../../bin", import.meta.url));
+  const shell = run(["sh", "-euc", `cd "$0" && PATH="$1:$PATH"\n${drill}`, folder, bin]);
+  expect([await shell.exited, shell.stderr()]).toEqual([0, expect.stringContaining("exported 2 to-dos")]);
+  expect(shell.stdout().trimEnd().split("\n").at(-1)).toBe('{"todoService":1,"lastId":"2","todos":2}');
+  expect(await titlesIn(join(folder, "drill.db"))).toEqual(["new", "newer"]);
+});

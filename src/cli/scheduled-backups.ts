@@ -1,0 +1,73 @@
+import { readdirSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { errorMessage } from "../error-message.ts";
+import type { Log } from "../http/observability/log.ts";
+import { backupInBackground } from "../storage/sqlite/maintenance/background-backup.ts";
+
+export interface BackupSchedule {
+  /** The folder of the backups. */
+  readonly folder: string;
+  /** Milliseconds between two backups. */
+  readonly everyMs: number;
+  /** How many backups to keep. */
+  readonly keep: number;
+}
+
+export interface ScheduledBackups {
+  /** Returns the time of the last backup in milliseconds since 1970; 0 if none exists. */
+  readonly lastSuccess: () => number;
+  /** Returns the number of failed backups since the start. */
+  readonly failures: () => number;
+}
+
+const NAME = /^todos-\d{8}T\d{6}Z\.db$/;
+/** What an interrupted backup leaves. */
+const PART = /^todos-\d{8}T\d{6}Z\.db\.part(?:-journal|-wal|-shm)?$/;
+const RETRY_MS = 10 * 60_000;
+/** Longer timers are divided, because a timer of more than 24 days would fire immediately. */
+const MAX_TIMER_MS = 3_600_000;
+
+/** Backs up the store at a path when the newest backup is old enough, and removes the oldest backups. */
+export function scheduleBackups(
+  path: string,
+  { folder, everyMs, keep }: BackupSchedule,
+  log: Log,
+): ScheduledBackups {
+  let failures = 0;
+  let last = backupsIn(folder).reduce(
+    (latest, name) => Math.max(latest, statSync(join(folder, name)).mtimeMs),
+    0,
+  );
+  let due = last + everyMs;
+
+  async function backUp(): Promise<void> {
+    const file = join(folder, nameAt(new Date()));
+    try {
+      for (const name of readdirSync(folder)) if (PART.test(name)) rmSync(join(folder, name));
+      const { todos, bytes } = await backupInBackground(path, file);
+      last = Date.now();
+      due = last + everyMs;
+      log.info({ file, todos, bytes }, "backup finished");
+      for (const name of backupsIn(folder).slice(0, -keep)) rmSync(join(folder, name));
+    } catch (error) {
+      failures++;
+      due = Date.now() + Math.min(everyMs, RETRY_MS);
+      log.error({ file, reason: errorMessage(error) }, "backup failed");
+    }
+  }
+
+  async function run(): Promise<void> {
+    if (Date.now() >= due) await backUp();
+    setTimeout(run, Math.min(Math.max(due - Date.now(), 0), MAX_TIMER_MS)).unref();
+  }
+  run();
+  return { lastSuccess: () => last, failures: () => failures };
+}
+
+/** Returns the names of the backups in a folder, the oldest first. */
+const backupsIn = (folder: string): string[] =>
+  readdirSync(folder)
+    .filter((name) => NAME.test(name))
+    .toSorted();
+
+const nameAt = (time: Date): string => `todos-${time.toISOString().replace(/[-:]|\.\d+/g, "")}.db`;
