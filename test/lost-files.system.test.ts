@@ -117,7 +117,7 @@ async function expectNoSilentLoss(
     () => server.stderr(),
   );
   if (refusal !== undefined) {
-    expect(refusal).toMatch(/^todo: TODO_STORE: \S.*\n$/);
+    expect(refusal).toMatch(/^todo: --store: \S.*\n$/);
     expect(refusal).toContain(path);
     return;
   }

@@ -29,7 +29,7 @@ test("todo serve refuses a store that has lost changes until todo accept-loss", 
   const loss = "its last transaction is missing, with one or more acknowledged changes";
   const refused = await ran("serve", "--port", "0", "--store", `sqlite:${path}`);
   expect(refused.code).toBe(2);
-  expect(refused.stderr).toContain(`TODO_STORE: ${path}: ${loss}`);
+  expect(refused.stderr).toContain(`--store: ${path}: ${loss}`);
   expect(refused.stderr).toContain(`todo accept-loss ${path}`);
 
   const accepted = await ran("accept-loss", path);
