@@ -6,6 +6,7 @@ const TOOLS = {
   curl: "7.88.1",
   "docker-compose": "1.29.2",
   faketime: "0.9.10",
+  "firefox-esr": "153",
   fish: "3.6.0",
   h2load: "1.52.0 (nghttp2)",
   haproxy: "2.6.12",
