@@ -43,7 +43,7 @@ export interface BalancerOptions {
 }
 
 /**
- * nginx with nginx.conf as it stands, but for the ports.
+ * nginx with nginx.conf, of which only the ports are changed.
  * @param replicas three URLs
  */
 export async function startBalancer(

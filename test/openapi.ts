@@ -133,7 +133,7 @@ function* allowFaults(method: string, route: string, { status, headers }: Respon
   }
 }
 
-/** An unknown path below a guard is no operation, but its 404 or 405 also needs headers that forbid caching. */
+/** An unknown path below a guard is not an operation, but its 404 or 405 also needs headers that forbid caching. */
 function* cacheFaults(route: string, { status, headers }: Response): Generator<string> {
   const storable = status === 404 || status === 405;
   if (storable && guardAt(route) !== undefined && headers.get("cache-control") !== "no-store") {

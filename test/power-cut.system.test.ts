@@ -10,9 +10,9 @@ import { skipFor } from "./skip.ts";
 import { type Call, isCreated, isSync, syncs, tracePosts, whyUntraceable } from "./strace.ts";
 
 const CUTS = Number(process.env.TODO_TEST_POWER_CUTS ?? 30);
-/** What a disk writes whole or not at all. */
+/** The unit that a disk writes completely or not at all (a sector). */
 const SECTOR = 512;
-/** A log of 980 frames: with 1000, SQLite moves them to the file, and begins the log again. */
+/** A log of 980 frames. With 1000, SQLite would move them to the file and start the log again. */
 const ALMOST_MOVED = 980 * 4120;
 
 setDefaultTimeout(120_000 + CUTS * 300);
@@ -37,7 +37,7 @@ describe.skipIf(skipFor(whyUntraceable))("a power cut", () => {
       if (isCreated(call)) noteCreated(call, acknowledged);
       disk.apply(call);
       for (const cut of cuts.filter((cut) => cut === index)) {
-        // Nothing more than was asked to be there, as much by chance, or all, as after kill -9.
+        // Nothing beyond the synced data; a random part of the rest; or all of it, as after kill -9.
         const todos = await todosAfterCut(disk, [0, 0.5, 1][cut % 3] ?? 0);
         expect([...acknowledged].filter(([id, title]) => todos[Number(id) - 1] !== title)).toEqual([]);
       }
@@ -46,7 +46,7 @@ describe.skipIf(skipFor(whyUntraceable))("a power cut", () => {
     expect(calls.some(({ name, result }) => name === "fsync" && result < 0)).toBe(inject !== undefined);
   });
 
-  test("loses what was acknowledged without an fsync", async () => {
+  test("loses acknowledged writes if fsync is skipped", async () => {
     const path = join(folder, "lax", "todos.db");
     await makeStore(path, 0);
     const disk = await Disk.of(dirname(path));
@@ -56,7 +56,7 @@ describe.skipIf(skipFor(whyUntraceable))("a power cut", () => {
   });
 });
 
-/** Makes the folder of a store, and in it what a server leaves that is killed when its log has some size. */
+/** Makes the folder of a store as a killed server leaves it when its log has this size. */
 async function makeStore(path: string, logSize: number): Promise<Map<bigint, string>> {
   await mkdir(dirname(path));
   const titles = new Map<bigint, string>();
@@ -78,7 +78,7 @@ function noteCreated({ args }: Call, acknowledged: Map<bigint, string>): void {
   acknowledged.set(BigInt(id), title);
 }
 
-/** The titles by ascending id of a store that was on a disk, once a server starts on it again. */
+/** Starts a server on a store from a disk. Returns the titles by ascending id. */
 async function todosAfterCut(disk: Disk, chance: number): Promise<string[]> {
   const copy = await mkdtemp(join(folder, "after-"));
   await disk.cut(copy, chance);
@@ -94,7 +94,7 @@ async function todosAfterCut(disk: Disk, chance: number): Promise<string[]> {
 
 type Change = { readonly at: number; readonly bytes: Buffer } | { readonly length: number };
 
-/** A folder as calls have left it, and what of it a power cut would leave. */
+/** A folder as system calls have left it, and the part of it that a power cut would leave. */
 class Disk {
   readonly #folder: string;
   readonly #files = new Map<string, { synced: Buffer; changes: Change[] }>();
@@ -105,7 +105,7 @@ class Disk {
     this.#folder = folder;
   }
 
-  /** Takes a folder with all that is in it for synced. */
+  /** Treats a folder with all its contents as synced. */
   static async of(folder: string): Promise<Disk> {
     const disk = new Disk(folder);
     for (const name of await readdir(folder)) {
@@ -127,14 +127,14 @@ class Disk {
       this.#files.set(name, { synced: Buffer.alloc(0), changes: [] });
     } else if (call.name === "unlink") this.#names.delete(name);
     else if (file !== undefined && isSync(call)) {
-      // When it fails, Linux forgets what it could not write: later ones end well all the same.
+      // After a failure, Linux drops what it could not write, and later calls succeed nevertheless.
       const written = call.result < 0 ? file.changes.flatMap(sectorsOf).filter(byChance(0.5)) : file.changes;
       file.synced = withChanges(file.synced, written);
       file.changes = [];
     } else if (call.name === "pwrite64" || call.name === "ftruncate") file?.changes.push(changeOf(call));
   }
 
-  /** Writes to a folder what is synced, and by chance each sector and each name that is not. */
+  /** Writes to a folder what is synced, and at random each sector and each name that is not. */
   async cut(to: string, chance: number): Promise<void> {
     const isLeft = byChance(chance);
     for (const [name, { synced, changes }] of this.#files) {
