@@ -1,5 +1,5 @@
 import { Database, SQLiteError } from "bun:sqlite";
-import { describeOpenError, whyNotWritable } from "./open-error.ts";
+import { describeAccessError, whyNotWritable } from "./open-error.ts";
 
 /** Locks a store. The operating system releases the lock when the process ends, even after a crash. */
 export function acquireLock(path: string): Database {
@@ -20,6 +20,6 @@ export function acquireLock(path: string): Database {
     if (cause instanceof SQLiteError && cause.code === "SQLITE_BUSY") {
       throw new Error(`${path} is in use by another server: stop it first`, { cause });
     }
-    throw new Error(`${path} cannot be locked: ${describeOpenError(path, cause)}`, { cause });
+    throw new Error(`${path} cannot be locked: ${describeAccessError(path, cause)}`, { cause });
   }
 }

@@ -27,6 +27,11 @@ export function describeOpenError(path: string, error: unknown): string {
   if (errnoOf(error) === "SQLITE_NOTADB") {
     return `${errorMessage(error)}: name another file; if it was a store, restore a backup with todo restore`;
   }
+  return describeAccessError(path, error);
+}
+
+/** Returns why a file beside a store, or the store itself, cannot be written, or SQLite's message for other errors. */
+export function describeAccessError(path: string, error: unknown): string {
   const isAccess = /^SQLITE_(?:CANTOPEN|READONLY)/.test(String(errnoOf(error)));
   return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
 }
