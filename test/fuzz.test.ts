@@ -10,7 +10,7 @@ import { until } from "./until.ts";
 
 const REQUESTS = 10_000;
 const AT_ONCE = 32;
-const SECONDS = 60;
+const SECONDS = 300;
 
 /** Any 5xx except 505, which the listener sends for HTTP/2.0 and similar versions. */
 const SERVER_ERROR = /HTTP\/1\.[01] 5(?!05)\d\d /;
@@ -23,7 +23,13 @@ test(
   async () => {
     const { log, lines } = capturingLog();
     const memory = openMemory();
-    await memory.keys.insert({ id: KEY_ID, name: "deploy", tokenHash: hashToken("deploy"), createdAt: 0 });
+    const tokenHash = hashToken("deploy");
+    /** Inserts the key that requests rotate. A mutated request can delete it, such as DELETE /admin/keys/ID?/rotate. */
+    const insertKey = async (name: string): Promise<void> => {
+      if ((await memory.keys.find(tokenHash)) === undefined)
+        await memory.keys.insert({ id: KEY_ID, name, tokenHash, createdAt: 0 });
+    };
+    await insertKey("deploy");
     const watched = watch(memory);
     await using service = startService({
       store: watched.store,
@@ -47,6 +53,7 @@ test(
         const seed = SEED + next++;
         const sent = mutant(seed);
         const { text, isHung } = await exchange(service.port, sent);
+        await insertKey(`deploy ${next}`);
         const status = /^HTTP\/1\.1 (\d{3}) /.exec(text)?.[1] ?? "none";
         statuses.set(status, (statuses.get(status) ?? 0) + 1);
         if (isHung || SERVER_ERROR.test(text) || lines.length > 0) {
@@ -77,8 +84,7 @@ test(
     }
     expect(watched.opened()).toBeGreaterThan(REQUESTS / 100);
     await until(() => watched.open() === 0, "every event stream is closed");
-    // The number varies from run to run. A mutated request may delete the key that the others rotate.
-    expect((await memory.keys.list()).length).toBeGreaterThan(REQUESTS / 1000);
+    expect((await memory.keys.list()).length).toBeGreaterThan(REQUESTS / 100);
     const created = await service.sendJson("POST", "/api/todos", { title: "after all" });
     expect(created.status).toBe(201);
     const location = created.headers.get("location") ?? "";
