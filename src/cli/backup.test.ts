@@ -1,8 +1,10 @@
+import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { globSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../test/command.ts";
+import { openSqlite } from "../storage/sqlite/store.ts";
 
 const WRITERS = 8;
 const HEADERS = { "Content-Type": "application/json" };
@@ -178,4 +180,94 @@ describe("todo rejects, with one line,", () => {
       `${path} is in use by another server: stop it first`,
     );
   });
+});
+
+describe("a store that has lost changes", () => {
+  /** Creates a store with one to-do. */
+  async function makeStore(): Promise<string> {
+    const path = newPath();
+    const { code } = await ran("import", await exportOf("a"), ...on(path));
+    expect(code).toBe(0);
+    return path;
+  }
+
+  async function exportOf(title: string): Promise<string> {
+    const [path, file] = [newPath(), newPath()];
+    const store = await openSqlite(path);
+    await store.insert(title);
+    await store.close();
+    expect((await ran("export", file, ...on(path))).code).toBe(0);
+    return file;
+  }
+
+  const commands = (path: string) =>
+    [
+      ["backup", newPath(), ...on(path)],
+      ["export", newPath(), ...on(path)],
+      ["export", ...on(path)],
+    ] as const;
+
+  test.each<[what: string, lose: (path: string) => unknown, loss: string]>([
+    ["its contents", (path) => writeFileSync(path, ""), "it is empty, but "],
+    ["its file", (path) => rmSync(path), "it is missing, but "],
+    ["its last transaction", loseTransaction, "its last transaction is missing"],
+  ])("is neither backed up nor exported after it has lost %s", async (_what, lose, loss) => {
+    const path = await makeStore();
+    await lose(path);
+    const before = existsSync(path) ? readFileSync(path) : undefined;
+    for (const args of commands(path)) {
+      const { code, stdout, stderr } = await ran(...args);
+      expect([code, stdout]).toEqual([1, ""]);
+      expect(stderr).toStartWith(`todo: ${path}: ${loss}`);
+      expect(stderr).toEndWith(
+        `: restore a backup with todo restore, or continue without them with todo accept-loss ${path}\n`,
+      );
+      if (args.length === 4) expect(left(args[1])).toEqual([]);
+    }
+    expect(existsSync(path) ? readFileSync(path) : undefined).toEqual(before);
+  });
+
+  test("can be exported with --skip-damaged, which warns and exits with 3", async () => {
+    const path = await makeStore();
+    await loseTransaction(path);
+    const { code, stdout, stderr } = await ran("export", "--skip-damaged", ...on(path));
+    expect(code).toBe(3);
+    expect(stdout).toContain('"title":"a"');
+    expect(stderr).toContain("todo: the store has lost changes: its last transaction is missing");
+  });
+
+  test("and has no mark, but is empty, is neither backed up nor exported", async () => {
+    const path = newPath();
+    writeFileSync(path, "");
+    for (const args of commands(path)) {
+      const { code, stderr } = await ran(...args);
+      expect(code).toBe(2);
+      expect(stderr).toStartWith(`todo: ${path}: it is empty: check the path of the store`);
+    }
+    expect(readFileSync(path)).toHaveLength(0);
+    expect(left(path)).toEqual([""]);
+  });
+
+  async function loseTransaction(path: string): Promise<void> {
+    const old = readFileSync(path);
+    const store = await openSqlite(path);
+    await store.insert("b");
+    await store.close();
+    writeFileSync(path, old);
+  }
+});
+
+test.each(["backup", "export"])("todo %s names a damaged store and the ways out", async (command) => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  await store.close();
+  const database = new Database(path);
+  database.run(`UPDATE todos SET title = '"b"'`);
+  database.close();
+  const { code, stdout, stderr } = await ran(command, newPath(), ...on(path));
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toStartWith(
+    `todo: ${path}: it is damaged (its contents differ from their digest): run todo `,
+  );
 });

@@ -308,8 +308,9 @@ describe("acceptLoss", () => {
 });
 
 test("restore moves a store that has lost changes aside, and rewrites the mark", async () => {
-  const [path, file] = [await behindStore(), newPath()];
-  await backup(path, file, signal);
+  const [path, sound, file] = [await behindStore(), newPath(), newPath()];
+  await insert(sound, "a");
+  await backup(sound, file, signal);
   const { movedTo = "" } = await restore(path, file, signal);
   expect(movedTo).toMatch(/\.db\.\d{8}T\d{9}Z$/);
   expect(globSync(`${movedTo}*`).toSorted()).toEqual([movedTo, `${movedTo}-mark`]);

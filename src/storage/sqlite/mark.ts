@@ -17,6 +17,7 @@ import {
 import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
+import { DamageError } from "./damage.ts";
 import type { StoreRow } from "./store-row.ts";
 
 export interface Mark {
@@ -122,8 +123,9 @@ function readMark(path: string): Mark | string {
  * A server may be using the store. Throws if the store is damaged.
  */
 export function checkMark(path: string): MarkCheck {
-  return checkAgainst(path, (mark) => {
-    if (!existsSync(path)) return `it is missing, but ${describe(path, mark)}`;
+  // The mark is read first, because a server writes it after the database.
+  return checkAgainst(path, readMark(path), (mark) => {
+    if (!existsSync(path)) return isMissing(path, mark);
     const database = new Database(path, { readonly: true, safeIntegers: true });
     try {
       database.run("PRAGMA busy_timeout = 5000");
@@ -137,16 +139,32 @@ export function checkMark(path: string): MarkCheck {
 
 /** Compares an open store with the mark of a path. The connection must not have a transaction yet. */
 export function checkMarkOf(path: string, database: Database): MarkCheck {
-  return checkAgainst(path, (mark) => lossOf(path, mark, readPosition(database)));
+  return readMarkFirst(path)(database);
 }
 
-function checkAgainst(path: string, findLoss: (mark: Mark) => string | undefined): MarkCheck {
-  // The mark is read first, because a server writes it after the database.
+/**
+ * Reads the mark of a path. Returns a function that compares a store that is opened or copied later with this mark;
+ * `undefined` stands for a missing store. The order matters, because a server writes the mark after the database.
+ */
+export function readMarkFirst(path: string): (database: Database | undefined) => MarkCheck {
   const mark = readMark(path);
+  return (database) =>
+    checkAgainst(path, mark, (read) =>
+      database === undefined ? isMissing(path, read) : lossOf(path, read, readPosition(database)),
+    );
+}
+
+function checkAgainst(
+  path: string,
+  mark: Mark | string,
+  findLoss: (mark: Mark) => string | undefined,
+): MarkCheck {
   return typeof mark === "string"
     ? { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` }
     : { loss: findLoss(mark), problem: undefined };
 }
+
+const isMissing = (path: string, mark: Mark): string => `it is missing, but ${describe(path, mark)}`;
 
 const describe = (path: string, { transactions }: Mark): string =>
   `${markPath(path)} has ${transactions} ${transactions === 1 ? "transaction" : "transactions"}`;
@@ -168,7 +186,7 @@ function readPosition(database: Database): Mark | undefined {
   const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
   if (tables.get() === null) return undefined;
   const row = database.query<StoreRow | OldStoreRow, []>("SELECT * FROM store").get();
-  if (row === null) return undefined;
+  if (row === null) throw new DamageError('its table "store" has no row');
   return "transactions" in row ? markOf(row) : { epoch: row.epoch, transactions: 0 };
 }
 
@@ -179,7 +197,9 @@ type OldStoreRow = Pick<StoreRow, "epoch" | "last_id" | "n">;
 export function assertNotBehindMark(path: string): string | undefined {
   const { loss, problem } = checkMark(path);
   if (loss === undefined) return problem;
-  throw new PreconditionError(
-    `${loss}: restore a backup with todo restore, or continue without them with todo accept-loss ${path}`,
-  );
+  throw new PreconditionError(describeLoss(path, loss));
 }
+
+/** Returns what a store has lost, and what to do. */
+export const describeLoss = (path: string, loss: string): string =>
+  `${loss}: restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;

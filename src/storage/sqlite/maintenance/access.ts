@@ -2,8 +2,10 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errnoOf, errorMessage } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
-import { isDamage } from "../damage.ts";
+import { describeDamage, isDamage } from "../damage.ts";
 import { acquireLock } from "../lock.ts";
+import { describeLoss, readMarkFirst } from "../mark.ts";
+import { assertKnownFormat } from "../migrations.ts";
 import { describeOpenError } from "../open-error.ts";
 import { type OpenStore, openShared, openUnchanged } from "./shared.ts";
 
@@ -12,11 +14,36 @@ export class UnreadableError extends Error {
   override readonly name = "UnreadableError";
 }
 
-/** Runs a function on an existing store, which a server may be using. */
+/** A store has lost changes. The message names the store and says what to do. */
+class LossError extends Error {
+  override readonly name = "LossError";
+}
+
+/**
+ * Runs a function on an existing store, which a server may be using. Throws an Error for a store that is damaged or has
+ * lost changes, because the result would look like a good one.
+ */
 export async function withSharedAccess<T>(path: string, use: (database: Database) => Promise<T>): Promise<T> {
-  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
-  using store = openOrRefuse(path, () => openShared(path));
-  return await use(store.database);
+  const checkMark = readMarkFirst(path);
+  const requireChanges = (database: Database | undefined): void => {
+    const { loss } = checkMark(database);
+    if (loss !== undefined) throw new LossError(`${path}: ${describeLoss(path, loss)}`);
+  };
+  if (!existsSync(path)) {
+    requireChanges(undefined);
+    throw new PreconditionError(`${path} does not exist: check the path of the store`);
+  }
+  const check = (database: Database): void => {
+    requireChanges(database);
+    if (assertKnownFormat(database) === 0)
+      throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
+  };
+  using store = openOrRefuse(path, () => openShared(path, check));
+  try {
+    return await use(store.database);
+  } catch (cause) {
+    throw isDamage(cause) ? new Error(`${path}: ${describeDamage(cause)}`, { cause }) : cause;
+  }
 }
 
 /**
@@ -58,7 +85,7 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   try {
     return open();
   } catch (cause) {
-    if (cause instanceof UnreadableError) throw cause;
+    if (cause instanceof UnreadableError || cause instanceof LossError) throw cause;
     const message = `${path}: ${describeOpenError(path, cause)}`;
     const isOfDisk = /^SQLITE_(?:FULL|IOERR)/.test(String(errnoOf(cause)));
     throw isOfDisk ? new Error(message, { cause }) : new PreconditionError(message, { cause });

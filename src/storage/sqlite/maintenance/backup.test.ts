@@ -193,7 +193,7 @@ describe("backup", () => {
     database.close();
     const file = newPath();
     expect((await errorOf(backup(path, file, signal))).message).toContain(
-      "it is damaged: 1 of its to-dos are invalid",
+      "it is damaged (1 of its to-dos are invalid): run todo check",
     );
     expect(left(file)).toEqual([]);
   });

@@ -6,7 +6,7 @@ import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.t
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
 import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } from "../contents.ts";
-import { contentsDiffer, findStructuralDamage, isDamage } from "../damage.ts";
+import { contentsDiffer, DamageError, findStructuralDamage, isDamage } from "../damage.ts";
 import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
@@ -175,9 +175,9 @@ function resetEpoch(copy: Database): void {
 /** Throws if a database is damaged or has invalid to-dos. */
 export function checkIntegrity(database: Database): void {
   const [found] = findStructuralDamage(database);
-  if (found !== undefined) throw new Error(`it is damaged: ${found}`);
+  if (found !== undefined) throw new DamageError(found);
   const invalid = countInvalidTodos(database);
-  if (invalid > 0) throw new Error(`it is damaged: ${invalid} of its to-dos are invalid`);
+  if (invalid > 0) throw new DamageError(`${invalid} of its to-dos are invalid`);
   if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
 }
 

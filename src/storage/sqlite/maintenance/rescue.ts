@@ -6,6 +6,7 @@ import { encodeHeader } from "../../ndjson.ts";
 import { matchesStoredDigest, otherTexts } from "../contents.ts";
 import { isDamage } from "../damage.ts";
 import { DigestSum } from "../digest.ts";
+import { readMarkFirst } from "../mark.ts";
 import { storeRow } from "../store-row.ts";
 import { withUnchangedStore, yieldToEventLoop } from "./access.ts";
 
@@ -20,7 +21,9 @@ export function exportReadable(
   write: (text: string) => Promise<void>,
   { signal, onProgress }: TaskOptions,
 ): Promise<RescueSummary> {
+  const checkMark = readMarkFirst(path);
   return withUnchangedStore(path, async (database) => {
+    const loss = unlessDamaged(() => checkMark(database).loss);
     database.run("BEGIN");
     const rescue = new Rescue(database);
     rescue.readAll();
@@ -37,9 +40,12 @@ export function exportReadable(
     }
     if (lines.length > 0) await write(`${lines.join("\n")}\n`);
     onProgress(todos.length, todos.length);
-    return { todos: todos.length, lastId, problems: rescue.problems() };
+    return { todos: todos.length, lastId, problems: [...lossOf(loss), ...rescue.problems()] };
   });
 }
+
+const lossOf = (loss: string | undefined): string[] =>
+  loss === undefined ? [] : [`the store has lost changes: ${loss}`];
 
 interface Row {
   readonly id: bigint;

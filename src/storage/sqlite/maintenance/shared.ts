@@ -13,13 +13,21 @@ export interface OpenStore extends Disposable {
 /**
  * Opens a store that a server may be using. SQLite cannot open a store in a folder that it cannot write, so the store is
  * copied to a temporary folder then. SQLite's `immutable=1` is no alternative: it ignores the WAL and shows an old state.
+ * @param check throws if the store must not be used; nothing has been written to it then
  */
-export function openShared(path: string): OpenStore {
+export function openShared(path: string, check: (database: Database) => void): OpenStore {
+  const open = (file: string): OpenStore => {
+    {
+      using store = openReadOnly(file);
+      check(store.database);
+    }
+    return openReadWrite(file);
+  };
   try {
-    return openReadWrite(path);
+    return open(path);
   } catch (error) {
     if (whyNotWritable(path) === undefined) throw error;
-    return openCopyOf(path, openReadWrite);
+    return openCopyOf(path, open);
   }
 }
 
