@@ -1,13 +1,14 @@
-import { Database, SQLiteError } from "bun:sqlite";
+import { type Database, SQLiteError } from "bun:sqlite";
 import { acquireLock } from "./lock.ts";
 import { assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
+import { openFile } from "./open-file.ts";
 
 /** How long a connection waits for the lock of another. */
 export const BUSY_TIMEOUT_MS = 5000;
 
 /** Opens a connection and verifies that it is durable: journal mode WAL and synchronous=FULL. */
 export function connect(path: string): Database {
-  const database = new Database(path, { create: true, safeIntegers: true });
+  const database = openFile(path, { create: true, safeIntegers: true });
   try {
     database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     // In one transaction, because another process may be creating the file.

@@ -95,6 +95,20 @@ describe("a running store rejects writes", () => {
     await store.close();
   });
 
+  test("after its database was emptied, and keeps its log", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    const database = readFileSync(path);
+    const log = readFileSync(`${path}-wal`);
+    truncateSync(path);
+    expect(await insert(store)).toContain(`it is empty, but ${path}-wal has changes`);
+    expect(readFileSync(`${path}-wal`)).toEqual(log);
+    writeFileSync(path, database);
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    expect(await countOf(path)).toBe(11);
+  });
+
   test("until the log that was moved is put back", async () => {
     const path = newPath();
     const store = await serve(path);

@@ -1,6 +1,7 @@
-import { Database } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import { type Stats, statSync } from "node:fs";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
+import { openFile } from "./open-file.ts";
 import { storeRow } from "./store-row.ts";
 
 /** A log without a long reader has about 4 MB and is reused. */
@@ -121,7 +122,7 @@ export class FileGuard {
 
   /** Throws unless the store has what the writer committed, and no part of it is missing. */
   #verify(files: Files, { epoch, sequence, transactions }: Committed): void {
-    const database = new Database(this.#path, { readonly: true, safeIntegers: true });
+    const database = openFile(this.#path, { readonly: true, safeIntegers: true });
     try {
       database.run("PRAGMA busy_timeout = 5000");
       const row = storeRow(database);

@@ -8,6 +8,7 @@ import { connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
 import { assertNotBehindMark, markNotWritten, markOf, writeMark } from "./mark.ts";
 import { describeOpenError } from "./open-error.ts";
+import { hasOnlyLog } from "./open-file.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /**
@@ -20,7 +21,7 @@ export function openSqliteKeys(
   make: boolean,
   onWarning: (message: string) => void,
 ): KeyStoreHandle {
-  if (!make && !existsSync(path))
+  if (!make && !existsSync(path) && !hasOnlyLog(path))
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     assertNotBehindMark(path);

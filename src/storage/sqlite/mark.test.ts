@@ -13,12 +13,17 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { errorOf } from "../../../test/rejection.ts";
 import { createKey } from "../../credential/key.ts";
 import { read } from "../contract.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acceptLoss } from "./maintenance/accept-loss.ts";
 import { backup, restore } from "./maintenance/backup.ts";
-import { importTodos } from "./maintenance/transfer.ts";
+import { check } from "./maintenance/check.ts";
+import { migrateFile } from "./maintenance/migrate.ts";
+import { exportReadable } from "./maintenance/rescue.ts";
+import { exportTodos, importTodos } from "./maintenance/transfer.ts";
+import { probeSqlite } from "./probe.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-mark-"));
@@ -106,6 +111,43 @@ describe("openSqlite", () => {
     writeFileSync(`${path}-wal`, wal);
     expect(await start(path)).toContain(`its last transaction is missing`);
     expect(readFileSync(`${path}-wal`)).toEqual(wal);
+  });
+
+  test.each<[what: string, damage: (path: string) => void]>([
+    ["missing", (path) => rmSync(path)],
+    ["empty", (path) => truncateSync(path)],
+  ])("refuses a log whose database is %s, and keeps it, as every command does", async (what, damage) => {
+    const path = await killedStore();
+    const database = readFileSync(path);
+    const log = readFileSync(`${path}-wal`);
+    damage(path);
+    const work = { signal, onProgress: () => {} };
+    async function* lines() {
+      yield Buffer.from('{"id":1,"title":"imported","done":false}\n');
+    }
+    const commands: readonly (() => unknown)[] = [
+      () => openSqlite(path),
+      () => openSqliteKeys(path, false, expect.unreachable),
+      () => probeSqlite(path),
+      () => check(path),
+      () => backup(path, newPath(), signal),
+      () => exportTodos(path, async () => {}, work),
+      () => exportReadable(path, async () => {}, work),
+      () => importTodos(path, lines(), 10, work),
+      () => acceptLoss(path),
+      () => migrateFile(path),
+    ];
+    for (const mark of ["with a mark", "without a mark"]) {
+      if (mark === "without a mark") rmSync(`${path}-mark`);
+      for (const command of commands) {
+        expect((await errorOf((async () => command())())).message).toBe(
+          `${path}: it is ${what}, but ${path}-wal has changes: put the right ${path} back, or restore a backup with todo restore, which moves the files aside, or move both files away`,
+        );
+        expect(readFileSync(`${path}-wal`)).toEqual(log);
+      }
+    }
+    writeFileSync(path, database);
+    expect(await titlesOf(path)).toEqual(["a", "b", "c"]);
   });
 
   test("refuses another store", async () => {

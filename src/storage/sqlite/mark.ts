@@ -3,7 +3,7 @@
  * that has committed fewer has lost some. The mark is written after the fsync of each commit, without an fsync of its own:
  * a killed process loses no written page, and after a power cut an older mark is harmless.
  */
-import { Database } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import {
   closeSync,
   existsSync,
@@ -18,6 +18,7 @@ import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { DamageError } from "./damage.ts";
+import { assertNotOnlyLog, openFile } from "./open-file.ts";
 import type { StoreRow } from "./store-row.ts";
 
 export interface Mark {
@@ -120,13 +121,14 @@ function readMark(path: string): Mark | string {
 
 /**
  * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged log to the database.
- * A server may be using the store. Throws if the store is damaged.
+ * A server may be using the store. Throws if the store is damaged or has only a log.
  */
 export function checkMark(path: string): MarkCheck {
+  assertNotOnlyLog(path);
   // The mark is read first, because a server writes it after the database.
   return checkAgainst(path, readMark(path), (mark) => {
     if (!existsSync(path)) return isMissing(path, mark);
-    const database = new Database(path, { readonly: true, safeIntegers: true });
+    const database = openFile(path, { readonly: true, safeIntegers: true });
     try {
       database.run("PRAGMA busy_timeout = 5000");
       return lossOf(path, mark, readPosition(database));

@@ -22,11 +22,6 @@ export function canonicalPath(path: string): string {
   }
   if (lstatSync(path, { throwIfNoEntry: false }) !== undefined)
     throw new PreconditionError(`${path} is a symbolic link to a missing file`);
-  if ((statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) {
-    throw new PreconditionError(
-      `${path} is missing, but ${path}-wal has writes: put ${path} back, or move ${path}-wal away`,
-    );
-  }
   const folder = dirname(path);
   return existsSync(folder) ? join(realpathSync(folder), basename(path)) : path;
 }

@@ -1,10 +1,10 @@
-import { Database } from "bun:sqlite";
 import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { describeFsError } from "../../error-message.ts";
 import { assertOwnSchema } from "./connection.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { describeOpenError } from "./open-error.ts";
+import { hasOnlyLog, openFile } from "./open-file.ts";
 
 /** Milliseconds to wait for the writes of a running server. */
 const BUSY_TIMEOUT_MS = 5000;
@@ -14,13 +14,13 @@ const BUSY_TIMEOUT_MS = 5000;
  * time of its last change in milliseconds, or `undefined` if it does not exist. Throws an Error with the reason.
  */
 export function probeSqlite(path: string): number | undefined {
-  if (!existsSync(path)) {
+  if (!existsSync(path) && !hasOnlyLog(path)) {
     assertWritableFolder(dirname(path));
     return undefined;
   }
   try {
     assertNotBehindMark(path);
-    using database = new Database(path, { create: false, readwrite: true, safeIntegers: true });
+    using database = openFile(path, { create: false, readwrite: true, safeIntegers: true });
     database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     assertOwnSchema(database);
     // A transaction that is rolled back needs the same rights and locks as a write.

@@ -7,12 +7,21 @@ import { acquireLock } from "../lock.ts";
 import { describeLoss, readMarkFirst } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { describeOpenError } from "../open-error.ts";
+import { assertNotOnlyLog } from "../open-file.ts";
 import { type OpenStore, openShared, openUnchanged } from "./shared.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
 export class UnreadableError extends Error {
   override readonly name = "UnreadableError";
 }
+
+/** Throws a PreconditionError if a store does not exist or has only a log. */
+export function requireStore(path: string): void {
+  requireDatabase(path);
+  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
+}
+
+const requireDatabase = (path: string): void => openOrRefuse(path, () => assertNotOnlyLog(path));
 
 /** A store has lost changes. The message names the store and says what to do. */
 class LossError extends Error {
@@ -29,6 +38,7 @@ export async function withSharedAccess<T>(path: string, use: (database: Database
     const { loss } = checkMark(database);
     if (loss !== undefined) throw new LossError(`${path}: ${describeLoss(path, loss)}`);
   };
+  requireDatabase(path);
   if (!existsSync(path)) {
     requireChanges(undefined);
     throw new PreconditionError(`${path} does not exist: check the path of the store`);
@@ -54,7 +64,7 @@ export async function withUnchangedStore<T>(
   path: string,
   use: (database: Database) => T | Promise<T>,
 ): Promise<T> {
-  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
+  requireStore(path);
   using store = openOrRefuse(path, () => openDamaged(path));
   return await use(store.database);
 }

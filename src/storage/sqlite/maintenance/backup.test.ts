@@ -1,7 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import {
-  appendFileSync,
   chmodSync,
   copyFileSync,
   existsSync,
@@ -422,13 +421,24 @@ describe("restore", () => {
     expect([left(path), statSync(path).ino]).toEqual([before, inode]);
   });
 
-  test("does not discard the log of a moved store", async () => {
-    const path = newPath();
-    appendFileSync(`${path}-wal`, "the latest writes");
-    expect(await refusal(restore(path, await makeBackup(), signal))).toBe(
-      `${path}-wal has writes of a store that was moved: move it beside that store`,
-    );
-    expect(left(path)).toEqual(["-wal"]);
+  test.each<[what: string, damage: (path: string) => void]>([
+    ["missing", (path) => rmSync(path)],
+    ["empty", (path) => truncateSync(path)],
+  ])("moves the log aside if the database is %s", async (what, damage) => {
+    const [crashed, path] = [newPath(), newPath()];
+    const store = await openSqlite(crashed);
+    await store.insert("a");
+    for (const suffix of ["", "-wal", "-mark"]) copyFileSync(crashed + suffix, path + suffix);
+    await store.close();
+    damage(path);
+    const log = readFileSync(`${path}-wal`);
+    const { movedTo = "" } = await restore(path, await makeBackup(), signal);
+    expect(readFileSync(`${movedTo}-wal`)).toEqual(log);
+    expect(existsSync(movedTo)).toBe(what === "empty");
+    expect(existsSync(`${movedTo}-mark`)).toBe(true);
+    const restored = await openSqlite(path);
+    expect((await read(await restored.list({}))).todos).toHaveLength(2);
+    await restored.close();
   });
 
   test("rejects a store that a server uses", async () => {

@@ -9,6 +9,7 @@ import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } fr
 import { contentsDiffer, DamageError, findStructuralDamage, isDamage } from "../damage.ts";
 import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
+import { hasLog, hasOnlyLog } from "../open-file.ts";
 import { storeRow } from "../store-row.ts";
 import {
   openOrRefuse,
@@ -51,7 +52,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   assertBackupFile(file);
   if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
-    const hasLoss = existsSync(path) && (await isLostOrDamaged(path));
+    const hasLoss = hasOnlyLog(path) || (existsSync(path) && (await isLostOrDamaged(path)));
     if (!hasLoss) assertEmpty(path);
     removeDatabase(part);
     try {
@@ -100,7 +101,7 @@ function moveAside(path: string): string {
   const aside = `${path}.${new Date().toISOString().replaceAll(/[-:.]/g, "")}`;
   // The mark comes last: without it, a server would start on a store that lost changes.
   if (hasLog(path)) renameSync(`${path}-wal`, `${aside}-wal`);
-  renameSync(path, aside);
+  if (existsSync(path)) renameSync(path, aside);
   fsyncPath(dirname(path));
   if (existsSync(markPath(path))) renameSync(markPath(path), markPath(aside));
   return aside;
@@ -230,19 +231,9 @@ function assertBackupFile(file: string): void {
   }
 }
 
-/** Returns whether the latest writes of a store are still in the WAL beside it. */
-function hasLog(path: string): boolean {
-  return (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
-}
-
 /** Throws if the path has a store that is not empty, or another program's database. */
 function assertEmpty(path: string): void {
-  if (!existsSync(path)) {
-    if (!hasLog(path)) return;
-    throw new PreconditionError(
-      `${path}-wal has writes of a store that was moved: move it beside that store`,
-    );
-  }
+  if (!existsSync(path)) return;
   const isEmpty = openOrRefuse(path, () => {
     const database = connect(path);
     try {

@@ -1,9 +1,10 @@
-import { Database } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assertOwnSchema, BUSY_TIMEOUT_MS, connectShared } from "../connection.ts";
 import { whyNotWritable } from "../open-error.ts";
+import { openFile } from "../open-file.ts";
 
 /** An open store. Disposing it closes it. */
 export interface OpenStore extends Disposable {
@@ -42,7 +43,7 @@ export function openUnchanged(path: string): OpenStore {
 }
 
 function openReadOnly(path: string): OpenStore {
-  const database = new Database(path, { readonly: true, safeIntegers: true });
+  const database = openFile(path, { readonly: true, safeIntegers: true });
   try {
     database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     assertOwnSchema(database);

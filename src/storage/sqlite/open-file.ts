@@ -1,0 +1,29 @@
+import { Database } from "bun:sqlite";
+import { statSync } from "node:fs";
+import { PreconditionError } from "../maintenance.ts";
+
+/**
+ * Opens the database of a store through SQLite. Throws a PreconditionError if the database is missing or empty, but its
+ * log is not, because SQLite would delete the log.
+ */
+export function openFile(path: string, options: ConstructorParameters<typeof Database>[1]): Database {
+  assertNotOnlyLog(path);
+  return new Database(path, options);
+}
+
+/** Throws a PreconditionError that names the ways out if a store has a log with changes, but no database. */
+export function assertNotOnlyLog(path: string): void {
+  if (!hasOnlyLog(path)) return;
+  const what = sizeOf(path) === undefined ? "missing" : "empty";
+  throw new PreconditionError(
+    `it is ${what}, but ${path}-wal has changes: put the right ${path} back, or restore a backup with todo restore, which moves the files aside, or move both files away`,
+  );
+}
+
+/** Returns whether the database of a store is missing or empty, but its log is not. Uses `stat` only. */
+export const hasOnlyLog = (path: string): boolean => (sizeOf(path) ?? 0) === 0 && hasLog(path);
+
+/** Returns whether the latest writes of a store are still in the log beside it. */
+export const hasLog = (path: string): boolean => (sizeOf(`${path}-wal`) ?? 0) > 0;
+
+const sizeOf = (file: string): number | undefined => statSync(file, { throwIfNoEntry: false })?.size;
