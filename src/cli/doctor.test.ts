@@ -1,3 +1,4 @@
+import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -87,6 +88,21 @@ describe("todo doctor", () => {
     ]) {
       const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
       expect([code, lines.store]).toEqual([1, [expect.stringMatching(new RegExp(`^failed: .*${reason}`))]]);
+    }
+  });
+
+  test("fails for a store that the server refuses", async () => {
+    const [missing, other] = [await newStore(), await newStore()];
+    rmSync(missing);
+    const database = new Database(other);
+    database.run(`UPDATE todos SET title = '"b"'`);
+    database.close();
+    for (const [path, reason] of [
+      [missing, `it is missing, but ${missing}-mark has 1 transaction: restore a backup`],
+      [other, "it is damaged (the to-dos, API keys or counters differ from their digest): run todo check"],
+    ] as const) {
+      const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+      expect([code, lines.store]).toEqual([1, [expect.stringContaining(`failed: ${path}: ${reason}`)]]);
     }
   });
 

@@ -95,7 +95,7 @@ export type StoreProbe =
 export async function probeStore(url: string): Promise<StoreProbe> {
   if (url === "memory:") return { kind: "memory" };
   const path = fileOf(url);
-  if (path !== undefined) return { kind: "sqlite", path, lastChange: probeSqlite(path) };
+  if (path !== undefined) return { kind: "sqlite", path, lastChange: await probeSqlite(path) };
   if (POSTGRES.test(url)) return { kind: "postgres", now: await probePostgres(url) };
   throw unknownKind(url);
 }

@@ -339,6 +339,34 @@ describe("acceptLoss", () => {
     );
   });
 
+  test.each([
+    ["a wrong digest", `UPDATE todos SET title = '"b"'`, "differ from their digest"],
+    ["an invalid title", "UPDATE todos SET title = 'x'", "1 of its to-dos are invalid"],
+  ])("names the ways out of %s that the mark does not show", async (_what, sql, reason) => {
+    for (const hasMark of [true, false]) {
+      const path = newPath();
+      await insert(path, "a");
+      const database = new Database(path);
+      database.run(sql);
+      database.close();
+      if (!hasMark) rmSync(`${path}-mark`);
+      const said = await acceptLoss(path).catch((error) => error.message);
+      expect(said).toStartWith(`${path}: it is damaged (`);
+      expect(said).toContain(reason);
+      expect(said).toEndWith("or restore a backup with todo restore");
+    }
+  });
+
+  test("refuses another program's database", async () => {
+    const path = newPath();
+    const database = new Database(path);
+    database.run("CREATE TABLE x (y)");
+    database.close();
+    expect(await acceptLoss(path).catch((error) => error.message)).toBe(
+      `${path}: it is the database of another program: name another file`,
+    );
+  });
+
   test("refuses a damaged store", async () => {
     const path = newPath();
     await insert(path, "a");

@@ -10,12 +10,13 @@ import { migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess } from "./access.ts";
 import { checkIntegrity } from "./backup.ts";
+import { assertSound } from "./check.ts";
 
 /** Implements `Maintenance.acceptLoss`. */
 export async function acceptLoss(path: string): Promise<LossSummary> {
-  requireLoss(path);
+  await requireLoss(path);
   return withExclusiveAccess(path, async () => {
-    const loss = requireLoss(path);
+    const loss = await requireLoss(path);
     const database = openOrRefuse(path, () => connect(path));
     try {
       openOrRefuse(path, () => {
@@ -39,10 +40,11 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
   });
 }
 
-function requireLoss(path: string): string {
+async function requireLoss(path: string): Promise<string> {
   const { loss, problem } = openOrRefuse(path, () => checkMark(path));
   if (loss !== undefined) return loss;
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
+  await assertSound(path);
   throw new PreconditionError(
     problem === undefined
       ? `${path} has all changes that its high-water mark counts: start the server`

@@ -1,8 +1,8 @@
 import type { Database } from "bun:sqlite";
 import { errorMessage } from "../../../error-message.ts";
-import type { CheckResult } from "../../maintenance.ts";
+import { type CheckResult, PreconditionError } from "../../maintenance.ts";
 import { computeDigest, countInvalidTodos, matchesStoredDigest } from "../contents.ts";
-import { findStructuralDamage, isDamage } from "../damage.ts";
+import { DamageError, describeDamage, findStructuralDamage, isDamage } from "../damage.ts";
 import { checkMarkOf } from "../mark.ts";
 import { isCurrent } from "../migrations.ts";
 import { UnreadableError, withUnchangedStore } from "./access.ts";
@@ -15,6 +15,13 @@ export async function check(path: string): Promise<CheckResult[]> {
     if (!(error instanceof UnreadableError)) throw error;
     return [{ name: "structure", isSound: false, detail: error.message }];
   }
+}
+
+/** Throws a PreconditionError that says what to do unless all checks of an existing store succeed. Changes nothing. */
+export async function assertSound(path: string): Promise<void> {
+  const damaged = (await check(path)).find(({ isSound }) => !isSound);
+  if (damaged !== undefined)
+    throw new PreconditionError(`${path}: ${describeDamage(new DamageError(damaged.detail))}`);
 }
 
 /** Checks an open store. Starts a transaction, which ends when the connection closes. */
