@@ -143,6 +143,26 @@ describe("a running store rejects writes", () => {
     expect(await countOf(path)).toBe(11);
   });
 
+  test("after an old copy was written over its database, whose position is in the log", async () => {
+    const path = newPath();
+    const first = await serve(path, 1000);
+    await first.close();
+    const old = readFileSync(path);
+    const second = await openSqlite(path);
+    await second.setDone(1n, true);
+    await second.close();
+    const store = await serve(path, 1);
+    const current = readFileSync(path);
+    expect(current.length).toBe(old.length);
+    writeFileSync(path, old);
+    for (let i = 0; i < 3; i++)
+      expect(await insert(store)).toContain("another program has changed the store");
+    writeFileSync(path, current);
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    expect(await countOf(path)).toBe(1002);
+  });
+
   test("after an old copy was written over its database", async () => {
     const path = newPath();
     const store = await serve(path, 100);

@@ -1,6 +1,7 @@
 import type { Database } from "bun:sqlite";
 import { type Stats, statSync } from "node:fs";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
+import { computeDigest, matchesStoredDigest } from "./contents.ts";
 import { openFile } from "./open-file.ts";
 import { storeRow } from "./store-row.ts";
 
@@ -120,25 +121,31 @@ export class FileGuard {
     return hasNewHoles(this.#left.database, database) || hasNewHoles(this.#left.wal, wal);
   }
 
-  /** Throws unless the store has what the writer committed, and no part of it is missing. */
+  /** Throws unless the store has what the writer committed, its contents have their digest, and no part is missing. */
   #verify(files: Files, { epoch, sequence, transactions }: Committed): void {
     const database = openFile(this.#path, { readonly: true, safeIntegers: true });
     try {
       database.run("PRAGMA busy_timeout = 5000");
-      const row = storeRow(database);
-      if (row.epoch !== epoch || Number(row.n) !== sequence || Number(row.transactions) < transactions) {
-        throw changedError();
-      }
+      // The position may be in the log while pages of the database are old: only the digest shows that.
+      const isSame = database.transaction(() => {
+        const row = storeRow(database);
+        const isPosition =
+          row.epoch === epoch && Number(row.n) === sequence && Number(row.transactions) >= transactions;
+        return isPosition && matchesStoredDigest(database, computeDigest(database)) !== false;
+      });
+      if (!isSame()) throw changedError();
       const found = database.query<{ quick_check: string }, []>("PRAGMA quick_check(1)").get()?.quick_check;
       if (found !== "ok") throw new Error(`${this.#path} is damaged: stop the server and restore a backup`);
     } finally {
       database.close();
     }
     // A checkpoint beside a long reader leaves holes in the database, too. Their pages are in the log.
-    if (this.#logHasLost(files.wal)) this.#checkpoint();
+    const logHasLost = this.#logHasLost(files.wal);
+    if (logHasLost) this.#checkpoint();
     if (this.#hasNewHoles(files) && ++this.#verifiedHoles >= MAX_VERIFIED_HOLES)
       this.#blocksShowHoles = false;
-    this.#left = this.#requireFiles();
+    // What another program changes during the verification is verified with the next batch.
+    this.#left = logHasLost ? this.#requireFiles() : files;
   }
 
   /** Empties the log if a long reader made it grow and has ended. Does not wait for readers. */
