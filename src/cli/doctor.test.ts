@@ -210,6 +210,18 @@ describe("todo doctor", () => {
     ]);
   });
 
+  test("warns about a log of the store that every user can read", async () => {
+    const path = await newStore();
+    const store = await openSqlite(path);
+    await store.insert("b");
+    chmodSync(`${path}-wal`, 0o644);
+    const { lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    await store.close();
+    expect(lines.files).toEqual([
+      `warning: the log of the store "${path}-wal": every user can read it: run chmod o-r`,
+    ]);
+  });
+
   test("warns about plain HTTP off loopback and about a proxy that is not listed", async () => {
     const { code, lines } = await doctor(["--host", "0.0.0.0", "--allow-basic-over-http", ...free]);
     expect(code).toBe(0);

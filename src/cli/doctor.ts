@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
@@ -199,7 +199,10 @@ async function isOurs(url: string): Promise<boolean> {
 function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string): Outcome[] {
   const files = readSecretFiles(flags, env);
   if (typeof store !== "string" && store.kind === "sqlite" && store.lastChange !== undefined)
-    files.push({ source: "the store", path: store.path });
+    files.push(
+      { source: "the store", path: store.path },
+      ...[`${store.path}-wal`].filter(existsSync).map((path) => ({ source: "the log of the store", path })),
+    );
   const outcomes = files.flatMap(({ source, path }): Outcome[] => {
     try {
       const { mode } = statSync(path);

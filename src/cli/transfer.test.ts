@@ -405,6 +405,9 @@ describe("--with-keys", () => {
       stderr: "",
     });
     expect((await ran(["export", "--with-keys", ...on(copy)])).stdout).toBe(text);
+    const file = newPath();
+    await ran(["export", "--with-keys", file, ...on(copy)]);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
     await using server = serve(copy);
     const headers = { Authorization: `Bearer ${token}` };
     expect((await fetch(`${await server.url}/api/whoami`, { headers })).status).toBe(200);

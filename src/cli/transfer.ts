@@ -13,8 +13,8 @@ import { addStoreOptions, unlessAborted, withMaintenance } from "./maintenance.t
 import { writeStdout } from "./output.ts";
 import { withProgressBar } from "./progress.ts";
 
-/** Permissions before the umask. */
-const EXPORT_MODE = 0o666;
+/** Permissions before the umask. Only the owner may read the hashes of API keys. */
+const MODES = { omit: 0o666, include: 0o600 };
 
 const INCOMPLETE_EXIT_CODE = 3;
 
@@ -41,7 +41,7 @@ export function addExportCommand(program: Command): void {
           ? (write, options) => maintenance.export(write, { ...options, keys })
           : exportReadable(maintenance);
       if (file === undefined) printSummary(process.stderr, "exported", await exportToOutput(source, signal));
-      else printSummary(process.stdout, "exported", await exportToFile(source, file, signal));
+      else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
     }),
   );
 }
@@ -86,8 +86,13 @@ const keysOf = ({ withKeys }: Flags): "include" | "omit" => (withKeys === undefi
 /** Writes an export. */
 type Source = (write: (text: string) => Promise<void>, options: TaskOptions) => Promise<TransferSummary>;
 
-function exportToFile(source: Source, file: string, signal: AbortSignal): Promise<TransferSummary> {
-  return createFileAtomic(file, EXPORT_MODE, async (part) => {
+function exportToFile(
+  source: Source,
+  file: string,
+  mode: number,
+  signal: AbortSignal,
+): Promise<TransferSummary> {
+  return createFileAtomic(file, mode, async (part) => {
     await using handle = await open(part, "a");
     return await withProgressBar("exporting", true, (onProgress) =>
       source((text) => handle.appendFile(text), { signal, onProgress }),

@@ -1,10 +1,12 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { describeAccessError, whyNotWritable } from "./open-error.ts";
+import { createPrivate } from "./open-file.ts";
 
 /** Locks a store. The operating system releases the lock when the process ends, even after a crash. */
 export function acquireLock(path: string): Database {
   let lock: Database | undefined;
   try {
+    createPrivate(`${path}-lock`);
     lock = new Database(`${path}-lock`, { create: true });
     // A server keeps the lock while it runs; a migration releases it soon.
     lock.run("PRAGMA busy_timeout = 1000");

@@ -1,6 +1,7 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import {
+  chmodSync,
   copyFileSync,
   existsSync,
   globSync,
@@ -8,6 +9,8 @@ import {
   mkdtempSync,
   readFileSync,
   rmSync,
+  statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
@@ -30,6 +33,12 @@ const folder = mkdtempSync(join(tmpdir(), "todo-mark-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
+
+function newFile(text: string): string {
+  const path = newPath();
+  writeFileSync(path, text);
+  return path;
+}
 
 const waysOut = (path: string): string =>
   `restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;
@@ -216,9 +225,43 @@ describe("openSqlite", () => {
     const store = await openSqlite(path, { onWarning: (message) => warnings.push(message) });
     for (const title of ["a", "b"]) await store.insert(title);
     await store.close();
-    expect(warnings).toEqual(["the high-water mark cannot be written: it is a folder, not a file"]);
+    expect(warnings).toEqual([
+      `the high-water mark cannot be written: it is a folder, not a file: move ${path}-mark away`,
+    ]);
     rmSync(`${path}-mark`, { recursive: true });
     expect(await titlesOf(path)).toEqual(["a", "b"]);
+  });
+
+  test.each([
+    ["a folder", (mark: string) => mkdirSync(mark)],
+    ["a symbolic link", (mark: string) => symlinkSync(newFile("precious"), mark)],
+    ["not a regular file", (mark: string) => expect(Bun.spawnSync(["mkfifo", mark]).exitCode).toBe(0)],
+  ])("reports a mark that is %s, and does not use it", async (what, make) => {
+    const path = newPath();
+    await insert(path, "a");
+    rmSync(`${path}-mark`);
+    make(`${path}-mark`);
+    const found = what === "not a regular file" ? what : `${what}, not a file`;
+    const reason = `it is ${found}: move ${path}-mark away`;
+    expect([await start(path)].flat().toSorted()).toEqual([
+      `${path}-mark cannot be read: ${reason}`,
+      `the high-water mark cannot be written: ${reason}`,
+    ]);
+    if (what === "a symbolic link") expect(readFileSync(`${path}-mark`, "utf8")).toBe("precious");
+  });
+
+  test("creates only files that other users cannot read", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.insert("a");
+    const modes = ["", "-wal", "-shm", "-mark", "-lock"].map(
+      (suffix) => statSync(path + suffix).mode & 0o777,
+    );
+    await store.close();
+    expect(modes).toEqual(Array(5).fill(0o600));
+    chmodSync(path, 0o640);
+    await insert(path, "b");
+    expect(statSync(path).mode & 0o777).toBe(0o640);
   });
 
   test("writes a mark that was removed while it runs", async () => {
@@ -375,6 +418,17 @@ describe("acceptLoss", () => {
     expect(said).toStartWith(`${path}: `);
     expect(said).toContain("malformed");
   });
+});
+
+test("restore names a mark that is a folder, and what to do", async () => {
+  const [path, sound, file] = [newPath(), newPath(), newPath()];
+  await insert(sound, "a");
+  await backup(sound, file, signal);
+  mkdirSync(`${path}-mark`);
+  expect(await restore(path, file, signal).catch((error) => error.message)).toBe(
+    `${path}-mark is a folder, not a file: move it away`,
+  );
+  expect(existsSync(path)).toBe(false);
 });
 
 test("restore moves a store that has lost changes aside, and rewrites the mark", async () => {

@@ -6,19 +6,22 @@
 import type { Database } from "bun:sqlite";
 import {
   closeSync,
+  constants,
   existsSync,
+  fstatSync,
   ftruncateSync,
+  lstatSync,
   openSync,
   readFileSync,
   rmSync,
-  statSync,
+  type Stats,
   writeSync,
 } from "node:fs";
 import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { DamageError } from "./damage.ts";
-import { assertNotOnlyLog, openFile } from "./open-file.ts";
+import { assertNotOnlyLog, openFile, PRIVATE_MODE } from "./open-file.ts";
 import type { StoreRow } from "./store-row.ts";
 
 export interface Mark {
@@ -48,6 +51,21 @@ export const markOf = ({ epoch, transactions }: StoreRow): Mark => ({
   transactions: Number(transactions),
 });
 
+/** A symbolic link is never followed, because its target would be overwritten. */
+const WRITE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
+
+/** Returns the state of a mark; `undefined` if it is missing. Throws an Error that says what to do unless it is a regular file. */
+function statMark(file: string): Stats | undefined {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (found === undefined || found.isFile()) return found;
+  throw new Error(`it is ${describeKind(found)}: move ${file} away`);
+}
+
+function describeKind(found: Stats): string {
+  if (found.isDirectory()) return "a folder, not a file";
+  return found.isSymbolicLink() ? "a symbolic link, not a file" : "not a regular file";
+}
+
 /** Writes the mark of a store after each commit. Keeps its file open, because it is written often. */
 export class MarkWriter {
   readonly #path: string;
@@ -68,11 +86,11 @@ export class MarkWriter {
   }
 
   #descriptor(): number {
-    const inode = statSync(this.#path, { throwIfNoEntry: false })?.ino;
+    const inode = statMark(this.#path)?.ino;
     if (this.#file !== undefined && this.#file.inode === inode) return this.#file.descriptor;
     this.close();
-    const descriptor = openSync(this.#path, inode === undefined ? "w" : "r+");
-    this.#file = { descriptor, inode: statSync(this.#path).ino };
+    const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
+    this.#file = { descriptor, inode: fstatSync(descriptor).ino };
     // Another epoch or a damaged line may be longer.
     ftruncateSync(descriptor);
     return descriptor;
@@ -104,12 +122,18 @@ export function beginMark(path: string, epoch: string): void {
 }
 
 /** Removes the mark before a command changes the epoch, so that a crash in between leaves no wrong mark. */
-export const removeMark = (path: string): void => rmSync(markPath(path), { force: true });
+export function removeMark(path: string): void {
+  const file = markPath(path);
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (found?.isDirectory()) throw new PreconditionError(`${file} is ${describeKind(found)}: move it away`);
+  rmSync(file, { force: true });
+}
 
 /** Returns the mark of a store, or why it cannot be read. */
 function readMark(path: string): Mark | string {
   let text: string;
   try {
+    if (statMark(markPath(path)) === undefined) return "it is missing";
     text = readFileSync(markPath(path), "utf8");
   } catch (error) {
     return errnoOf(error) === "ENOENT" ? "it is missing" : describeFsError(error);

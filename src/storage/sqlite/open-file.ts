@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { statSync } from "node:fs";
+import { closeSync, openSync, statSync } from "node:fs";
 import { PreconditionError } from "../maintenance.ts";
 
 /**
@@ -8,7 +8,20 @@ import { PreconditionError } from "../maintenance.ts";
  */
 export function openFile(path: string, options: ConstructorParameters<typeof Database>[1]): Database {
   assertNotOnlyLog(path);
+  if (typeof options === "object" && options.create === true) createPrivate(path);
   return new Database(path, options);
+}
+
+/** The permissions of new files. Only the owner may read a store, because it contains the hashes of API keys. */
+export const PRIVATE_MODE = 0o600;
+
+/** Creates an empty file unless one exists. SQLite gives the mode of the database to the files beside it. */
+export function createPrivate(path: string): void {
+  try {
+    closeSync(openSync(path, "wx", PRIVATE_MODE));
+  } catch {
+    // The file exists, or SQLite reports why it cannot be created.
+  }
 }
 
 /** Throws a PreconditionError that names the ways out if a store has a log with changes, but no database. */
