@@ -98,7 +98,7 @@ export async function startNginx(
 }
 
 /**
- * Starts Caddy with Caddyfile as it stands, except for the ports, and returns its URL.
+ * Starts Caddy with Caddyfile, of which only the ports are changed, and returns its URL.
  * @param replicas three URLs
  */
 export async function startCaddy(stack: AsyncDisposableStack, replicas: readonly string[]): Promise<string> {
