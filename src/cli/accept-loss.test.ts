@@ -40,7 +40,7 @@ test("todo serve refuses a store that has lost changes until todo accept-loss", 
   const todos = await (await fetch(`${await server.url}/api/todos`)).text();
   expect(todos).toBe('[{"id":1,"title":"a","done":false}]');
 
-  expect(await ran("accept-loss", path)).toEqual({
+  expect(await ran("accept-loss", `sqlite:${path}`)).toEqual({
     code: 2,
     stdout: "",
     stderr: `todo: ${path} has all changes that its high-water mark counts: start the server\n`,

@@ -1,19 +1,19 @@
 import type { Command } from "commander";
 import { formatPosition } from "../todo.ts";
-import { maintain } from "./maintenance.ts";
+import { maintain, sqliteUrl } from "./maintenance.ts";
 
 /** Adds `todo accept-loss`. */
 export function addAcceptLossCommand(program: Command): void {
-  program
+  const command = program
     .command("accept-loss")
     .description(
       "Let the server start on a SQLite file that has lost changes, without them. Stop the server first.",
     )
-    .argument("<file>")
-    .action((file: string) =>
-      maintain(`sqlite:${file}`, "the file", async (maintenance) => {
-        const { loss, position } = await maintenance.acceptLoss();
-        process.stdout.write(`accepted: ${loss}; position ${formatPosition(position)}\n`);
-      }),
-    );
+    .argument("<file>");
+  command.action((file: string) =>
+    maintain(sqliteUrl(file, command), "the file", async (maintenance) => {
+      const { loss, position } = await maintenance.acceptLoss();
+      process.stdout.write(`accepted: ${loss}; position ${formatPosition(position)}\n`);
+    }),
+  );
 }

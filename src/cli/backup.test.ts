@@ -144,7 +144,7 @@ describe("todo rejects, with one line,", () => {
   }
 
   test.each(["backup", "restore", "export", "import"])("%s of a memory store", async (command) => {
-    const line = "--store: memory: keeps nothing: name a file, such as sqlite:PATH";
+    const line = "the memory store keeps nothing: set --store sqlite:PATH";
     expect(await refusal(command, newPath())).toBe(line);
     expect(await refusal(command, newPath(), "--store", "memory:")).toBe(line);
   });
@@ -255,6 +255,19 @@ describe("a store that has lost changes", () => {
     await store.close();
     writeFileSync(path, old);
   }
+});
+
+test("todo backup and todo restore count one to-do, and name the old store", async () => {
+  const [path, file] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  await store.insert("a");
+  await store.close();
+  expect((await ran("backup", file, ...on(path))).stdout).toStartWith("backed up 1 to-do, ");
+  writeFileSync(path, "");
+  const { code, stdout } = await ran("restore", file, ...on(path));
+  expect(code).toBe(0);
+  expect(stdout).toStartWith("restored 1 to-do, ");
+  expect(stdout).toContain(`moved the old store to ${path}.`);
 });
 
 test.each(["backup", "export"])("todo %s names a damaged store and the ways out", async (command) => {

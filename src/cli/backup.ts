@@ -30,11 +30,13 @@ export function addRestoreCommand(program: Command): void {
       const restored = await maintenance.restore(file, signal);
       printSummary("restored", restored);
       if (restored.movedTo !== undefined)
-        process.stdout.write(`moved the store that had lost changes to ${restored.movedTo}\n`);
+        process.stdout.write(`moved the old store to ${restored.movedTo}\n`);
     }),
   );
 }
 
 function printSummary(what: string, { todos, bytes, position }: BackupSummary): void {
-  process.stdout.write(`${what} ${todos} to-dos, ${bytes} bytes, position ${formatPosition(position)}\n`);
+  process.stdout.write(
+    `${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, ${bytes} bytes, position ${formatPosition(position)}\n`,
+  );
 }

@@ -36,6 +36,7 @@ describe("todo check", () => {
     const url = `sqlite:${path}`;
     for (const [args, variables] of [
       [[path], {}],
+      [[url], {}],
       [["--store", url], {}],
       [[], { TODO_STORE: url }],
     ] as const) {
@@ -98,4 +99,14 @@ describe("todo export --skip-damaged", () => {
     expect(stderr).toContain("todo export --skip-damaged");
     expect((await todo(["export", "--store", `sqlite:${path}`])).code).toBe(1);
   });
+});
+
+test.each(["check", "accept-loss"])("todo %s says that it is for SQLite files", async (command) => {
+  for (const url of ["memory:", "postgres://u:hunter2@h/d"]) {
+    expect(await todo([command, url])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `todo: todo ${command} is for SQLite files: give PATH or sqlite:PATH\n`,
+    });
+  }
 });

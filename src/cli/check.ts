@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { Maintenance } from "../storage/maintenance.ts";
 import type { Flags } from "./config.ts";
-import { addStoreOptions, maintain, withMaintenance } from "./maintenance.ts";
+import { addStoreOptions, maintain, sqliteUrl, withMaintenance } from "./maintenance.ts";
 
 const DAMAGED_EXIT_CODE = 1;
 
@@ -14,7 +14,7 @@ export function addCheckCommand(program: Command): void {
   addStoreOptions(command)
     .addHelpText("after", "\nThe exit code is 0 if the file is sound, and 1 if it is damaged.")
     .action((file: string | undefined, flags: Flags) =>
-      file === undefined ? withMaintenance(flags, check) : maintain(`sqlite:${file}`, file, check),
+      file === undefined ? withMaintenance(flags, check) : maintain(sqliteUrl(file, command), file, check),
     );
 }
 

@@ -289,6 +289,7 @@ export interface Sourced {
 export function readConfig(flags: Flags, env: Environment) {
   const { read, readOr, readSourced, rejectBoth } = reader(flags, env);
   rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
+  rejectSamePort(flags, env);
 
   const passwordFile = read(SETTINGS.adminPasswordFile);
   const password = read(SETTINGS.adminPassword);
@@ -321,6 +322,19 @@ export function readConfig(flags: Flags, env: Environment) {
     logLevel: readOr(SETTINGS.logLevel),
     accessLog: readOr(SETTINGS.accessLog),
   };
+}
+
+/** Throws a UsageError if the service and its metrics have the same address and port. */
+function rejectSamePort(flags: Flags, env: Environment): void {
+  const { find, read, readOr } = reader(flags, env);
+  const [port, metricsPort] = [readOr(SETTINGS.port), read(SETTINGS.metricsPort)];
+  const [host, metricsHost] = [readOr(SETTINGS.host), readOr(SETTINGS.metricsHost)];
+  if (port === 0 || port !== metricsPort || host !== metricsHost) return;
+  const [source, metricsSource] = [
+    find(SETTINGS.port)?.source ?? "--port",
+    find(SETTINGS.metricsPort)?.source,
+  ];
+  throw new UsageError(`${source} and ${metricsSource} are both ${port} on ${host}: set different ports`);
 }
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */

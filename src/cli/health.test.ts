@@ -73,6 +73,13 @@ test.skipIf(skipFor(whyNoIPv6))("health accepts IPv6 addresses with and without 
     expect(await health(["--port", String(server.port), "--host", host])).toEqual({ code: 0, said: "" });
 });
 
+test("health --help describes the address and the port to check", async () => {
+  await using command = runTodo(["health", "--help"]);
+  await command.exited;
+  expect(command.stdout()).toMatch(/--host <host> +address to check /);
+  expect(command.stdout()).toMatch(/--port <port> +port to check /);
+});
+
 test("health rejects port 0", async () => {
   const { code, said } = await health(["--port", "0"]);
   expect([code, said]).toEqual([2, expect.stringContaining("port 0")]);

@@ -10,8 +10,8 @@ export function addHealthCommand(program: Command): void {
   program
     .command("health")
     .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")
-    .addOption(optionFor(SETTINGS.host))
-    .addOption(optionFor(SETTINGS.port))
+    .addOption(optionFor({ ...SETTINGS.host, description: "address to check" }))
+    .addOption(optionFor({ ...SETTINGS.port, description: "port to check" }))
     .addOption(optionFor(SETTINGS.tlsCert))
     .addOption(optionFor(SETTINGS.tlsKey))
     .option("--ready", "also check readiness: the store responds, and the server is not shutting down")

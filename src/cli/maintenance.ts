@@ -16,7 +16,19 @@ export function withMaintenance(
   work: (maintenance: Maintenance, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const { value, source } = readStore(flags, process.env);
+  if (value === "memory:") throw new UsageError("the memory store keeps nothing: set --store sqlite:PATH");
   return maintain(value, source, work);
+}
+
+/**
+ * Returns the URL of a SQLite file that an argument names as PATH or sqlite:PATH. Throws a UsageError for other stores. It
+ * does not repeat them, because they may contain a password.
+ */
+export function sqliteUrl(argument: string, command: Command): string {
+  if (argument.startsWith("sqlite:")) return argument;
+  if (argument === "memory:" || /^postgres(?:ql)?:\/\//.test(argument))
+    throw new UsageError(`todo ${command.name()} is for SQLite files: give PATH or sqlite:PATH`);
+  return `sqlite:${argument}`;
 }
 
 /**
