@@ -83,6 +83,11 @@ export interface TodoStore {
   delete(id: TodoId): Awaitable<boolean>;
   position(): Awaitable<Position>;
   /**
+   * Throws `store_unavailable` if the last write has failed and the cause is still there, so that `/readyz` fails although
+   * reads succeed. Stores whose `position` fails then do not need it.
+   */
+  checkWrites?(): Awaitable<void>;
+  /**
    * Yields every change after `after` once, in order: first the stored ones, then the new ones. Ends when `signal`
    * aborts or the store closes. Ends immediately if the changes after that position are unknown or no longer stored.
    * Ends if the subscriber falls too far behind; it must then start again from a list.

@@ -121,8 +121,9 @@ describe("the health of the service", () => {
     expect(await (await service.send("GET", "/readyz")).text()).toBe("ready\n");
   });
 
-  test("is live but not ready if the store is unavailable", async () => {
-    const store = storeWith({ position: () => Promise.reject(new ServiceError("store_unavailable")) });
+  test.each(["position", "checkWrites"])("is live but not ready if %s of the store fails", async (call) => {
+    const fail = () => Promise.reject(new ServiceError("store_unavailable"));
+    const store = storeWith({ [call]: fail });
     await using service = startService({ store });
     expect((await service.send("GET", "/livez")).status).toBe(200);
     expect(await statusAndCode(await service.send("GET", "/readyz"))).toEqual([503, "store_unavailable"]);

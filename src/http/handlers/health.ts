@@ -4,8 +4,8 @@ import { text } from "../response.ts";
 import type { Handler } from "../route.ts";
 
 /**
- * Returns the handlers of `/livez` (the process is running) and `/readyz` (the store answers and the service is not
- * draining).
+ * Returns the handlers of `/livez` (the process is running) and `/readyz` (the store answers, its writes do not fail, and
+ * the service is not draining).
  */
 export function createHealthHandlers(store: TodoStore, isDraining: () => boolean) {
   return {
@@ -13,6 +13,7 @@ export function createHealthHandlers(store: TodoStore, isDraining: () => boolean
     ready: async () => {
       if (isDraining()) throw new ServiceError("stopping");
       await store.position();
+      await store.checkWrites?.();
       return text("ready\n");
     },
   } satisfies Record<string, Handler>;

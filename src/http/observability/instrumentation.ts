@@ -110,6 +110,7 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
     setDone: timed("set_done", (id, done) => store.setDone(id, done)),
     delete: timed("delete", (id) => store.delete(id)),
     position: timed("position", () => store.position()),
+    checkWrites: () => store.checkWrites?.(),
     events: (after, signal) => store.events(after, signal),
     close: () => store.close(),
   };

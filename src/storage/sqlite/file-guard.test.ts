@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { errorOf } from "../../../test/rejection.ts";
 import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { read } from "../contract.ts";
@@ -173,6 +174,34 @@ describe("a running store rejects writes", () => {
     writeFileSync(path, old);
     expect(await insert(again)).toContain("another program has changed the store");
     await again.close();
+  });
+});
+
+describe("checkWrites of a running store", () => {
+  test("fails after a write has failed, until its file is put back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    await store.checkWrites?.();
+    renameSync(`${path}-wal`, `${path}-elsewhere`);
+    expect(await insert(store)).toContain("put the file back");
+    for (let i = 0; i < 2; i++) {
+      const error = await errorOf(store.checkWrites?.());
+      expect(error instanceof ServiceError && error.code).toBe("store_unavailable");
+    }
+    renameSync(`${path}-elsewhere`, `${path}-wal`);
+    await store.checkWrites?.();
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+  });
+
+  test("fails after its lock was removed and a write has failed", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    rmSync(`${path}-lock`);
+    expect(await insert(store)).toContain("restart the server");
+    const error = await errorOf(store.checkWrites?.());
+    expect(error instanceof ServiceError && error.code).toBe("store_unavailable");
+    await store.close();
   });
 });
 

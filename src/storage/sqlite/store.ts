@@ -92,6 +92,9 @@ class SqliteStore implements Store {
   /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
   #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
+  /** Whether the last batch has failed, and no check has found right files since. */
+  #hasFailed = false;
+  #checking: Promise<void> | undefined;
 
   constructor(
     state: State,
@@ -162,6 +165,24 @@ class SqliteStore implements Store {
     return { epoch: this.#epoch, sequence: this.#sequence };
   }
 
+  /** Asks the writer only after a failed write, so that it is cheap and notices that the files are right again. */
+  checkWrites(): Promise<void> | undefined {
+    if (!this.#hasFailed) return undefined;
+    this.#checking ??= this.#checkFiles().finally(() => {
+      this.#checking = undefined;
+    });
+    return this.#checking;
+  }
+
+  async #checkFiles(): Promise<void> {
+    try {
+      await this.#writer.request({ type: "checkFiles" });
+    } catch (cause) {
+      throw new ServiceError("store_unavailable", { cause });
+    }
+    this.#hasFailed = false;
+  }
+
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
     if (after.epoch === this.#epoch) yield* this.#feed.after(after.sequence, signal);
   }
@@ -225,7 +246,9 @@ class SqliteStore implements Store {
     const started = performance.now();
     try {
       await this.#writer.request({ type: "commit", commit });
+      this.#hasFailed = false;
     } catch (cause) {
+      this.#hasFailed = true;
       return batch.outcome.reject(new ServiceError("store_unavailable", { cause }));
     }
     this.#onBatch(batch.events.length, performance.now() - started);

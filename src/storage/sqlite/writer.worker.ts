@@ -44,6 +44,8 @@ export type WriterRequest =
   | { readonly type: "open"; readonly options: WriterOptions }
   /** The value is whether the structure of the file is sound. */
   | { readonly type: "check" }
+  /** Checks the files, as every request does first. */
+  | { readonly type: "checkFiles" }
   | { readonly type: "commit"; readonly commit: Commit }
   | { readonly type: "insertKey"; readonly key: StoredKey }
   | {
@@ -111,6 +113,8 @@ class Writer {
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
+        return true;
+      case "checkFiles":
         return true;
       case "check":
         return findStructuralDamage(this.#database).length === 0;
