@@ -22,10 +22,12 @@ const MIN_SHARE = 0.6;
 /** The connections that this test keeps alive. */
 const STRAGGLERS = 40;
 
+/** Requests for many ranges at once. Their connections close with the response. */
+const RANGES = ["-R"];
 const MODES: Readonly<Record<string, readonly string[]>> = {
   "slow heads": ["-H", "-i", "2"],
   "slow bodies": ["-B", "-i", "2", "-f", "application/json"],
-  ranges: ["-R"],
+  ranges: RANGES,
   "slow readers": ["-X", "-w", "10", "-y", "20", "-n", "5"],
 };
 const attacks: readonly (readonly [what: string, modes: readonly (readonly string[])[], each: number])[] =
@@ -44,7 +46,13 @@ test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
 
     await using stack = new AsyncDisposableStack();
     for (const mode of modes) stack.use(attack(url, mode, each));
-    await until(async () => (await openDescriptors(server.pid)) > before + each, "the attack has connected");
+    // The server closes the first connections while the last ones are opened, so they are never all open.
+    const stalled = modes.filter((mode) => mode !== RANGES).length * each;
+    if (stalled > 0)
+      await until(
+        async () => (await openDescriptors(server.pid)) > before + stalled / 2,
+        "the attack connects",
+      );
     await probe(url);
     await until(
       async () => (await openDescriptors(server.pid)) <= before + STRAGGLERS,
