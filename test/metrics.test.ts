@@ -104,7 +104,7 @@ test("todo serve rejects the same port for service and metrics", async () => {
   await probe.exited;
   await using server = runTodo(["serve", "--port", port, "--metrics-port", port]);
   expect(await server.exited).toBe(2);
-  expect(server.stderr()).toContain("is in use");
+  expect(server.stderr()).toContain(`--port and --metrics-port are both ${port}`);
 });
 
 describe("batches of", () => {
