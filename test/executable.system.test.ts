@@ -69,7 +69,7 @@ describe("the executable", () => {
     expect(await said(todo(["keys", "create", "ci", ...store]))).toMatch(/^todo_\w{49}\n$/);
     expect(await said(todo(["keys", "list", ...store]))).toContain("ci");
     expect(await said(todo(["export", ...store]))).toContain('"title":"buy milk"');
-    expect(await said(todo(["backup", join(folder, "copy.db"), ...store]))).toContain("backed up 1 to-dos");
+    expect(await said(todo(["backup", join(folder, "copy.db"), ...store]))).toContain("backed up 1 to-do,");
     expect(
       await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n")),
     ).toBeDefined();

@@ -100,6 +100,14 @@ test("restore copies the whole backup and starts a new epoch", async () => {
   await Promise.all([first.close(), second.close()]);
 });
 
+test("restore leaves a database in WAL mode, so the first start needs no rollback journal", async () => {
+  const path = newPath();
+  await restore(path, await makeBackup(), signal);
+  // The file format version numbers of a database in WAL mode (SQLite file format §1.3.3).
+  expect([...readFileSync(path).subarray(18, 20)]).toEqual([2, 2]);
+  expect(left(path)).toEqual([""]);
+});
+
 test("every backup and restore has a new epoch", async () => {
   const file = await makeBackup();
   const paths = [newPath(), newPath()];

@@ -59,6 +59,8 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
       copyFileSync(file, part);
       chmodSync(part, MODE);
       const copied = openOrRefuse(file, () => migrateCopy(part));
+      // A server that sets WAL itself and is killed meanwhile would leave a rollback journal, which hides the position.
+      connect(part).close();
       await yieldToEventLoop(signal);
       fsyncPath(part);
       const movedTo = hasLoss ? moveAside(path) : undefined;
