@@ -20,6 +20,8 @@ interface Catalog {
   readonly encoding: string;
   readonly role: string;
   readonly hasSchema: boolean;
+  /** The owner of the schema; null if the schema does not exist or the role does not have the rights of its owner. */
+  readonly schemaOwner: string | null;
   /** The owner of the tables; null if there are none. */
   readonly owner: string | null;
   /** Whether the role has the rights of the owner. */
@@ -30,6 +32,7 @@ interface Catalog {
 
 const CATALOG = `
   SELECT pg_encoding_to_char(d.encoding) AS encoding, current_user AS role, s.oid IS NOT NULL AS "hasSchema",
+    CASE WHEN pg_has_role(s.nspowner, 'USAGE') THEN pg_get_userbyid(s.nspowner) END AS "schemaOwner",
     pg_get_userbyid(c.relowner) AS owner, coalesce(pg_has_role(c.relowner, 'USAGE'), false) AS "isOwner",
     EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proname = 'format_version') AS "hasVersion"
   FROM pg_database d
@@ -66,11 +69,10 @@ export async function migrate(sql: SQL): Promise<MigrationSummary> {
 async function applyMissing(transaction: SQL): Promise<MigrationSummary> {
   await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
   const catalog = await readCatalog(transaction);
-  if (catalog.owner !== null) {
-    if (!catalog.isOwner) throw notCurrent(catalog);
-    // The functions run with the rights of their owner, who must not be a superuser by accident.
-    await transaction.unsafe(`SET LOCAL ROLE ${quoteIdentifier(catalog.owner)}`);
-  }
+  if (catalog.owner !== null && !catalog.isOwner) throw notCurrent(catalog);
+  // The functions run with the rights of their owner, and the owner of the schema can replace them.
+  const owner = catalog.owner ?? catalog.schemaOwner;
+  if (owner !== null) await transaction.unsafe(`SET LOCAL ROLE ${quoteIdentifier(owner)}`);
   const from = await readVersion(transaction, catalog);
   const to = MIGRATIONS.length;
   if (from === to) return { from, to };

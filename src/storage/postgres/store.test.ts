@@ -624,6 +624,22 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
+  testWithOwnServer("the owner of an existing schema owns what a superuser creates in it", async () => {
+    const url = new URL(await databases.newDatabase());
+    const owner = `owner_${url.pathname.slice(1)}`;
+    await databases.query(`CREATE ROLE ${owner} LOGIN PASSWORD '${url.password}'`);
+    await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`);
+    await (await openPostgres(url.href)).close();
+    for (const [catalog, namespace, ownerColumn] of [
+      ["pg_class", "relnamespace", "relowner"],
+      ["pg_proc", "pronamespace", "proowner"],
+    ]) {
+      const inSchema = `SELECT count(*) FROM ${catalog} WHERE ${namespace} = 'todo_service'::regnamespace`;
+      expect(await numberOf(url.href, inSchema)).toBeGreaterThan(0);
+      expect(await numberOf(url.href, `${inSchema} AND ${ownerColumn} <> '${owner}'::regrole`)).toBe(0);
+    }
+  });
+
   describe("a role with USAGE and EXECUTE only", () => {
     /** Creates a role, grants it rights on a database, and returns its URL. */
     async function newRole(url: string, grants: (role: string) => string): Promise<string> {
