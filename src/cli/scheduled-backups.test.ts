@@ -93,6 +93,26 @@ describe("scheduled backups", () => {
     await until(() => finished(server) > before, "backups succeed again");
   });
 
+  test("succeed, and remove other old backups, when an old backup cannot be removed", async () => {
+    const { backups, store } = newFolder();
+    const stuck = join(backups, "todos-20260101T000000Z.db");
+    mkdirSync(stuck);
+    const args = ["--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "1"];
+    await using server = serve(store, ...args, "--metrics-port", "0");
+    await until(() => finished(server) >= 4, "four backups are made");
+    const url = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
+    expect(await (await fetch(url)).text()).toMatch(/^todo_backup_failures_total 0$/m);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    const warning = server
+      .stdout()
+      .split("\n")
+      .find((line) => line.includes("old backup not removed"));
+    expect(JSON.parse(warning ?? "{}")).toMatchObject({ level: 40, file: stuck });
+    const names = readdirSync(backups, { withFileTypes: true }).filter((entry) => entry.isFile());
+    expect(names.filter(({ name }) => name.endsWith(".db")).length).toBeWithin(1, 3);
+  });
+
   test("need a SQLite store and an existing folder", async () => {
     const { backups, store } = newFolder();
     for (const [args, reason] of [

@@ -48,11 +48,23 @@ export function scheduleBackups(
       last = Date.now();
       due = last + everyMs;
       log.info({ file, todos, bytes }, "backup finished");
-      for (const name of backupsIn(folder).slice(0, -keep)) rmSync(join(folder, name));
+      removeOldest();
     } catch (error) {
       failures++;
       due = Date.now() + Math.min(everyMs, RETRY_MS);
       log.error({ file, reason: errorMessage(error) }, "backup failed");
+    }
+  }
+
+  /** Removes the oldest backups. One that cannot be removed does not make the new backup a failure. */
+  function removeOldest(): void {
+    for (const name of backupsIn(folder).slice(0, -keep)) {
+      const old = join(folder, name);
+      try {
+        rmSync(old);
+      } catch (error) {
+        log.warn({ file: old, reason: errorMessage(error) }, "old backup not removed");
+      }
     }
   }
 
