@@ -4,7 +4,8 @@ import { rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Command, run, runTodo } from "./command.ts";
+import { run } from "./command.ts";
+import { scrape, serve, store } from "./metrics-server.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 
@@ -20,27 +21,6 @@ interface Rules {
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "todo-promtool-"));
 afterAll(() => rm(folder, { recursive: true }));
-
-const serve = (...args: readonly string[]): Command => runTodo(["serve", "--port", "0", ...args]);
-
-/** Returns the URL of a server's metrics, from its log. */
-async function metricsUrl(server: Command): Promise<string> {
-  await server.url;
-  return /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
-}
-
-async function scrape(server: Command): Promise<string> {
-  return (await fetch(await metricsUrl(server))).text();
-}
-
-async function store(server: Command, todos: number): Promise<void> {
-  const url = await server.url;
-  const headers = { "Content-Type": "application/json" };
-  const sent = Array.from({ length: todos }, () =>
-    fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' }),
-  );
-  for (const { status } of await Promise.all(sent)) expect(status).toBe(201);
-}
 
 async function promtool(
   args: readonly string[],

@@ -9,6 +9,7 @@ import { version } from "../package.json" with { type: "json" };
 import { makeCertificate } from "./certificate.ts";
 import { type Command, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
+import { metricsUrl, scrape, serve, store } from "./metrics-server.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
@@ -16,27 +17,6 @@ import { until } from "./until.ts";
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "todo-metrics-"));
 afterAll(() => rm(folder, { recursive: true }));
-
-const serve = (...args: readonly string[]): Command => runTodo(["serve", "--port", "0", ...args]);
-
-/** Returns the URL of a server's metrics, from its log. */
-async function metricsUrl(server: Command): Promise<string> {
-  await server.url;
-  return /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
-}
-
-async function scrape(server: Command): Promise<string> {
-  return (await fetch(await metricsUrl(server))).text();
-}
-
-async function store(server: Command, todos: number): Promise<void> {
-  const url = await server.url;
-  const headers = { "Content-Type": "application/json" };
-  const sent = Array.from({ length: todos }, () =>
-    fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' }),
-  );
-  for (const { status } of await Promise.all(sent)) expect(status).toBe(201);
-}
 
 test("metrics are off unless a port is set", async () => {
   await using server = serve();

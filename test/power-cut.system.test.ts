@@ -10,7 +10,7 @@ import { skipFor } from "./skip.ts";
 import { type Call, isCreated, isSync, syncs, tracePosts, whyUntraceable } from "./strace.ts";
 
 const CUTS = Number(process.env.TODO_TEST_POWER_CUTS ?? 30);
-/** The unit that a disk writes completely or not at all (a sector). */
+/** The unit that a disk writes atomically (a sector). */
 const SECTOR = 512;
 /** A log of 980 frames. With 1000, SQLite would move them to the file and start the log again. */
 const ALMOST_MOVED = 980 * 4120;

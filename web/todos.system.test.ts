@@ -289,7 +289,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await using window = await open(service.url);
     const { page } = window;
     const field = await submitDuringRequest(page, ["eggs", "eggs"]);
-    // Enter again without an edit is no third to-do.
+    // Pressing Enter again without an edit adds no third to-do.
     await page.keyboard.press("Enter");
     await expectTitles(page, ["eggs", "eggs"]);
     await page.waitForFunction(() => document.querySelector("input")?.value === "");

@@ -13,7 +13,7 @@ export interface OpenStore extends Disposable {
 
 /**
  * Opens a store that a server may be using. SQLite cannot open a store in a folder that it cannot write, so the store is
- * copied to a temporary folder then. SQLite's `immutable=1` is no alternative: it ignores the WAL and shows an old state.
+ * copied to a temporary folder then. SQLite's `immutable=1` would ignore the WAL and show an old state.
  * @param check throws if the store must not be used; nothing has been written to it then
  */
 export function openShared(path: string, check: (database: Database) => void): OpenStore {
