@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import contract from "../openapi.json" with { type: "json" };
-import { SETTINGS } from "../src/cli/config.ts";
+import { SETTINGS } from "../src/cli/settings.ts";
 import { run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";

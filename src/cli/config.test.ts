@@ -3,7 +3,8 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
-import { type Config, clusterVariables, type Environment, type Flags, readConfig } from "./config.ts";
+import { type Config, type Flags, readConfig } from "./config.ts";
+import { clusterVariables, type Environment } from "./environment.ts";
 import { UsageError } from "./usage-error.ts";
 
 const SECRET = "hunter2-canary";

@@ -9,17 +9,12 @@ import { openMemory } from "../storage/memory/store.ts";
 import { probeStore, type StoreProbe } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/file-usage.ts";
 import { readCertificate } from "./certificate.ts";
-import {
-  addServeOptions,
-  type Config,
-  type Environment,
-  type Flags,
-  readConfig,
-  readSecretFiles,
-} from "./config.ts";
+import { type Config, type Flags, readConfig, readSecretFiles } from "./config.ts";
 import { openCredentials } from "./credentials.ts";
+import type { Environment } from "./environment.ts";
 import { reachableHost } from "./health.ts";
 import { addressOf } from "./serve.ts";
+import { addServeOptions } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
 
 /** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */

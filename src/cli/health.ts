@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { errnoOf, errorMessage } from "../error-message.ts";
-import { type Flags, optionFor, readAddress, SETTINGS } from "./config.ts";
+import { type Flags, readAddress } from "./config.ts";
+import { optionFor, SETTINGS } from "./settings.ts";
 import { UsageError } from "./usage-error.ts";
 
 const TIMEOUT_MS = 3000;

@@ -15,8 +15,9 @@ import {
 import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
 import { openKeys } from "../storage/open.ts";
-import { type Flags, optionFor, readStore, SETTINGS } from "./config.ts";
+import { type Flags, readStore } from "./config.ts";
 import { writeStdout } from "./output.ts";
+import { optionFor, SETTINGS } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
 import { asUsageError, toStoreError, UsageError } from "./usage-error.ts";
 

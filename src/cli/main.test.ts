@@ -8,7 +8,7 @@ import { countOccurrences } from "../../test/log.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
-import { SETTINGS } from "./config.ts";
+import { SETTINGS } from "./settings.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-main-"));
 afterAll(() => rmSync(folder, { recursive: true }));

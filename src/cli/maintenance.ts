@@ -2,7 +2,8 @@ import type { Command } from "commander";
 import { errorMessage } from "../error-message.ts";
 import { type Maintenance, PreconditionError } from "../storage/maintenance.ts";
 import { openMaintenance } from "../storage/open.ts";
-import { type Flags, optionFor, readStore, SETTINGS } from "./config.ts";
+import { type Flags, readStore } from "./config.ts";
+import { optionFor, SETTINGS } from "./settings.ts";
 import { asUsageError, UsageError } from "./usage-error.ts";
 
 /** Adds the options that select the store of a command. */

@@ -6,9 +6,10 @@ import { errorMessage } from "../error-message.ts";
 import { type ListQuery, type Todo, TodoApi, TodoApiError, type TodoId } from "../sdk/client.ts";
 import { parseNewTodo, parseTodoId } from "../todo.ts";
 import { isBlank } from "../validation.ts";
-import { CLIENT_SETTINGS, type Flags, optionFor, readService } from "./config.ts";
+import { type Flags, readService } from "./config.ts";
 import { unlessAborted } from "./maintenance.ts";
 import { withProgressBar } from "./progress.ts";
+import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
 import { columnsOf, escapeControls, escapeControlsJson, paint, truncate } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 

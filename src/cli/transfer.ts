@@ -8,10 +8,11 @@ import {
   type TaskOptions,
   type TransferSummary,
 } from "../storage/maintenance.ts";
-import { type Flags, optionFor, readMaxTodos, SETTINGS } from "./config.ts";
+import { type Flags, readMaxTodos } from "./config.ts";
 import { addStoreOptions, unlessAborted, withMaintenance } from "./maintenance.ts";
 import { writeStdout } from "./output.ts";
 import { withProgressBar } from "./progress.ts";
+import { optionFor, SETTINGS } from "./settings.ts";
 
 /** Permissions before the umask. Only the owner may read the hashes of API keys. */
 const MODES = { omit: 0o666, include: 0o600 };

@@ -18,8 +18,9 @@ import {
   validateUserName,
 } from "../credential/user.ts";
 import { replaceFileAtomic } from "../storage/atomic-file.ts";
-import { type Flags, optionFor, readUsersFile, SETTINGS, type Sourced } from "./config.ts";
+import { type Flags, readUsersFile, type Sourced } from "./config.ts";
 import { readNewPassword } from "./prompt.ts";
+import { optionFor, SETTINGS } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
 import { readText } from "./text-file.ts";
 import { asUsageError, toUsageError, UsageError } from "./usage-error.ts";

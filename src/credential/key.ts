@@ -1,5 +1,6 @@
 import { timingSafeEqual } from "node:crypto";
 import { chain } from "../awaitable.ts";
+import { parseDuration } from "../duration.ts";
 import { type FieldError, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
@@ -9,22 +10,11 @@ import { hashToken, mintToken, randomBase62 } from "./token.ts";
 const ID_CHARACTERS = 8;
 const ID = /^[0-9A-Za-z]{8}$/;
 const MAX_NAME_LENGTH = 100;
-const SECOND = 1000;
-const DAY = 24 * 60 * 60 * SECOND;
-const UNITS = new Map([
-  ["s", SECOND],
-  ["m", 60 * SECOND],
-  ["h", 60 * 60 * SECOND],
-  ["d", DAY],
-  ["w", 7 * DAY],
-]);
-const MAX_DAYS = 36_500;
-
 /** How long a rotated key stays valid beside its successor, by default. */
 export const DEFAULT_OVERLAP = "24h";
 
 /** How long an expired key stays in the list, in milliseconds: it explains why a client gets 401. */
-export const EXPIRED_RETENTION_MS = 30 * DAY;
+export const EXPIRED_RETENTION_MS = 30 * 24 * 60 * 60 * 1000;
 
 /** An API key without its token. Times are in milliseconds since 1970. */
 export interface Key {
@@ -116,19 +106,6 @@ export function parseLifetime(expires: unknown): number | undefined {
 
 /** Parses how long a rotated key stays valid beside its successor, in milliseconds. */
 export const parseOverlap = (overlap: unknown = DEFAULT_OVERLAP): number => parseDuration("overlap", overlap);
-
-/** Parses a duration, such as "90d", into milliseconds. Throws `validation_failed` for the field. */
-export function parseDuration(field: string, duration: unknown): number {
-  if (typeof duration !== "string") throw validationError(field, "must be a string");
-  if (duration === "0") return 0;
-  const [, digits, unit = ""] = /^(\d+)([smhdw])$/.exec(duration) ?? [];
-  const milliseconds = Number(digits) * (UNITS.get(unit) ?? Number.NaN);
-  if (Number.isNaN(milliseconds)) {
-    throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
-  }
-  if (milliseconds > MAX_DAYS * DAY) throw validationError(field, `must be at most ${MAX_DAYS}d`);
-  return milliseconds;
-}
 
 /** Returns what `read` returns. If it throws `validation_failed`, adds the errors to `errors` and returns `undefined`. */
 function collectErrors<T>(errors: FieldError[], read: () => T): T | undefined {

@@ -1,0 +1,94 @@
+import { isIPv6 } from "node:net";
+import { parseDuration } from "../duration.ts";
+import { readText } from "./text-file.ts";
+
+/** Accepts any text. */
+export const anyText = (text: string): string => text;
+
+/** Returns the text of a file that contains one secret, without its last line break. */
+export function fileText(path: string): string {
+  const text = readText(path).replace(/\r?\n$/, "");
+  if (text === "") throw new Error("the file is empty");
+  return text;
+}
+
+export function userName(text: string): string {
+  if (text.includes(":")) throw new Error("a user name cannot contain a colon (RFC 7617 section 2)");
+  return text;
+}
+
+export function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(number >= min && number <= max)) throw new Error(`must be a whole number from ${min} to ${max}`);
+    return number;
+  };
+}
+
+/** Returns a duration in milliseconds. */
+export function interval(text: string): number {
+  const ms = parseDuration("interval", text);
+  if (ms === 0) throw new Error("must be longer than 0");
+  return ms;
+}
+
+export function onOrOff(text: string): boolean {
+  if (/^(?:1|true|on|yes)$/i.test(text)) return true;
+  if (/^(?:0|false|off|no)$/i.test(text)) return false;
+  throw new Error("must be on or off");
+}
+
+export function oneOf<Value extends string>(values: readonly Value[]): (text: string) => Value {
+  return (text) => {
+    const value = values.find((one) => one === text);
+    if (value === undefined) throw new Error(`must be one of ${values.join(", ")}`);
+    return value;
+  };
+}
+
+export function list(text: string): string[] {
+  return text
+    .split(",")
+    .map((item) => item.trim())
+    .filter((item) => item !== "");
+}
+
+export function serviceUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (
+    url === undefined ||
+    !/^https?:$/.test(url.protocol) ||
+    url.username + url.password + url.search + url.hash !== ""
+  )
+    throw new Error("must be the URL of a service, such as https://todo.example.com");
+  return url.href.replace(/\/$/, "");
+}
+
+export function bearerToken(text: string): string {
+  if (/^[!-+\--~]+$/.test(text)) return text;
+  throw new Error("must be visible ASCII characters without spaces or commas");
+}
+
+/** Rejects `*` and other names that cannot be resolved, because the runtime and its resolver would disagree on them. */
+export function hostName(text: string): string {
+  if (/^[\w.-]+$/.test(text) || isIPv6(text.replace(/^\[(.*)\]$/, "$1"))) return text;
+  throw new Error(
+    "must be a host name or an IP address, such as 127.0.0.1, or 0.0.0.0 for all addresses of this machine",
+  );
+}
+
+/** Checks a Host header value: a name or an address, with the port unless it is the default of the scheme. */
+export function hostValue(text: string): string {
+  if (!URL.canParse(`http://${text}`) || !/^[^/?#@\s*]+$/.test(text)) {
+    throw new Error(`"${text}" is not a Host header value, such as todo.example.com or mybox:3000`);
+  }
+  return text;
+}
+
+/** Checks an origin as browsers send it: scheme, host and port without a path. */
+export function origin(text: string): string {
+  if (!URL.canParse(text) || new URL(text).origin !== text) {
+    throw new Error(`"${text}" is not an origin, such as https://app.example.com`);
+  }
+  return text;
+}

@@ -1,0 +1,25 @@
+import { validationError } from "./validation.ts";
+
+const SECOND = 1000;
+const DAY = 24 * 60 * 60 * SECOND;
+const UNITS = new Map([
+  ["s", SECOND],
+  ["m", 60 * SECOND],
+  ["h", 60 * 60 * SECOND],
+  ["d", DAY],
+  ["w", 7 * DAY],
+]);
+const MAX_DAYS = 36_500;
+
+/** Parses a duration, such as "90d", into milliseconds. Throws `validation_failed` for the field. */
+export function parseDuration(field: string, duration: unknown): number {
+  if (typeof duration !== "string") throw validationError(field, "must be a string");
+  if (duration === "0") return 0;
+  const [, digits, unit = ""] = /^(\d+)([smhdw])$/.exec(duration) ?? [];
+  const milliseconds = Number(digits) * (UNITS.get(unit) ?? Number.NaN);
+  if (Number.isNaN(milliseconds)) {
+    throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
+  }
+  if (milliseconds > MAX_DAYS * DAY) throw validationError(field, `must be at most ${MAX_DAYS}d`);
+  return milliseconds;
+}
