@@ -1,4 +1,4 @@
-import { type Browser, chromium } from "playwright-core";
+import { type Browser, chromium, errors } from "playwright-core";
 import { reasonAgainst } from "./tools.ts";
 
 /** The path of Chromium. A variable may override it. */
@@ -10,13 +10,27 @@ export const whyNoBrowser: string | undefined =
     ? reasonAgainst("chromium", "is not installed, and TODO_TEST_CHROMIUM is not set")
     : undefined;
 
+/** Long enough for a busy machine, and short enough for two attempts within the time limit of a test. */
+const LAUNCH_WITHIN_MS = 50_000;
+
 /** Starts Chromium with a new profile. Every host name resolves to this machine, so a page may come from any site. */
-export function launchBrowser(): Promise<Browser> {
+export async function launchBrowser(): Promise<Browser> {
   if (PROGRAM === undefined) throw new Error(whyNoBrowser);
+  try {
+    return await launch(PROGRAM);
+  } catch (error) {
+    if (!(error instanceof errors.TimeoutError)) throw error;
+    // On a busy machine, Chromium sometimes starts and never answers.
+    process.stderr.write(`Chromium did not start, trying again: ${error.message}\n`);
+    return launch(PROGRAM);
+  }
+}
+
+function launch(executablePath: string): Promise<Browser> {
   return chromium.launch({
-    executablePath: PROGRAM,
+    executablePath,
     headless: true,
-    timeout: 30_000,
+    timeout: LAUNCH_WITHIN_MS,
     args: [
       // The gate runs as root, and Chromium has no sandbox for root. All pages are the test's own.
       "--no-sandbox",

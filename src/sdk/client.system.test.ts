@@ -10,7 +10,7 @@ import { skipFor } from "../../test/skip.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   let folder: string;
-  let browser: Browser;
+  let browser: Browser | undefined;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
     for (const module of ["./client.ts", "../../test/sdk-suite.ts"]) {
@@ -20,12 +20,13 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     browser = await launchBrowser();
   });
   afterAll(async () => {
-    await browser.close();
+    await browser?.close();
     await rm(folder, { recursive: true });
   });
 
   const inChromium: Runtime = async (call, ...args) => {
     await using site = startSite(folder);
+    if (browser === undefined) throw new Error("the browser did not start");
     const page = await browser.newPage();
     await page.goto(site.url);
     return await page.evaluate(`(async () => {
