@@ -305,7 +305,7 @@ export function exchange(
   port: number,
   { bytes, isWhole }: Mutant,
 ): Promise<{ text: string; isHung: boolean }> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
     let text = "";
     let isLast = isWhole;
@@ -317,13 +317,13 @@ export function exchange(
     const endSending = async (): Promise<void> => {
       isLast = true;
       // On a busy machine, the server may not have read the request yet. It has once it answers a later one.
-      await (await fetch(`http://127.0.0.1:${port}/livez`)).text();
+      await (await fetch(`http://127.0.0.1:${port}/livez`, { keepalive: false })).text();
       socket.setTimeout(HUNG_MS);
       socket.end();
     };
     socket.setTimeout(isWhole ? HUNG_MS : QUIET_MS, () => {
       if (isLast) finish(true);
-      else endSending();
+      else endSending().catch(reject);
     });
     socket.on("data", (chunk) => {
       text += chunk;

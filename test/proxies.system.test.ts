@@ -98,10 +98,10 @@ const whyNoCaddy = whyMissing("caddy");
 const whyNoLinux =
   process.platform === "linux" ? undefined : "addresses and queues of loopback differ from those of Linux";
 
-/** Requests that a proxy sends to another replica when the first one is dead. */
-const READS_AND_WRITES = { requestStep: 1, statuses: new Set([200, 201]) };
+/** Requests that a proxy sends to another replica when the first one is dead, and how many of 1,000 others get a 502. */
+const READS_AND_WRITES = { requestStep: 1, statuses: new Set([200, 201]), maxFailuresPerThousand: 0 };
 /** Caddy 2.6 fails to repeat a request with a body ("invalid Read on closed Body"). */
-const READS = { requestStep: 2, statuses: new Set([200]) };
+const READS = { requestStep: 2, statuses: new Set([200]), maxFailuresPerThousand: 10 };
 
 describe.each([
   ["nginx", whyNoNginx, behind(startBalancer), READS_AND_WRITES],
@@ -134,7 +134,11 @@ describe.each([
       isOver = true;
       await Promise.all(clients);
 
-      expect(new Set(statuses)).toEqual(new Set([200, 201]));
+      const failures = statuses.filter((status) => status === 502);
+      expect(failures.length).toBeLessThanOrEqual(
+        (statuses.length * repeated.maxFailuresPerThousand) / 1_000,
+      );
+      expect(new Set(statuses.filter((status) => status !== 502))).toEqual(new Set([200, 201]));
       // Mutants that never reach a replica would prove nothing.
       for (const status of [200, 201, 400, 404, 405, 422]) expect(mutantStatuses).toContain(status);
     },
