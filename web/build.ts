@@ -29,6 +29,9 @@ const SWAGGER_UI_ASSETS = [
 
 const PAGES = ["todos", "keys", "docs"] as const;
 
+/** Pages of error responses. They contain their style sheet and icon, because a client without credentials gets no assets. */
+const ERROR_PAGES = { notFound: "not-found.html", unauthorized: "unauthorized.html" } as const;
+
 /** Builds every file of web/built/. Returns their contents by name. */
 export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const files = new Map<string, Uint8Array>();
@@ -52,6 +55,7 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   files.set("favicon.ico", await readFile(`${WEB}favicon.ico`));
   const pages: Record<string, string> = {};
   for (const page of PAGES) pages[page] = await buildPage(`${page}.html`, pathByName);
+  for (const [page, name] of Object.entries(ERROR_PAGES)) pages[page] = await buildErrorPage(name);
 
   files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets }, undefined, 2)}\n`));
   const license = await Promise.all(
@@ -70,16 +74,36 @@ async function buildAsset(name: string): Promise<string> {
   return (await output.text()).trim();
 }
 
-/** Removes the indentation of a page and replaces the names of its assets by their paths. */
-async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
+/** Returns the HTML of a page with its header, without comments and indentation. */
+async function readPage(name: string): Promise<string> {
   const html = await readFile(WEB + name, "utf8");
+  const header = await readFile(`${WEB}header.html`, "utf8");
   return html
-    .replace(/\n\s*/g, "\n")
-    .replace(/(href|src)="([\w-]+\.(?:svg|css|ts|js))"/g, (_, attribute, asset) => {
-      const path = pathByName.get(asset);
-      if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
-      return `${attribute}="/assets/${path}"`;
-    });
+    .replace(/<!-- header ?(\S*) -->/, (_, current) =>
+      header.replace(`<a href="${current}">`, `<a href="${current}" aria-current="page">`),
+    )
+    .replace(/<!--.*?-->/gs, "")
+    .replace(/\n\s*/g, "\n");
+}
+
+/** Builds a page. Replaces the names of its assets by their paths. */
+async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
+  const html = await readPage(name);
+  return html.replace(/(href|src)="([\w-]+\.(?:svg|css|ts|js))"/g, (_, attribute, asset) => {
+    const path = pathByName.get(asset);
+    if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
+    return `${attribute}="/assets/${path}"`;
+  });
+}
+
+/** Builds a page that needs no other file. */
+async function buildErrorPage(name: string): Promise<string> {
+  const html = await readPage(name);
+  const style = await buildAsset("error.css");
+  const icon = `data:image/svg+xml,${encodeURIComponent(await buildAsset("icon.svg"))}`;
+  return html
+    .replace('<link rel="stylesheet" href="error.css">', () => `<style>${style}</style>`)
+    .replace(/(href|src)="icon\.svg"/g, (_, attribute) => `${attribute}="${icon}"`);
 }
 
 function hashedName(name: string, content: string | Uint8Array): string {

@@ -27,6 +27,8 @@ export interface MiddlewareOptions {
   readonly overloadDelayMs: number;
   /** A steady clock in milliseconds. */
   readonly monotonicNow: () => number;
+  /** Returns the HTML page of an error, or undefined if the client gets JSON. By default, every client gets JSON. */
+  readonly errorPage?: (error: ServiceError, request: Request) => Response | undefined;
 }
 
 /** Checks that apply to every route: Host, CORS, concurrency limits, error handling and the access log. */
@@ -39,7 +41,7 @@ export interface Middleware {
 
 /** Creates the middleware of one service. */
 export function createMiddleware(options: MiddlewareOptions): Middleware {
-  const { origins, log, limiter, accessLog, maxRequests, overloadDelayMs, monotonicNow } = options;
+  const { origins, log, limiter, accessLog, maxRequests, overloadDelayMs, monotonicNow, errorPage } = options;
   const logError = createErrorLog(log, limiter);
   const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
   let draining = false;
@@ -135,7 +137,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
     function errorResponse(error: unknown, request: Request, id: string | undefined): Response {
       const serviceError =
         error instanceof ServiceError ? error : new ServiceError("internal_error", { cause: error });
-      const response = problem(serviceError);
+      const response = errorPage?.(serviceError, request) ?? problem(serviceError);
       if (response.status >= 500 && !UNLOGGED_CODES.has(serviceError.code)) {
         logError({ id, method: request.method, route: path, trace: traceId(request) }, serviceError);
       }

@@ -10,7 +10,7 @@ import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
-import { asset, docsPage, favicon, prefersHtml, todosPage } from "./handlers/pages.ts";
+import { asset, docsPage, errorPage, favicon, prefersHtml, todosPage } from "./handlers/pages.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { whoami } from "./handlers/whoami.ts";
 import { createMiddleware, OVERLOAD_DELAY_MS } from "./middleware.ts";
@@ -140,6 +140,7 @@ export function createService(options: ServiceOptions): Service {
     maxRequests,
     overloadDelayMs,
     monotonicNow,
+    errorPage,
   });
   const todos = createTodoHandlers(store, log, limiter);
   const getConnectionInfo = createConnectionInfoReader(trustedProxies);

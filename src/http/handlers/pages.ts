@@ -95,6 +95,51 @@ export function prefersHtml({ headers }: Request): boolean {
   return html > 0 && html >= Math.max(weightOf("text/plain"), weightOf("application/json"));
 }
 
+/**
+ * Returns the HTML page of an error if a browser opens an address: for `route_not_found`, and for `unauthorized` where the
+ * browser can ask for a password. Returns undefined below `/api/`, for other errors, and for other clients.
+ */
+export function errorPage({ code, headers }: ServiceError, request: Request): Response | undefined {
+  const { method, url } = request;
+  if ((method !== "GET" && method !== "HEAD") || !prefersHtml(request)) return undefined;
+  if (new URL(url).pathname.startsWith("/api/")) return undefined;
+  if (code === "route_not_found") return notFoundPage(404, headers);
+  const canAsk = headers["WWW-Authenticate"]?.includes("Basic realm=") === true;
+  return code === "unauthorized" && canAsk ? unauthorizedPage(401, headers) : undefined;
+}
+
+const notFoundPage = selfContainedPage(built.pages.notFound);
+const unauthorizedPage = selfContainedPage(built.pages.unauthorized);
+
+/** Returns a handler of a page that needs no other file. No cache stores the page, because other clients get JSON. */
+function selfContainedPage(html: string) {
+  const body = new Blob([html]);
+  const style = /<style>(.*?)<\/style>/s.exec(html)?.[1] ?? "";
+  const csp = [
+    "default-src 'none'",
+    `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
+    "img-src data:",
+    "form-action 'none'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; ");
+  return (status: number, headers: Readonly<Record<string, string>>): Response =>
+    respond(
+      status,
+      {
+        ...headers,
+        "Content-Type": "text/html; charset=utf-8",
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": csp,
+        "Referrer-Policy": "same-origin",
+        Vary: "Origin, Accept",
+      },
+      body,
+    );
+}
+
 function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
   const coded = fromText(html);
   // Weak, because all codings of a page share the tag (RFC 9110 §8.8.1).

@@ -1,0 +1,120 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser } from "playwright-core";
+import { createFixedUserCheck } from "../src/credential/user.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { startService } from "../test/service.ts";
+import { skipFor } from "../test/skip.ts";
+import { until } from "../test/until.ts";
+
+function start() {
+  const store = openMemory();
+  return startService({
+    store,
+    keys: store.keys,
+    checkUser: createFixedUserCheck("admin", "secret"),
+    onLoopback: true,
+  });
+}
+
+const WIDTHS = [320, 375, 768, 1280, 1920];
+
+describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  test.each(["light", "dark"] as const)(
+    "is accessible and fits each window in the %s theme",
+    async (colorScheme) => {
+      await using service = start();
+      const { url } = service;
+      for (const path of ["/nothing", "/sign-in"]) {
+        await using window = await openWindow(browser, url, { colorScheme });
+        const { page } = window;
+        // Without a user, Chromium shows the body of a 401 only after its own dialog, which no test can dismiss.
+        await page.route("**/sign-in", async (route) => {
+          const response = await fetch(`${url}/admin/keys`, { headers: { Accept: "text/html" } });
+          const csp = response.headers.get("content-security-policy") ?? "";
+          const headers = { "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": csp };
+          await route.fulfill({ status: response.status, body: await response.text(), headers });
+        });
+        await page.goto(url + path);
+        for (const width of WIDTHS) {
+          await page.setViewportSize({ width, height: 700 });
+          expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+        }
+        const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        expect(background).toBe(colorScheme === "light" ? "rgb(246, 245, 241)" : "rgb(20, 22, 21)");
+        expect(await page.evaluate(() => document.querySelector("img")?.naturalWidth)).toBeGreaterThan(0);
+        expect(await accessibilityViolations(page)).toEqual([]);
+        expect(window.faults).toEqual([]);
+      }
+    },
+  );
+
+  test("leads to the to-dos, and opens the page again after a 401", async () => {
+    await using service = start();
+    await using window = await openWindow(browser, `${service.url}/nothing?x=1`);
+    const { page } = window;
+    await page.getByRole("heading", { name: "Page not found" }).waitFor();
+    await page.getByRole("link", { name: "Open the to-dos" }).click();
+    await page.getByRole("heading", { name: "To-dos", exact: true }).waitFor();
+    const html = await (
+      await fetch(`${service.url}/admin/keys`, { headers: { Accept: "text/html" } })
+    ).text();
+    await page.route(
+      "**/admin/keys?x=1",
+      (route) => route.fulfill({ body: html, contentType: "text/html" }),
+      {
+        times: 1,
+      },
+    );
+    await page.goto(`${service.url}/admin/keys?x=1`);
+    await page.route("**/admin/keys?x=1", (route) => route.fulfill({ body: "again" }));
+    await page.getByRole("link", { name: "Try again" }).click();
+    await page.getByText("again", { exact: true }).waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("has the header of every other page", async () => {
+    await using service = start();
+    const options = { httpCredentials: { username: "admin", password: "secret" } };
+    for (const [path, current] of [
+      ["/", "To-dos"],
+      ["/?show=done", "To-dos"],
+      ["/admin/keys", "API keys"],
+      ["/docs", "API"],
+      ["/nothing", undefined],
+    ] as const) {
+      await using window = await openWindow(browser, service.url + path, options);
+      const header = window.page.getByRole("banner");
+      const links = await header.getByRole("link").allTextContents();
+      expect(links).toEqual(["To-do service", "To-dos", "API keys", "API"]);
+      const shown = await header.locator("[aria-current=page]").allTextContents();
+      expect(shown).toEqual(current === undefined ? [] : [current]);
+      await header.locator("img").evaluate((image: HTMLImageElement) => image.decode());
+    }
+  });
+});
+
+describe.skipIf(skipFor(whyNoFirefox))("error page in Firefox", () => {
+  test("needs no other file", async () => {
+    await using service = start();
+    await using firefox = await launchFirefox();
+    const page = await firefox.open(`${service.url}/nothing`);
+    await until(
+      async () => (await page.evaluate("document.querySelector('h1')?.textContent")) === "Page not found",
+      "the page is shown",
+    );
+    expect(await page.evaluate("getComputedStyle(document.querySelector('.action')).display")).toBe(
+      "inline-block",
+    );
+    expect(await page.evaluate("performance.getEntriesByType('resource').length")).toBe(0);
+    await page.close();
+  }, 90_000);
+});
