@@ -62,3 +62,17 @@ test.skipIf(skipFor(whyNoMount))(
     expect(await ids(await server.url)).toEqual(upTo(stored));
   },
 );
+
+test.skipIf(skipFor(whyNoMount))(
+  "a server on a full disk exits with 1, and starts when there is room",
+  async () => {
+    const filler = join(folder, "filler");
+    const store = `sqlite:${join(folder, "new.db")}`;
+    await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=64k"]).exited;
+    await using full = runTodo(["serve", "--port", "0", "--store", store]);
+    expect([await full.exited, full.stderr()]).toEqual([1, expect.stringMatching(/^todo: --store: .*\n$/)]);
+    await unlink(filler);
+    await using server = runTodo(["serve", "--port", "0", "--store", store]);
+    expect(await ids(await server.url)).toEqual([]);
+  },
+);

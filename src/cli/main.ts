@@ -1,7 +1,6 @@
 #!/usr/bin/env bun
 import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
-import { StoreUnavailableError } from "../storage/store.ts";
 import { addAcceptLossCommand } from "./accept-loss.ts";
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { addCheckCommand } from "./check.ts";
@@ -16,7 +15,7 @@ import { serve } from "./serve.ts";
 import { addServeOptions } from "./settings.ts";
 import { addTodoCommands } from "./todos.ts";
 import { addExportCommand, addImportCommand } from "./transfer.ts";
-import { UsageError } from "./usage-error.ts";
+import { UnavailableError, UsageError } from "./usage-error.ts";
 import { addUsersCommand } from "./users.ts";
 
 const USAGE_EXIT_CODE = 2;
@@ -55,7 +54,7 @@ addCompletionCommand(program);
 try {
   await program.parseAsync();
 } catch (error) {
-  if (!(error instanceof UsageError || error instanceof StoreUnavailableError)) throw error;
+  if (!(error instanceof UsageError || error instanceof UnavailableError)) throw error;
   process.stderr.write(`todo: ${error.message}\n`);
   process.exit(error instanceof UsageError ? USAGE_EXIT_CODE : 1);
 }

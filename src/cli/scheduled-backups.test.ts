@@ -113,11 +113,13 @@ describe("scheduled backups", () => {
     expect(names.filter(({ name }) => name.endsWith(".db")).length).toBeWithin(1, 3);
   });
 
-  test("need a SQLite store and an existing folder", async () => {
-    const { backups, store } = newFolder();
+  test("need a SQLite store and a folder", async () => {
+    const { folder, backups, store } = newFolder();
+    const notes = join(folder, "notes.txt");
+    writeFileSync(notes, "");
     for (const [args, reason] of [
       [["--store", "memory:", "--backup-dir", backups], "--backup-dir needs a sqlite: store"],
-      [["--store", store, "--backup-dir", join(backups, "absent")], "no such file or folder"],
+      [["--store", store, "--backup-dir", notes], "it is not a folder"],
     ] as const) {
       await using command = runTodo(["serve", "--port", "0", ...args]);
       expect([await command.exited, command.stderr()]).toEqual([2, expect.stringContaining(reason)]);

@@ -1,16 +1,65 @@
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type Command, runTodo } from "../../test/command.ts";
 import { openDatabases, startPostgres, whyNoDatabase, whyNoServer } from "../../test/postgres.ts";
 import { skipFor } from "../../test/skip.ts";
 
-const serve = (store: string): Command => runTodo(["serve", "--port", "0"], { TODO_STORE: store });
+const serve = (store: string, ...args: readonly string[]): Command =>
+  runTodo(["serve", "--port", "0", ...args], { TODO_STORE: store });
+
+async function outcome(store: string, ...args: readonly string[]) {
+  await using command = serve(store, ...args);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+describe("todo serve with a file", () => {
+  const folder = mkdtempSync(join(tmpdir(), "todo-serve-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  test("whose folder is missing exits with 1, and serves after the folder is mounted", async () => {
+    const mount = join(folder, "mount");
+    const path = join(mount, "todos.db");
+    expect(await outcome(`sqlite:${path}`)).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: `todo: TODO_STORE: ${path}-lock cannot be opened: check that its folder exists, that its disk is mounted, and that you may write to it\n`,
+    });
+    mkdirSync(mount);
+    await using server = serve(`sqlite:${path}`);
+    expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
+  });
+
+  test("that another server uses exits with 1", async () => {
+    const path = join(folder, "used.db");
+    await using server = serve(`sqlite:${path}`);
+    await server.url;
+    const stderr = `todo: TODO_STORE: ${path} is in use by another server: stop it first\n`;
+    expect(await outcome(`sqlite:${path}`)).toEqual({ code: 1, stdout: "", stderr });
+  });
+
+  test("whose folder for backups is missing exits with 1", async () => {
+    const backups = join(folder, "backups");
+    const { code, stderr } = await outcome(`sqlite:${join(folder, "new.db")}`, "--backup-dir", backups);
+    const expected = `todo: --backup-dir "${backups}": no such file or folder\n`;
+    expect([code, stderr]).toEqual([1, expected]);
+  });
+
+  test("that is not a database exits with 2", async () => {
+    const path = join(folder, "notes.txt");
+    writeFileSync(path, "not a database, ".repeat(100));
+    expect(await outcome(`sqlite:${path}`)).toMatchObject({ code: 2, stderr: expect.stringContaining(path) });
+  });
+
+  test("below a file instead of a folder exits with 2", async () => {
+    writeFileSync(join(folder, "file"), "");
+    const { code, stderr } = await outcome(`sqlite:${join(folder, "file", "todos.db")}`);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("a part of the path is a file, not a folder")]);
+  });
+});
 
 describe("todo serve with a database", () => {
-  async function outcome(store: string) {
-    await using command = serve(store);
-    return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-  }
-
   test("that cannot be reached exits with 1, so that a supervisor starts it again", async () => {
     const stderr = "todo: TODO_STORE: 127.0.0.1:1: Failed to connect\n";
     const { code, ...said } = await outcome("postgres://todo:s3cret@127.0.0.1:1/todos");

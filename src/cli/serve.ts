@@ -17,7 +17,7 @@ import { type Credentials, openCredentials } from "./credentials.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
-import { asUsageError, toStoreError, UsageError } from "./usage-error.ts";
+import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -68,22 +68,35 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
 }
 
-/** Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. */
+/**
+ * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible, and an
+ * UnavailableError if the folder cannot be used now: its disk may be mounted later.
+ */
 function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
   const { value: folder, source } = backupDir;
-  const path = asUsageError(store.source, () => fileOf(store.value));
+  const path = pathOf(store);
   if (path === undefined)
     throw new UsageError(
       `${source} needs a sqlite: store: back up PostgreSQL with its own tools, such as pg_dump`,
     );
   try {
     accessSync(folder, constants.W_OK | constants.X_OK);
-    if (!statSync(folder).isDirectory()) throw new Error("it is not a folder");
+    if (!statSync(folder).isDirectory())
+      throw new UsageError(`${source} "${folder}": it is not a folder: name an existing folder`);
   } catch (error) {
-    throw new UsageError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
+    if (error instanceof UsageError) throw error;
+    throw new UnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
   }
   return { path, folder, everyMs, keep };
+}
+
+function pathOf({ value, source }: Config["store"]): string | undefined {
+  try {
+    return fileOf(value);
+  } catch (error) {
+    throw toStoreError(source, error);
+  }
 }
 
 /** Loads the metrics library only if metrics are configured. */

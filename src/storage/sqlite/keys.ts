@@ -7,12 +7,13 @@ import type { KeyStoreHandle } from "../store.ts";
 import { connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
 import { assertNotBehindMark, markNotWritten, markOf, writeMark } from "./mark.ts";
-import { describeOpenError } from "./open-error.ts";
+import { describeOpenError, openError } from "./open-error.ts";
 import { hasOnlyLog } from "./open-file.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /**
- * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot.
+ * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a
+ * StoreUnavailableError if the same call may succeed later.
  * @param make whether to create a missing file
  * @param onWarning called if a change is stored, but the high-water mark cannot be written
  */
@@ -35,7 +36,7 @@ export function openSqliteKeys(
     };
     return { keys: new SqliteKeys(database, onCommit), close: () => database.close() };
   } catch (cause) {
-    throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
+    throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
   }
 }
 

@@ -1,8 +1,8 @@
 import { Database, SQLiteError } from "bun:sqlite";
-import { describeAccessError, whyNotWritable } from "./open-error.ts";
+import { describeAccessError, openError, whyNotWritable } from "./open-error.ts";
 import { createPrivate } from "./open-file.ts";
 
-/** Locks a store. The operating system releases the lock when the process ends, even after a crash. */
+/** Locks a store. The operating system releases the lock when the process ends, even after a crash. Throws as `openSqlite` does. */
 export function acquireLock(path: string): Database {
   let lock: Database | undefined;
   try {
@@ -15,13 +15,13 @@ export function acquireLock(path: string): Database {
   } catch (cause) {
     lock?.close();
     if (lock === undefined)
-      throw new Error(
-        `${path}-lock cannot be opened: ${whyNotWritable(`${path}-lock`) ?? "check that its folder exists and that you may write to it"}`,
-        { cause },
+      throw openError(
+        `${path}-lock cannot be opened: ${whyNotWritable(`${path}-lock`) ?? "check that its folder exists, that its disk is mounted, and that you may write to it"}`,
+        cause,
       );
     if (cause instanceof SQLiteError && cause.code === "SQLITE_BUSY") {
-      throw new Error(`${path} is in use by another server: stop it first`, { cause });
+      throw openError(`${path} is in use by another server: stop it first`, cause);
     }
-    throw new Error(`${path} cannot be locked: ${describeAccessError(path, cause)}`, { cause });
+    throw openError(`${path} cannot be locked: ${describeAccessError(path, cause)}`, cause);
   }
 }

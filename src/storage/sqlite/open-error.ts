@@ -1,7 +1,18 @@
 import { accessSync, constants } from "node:fs";
 import { dirname } from "node:path";
 import { errnoOf, errorMessage } from "../../error-message.ts";
+import { StoreUnavailableError } from "../store.ts";
 import { describeDamage, isDamage } from "./damage.ts";
+
+/** Errors of the system or of other processes: a later attempt may succeed. */
+const TEMPORARY =
+  /^(?:SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY)|E(?:ACCES|AGAIN|BUSY|DQUOT|IO|MFILE|NFILE|NOENT|NOMEM|NOSPC|PERM|ROFS|STALE)$)/;
+
+/** Returns the error of a store that cannot be opened: a StoreUnavailableError if the same call may succeed later. */
+export function openError(message: string, cause: unknown): Error {
+  const isTemporary = cause instanceof StoreUnavailableError || TEMPORARY.test(String(errnoOf(cause)));
+  return isTemporary ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
+}
 
 /** Returns why this process cannot write a store, and what to do; `undefined` if it can write the file and its folder. */
 export function whyNotWritable(path: string): string | undefined {

@@ -1,12 +1,23 @@
 import { existsSync, lstatSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { describeFsError } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
+import { openError } from "./open-error.ts";
 
 /**
  * Returns the canonical path of a file, because SQLite's lock and log files are named after it. Throws a
- * PreconditionError for a path that is ambiguous or not a file.
+ * PreconditionError for a path that is ambiguous or not a file, and a StoreUnavailableError if the disk fails.
  */
 export function canonicalPath(path: string): string {
+  try {
+    return resolveFile(path);
+  } catch (cause) {
+    if (cause instanceof PreconditionError) throw cause;
+    throw openError(`${path}: ${describeFsError(cause)}`, cause);
+  }
+}
+
+function resolveFile(path: string): string {
   // Bun trims the path before it opens the file.
   if (path !== path.trim())
     throw new PreconditionError(`${JSON.stringify(path)} starts or ends with a blank: remove the blank`);

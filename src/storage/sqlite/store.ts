@@ -21,7 +21,7 @@ import { load, type State } from "./load.ts";
 import { acquireLock } from "./lock.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { migrate } from "./migrations.ts";
-import { describeOpenError } from "./open-error.ts";
+import { describeOpenError, openError } from "./open-error.ts";
 import { ServerKeys } from "./server-keys.ts";
 import { storeRow } from "./store-row.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
@@ -30,8 +30,9 @@ import { startWriter, type WriterClient } from "./writer-client.ts";
 export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
 
 /**
- * Opens a file, or creates it. Throws an Error with the reason if it cannot be used. Acknowledged writes are on disk
- * (WAL, `synchronous=FULL`). Reads are served from memory and never wait for the disk.
+ * Opens a file, or creates it. Throws an Error with the reason if it cannot be used, and a StoreUnavailableError if the
+ * same call may succeed later. Acknowledged writes are on disk (WAL, `synchronous=FULL`). Reads are served from memory and
+ * never wait for the disk.
  */
 export async function openSqlite(path: string, given: StoreOptions = {}): Promise<Store> {
   const options = { ...DEFAULTS, ...given };
@@ -58,7 +59,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     );
     database?.close();
     lock.close();
-    throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
+    throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
   }
 }
 

@@ -52,7 +52,7 @@ async function startThread(requests: readonly WriterRequest[], onWarning: (messa
     if (data.type === "done") {
       if (data.warning !== undefined) onWarning(data.warning);
       reply?.resolve(data.value);
-    } else reply?.reject(new Error(data.reason));
+    } else reply?.reject(Object.assign(new Error(data.reason), { code: data.code }));
   };
   const onExit = (reason: string): void => {
     dead = true;

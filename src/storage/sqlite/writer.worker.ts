@@ -2,7 +2,7 @@
 
 import type { Database, Statement } from "bun:sqlite";
 import type { StoredKey } from "../../credential/key.ts";
-import { errorMessage } from "../../error-message.ts";
+import { errnoOf, errorMessage } from "../../error-message.ts";
 import { type TodoId, withDone } from "../../todo.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
 import { connect } from "./connection.ts";
@@ -62,7 +62,7 @@ export type WriterReply =
   /** The request is on disk. The value is the result of the KeyStore's call. */
   | { readonly type: "done"; readonly value: boolean; readonly warning: string | undefined }
   /** The request was rolled back, or its outcome is unknown. After a crash, the next start may still find it. */
-  | { readonly type: "failed"; readonly reason: string };
+  | { readonly type: "failed"; readonly reason: string; readonly code: unknown };
 
 class Writer {
   readonly #database: Database;
@@ -241,7 +241,7 @@ self.onmessage = ({ data }: MessageEvent<WriterRequest>) => {
   try {
     reply = { type: "done", value: serve(data), warning: writer?.takeWarning() };
   } catch (error) {
-    reply = { type: "failed", reason: errorMessage(error) };
+    reply = { type: "failed", reason: errorMessage(error), code: errnoOf(error) };
   }
   self.postMessage(reply);
 };
