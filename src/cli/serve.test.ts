@@ -55,7 +55,10 @@ describe("todo serve with a file", () => {
   test("below a file instead of a folder exits with 2", async () => {
     writeFileSync(join(folder, "file"), "");
     const { code, stderr } = await outcome(`sqlite:${join(folder, "file", "todos.db")}`);
-    expect([code, stderr]).toEqual([2, expect.stringContaining("a part of the path is a file, not a folder")]);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining("a part of the path is a file, not a folder"),
+    ]);
   });
 });
 

@@ -81,9 +81,9 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
       `${source} needs a sqlite: store: back up PostgreSQL with its own tools, such as pg_dump`,
     );
   try {
-    accessSync(folder, constants.W_OK | constants.X_OK);
     if (!statSync(folder).isDirectory())
       throw new UsageError(`${source} "${folder}": it is not a folder: name an existing folder`);
+    accessSync(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });

@@ -33,8 +33,11 @@ export function assertNotOnlyLog(path: string): void {
   );
 }
 
-/** Returns whether the database of a store is missing or empty, but its log is not. Uses `stat` only. */
-export const hasOnlyLog = (path: string): boolean => (sizeOf(path) ?? 0) === 0 && hasLog(path);
+/**
+ * Returns whether the database of a store is missing or empty, but its log is not. Uses `stat` only. Looks at the log first,
+ * because another process may be creating the store: SQLite writes the database before its log.
+ */
+export const hasOnlyLog = (path: string): boolean => hasLog(path) && (sizeOf(path) ?? 0) === 0;
 
 /** Returns whether the latest writes of a store are still in the log beside it. */
 export const hasLog = (path: string): boolean => (sizeOf(`${path}-wal`) ?? 0) > 0;
