@@ -5,13 +5,34 @@ import { StoreUnavailableError } from "../store.ts";
 import { describeDamage, isDamage } from "./damage.ts";
 
 /** Errors of the system or of other processes: a later attempt may succeed. */
-const TEMPORARY =
-  /^(?:SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY)|E(?:ACCES|AGAIN|BUSY|DQUOT|IO|MFILE|NFILE|NOENT|NOMEM|NOSPC|PERM|ROFS|STALE)$)/;
+const TEMPORARY_SQLITE_CODES = /^SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY)/;
+const TEMPORARY_CODES = new Set<unknown>([
+  "EACCES",
+  "EBUSY",
+  "EDQUOT",
+  "EIO",
+  "EMFILE",
+  "ENFILE",
+  "ENOENT",
+  "ENOMEM",
+  "ENOSPC",
+  "EPERM",
+  "EROFS",
+  "ESTALE",
+]);
 
 /** Returns the error of a store that cannot be opened: a StoreUnavailableError if the same call may succeed later. */
 export function openError(message: string, cause: unknown): Error {
-  const isTemporary = cause instanceof StoreUnavailableError || TEMPORARY.test(String(errnoOf(cause)));
-  return isTemporary ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
+  return isTemporary(cause) ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
+}
+
+function isTemporary(error: unknown): boolean {
+  const errno = errnoOf(error);
+  return (
+    error instanceof StoreUnavailableError ||
+    TEMPORARY_CODES.has(errno) ||
+    TEMPORARY_SQLITE_CODES.test(String(errno))
+  );
 }
 
 /** Returns why this process cannot write a store, and what to do; `undefined` if it can write the file and its folder. */
