@@ -15,6 +15,14 @@ import { type Handler, type HttpServer, notFoundRoute, type Route, type RoutedRe
 /** Default delay of an `overloaded` response. */
 export const OVERLOAD_DELAY_MS = 1000;
 
+/** Less than the idle timeout of `listen`. */
+const SLOW_MS = 5000;
+/** Longer than any store or password check takes before it gives up. */
+const SLOW_IDLE_SECONDS = 60;
+
+/** The runtime's idle timeout also runs while a handler works, unless the handler has read a body. */
+const waitLonger = (request: Request, server: HttpServer): void => server.timeout(request, SLOW_IDLE_SECONDS);
+
 export interface MiddlewareOptions {
   readonly origins: OriginPolicy;
   readonly log: Log;
@@ -110,13 +118,18 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
         // A response that is already there does not count as a concurrent request.
         if (!(response instanceof Promise)) return closeIfDraining(response);
         limit.acquire();
+        const patience = hasNoBody(request) ? setTimeout(waitLonger, SLOW_MS, request, server) : undefined;
+        const settle = (): void => {
+          limit.release();
+          clearTimeout(patience);
+        };
         return response.then(
           (settled) => {
-            limit.release();
+            settle();
             return closeIfDraining(settled);
           },
           (error) => {
-            limit.release();
+            settle();
             return errorResponse(error, request, id);
           },
         );
@@ -154,6 +167,8 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
 
 /** Errors with status 5xx that are expected, so they are not logged as failed requests. */
 const UNLOGGED_CODES: ReadonlySet<ErrorCode> = new Set(["overloaded", "stopping"]);
+
+const hasNoBody = (request: Request): boolean => isRead(request) || request.method === "DELETE";
 
 const isRead = ({ method }: Request): boolean =>
   method === "GET" || method === "HEAD" || method === "OPTIONS";

@@ -81,6 +81,34 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
   }, 60_000);
 });
 
+describe("a request that takes longer than the idle timeout is answered:", () => {
+  /** Longer than any connection may be idle. */
+  const SLOW_MS = 15_000;
+  const slowly = async <T>(value: T): Promise<T> => {
+    await Bun.sleep(SLOW_MS);
+    return value;
+  };
+  const slow = {
+    store: { ...openMemory(), get: () => slowly(undefined), delete: () => slowly(false) },
+    checkUser: () => slowly(true),
+  };
+
+  test.concurrent.each([
+    ["GET", "/api/todos/1", 404],
+    ["HEAD", "/api/todos/1", 404],
+    ["DELETE", "/api/todos/1", 404],
+    ["GET", "/admin/", 200],
+  ] as const)(
+    "%s %s",
+    async (method, path, status) => {
+      await using service = startService(slow);
+      const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
+      expect((await service.send(method, path, { headers })).status).toBe(status);
+    },
+    60_000,
+  );
+});
+
 /** Sends some bytes, then a few each second. Returns the milliseconds until the server closes the connection. */
 async function closedAfter(socket: Socket, first: string, dripped: string): Promise<number> {
   const started = performance.now();
