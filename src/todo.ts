@@ -83,8 +83,8 @@ export interface TodoStore {
   delete(id: TodoId): Awaitable<boolean>;
   position(): Awaitable<Position>;
   /**
-   * Throws `store_unavailable` if the last write has failed and the cause is still there, so that `/readyz` fails although
-   * reads succeed. Stores whose `position` fails then do not need it.
+   * Throws `store_unavailable` if the last write has failed and writes still fail, so that `/readyz` fails although reads
+   * succeed. A store whose writes cannot fail alone does not need it.
    */
   checkWrites?(): Awaitable<void>;
   /**

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
+import { until } from "./until.ts";
 
 const HEADERS = { "Content-Type": "application/json" };
 const REFUSED_WRITES = 500;
@@ -41,7 +42,7 @@ test.skipIf(skipFor(whyNoMount))(
     await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
     let stored = 0;
     {
-      await using server = runTodo(["serve", "--port", "0", "--store", store]);
+      await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0", "--store", store]);
       const url = await server.url;
       for (let i = 0; i < 20_000 && (await post(url)) === 201; i++) stored++;
       expect(stored).toBeGreaterThan(10);
@@ -51,7 +52,14 @@ test.skipIf(skipFor(whyNoMount))(
       const intervals = Math.ceil((performance.now() - started) / 10_000);
       expect(server.stdout().split('"request failed"').length - 1).toBeWithin(1, 3 + intervals);
       expect(await ids(url)).toEqual(upTo(stored));
+      const metrics = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
+      const isWritable = async (): Promise<boolean> =>
+        /^todo_store_writable 1$/m.test(await (await fetch(metrics)).text());
+      const isReady = async (): Promise<boolean> => (await fetch(`${url}/readyz`)).ok;
+      for (const _ of [1, 2]) expect([await isWritable(), await isReady()]).toEqual([false, false]);
       await unlink(filler);
+      await until(isWritable, "the store is writable without another write");
+      expect(await isReady()).toBe(true);
       expect(await post(url)).toBe(201);
       stored++;
       server.kill("SIGKILL");

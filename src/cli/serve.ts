@@ -112,7 +112,12 @@ async function exportMetrics(
   { metricsHost: host, metricsPort: port = 0, maxTodos, store: configured }: Config,
   log: Logger,
 ): Promise<Listener> {
-  metrics.trackStore({ todos: () => store.count, maxTodos, eventLag: () => store.eventLag });
+  metrics.trackStore({
+    todos: () => store.count,
+    maxTodos,
+    eventLag: () => store.eventLag,
+    checkWrites: () => store.checkWrites?.(),
+  });
   const path = fileOf(configured.value);
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
   const onLoopback = isLoopback(await addressOf(host));

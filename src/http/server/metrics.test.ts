@@ -13,7 +13,7 @@ import type { ServiceOptions } from "../service.ts";
 import { listen } from "./listen.ts";
 import { openMetrics } from "./metrics.ts";
 
-const SOON_MS = 5_000;
+const SOON_MS = 30_000;
 
 /** A service with an observer, and its metrics on a separate port. */
 function startObserved(options: Partial<ServiceOptions> = {}) {
@@ -287,6 +287,20 @@ test("the store is writable until a write fails, and again after the next write"
   expect([await post(), await writable()]).toEqual([201, 1]);
 });
 
+test("the store is writable again without another write when its check of writes succeeds", async () => {
+  let isAway = true;
+  const insert = () => Promise.reject(new ServiceError("store_unavailable"));
+  await using service = startObserved({ store: storeWith({ insert }) });
+  const checkWrites = async () => {
+    if (isAway) throw new ServiceError("store_unavailable");
+  };
+  service.metrics.trackStore({ todos: () => 0, maxTodos: 10, eventLag: () => 0, checkWrites });
+  expect((await service.sendJson("POST", "/api/todos", { title: "x" })).status).toBe(503);
+  for (const _ of [1, 2, 3]) expect((await service.samples()).get("todo_store_writable")).toBe(0);
+  isAway = false;
+  await service.until("todo_store_writable", 1);
+});
+
 test("a store that cannot be read counts as not writable until an operation succeeds", async () => {
   let isAway = true;
   const position = async () => {
@@ -362,7 +376,7 @@ test("subscribers are counted while they are connected", async () => {
 
 test("the process and the build have metrics", async () => {
   await using service = startObserved();
-  service.metrics.trackStore({ todos: () => 7, maxTodos: 10, eventLag: () => 3 });
+  service.metrics.trackStore({ todos: () => 7, maxTodos: 10, eventLag: () => 3, checkWrites: () => {} });
   service.metrics.trackFiles(() => ({ databaseBytes: 1, walBytes: 2, freeBytes: 3, totalBytes: 4 }));
   service.metrics.trackCertificate(() => new Date(1_900_000_000_000));
   const samples = await service.samples();

@@ -1,5 +1,6 @@
 /** Prometheus metrics. Only a server with metrics imports this file, because prom-client is slow to load. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import type { Awaitable } from "../../todo.ts";
 import { createMiddleware, OVERLOAD_DELAY_MS } from "../middleware.ts";
 import {
   AUTHENTICATION_OUTCOMES,
@@ -48,6 +49,8 @@ export interface StoreSources {
   readonly maxTodos: number;
   /** The number of changes that the slowest event stream has not read. */
   readonly eventLag: () => number;
+  /** Throws while the cause of the last failed write is still there. */
+  readonly checkWrites: () => Awaitable<void>;
 }
 
 /** Sizes in bytes. A value that cannot be determined is NaN. */
@@ -171,9 +174,26 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
   });
   let writesFail = false;
   let isUnreachable = false;
-  gauge("todo_store_writable", "0 from a failed write until the next successful one, otherwise 1.", () =>
-    writesFail || isUnreachable ? 0 : 1,
-  );
+  let checkWrites: StoreSources["checkWrites"] | undefined;
+  let isChecking = false;
+  const recheckWrites = async (): Promise<void> => {
+    if (checkWrites === undefined || isChecking) return;
+    isChecking = true;
+    try {
+      await checkWrites();
+      writesFail = false;
+      isUnreachable = false;
+    } catch {
+      // The next scrape checks again.
+    }
+    isChecking = false;
+  };
+  gauge("todo_store_writable", "0 from a failed write until writes succeed again, otherwise 1.", () => {
+    const isWritable = !writesFail && !isUnreachable;
+    // In the background, because a scrape must not wait for a store that does not answer.
+    if (!isWritable) recheckWrites();
+    return isWritable ? 1 : 0;
+  });
   const batchWrites = histogram({
     name: "todo_store_batch_writes",
     help: "Writes that shared a transaction, on SQLite and PostgreSQL.",
@@ -255,7 +275,8 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       batchSeconds.observe(ms / 1000);
     },
     onIdempotencyKeysEvicted: (count) => evictedKeys.inc(count),
-    trackStore: ({ todos, maxTodos, eventLag }) => {
+    trackStore: ({ todos, maxTodos, eventLag, ...sources }) => {
+      checkWrites = sources.checkWrites;
       gauge("todo_store_todos", "To-dos in the store, as far as this process knows.", todos);
       gauge(
         "todo_store_todos_limit",

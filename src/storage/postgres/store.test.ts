@@ -535,6 +535,24 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await todos(stores.other)).map(({ title }) => title)).toEqual(["a", "b", "d"]);
   });
 
+  test("checkWrites fails after a failed write until writes succeed again, and changes nothing", async () => {
+    await using stores = await openTwo();
+    const rename = (from: string, to: string) =>
+      executeSql(stores.url, `ALTER FUNCTION todo_service.${from} RENAME TO ${to}`);
+    expect(stores.one.checkWrites?.()).toBeUndefined();
+    await rename("write_batch", "gone");
+    const isUnavailable = (error: unknown) =>
+      error instanceof ServiceError && error.code === "store_unavailable";
+    expect(isUnavailable(await errorOf(stores.one.insert("a")))).toBe(true);
+    for (const _ of [1, 2]) expect(isUnavailable(await errorOf(stores.one.checkWrites?.()))).toBe(true);
+    expect((await stores.one.position()).sequence).toBe(0);
+    await rename("gone", "write_batch");
+    await stores.one.checkWrites?.();
+    expect(stores.one.checkWrites?.()).toBeUndefined();
+    expect((await stores.one.position()).sequence).toBe(0);
+    expect((await stores.one.insert("a")).id).toBe(1n);
+  });
+
   test("a subscriber receives each change of another store once", async () => {
     await using stores = await openTwo();
     const seen = eventsUpTo(stores.other, await stores.other.position(), 500);

@@ -60,6 +60,9 @@ class PostgresStore implements Store {
   #replica: Replica;
   #waiting: Write[] = [];
   #writing: Promise<void> | undefined;
+  /** Whether the last batch has failed, and no check of writes has succeeded since. */
+  #hasFailed = false;
+  #checking: Promise<void> | undefined;
   readonly #refreshes: RefreshQueue;
   readonly #pollTimer: NodeJS.Timeout;
   #isClosed = false;
@@ -128,6 +131,24 @@ class PostgresStore implements Store {
 
   async position(): Promise<Position> {
     return (await this.#latest()).position;
+  }
+
+  /** Asks the database only after a failed write. */
+  checkWrites(): Promise<void> | undefined {
+    if (!this.#hasFailed) return undefined;
+    this.#checking ??= this.#checkWrites().finally(() => {
+      this.#checking = undefined;
+    });
+    return this.#checking;
+  }
+
+  /** Sends a batch without writes. It locks the row of `store`, which fails where writes fail. */
+  async #checkWrites(): Promise<void> {
+    try {
+      await this.#sendBatch(new Batch());
+    } catch (cause) {
+      throw storeUnavailable(cause);
+    }
   }
 
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
@@ -210,14 +231,10 @@ class PostgresStore implements Store {
   }
 
   async #writeBatch(batch: Batch): Promise<void> {
-    const { maxTodos, maxEvents, onBatch, onIdempotencyKeysEvicted } = this.#options;
+    const { onBatch, onIdempotencyKeysEvicted } = this.#options;
     const started = performance.now();
     try {
-      const row = await this.#queryAtPosition<Tail & Outcomes>(WRITE, [
-        maxTodos,
-        Math.max(maxEvents, MIN_EVENTS),
-        ...batch.values,
-      ]);
+      const row = await this.#sendBatch(batch);
       onBatch(batch.size, performance.now() - started);
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
       // The result is ignored, because the writes are done and the next read refreshes again.
@@ -225,12 +242,21 @@ class PostgresStore implements Store {
       batch.settle(row);
     } catch (cause) {
       const failure = storeUnavailable(cause);
+      this.#hasFailed = true;
       batch.fail(failure);
       if (!(failure.cause instanceof TimeoutError)) return;
       // The waiting writes would only time out as well.
       for (const { fail } of this.#waiting) fail(failure);
       this.#waiting = [];
     }
+  }
+
+  async #sendBatch(batch: Batch): Promise<Tail & Outcomes> {
+    const { maxTodos, maxEvents } = this.#options;
+    const values = [maxTodos, Math.max(maxEvents, MIN_EVENTS), ...batch.values];
+    const row = await this.#queryAtPosition<Tail & Outcomes>(WRITE, values);
+    this.#hasFailed = false;
+    return row;
   }
 }
 

@@ -93,7 +93,7 @@ class SqliteStore implements Store {
   /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
   #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
-  /** Whether the last batch has failed, and no check has found right files since. */
+  /** Whether the last batch has failed, and no check of writes has succeeded since. */
   #hasFailed = false;
   #checking: Promise<void> | undefined;
 
@@ -166,18 +166,18 @@ class SqliteStore implements Store {
     return { epoch: this.#epoch, sequence: this.#sequence };
   }
 
-  /** Asks the writer only after a failed write, so that it is cheap and notices that the files are right again. */
+  /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
   checkWrites(): Promise<void> | undefined {
     if (!this.#hasFailed) return undefined;
-    this.#checking ??= this.#checkFiles().finally(() => {
+    this.#checking ??= this.#checkWrites().finally(() => {
       this.#checking = undefined;
     });
     return this.#checking;
   }
 
-  async #checkFiles(): Promise<void> {
+  async #checkWrites(): Promise<void> {
     try {
-      await this.#writer.request({ type: "checkFiles" });
+      await this.#writer.request({ type: "checkWrites" });
     } catch (cause) {
       throw new ServiceError("store_unavailable", { cause });
     }

@@ -44,8 +44,8 @@ export type WriterRequest =
   | { readonly type: "open"; readonly options: WriterOptions }
   /** The value is whether the structure of the file is sound. */
   | { readonly type: "check" }
-  /** Checks the files, as every request does first. */
-  | { readonly type: "checkFiles" }
+  /** Checks the files, as every request does first, and commits a transaction that changes nothing. */
+  | { readonly type: "checkWrites" }
   | { readonly type: "commit"; readonly commit: Commit }
   | { readonly type: "insertKey"; readonly key: StoredKey }
   | {
@@ -63,6 +63,9 @@ export type WriterReply =
   | { readonly type: "done"; readonly value: boolean; readonly warning: string | undefined }
   /** The request was rolled back, or its outcome is unknown. After a crash, the next start may still find it. */
   | { readonly type: "failed"; readonly reason: string; readonly code: unknown };
+
+/** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
+const CHECKED_TEXT = " ".repeat(64 * 1024);
 
 class Writer {
   readonly #database: Database;
@@ -114,7 +117,8 @@ class Writer {
       case "commit":
         this.#commit(request.commit);
         return true;
-      case "checkFiles":
+      case "checkWrites":
+        this.#checkWrites();
         return true;
       case "check":
         return findStructuralDamage(this.#database).length === 0;
@@ -185,6 +189,16 @@ class Writer {
       throw error;
     }
     this.#onCommit(commit.lastSequence, transactions);
+  }
+
+  /** SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again. */
+  #checkWrites(): void {
+    const unused = this.#committed.sequence + 1;
+    this.#database.transaction(() => {
+      this.#addEvents.run(unused, CHECKED_TEXT);
+      this.#database.query("DELETE FROM events WHERE last_n = ?").run(unused);
+    })();
+    this.#files.note();
   }
 
   /** Returns the number of transactions of the store, this one included. */
