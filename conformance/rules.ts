@@ -148,10 +148,13 @@ export const rules = [
     section: "4",
     description: "the list contains the current state of every to-do once",
   },
+  { id: "list.unlimited", section: "4", description: "the list is not limited to 100 to-dos" },
   { id: "list.order", section: "4", description: "the list is ordered by ascending id" },
   { id: "create.201", section: "4", description: "a valid POST returns 201" },
   { id: "create.answer", section: "4", description: "POST returns the Todo" },
   { id: "create.title", section: "4", description: "the Todo has the title from the request" },
+  { id: "create.title.whole", section: "4", description: "a title of 120 characters is stored whole" },
+  { id: "create.same-title", section: "4", description: "two to-dos may have the same title" },
   {
     id: "create.validates-first",
     section: "4",
@@ -322,6 +325,11 @@ export const rules = [
     description: "PATCH with an id that is not an unsigned integer returns 400",
   },
   {
+    id: "update.malformed.any-body",
+    section: "7",
+    description: "PATCH with a malformed id returns 400, even if done is missing or invalid",
+  },
+  {
     id: "delete.malformed.400",
     section: "7",
     description: "DELETE with an id that is not an unsigned integer returns 400",
@@ -351,7 +359,7 @@ export const rules = [
   {
     id: "validation.together",
     section: "7",
-    description: "both violations of a title are reported together",
+    description: "a title that violates both rules gets one of their messages, or both",
   },
   { id: "validation.only-failed", section: "7", description: "only violated rules are reported" },
   { id: "title.characters", section: "7", description: "the length counts characters, not bytes" },

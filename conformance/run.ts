@@ -74,7 +74,13 @@ function formatReport(baseUrl: string, { results, passed }: Report): string {
   });
   const count = (status: Result["status"]) =>
     `${results.filter((result) => result.status === status).length} ${status}`;
-  const counts = [count("passed"), count("failed"), count("skipped"), count("not observable")].join(", ");
+  const counts = [
+    count("passed"),
+    count("failed"),
+    count("not judged"),
+    count("skipped"),
+    count("not observable"),
+  ].join(", ");
   return `${blocks.join("\n\n")}\n\n${baseUrl}: ${passed ? "PASSED" : "NOT PASSED"}: ${counts}\n`;
 }
 

@@ -11,6 +11,7 @@ import { cases as todosDelete } from "./cases/todos-delete.ts";
 import { cases as todosRead } from "./cases/todos-read.ts";
 import { cases as todosUpdate } from "./cases/todos-update.ts";
 import { cases as validation } from "./cases/validation.ts";
+import { dependencies as specDependencies } from "./dependencies.ts";
 import { type Need, type Rule, rules as specRules } from "./rules.ts";
 import { RuleViolation, TargetClient, UnreachableError } from "./target-client.ts";
 
@@ -31,6 +32,11 @@ export const suites: readonly Cases[] = [
 
 export const rules: readonly Rule[] = specRules;
 
+/** The rules that each case relies on, by the id of the rule that it checks. */
+export type Dependencies = Readonly<Record<string, readonly string[]>>;
+
+export const dependencies: Dependencies = specDependencies;
+
 export interface Options {
   /** An http or https URL. The runner appends the paths of the specification to it. */
   readonly baseUrl: string;
@@ -46,12 +52,12 @@ export interface Options {
 
 export type Result = { readonly rule: Rule } & (
   | { readonly status: "passed" }
-  | { readonly status: "failed" | "skipped" | "not observable"; readonly reason: string }
+  | { readonly status: "failed" | "not judged" | "skipped" | "not observable"; readonly reason: string }
 );
 
 export interface Report {
   readonly results: readonly Result[];
-  /** True when no rule failed and none was skipped because a credential is missing. */
+  /** True when no rule failed and none was skipped because a credential is missing. A rule that is not judged implies a failed one. */
   readonly passed: boolean;
 }
 
@@ -59,6 +65,7 @@ export interface Report {
 export function suiteErrors(
   rules: readonly Rule[],
   suites: readonly Readonly<Record<string, unknown>>[],
+  dependencies: Dependencies = {},
 ): string[] {
   const caseIds = suites.flatMap((cases) => Object.keys(cases));
   const ruleIds = rules.map((rule) => rule.id);
@@ -74,12 +81,25 @@ export function suiteErrors(
         ? [`the rule ${id} has both a case and notObservable`]
         : [];
     }),
+    ...Object.keys(dependencies)
+      .filter((id) => relyingOn(id, dependencies).has(id))
+      .map((id) => `the rule ${id} depends on itself`),
   ];
+}
+
+/** Returns the ids of all rules that a rule depends on, directly or through others. */
+function relyingOn(id: string, dependencies: Dependencies, found = new Set<string>()): Set<string> {
+  for (const dependency of dependencies[id] ?? []) {
+    if (found.has(dependency)) continue;
+    found.add(dependency);
+    relyingOn(dependency, dependencies, found);
+  }
+  return found;
 }
 
 /** Checks the server at `options.baseUrl` against every rule. Rejects with `UnreachableError` when no server answers. */
 export async function checkServer(options: Options): Promise<Report> {
-  const errors = suiteErrors(rules, suites);
+  const errors = suiteErrors(rules, suites, dependencies);
   if (errors.length > 0) throw new Error(errors.join("; "));
   const client = new TargetClient({
     baseUrl: options.baseUrl.replace(/\/+$/, ""),
@@ -90,19 +110,30 @@ export async function checkServer(options: Options): Promise<Report> {
   });
   await checkReachable(client);
   const resultsById = new Map<string, Result>();
+  const violations = new Map<string, RuleViolation>();
   try {
     for (const [id, testCase] of suites.flatMap((cases) => Object.entries(cases))) {
       const rule = rules.find((rule) => rule.id === id);
-      if (rule !== undefined) resultsById.set(id, await runCase(rule, testCase, client, options));
+      if (rule === undefined) continue;
+      const result = await runCase(rule, testCase, client, options);
+      if (result instanceof RuleViolation) violations.set(id, result);
+      else resultsById.set(id, result);
     }
   } finally {
     await client.cleanup();
   }
-  const results = rules.map((rule) => resultsById.get(rule.id) ?? notObservableResult(rule));
+  const results = rules.map(
+    (rule) => resultsById.get(rule.id) ?? violationResult(rule, violations) ?? notObservableResult(rule),
+  );
   return { results, passed: results.every(isAcceptable) };
 }
 
-async function runCase(rule: Rule, testCase: Case, client: TargetClient, options: Options): Promise<Result> {
+async function runCase(
+  rule: Rule,
+  testCase: Case,
+  client: TargetClient,
+  options: Options,
+): Promise<Result | RuleViolation> {
   if (rule.needs !== undefined && !isAvailable(rule.needs, options)) {
     return { rule, status: "skipped", reason: SKIP_REASONS[rule.needs] };
   }
@@ -110,9 +141,36 @@ async function runCase(rule: Rule, testCase: Case, client: TargetClient, options
     await testCase(client);
     return { rule, status: "passed" };
   } catch (error) {
-    if (error instanceof RuleViolation) return { rule, status: "failed", reason: error.message };
+    if (error instanceof RuleViolation) return error;
     throw error;
   }
+}
+
+/** Returns "failed" for a rule that failed by itself, and "not judged" if a rule that it depends on failed. */
+function violationResult(rule: Rule, violations: ReadonlyMap<string, RuleViolation>): Result | undefined {
+  const violation = violations.get(rule.id);
+  if (violation === undefined) return undefined;
+  const cause = causeOf(rule.id, violations);
+  if (cause === undefined) return { rule, status: "failed", reason: violation.message };
+  return { rule, status: "not judged", reason: `not judged because ${cause} failed` };
+}
+
+/** Returns the violated rule at the end of the chain of violated rules that a rule depends on, if there is a chain. */
+function causeOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
+  const seen = new Set<string>();
+  let cause = id;
+  for (let next: string | undefined = id; next !== undefined; next = blockerOf(cause, violations)) {
+    // Each rule relies on the next one in a circle, so none explains the others.
+    if (seen.has(next)) return undefined;
+    seen.add(next);
+    cause = next;
+  }
+  return cause === id ? undefined : cause;
+}
+
+function blockerOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
+  const prerequisites = [violations.get(id)?.prerequisite ?? id, ...(dependencies[id] ?? [])];
+  return prerequisites.find((other) => other !== id && violations.has(other));
 }
 
 const SKIP_REASONS: Readonly<Record<Need, string>> = {
@@ -130,7 +188,7 @@ function notObservableResult(rule: Rule): Result {
 }
 
 function isAcceptable({ rule, status }: Result): boolean {
-  return status === "skipped" ? rule.needs === "fresh" : status !== "failed";
+  return status === "skipped" ? rule.needs === "fresh" : !["failed", "not judged"].includes(status);
 }
 
 async function checkReachable(client: TargetClient): Promise<void> {

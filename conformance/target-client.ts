@@ -1,6 +1,7 @@
 /** HTTP client for the server under test: sends requests with a time limit and captures the responses. */
 import { connect as connectPlain } from "node:net";
 import { connect as connectTls } from "node:tls";
+import type { RuleId } from "./rules.ts";
 
 /** JSON whose integers are bigint, so that ids above 2^53 stay exact (section 2: unsigned 64-bit). */
 export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
@@ -27,7 +28,15 @@ export function ownProperty(json: Json | undefined, key: string): Json | undefin
 }
 
 /** The server violates a rule. The message names the request, the expected response and the actual one. */
-export class RuleViolation extends Error {}
+export class RuleViolation extends Error {
+  /** The rule that this case relied on. If that rule fails too, the violation shows nothing new. */
+  readonly prerequisite: RuleId | undefined;
+
+  constructor(message: string, prerequisite?: RuleId) {
+    super(message);
+    this.prerequisite = prerequisite;
+  }
+}
 
 /** The server sent no response, and the time limit is not the reason. */
 export class UnreachableError extends RuleViolation {}
@@ -63,11 +72,18 @@ export class CapturedResponse {
     if (!condition) throw this.violation(expected);
   }
 
-  violation(expected: string): RuleViolation {
+  violation(expected: string, prerequisite = this.#prerequisite): RuleViolation {
     const actual = [this.status, this.contentType, truncate(this.text)]
       .filter((part) => part !== "")
       .join(" ");
-    return new RuleViolation(`${this.request}: expected ${expected}, got ${actual}`);
+    return new RuleViolation(`${this.request}: expected ${expected}, got ${actual}`, prerequisite);
+  }
+
+  /** The rule that explains this response if it fails: the routes require credentials, or the operation never works. */
+  get #prerequisite(): RuleId | undefined {
+    const isTodoRoute = / \/api\/todos/.test(this.request);
+    if (isTodoRoute && [401, 403, 407].includes(this.status)) return "todos.open";
+    return [0, 404, 405].includes(this.status) || this.status >= 500 ? ruleOf(this.request) : undefined;
   }
 
   expectStatus(status: number): void {
@@ -157,8 +173,9 @@ export class TargetClient {
     title = this.uniqueTitle(),
   ): Promise<{ id: bigint; title: string; response: CapturedResponse }> {
     const response = await this.send("POST", "/api/todos", { json: { title } });
-    const id = ownProperty(response.json, "id");
-    if (!response.ok || typeof id !== "bigint") throw response.violation("a new to-do");
+    const id = readId(response);
+    if (!response.ok) throw response.violation("a new to-do");
+    if (id === undefined) throw response.violation("a new to-do with an id", "create.answer");
     return { id, title, response };
   }
 
@@ -173,15 +190,14 @@ export class TargetClient {
   async list(): Promise<{ todos: Json[]; response: CapturedResponse }> {
     const response = await this.send("GET", "/api/todos");
     const todos = response.json;
-    if (!response.ok || !Array.isArray(todos)) throw response.violation("a list");
+    if (!response.ok) throw response.violation("a list", "list.200");
+    if (!Array.isArray(todos)) throw response.violation("a list", "list.array");
     return { todos, response };
   }
 
-  /** Deletes the to-dos that this run created and that still exist. */
-  async cleanup(): Promise<void> {
-    for (const id of [...this.#createdIds]) {
-      await this.send("DELETE", `/api/todos/${id}`).catch(() => undefined);
-    }
+  /** Deletes these to-dos, or all that this run created and that still exist. */
+  async cleanup(ids: readonly bigint[] = [...this.#createdIds]): Promise<void> {
+    for (const id of ids) await this.send("DELETE", `/api/todos/${id}`).catch(() => undefined);
   }
 
   async #fetch(request: string, path: string, init: RequestInit): Promise<CapturedResponse> {
@@ -191,19 +207,42 @@ export class TargetClient {
       return new CapturedResponse(request, response.status, response.headers, await response.text());
     } catch (error) {
       const failure = `${request}: expected a response, got none`;
-      if (signal.aborted) throw new RuleViolation(`${failure} within ${this.target.timeoutMs / 1000} s`);
+      if (signal.aborted)
+        throw new RuleViolation(`${failure} within ${this.target.timeoutMs / 1000} s`, ruleOf(request));
       throw new UnreachableError(`${failure}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
 
   #trackCreated(method: string, path: string, response: CapturedResponse): void {
     if (!response.ok) return;
-    const id = ownProperty(response.json, "id");
-    if (method === "POST" && path === "/api/todos" && typeof id === "bigint") this.#createdIds.add(id);
+    const id = method === "POST" && path === "/api/todos" ? readId(response) : undefined;
+    if (id !== undefined) this.#createdIds.add(id);
     const deleted = method === "DELETE" ? /^\/api\/todos\/(\d+)$/.exec(path)?.[1] : undefined;
     if (deleted !== undefined) this.#createdIds.delete(BigInt(deleted));
   }
 }
+
+/** Returns the id in a response. An id in a string violates `todo.id.type` only, so the other cases can use it. */
+function readId(response: CapturedResponse): bigint | undefined {
+  const id = ownProperty(response.json, "id");
+  if (typeof id === "bigint") return id;
+  return typeof id === "string" && /^\d+$/.test(id) ? BigInt(id) : undefined;
+}
+
+/** Returns the rule that a valid request of the same operation succeeds. */
+function ruleOf(request: string): RuleId | undefined {
+  return OPERATIONS.find(([operation]) => operation.test(request))?.[1];
+}
+
+const OPERATIONS: readonly [RegExp, RuleId][] = [
+  [/^POST \/api\/todos( |$)/, "create.201"],
+  [/^GET \/api\/todos( |$)/, "list.200"],
+  [/^GET \/api\/todos\//, "get.200"],
+  [/^PATCH \/api\/todos\//, "update.200"],
+  [/^DELETE \/api\/todos\//, "delete.204"],
+  [/^GET \/api\/whoami( |$)/, "whoami.200"],
+  [/^GET \/admin\/( |$)/, "admin.200"],
+];
 
 /** Parses the bytes of an HTTP/1.1 response, given as latin1, because chunk sizes count bytes (RFC 9112, section 7.1). */
 function parseResponse(request: string, bytes: string): CapturedResponse {

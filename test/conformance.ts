@@ -46,7 +46,7 @@ export async function expectToConform(
         .filter((line) => /^ +✗/.test(line)),
     ).toEqual([]);
     expect(kit.stdout().trimEnd().split("\n").at(-1)).toBe(
-      `${url}: PASSED: ${rules.length - unobserved.length} passed, 0 failed, 0 skipped, ${unobserved.length} not observable`,
+      `${url}: PASSED: ${rules.length - unobserved.length} passed, 0 failed, 0 not judged, 0 skipped, ${unobserved.length} not observable`,
     );
     expect([code, kit.stderr()]).toEqual([0, ""]);
   } finally {

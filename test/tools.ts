@@ -16,6 +16,7 @@ const TOOLS = {
   openssl: "3.0.22",
   pgbouncer: "1.18.0",
   promtool: "2.42.0 (Prometheus)",
+  python3: "3.11.7",
   script: "2.38.1 (util-linux)",
   slowhttptest: "1.8.2",
   strace: "6.1",

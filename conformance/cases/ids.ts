@@ -56,6 +56,13 @@ export const cases: Cases = {
     await expectMalformed(client, "PATCH");
   },
 
+  // The JSON is well-formed, because a server may parse each body before it looks at the path.
+  async "update.malformed.any-body"(client) {
+    for (const json of [{}, { done: "true" }, { done: null }]) {
+      (await client.send("PATCH", "/api/todos/abc", { json })).expectStatus(400);
+    }
+  },
+
   async "delete.malformed.400"(client) {
     await expectMalformed(client, "DELETE");
   },

@@ -45,6 +45,20 @@ export const cases: Cases = {
     );
   },
 
+  // The to-dos are deleted at once, so that a limited list does not hide those of later cases.
+  async "list.unlimited"(client) {
+    const ids: bigint[] = [];
+    try {
+      while (ids.length <= 100) ids.push((await client.create()).id);
+      const { response, todos } = await client.list();
+      const listed = new Set(todos.map((todo) => ownProperty(todo, "id")));
+      const missing = ids.filter((id) => !listed.has(id)).length;
+      response.expect(missing === 0, `all ${ids.length} new to-dos in the list, but ${missing} are missing`);
+    } finally {
+      await client.cleanup(ids);
+    }
+  },
+
   async "get.200"(client) {
     const { id } = await client.create();
     (await client.send("GET", `/api/todos/${id}`)).expectStatus(200);

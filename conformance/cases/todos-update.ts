@@ -36,10 +36,10 @@ export const cases: Cases = {
     const { id } = await client.create();
     for (const done of [true, false]) {
       const patched = await patch(client, id, { done });
-      const { json } = await client.send("GET", `/api/todos/${id}`);
-      patched.expect(
-        ownProperty(json, "done") === ownProperty(patched.json, "done"),
-        "the same value as a later GET",
+      const fetched = await client.send("GET", `/api/todos/${id}`);
+      fetched.expect(
+        ownProperty(fetched.json, "done") === ownProperty(patched.json, "done"),
+        "the value of done in the response to PATCH",
       );
     }
   },

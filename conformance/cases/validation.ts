@@ -37,10 +37,11 @@ export const cases: Cases = {
     }
   },
 
+  // "Several may be reported together": a server may report the first violation only.
   async "validation.together"(client) {
     const response = await post(client, blankAndLong);
-    expectMessage(response, emptyMessage);
-    expectMessage(response, longMessage);
+    const hasEither = hasMessage(response, emptyMessage) || hasMessage(response, longMessage);
+    response.expect(hasEither, `the message “${emptyMessage}” or “${longMessage}”`);
   },
 
   async "validation.only-failed"(client) {
@@ -75,8 +76,12 @@ export const cases: Cases = {
 
   // The specification does not say whether the server stores the surrounding whitespace.
   async "title.padded"(client) {
-    for (const title of [" x", "x ", "\n x\t"]) {
-      const response = await post(client, title);
+    for (const [before, after] of [
+      [" ", ""],
+      ["", " "],
+      ["\n ", "\t"],
+    ]) {
+      const response = await post(client, before + client.uniqueTitle() + after);
       response.expect(response.ok, "a title with surrounding whitespace to be accepted");
     }
   },

@@ -1,0 +1,38 @@
+/** The kit accepts servers that follow the specification and share no code with this project. */
+import { afterAll, expect, test } from "bun:test";
+import { copyFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { checkServer } from "../conformance/runner.ts";
+import { run } from "./command.ts";
+import { installPackages } from "./npm-install.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+
+const SERVERS = fileURLToPath(new URL("../conformance/honest/", import.meta.url));
+const token = "Honest-Token-1";
+const user = { name: "ann", password: "open sesame" };
+const packages = await installPackages("express@5.3.0", "hono@4.13.19", "@hono/node-server@2.1.8");
+afterAll(async () => {
+  if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
+});
+
+async function expectAccepted(commandLine: readonly string[]): Promise<void> {
+  const variables = { TOKEN: token, USER_PASSWORD: `${user.name}:${user.password}` };
+  await using server = run(commandLine, variables);
+  const options = { token, user, clientName: "alice", fresh: true, timeoutMs: 60_000 };
+  const { results, passed } = await checkServer({ baseUrl: await server.url, ...options });
+  const violated = results.filter(({ status }) => !["passed", "not observable"].includes(status));
+  expect(violated).toEqual([]);
+  expect(passed).toBe(true);
+}
+
+test.skipIf(skipFor(packages.whyMissing)).each(["express", "hono"])("kit accepts %s", async (name) => {
+  const file = join(packages.folder ?? "", `${name}.mjs`);
+  await copyFile(join(SERVERS, `${name}.mjs`), file);
+  await expectAccepted(["node", file]);
+});
+
+test.skipIf(skipFor(whyMissing("python3")))("kit accepts Python's standard library", async () => {
+  await expectAccepted(["python3", join(SERVERS, "stdlib.py")]);
+});

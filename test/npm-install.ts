@@ -1,0 +1,36 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run } from "./command.ts";
+
+/** Packages from the registry in a temporary folder, or the reason why they are not there. */
+export type InstalledPackages =
+  | { readonly folder: string; readonly whyMissing?: undefined }
+  | { readonly folder?: undefined; readonly whyMissing: string };
+
+/** Variables that npm needs where a proxy or a private registry stands between it and the network. */
+const VARIABLES =
+  /^(npm_config_registry|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)$/;
+const TIME_LIMIT_MS = 100_000;
+
+/** Installs packages, such as `express@5.3.0`, into a new folder. Asks the registry only if `TODO_TEST_PACKAGE` is set. */
+export async function installPackages(...packages: readonly string[]): Promise<InstalledPackages> {
+  if (process.env.TODO_TEST_PACKAGE === undefined)
+    return { whyMissing: "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages" };
+  const folder = await mkdtemp(join(tmpdir(), "todo-packages-"));
+  await Bun.write(join(folder, "package.json"), '{"private":true,"type":"module"}');
+  const flags = ["--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"];
+  const limits = ["--fetch-retries=1", "--fetch-timeout=30000", "--prefix", folder];
+  const variables = Object.entries(process.env).filter(([name]) => VARIABLES.test(name));
+  await using npm = run(
+    ["npm", "install", ...flags, ...limits, ...packages],
+    Object.fromEntries(variables.map(([name, value]) => [name, value ?? ""])),
+  );
+  const timer = setTimeout(() => npm.kill("SIGKILL"), TIME_LIMIT_MS);
+  const code = await npm.exited;
+  clearTimeout(timer);
+  if (code === 0) return { folder };
+  await rm(folder, { recursive: true });
+  const reason = code === undefined ? `no result within ${TIME_LIMIT_MS / 1000} s` : `exit code ${code}`;
+  return { whyMissing: `npm cannot install ${packages.join(" ")}: ${reason}` };
+}
