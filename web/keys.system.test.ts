@@ -42,7 +42,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     const { page } = window;
     await page.getByText("No keys yet.").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("ci <b>");
-    await page.getByLabel("Expires after").fill("90d");
+    await page.getByLabel("Expires after").selectOption("90 days");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByRole("heading", { name: "Token for ci <b>" }).waitFor();
     await page.locator("#token-heading:focus").waitFor();
@@ -55,6 +55,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
     const row = page.getByRole("row", { name: "ci <b>" });
     const [key] = await service.keys.list();
+    expect((key?.expiresAt ?? 0) - (key?.createdAt ?? 0)).toBe(90 * DAY);
+    expect(await page.getByLabel("Expires after").inputValue()).toBe("never");
     expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
     expect(await row.locator("time").count()).toBe(2);
     await page.getByRole("button", { name: "Done, hide token" }).click();
@@ -94,7 +96,9 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await createKey(service.keys, "ci", undefined, Date.now());
     await using window = await open(service.url);
     const { page } = window;
-    await page.getByLabel("Expires after").fill("soon");
+    await page.getByLabel("Expires after").selectOption("Other");
+    await page.locator("#expires:focus").waitFor();
+    await page.getByLabel("Other duration").fill("soon");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByText("It must not be empty.").waitFor();
     await page.getByText("It must be a duration such as 90d").waitFor();
@@ -102,12 +106,119 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByLabel("Name", { exact: true }).fill("ci");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.locator("#expires:focus").waitFor();
-    await page.getByLabel("Expires after").fill("");
-    const rejection = page.waitForResponse((response) => response.status() === 409);
+    await page.getByLabel("Other duration").fill("");
     await page.getByRole("button", { name: "Create key" }).click();
-    const { detail } = await (await rejection).json();
-    await page.getByRole("alert").getByText(detail).waitFor();
+    await page.getByText("It must be a duration such as 90d").waitFor();
+    await page.getByLabel("Expires after").selectOption("1 year");
+    expect(await page.getByLabel("Other duration").isVisible()).toBe(false);
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByText("It is already in use: rotate or revoke the key of this name").waitFor();
+    await page.locator("#name:focus").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("other");
+    await page.getByLabel("Expires after").selectOption("Other");
+    await page.getByLabel("Other duration").fill("2w");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: "Token for other" }).waitFor();
+    const key = (await service.keys.list()).find(({ name }) => name === "other");
+    expect((key?.expiresAt ?? 0) - (key?.createdAt ?? 0)).toBe(14 * DAY);
+    expect(await page.getByLabel("Other duration").isVisible()).toBe(false);
     expect(window.faults).toEqual([]);
+  });
+
+  test("shows changes made elsewhere within ten seconds, and keeps the focus", async () => {
+    await using service = start();
+    const now = Date.now();
+    await createKey(service.keys, "ci", undefined, now);
+    const phone = await createKey(service.keys, "phone", undefined, now);
+    await using window = await openWindow(browser, "about:blank", ADMIN);
+    const { page } = window;
+    await page.clock.install();
+    await page.goto(`${service.url}/admin/keys`);
+    const ci = page.getByRole("button", { name: "Rotate ci" });
+    await ci.focus();
+    await createKey(service.keys, "laptop", undefined, Date.now());
+    await service.keys.delete(phone?.key.id ?? "");
+    await page.clock.fastForward(10_000);
+    await page.getByRole("rowheader", { name: "laptop" }).waitFor();
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["laptop", "ci"]);
+    expect(await ci.evaluate((button) => button === document.activeElement)).toBe(true);
+    // A lost connection is shown, and the next read recovers.
+    await page.route("**/admin/keys", (route) => route.abort(), { times: 1 });
+    await page.clock.fastForward(10_000);
+    await page.getByText("The keys cannot be loaded: The service cannot be reached.").waitFor();
+    expect(await page.getByRole("rowheader").count()).toBe(2);
+    await page.clock.fastForward(10_000);
+    await page.getByText("The keys cannot be loaded").waitFor({ state: "detached" });
+    expect(window.faults).toEqual([]);
+  });
+
+  test("hides a token when its key is revoked, here or elsewhere", async () => {
+    await using service = start();
+    await using window = await openWindow(browser, "about:blank", ADMIN);
+    const { page } = window;
+    await page.clock.install();
+    await page.goto(`${service.url}/admin/keys`);
+    const create = async (name: string): Promise<string> => {
+      await page.getByLabel("Name", { exact: true }).fill(name);
+      await page.getByRole("button", { name: "Create key" }).click();
+      await page.getByRole("heading", { name: `Token for ${name}` }).waitFor();
+      await page.getByRole("rowheader", { name }).waitFor();
+      return (await page.locator("#token-text").textContent()) ?? "";
+    };
+    const first = await create("first");
+    await page.getByRole("button", { name: "Revoke first" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.locator("#token").waitFor({ state: "hidden" });
+    await page.locator("#keys-heading:focus").waitFor();
+    expect(await page.content()).not.toContain(first);
+    const second = await create("second");
+    for (const { id } of await service.keys.list()) await service.keys.delete(id);
+    await page.clock.fastForward(10_000);
+    await page.locator("#token").waitFor({ state: "hidden" });
+    expect(await page.content()).not.toContain(second);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("keeps a dialog open when the answer for an earlier dialog arrives", async () => {
+    await using service = start();
+    await createKey(service.keys, "one", undefined, Date.now());
+    await createKey(service.keys, "two", undefined, Date.now());
+    for (const outcome of ["succeeds", "fails"] as const) {
+      await using window = await open(service.url);
+      const { page } = window;
+      const dialog = page.getByRole("dialog");
+      const { promise: held, resolve: hold } = Promise.withResolvers<Route>();
+      await page.route("**/rotate", hold, { times: 1 });
+      await page.getByRole("button", { name: "Rotate one" }).first().click();
+      await dialog.getByRole("button", { name: "Rotate" }).click();
+      const route = await held;
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Revoke two" }).click();
+      const reload = page.waitForResponse((response) => response.request().method() === "GET");
+      await (outcome === "succeeds" ? route.continue() : route.abort());
+      await (await reload).finished();
+      if (outcome === "succeeds") await page.locator("#token-text").waitFor();
+      else await page.locator("#toast").getByText("The service cannot be reached.").waitFor();
+      expect(await dialog.getByRole("heading").textContent()).toBe("Revoke this key?");
+      await dialog.getByRole("button", { name: "Cancel" }).click();
+      expect((await service.keys.list()).map(({ name }) => name)).toContain("two");
+      expect(window.faults).toEqual([]);
+    }
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Revoke two" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("Revoked: two").waitFor();
+  });
+
+  test("labels an expired key", async () => {
+    await using service = start();
+    await createKey(service.keys, "old", DAY, Date.now() - 3 * DAY);
+    await createKey(service.keys, "new", DAY, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("row", { name: "old" }).getByText("Expired").waitFor();
+    expect(await page.getByRole("row", { name: "new" }).getByText("Expired").count()).toBe(0);
   });
 
   test("rotates and revokes a key after confirmation", async () => {
@@ -214,27 +325,41 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test.each([
-    ["light", 1000],
-    ["dark", 1000],
-    ["light", 320],
-    ["dark", 320],
-  ] as const)("is accessible and fits its window in the %s theme at %d px", async (colorScheme, width) => {
-    await using service = start();
-    await createKey(service.keys, "a client with quite a long name, and mo".repeat(2), 90 * DAY, Date.now());
-    await createKey(service.keys, "W".repeat(100), DAY, Date.now() - 3 * DAY);
-    await using window = await open(service.url, { colorScheme, viewport: { width, height: 700 } });
-    const { page } = window;
-    await page.getByRole("button", { name: "Remove" }).waitFor();
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByText("It must not be empty.").waitFor();
-    await page.getByLabel("Name", { exact: true }).fill("ci");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
-    expect(await accessibilityViolations(page)).toEqual([]);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
-    await page.getByRole("button", { name: "Rotate ci" }).click();
-    expect(await accessibilityViolations(page)).toEqual([]);
-    expect(window.faults).toEqual([]);
-  });
+  test.each(["light", "dark"] as const)(
+    "is accessible and fits every window in the %s theme",
+    async (colorScheme) => {
+      await using service = start();
+      await createKey(
+        service.keys,
+        "a client with quite a long name, and mo".repeat(2),
+        90 * DAY,
+        Date.now(),
+      );
+      await createKey(service.keys, "W".repeat(100), DAY, Date.now() - 3 * DAY);
+      await using window = await open(service.url, { colorScheme });
+      const { page } = window;
+      await page.getByRole("button", { name: "Remove" }).waitFor();
+      await page.getByLabel("Expires after").selectOption("Other");
+      await page.getByRole("button", { name: "Create key" }).click();
+      await page.getByText("It must not be empty.").waitFor();
+      await page.getByLabel("Expires after").selectOption("30 days");
+      await page.getByLabel("Name", { exact: true }).fill("ci");
+      await page.getByRole("button", { name: "Create key" }).click();
+      await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+      await page.getByRole("button", { name: "Rotate ci" }).waitFor();
+      for (const width of [320, 375, 768, 1000, 1024, 1025, 1280, 1920]) {
+        await page.setViewportSize({ width, height: 700 });
+        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+        const rights = await page
+          .locator("button, td, th, code")
+          .filter({ visible: true })
+          .evaluateAll((all) => all.map((element) => element.getBoundingClientRect().right));
+        expect(Math.max(...rights)).toBeLessThanOrEqual(width);
+        if (width === 320 || width === 1280) expect(await accessibilityViolations(page)).toEqual([]);
+      }
+      await page.getByRole("button", { name: "Rotate ci" }).click();
+      expect(await accessibilityViolations(page)).toEqual([]);
+      expect(window.faults).toEqual([]);
+    },
+  );
 });

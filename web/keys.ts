@@ -16,9 +16,12 @@ interface MintedKey extends Key {
 /** Problem document of a failed request (RFC 9457). */
 interface Problem {
   readonly title: string;
+  readonly code?: string;
   readonly detail?: string;
-  readonly errors?: readonly { readonly field: string; readonly message: string }[];
+  readonly errors?: FieldErrors;
 }
+
+type FieldErrors = readonly { readonly field: string; readonly message: string }[];
 
 class ProblemError extends Error {
   readonly problem: Problem;
@@ -29,9 +32,14 @@ class ProblemError extends Error {
   }
 }
 
+/** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
+const POLL_INTERVAL_MS = 10_000;
+
 const form = requireElement("#new-key", HTMLFormElement);
 const nameInput = requireElement("#name", HTMLInputElement);
+const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
+const otherDuration = requireElement("#other-duration", HTMLElement);
 const createKeyButton = requireElement("#new-key button", HTMLButtonElement);
 const tokenCard = requireElement("#token", HTMLElement);
 const tokenHeading = requireElement("#token-heading", HTMLElement);
@@ -75,39 +83,125 @@ async function readJson<T>(response: Response): Promise<T> {
   });
 }
 
+interface Row {
+  /** The key as JSON and whether it has expired. The row shows nothing else. */
+  readonly content: string;
+  readonly element: HTMLTableRowElement;
+}
+
+const rows = new Map<string, Row>();
+let loads = 0;
+/** The id of the key whose token is shown. */
+let tokenKeyId: string | undefined;
+
+/** Reads the keys and shows them. Ignores the response if a later call has started, because that one knows more. */
 async function load(): Promise<void> {
+  const id = ++loads;
+  let message = "";
   try {
     const keys = await readJson<readonly Key[]>(await sendRequest("GET", "/admin/keys"));
-    tableBody.replaceChildren(...keys.map(createRow).reverse());
-    placeholder.textContent = keys.length === 0 ? "No keys yet." : "";
+    if (id !== loads) return;
+    showKeys(keys);
+    if (keys.length === 0) message = "No keys yet.";
   } catch (error) {
-    placeholder.textContent = `The keys cannot be loaded: ${errorMessage(error)}`;
+    if (id !== loads) return;
+    message = `The keys cannot be loaded: ${errorMessage(error)}`;
+  }
+  placeholder.textContent = message;
+}
+
+/** Shows the keys, newest first. Keeps the rows that did not change, and with them the focus. */
+function showKeys(keys: readonly Key[]): void {
+  const focused = focusedButton();
+  const isTokenKeyListed = tokenKeyId !== undefined && rows.has(tokenKeyId);
+  const shown = new Set(keys.map(({ id }) => id));
+  for (const id of rows.keys()) if (!shown.has(id)) rows.delete(id);
+  const elements = keys.map((key) => {
+    const content = JSON.stringify([key, isExpired(key)]);
+    const row = rows.get(key.id);
+    if (row?.content === content) return row.element;
+    const element = createRow(key);
+    rows.set(key.id, { content, element });
+    return element;
+  });
+  elements.reverse();
+  for (const element of [...tableBody.children]) {
+    if (!elements.some((shownElement) => shownElement === element)) element.remove();
+  }
+  // Rows that stay are not moved, because a moved element loses the focus.
+  let next = tableBody.firstElementChild;
+  for (const element of elements) {
+    if (element === next) next = next.nextElementSibling;
+    else tableBody.insertBefore(element, next);
+  }
+  if (focused !== undefined && !focused.button.isConnected) focusButton(focused);
+  const tokenKey = keys.find(({ id }) => id === tokenKeyId);
+  if (isTokenKeyListed && (tokenKey === undefined || isExpired(tokenKey))) hideToken();
+}
+
+interface FocusedButton {
+  readonly keyId: string;
+  readonly button: HTMLButtonElement;
+}
+
+function focusedButton(): FocusedButton | undefined {
+  const { activeElement: button } = document;
+  const keyId = button?.closest("tr")?.dataset.id;
+  return keyId !== undefined && button instanceof HTMLButtonElement ? { keyId, button } : undefined;
+}
+
+/** Focuses the button with the same label in the row of the key, or the heading if the row has none. */
+function focusButton({ keyId, button }: FocusedButton): void {
+  const buttons = rows.get(keyId)?.element.querySelectorAll("button") ?? [];
+  const successor = [...buttons].find(({ textContent }) => textContent === button.textContent);
+  (successor ?? keysHeading).focus();
+}
+
+async function poll(): Promise<never> {
+  while (true) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
+    if (document.hidden) {
+      await new Promise<void>((resolve) => {
+        document.addEventListener("visibilitychange", () => resolve(), { once: true });
+      });
+    }
+    await load();
   }
 }
 
+const isExpired = ({ expiresAt }: Key): boolean =>
+  expiresAt !== undefined && Date.parse(expiresAt) <= Date.now();
+
 function createRow(key: Key): HTMLTableRowElement {
-  const isExpired = key.expiresAt !== undefined && Date.parse(key.expiresAt) <= Date.now();
-  const actions = createElement("td", { className: "actions" });
-  if (isExpired) actions.append(createButton("Remove", key, () => remove(key)));
+  const actions = createElement("td", { className: "row-actions" });
+  if (isExpired(key)) actions.append(createButton("Remove", key, () => remove(key)));
   else
     actions.append(
       createButton("Rotate", key, () => rotate(key)),
       createButton("Revoke", key, () => revoke(key)),
     );
-  return createElement(
+  const element = createElement(
     "tr",
-    { className: isExpired ? "expired" : "" },
+    { className: isExpired(key) ? "expired" : "" },
     createElement("th", { scope: "row", dir: "auto" }, key.name),
     createCell("ID", createElement("code", {}, key.id)),
     createCell("Created", createTime(key.createdAt)),
-    createCell("Expires", key.expiresAt === undefined ? "never" : createTime(key.expiresAt)),
+    createCell("Expires", ...createExpiry(key)),
     createCell("Last used", key.lastUsedAt === undefined ? "never" : createTime(key.lastUsedAt)),
     actions,
   );
+  element.dataset.id = key.id;
+  return element;
 }
 
-function createCell(label: string, content: string | Node): HTMLTableCellElement {
-  const element = createElement("td", {}, createElement("span", {}, content));
+function createExpiry(key: Key): (string | Node)[] {
+  if (key.expiresAt === undefined) return ["never"];
+  const time = createTime(key.expiresAt);
+  return isExpired(key) ? [createElement("strong", { className: "label" }, "Expired"), " ", time] : [time];
+}
+
+function createCell(label: string, ...content: readonly (string | Node)[]): HTMLTableCellElement {
+  const element = createElement("td", {}, createElement("span", {}, ...content));
   element.dataset.label = label;
   return element;
 }
@@ -126,18 +220,39 @@ function createTime(text: string): HTMLTimeElement {
   return createElement("time", { dateTime: text, title: text }, TIME.format(new Date(text)));
 }
 
-form.onsubmit = exclusive(createKeyButton, async () => {
-  try {
-    const expires = expiresInput.value.trim();
-    const input = { name: nameInput.value, ...(expires !== "" && { expires }) };
-    const minted = await readJson<MintedKey>(await sendRequest("POST", "/admin/keys", input));
-    form.reset();
-    showFieldErrors([nameInput, expiresInput], []);
-    showToken(minted);
-    await load();
-  } catch (error) {
-    showError(error, [nameInput, expiresInput]);
-  }
+function showOtherDuration(): void {
+  otherDuration.hidden = presetInput.value !== "other";
+}
+
+presetInput.addEventListener("change", () => {
+  showOtherDuration();
+  showFieldError(expiresInput);
+  if (!otherDuration.hidden) expiresInput.focus();
+});
+
+function readExpires(): string | undefined {
+  if (presetInput.value === "other") return expiresInput.value.trim();
+  return presetInput.value === "never" ? undefined : presetInput.value;
+}
+
+const createOnce = exclusive(createKeyButton);
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  createOnce(async () => {
+    try {
+      const expires = readExpires();
+      const input = { name: nameInput.value, ...(expires !== undefined && { expires }) };
+      const minted = await readJson<MintedKey>(await sendRequest("POST", "/admin/keys", input));
+      form.reset();
+      showOtherDuration();
+      showFieldErrors([nameInput, expiresInput], []);
+      showToken(minted);
+      await load();
+    } catch (error) {
+      showError(error, [nameInput, expiresInput]);
+    }
+  });
 });
 
 function rotate(key: Key): void {
@@ -190,47 +305,72 @@ interface Confirmation {
   readonly run: () => Promise<void>;
 }
 
-/** Runs an action after confirmation. Shows a validation error at the dialog's field and any other error as a toast. */
-function confirm({ title, name, text, label, showsOverlap, run }: Confirmation): void {
+/** The confirmation that the dialog shows, if it is open. */
+let shownConfirmation: Confirmation | undefined;
+
+/**
+ * Runs an action after confirmation. Shows a validation error at the dialog's field and any other error as a toast. An
+ * action continues if the user closes the dialog; its outcome then leaves the dialog and the focus alone.
+ */
+function confirm(confirmation: Confirmation): void {
+  const { title, name, text, label, showsOverlap, run } = confirmation;
   requireElement("#confirm-heading", HTMLElement).textContent = title;
   requireElement("#confirm-text", HTMLElement).replaceChildren(quote(name), text);
   confirmButton.textContent = label;
   requireElement("#overlap-field", HTMLElement).hidden = showsOverlap !== true;
-  confirmForm.onsubmit = exclusive(confirmButton, async () => {
-    try {
-      await run();
-      dialog.close();
-      await load();
-      if (tokenCard.hidden) keysHeading.focus();
-      else tokenHeading.focus();
-    } catch (error) {
-      if (showError(error, [overlapInput])) return;
-      dialog.close();
-      // Another window may have revoked the key.
-      await load();
-    }
-  });
+  const opener = focusedButton();
+  const runOnce = exclusive(confirmButton);
+  const isShown = (): boolean => shownConfirmation === confirmation;
+  confirmForm.onsubmit = (event) => {
+    event.preventDefault();
+    runOnce(async () => {
+      try {
+        await run();
+        const wasShown = isShown();
+        if (wasShown) dialog.close();
+        await load();
+        if (!wasShown || dialog.open) return;
+        if (tokenCard.hidden) keysHeading.focus();
+        else tokenHeading.focus();
+      } catch (error) {
+        if (isShown() && showError(error, [overlapInput])) return;
+        if (isShown()) dialog.close();
+        else showToast(errorMessage(error));
+        // Another window may have revoked the key.
+        await load();
+      }
+    });
+  };
+  dialog.onclose = () => {
+    // The event arrives late: the next dialog may be open already.
+    if (dialog.open) return;
+    shownConfirmation = undefined;
+    confirmButton.ariaDisabled = null;
+    // The row may have been replaced while the dialog was open.
+    if (opener !== undefined && !opener.button.isConnected) focusButton(opener);
+  };
+  shownConfirmation = confirmation;
   dialog.showModal();
 }
 
 requireElement("#confirm-cancel", HTMLButtonElement).addEventListener("click", () => dialog.close());
 
-/** Returns a submit handler that ignores further submits while `run` is pending. */
-function exclusive(
-  button: HTMLButtonElement,
-  run: () => Promise<void>,
-): (event: SubmitEvent) => Promise<void> {
-  return async (event) => {
-    event.preventDefault();
-    if (button.ariaDisabled === "true") return;
+/** Returns a function that runs an action unless the previous one is pending, and shows that at the button. */
+function exclusive(button: HTMLButtonElement): (run: () => Promise<void>) => Promise<void> {
+  let isPending = false;
+  return async (run) => {
+    if (isPending) return;
+    isPending = true;
     button.ariaDisabled = "true";
     await run().finally(() => {
+      isPending = false;
       button.ariaDisabled = null;
     });
   };
 }
 
-function showToken({ name, token }: MintedKey): void {
+function showToken({ id, name, token }: MintedKey): void {
+  tokenKeyId = id;
   tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, name));
   tokenText.textContent = token;
   copyButton.textContent = "Copy";
@@ -250,21 +390,37 @@ copyButton.addEventListener("click", async () => {
   }
 });
 
-requireElement("#hide-token", HTMLButtonElement).addEventListener("click", () => {
+function hideToken(): void {
+  const hadFocus = tokenCard.contains(document.activeElement);
+  tokenKeyId = undefined;
   tokenText.textContent = "";
   tokenCard.hidden = true;
-  keysHeading.focus();
-});
-
-/** Shows validation errors at their fields and any other error as a toast. Returns whether it was a validation error. */
-function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
-  const errors = error instanceof ProblemError ? (error.problem.errors ?? []) : [];
-  if (errors.length > 0) showFieldErrors(inputs, errors);
-  else showToast(errorMessage(error));
-  return errors.length > 0;
+  if (hadFocus) keysHeading.focus();
 }
 
-function showFieldErrors(inputs: readonly HTMLInputElement[], errors: NonNullable<Problem["errors"]>): void {
+requireElement("#hide-token", HTMLButtonElement).addEventListener("click", hideToken);
+
+/** Shows an error at its field, or as a toast if it belongs to no visible field. Returns whether it was shown at a field. */
+function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
+  const errors = error instanceof ProblemError ? fieldErrorsOf(error.problem) : [];
+  const visible = inputs.filter((input) => input.checkVisibility());
+  const isAtField = errors.length > 0 && errors.every(({ field }) => visible.some(({ id }) => id === field));
+  if (isAtField) showFieldErrors(inputs, errors);
+  else showToast(errorMessage(error));
+  return isAtField;
+}
+
+function fieldErrorsOf({ code, errors = [] }: Problem): FieldErrors {
+  if (code !== "key_exists") return errors;
+  return [
+    {
+      field: "name",
+      message: "is already in use: rotate or revoke the key of this name, or enter another name",
+    },
+  ];
+}
+
+function showFieldErrors(inputs: readonly HTMLInputElement[], errors: FieldErrors): void {
   const invalid = inputs.filter((input) => {
     const messages = errors.filter(({ field }) => field === input.id).map(({ message }) => message);
     showFieldError(input, messages.length === 0 ? "" : `It ${messages.join(" and ")}.`);
@@ -281,4 +437,6 @@ function errorMessage(error: unknown): string {
 for (const input of [nameInput, expiresInput, overlapInput])
   input.addEventListener("input", () => showFieldError(input));
 
+showOtherDuration();
 load();
+poll();

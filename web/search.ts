@@ -9,15 +9,12 @@ export function foldText(text: string): string {
   return text.normalize("NFKD").replace(/\p{M}/gu, "").toUpperCase().toLowerCase().replaceAll("ς", "σ");
 }
 
-const foldedTitles = new WeakMap<Todo, string>();
+/** The folded title, kept in the to-do itself: 100,000 lookups in a WeakMap take longer than the search. */
+const FOLDED = Symbol("folded title");
 
-function foldedTitle(todo: Todo): string {
-  let folded = foldedTitles.get(todo);
-  if (folded === undefined) {
-    folded = foldText(todo.title);
-    foldedTitles.set(todo, folded);
-  }
-  return folded;
+function foldedTitle(todo: Todo & { [FOLDED]?: string }): string {
+  todo[FOLDED] ??= foldText(todo.title);
+  return todo[FOLDED];
 }
 
 /** Returns a function that tests whether a title contains the query. A blank query matches every to-do. */

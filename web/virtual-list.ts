@@ -12,6 +12,8 @@ const DOUBLE_CLICK_PX = 8;
 interface Block {
   readonly element: HTMLDivElement;
   isNear: boolean;
+  /** The CSS height. Empty while the block contains its rows. */
+  height: string;
 }
 
 interface Row {
@@ -165,7 +167,7 @@ export class VirtualList {
     }
     while (this.#blocks.length < count) {
       const element = createElement("div", { role: "none" });
-      const block = { element, isNear: this.#blocks.length === 0 };
+      const block = { element, isNear: this.#blocks.length === 0, height: "" };
       this.#blocks.push(block);
       this.#blockByElement.set(element, block);
       this.#list.append(element);
@@ -203,16 +205,26 @@ export class VirtualList {
         next = next.nextElementSibling;
         removed.remove();
       }
-      element.style.height = "";
+      this.#setHeight(block, "");
     } else {
-      for (const row of element.children) {
-        const id = this.#findRow(row)?.todo?.id;
-        if (id !== undefined) this.#rows.delete(id);
+      // Only a block without a height contains rows.
+      if (block.height === "") {
+        for (const row of element.children) {
+          const id = this.#findRow(row)?.todo?.id;
+          if (id !== undefined) this.#rows.delete(id);
+        }
+        element.replaceChildren();
       }
-      if (element.firstChild !== null) element.replaceChildren();
       const count = Math.min(this.#todos.length - start, BLOCK_SIZE);
-      element.style.height = `${count * this.#rowHeight}px`;
+      this.#setHeight(block, `${count * this.#rowHeight}px`);
     }
+  }
+
+  /** Writes a height only if it changes: a long list has thousands of blocks. */
+  #setHeight(block: Block, height: string): void {
+    if (block.height === height) return;
+    block.height = height;
+    block.element.style.height = height;
   }
 
   /** Creates or updates the row of a to-do. Returns its element. */
