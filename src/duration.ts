@@ -10,6 +10,8 @@ const UNITS = new Map([
   ["w", 7 * DAY],
 ]);
 const MAX_DAYS = 36_500;
+/** The longest duration, in milliseconds. */
+export const MAX_DURATION_MS = MAX_DAYS * DAY;
 
 /** Parses a duration, such as "90d", into milliseconds. Throws `validation_failed` for the field. */
 export function parseDuration(field: string, duration: unknown): number {
@@ -20,6 +22,6 @@ export function parseDuration(field: string, duration: unknown): number {
   if (Number.isNaN(milliseconds)) {
     throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
   }
-  if (milliseconds > MAX_DAYS * DAY) throw validationError(field, `must be at most ${MAX_DAYS}d`);
+  if (milliseconds > MAX_DURATION_MS) throw validationError(field, `must be at most ${MAX_DAYS}d`);
   return milliseconds;
 }

@@ -109,10 +109,25 @@ describe("NdjsonReader", () => {
       [encodeKey({ ...KEY, tokenHash: Buffer.from("a") }), "tokenHash must be 64 hexadecimal digits"],
       [encodeKey({ ...KEY, createdAt: 1.5 }), "createdAt must be a whole number of milliseconds"],
       [encodeKey({ ...KEY, expiresAt: -1 }), "expiresAt must be a whole number of milliseconds"],
+      ...(["createdAt", "expiresAt", "lastUsedAt"] as const).map((name): [string, string] => [
+        encodeKey({ ...KEY, [name]: 8.64e15 + 1 }),
+        `${name} must be at most 8640000000000000 milliseconds: correct this line, or use an export without API keys`,
+      ]),
+      [
+        encodeKey({ ...KEY, lifetime: 36_500 * 86_400_000 + 1 }),
+        "lifetime must be at most 3153600000000 milliseconds: correct this line",
+      ],
       [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
     ])("rejects the API key %s", (text, message) => {
       const reader = new NdjsonReader(MAX_ID, "include");
       expect(() => [...reader.read(Buffer.from(lines(head, text)))]).toThrow(`line 2: ${message}`);
+    });
+
+    test("accepts the latest time that a Date can represent", () => {
+      const latest: StoredKey = { ...KEY, expiresAt: 8.64e15 };
+      expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey({ ...KEY, id: "b2" })))).toContainEqual(
+        latest,
+      );
     });
 
     test("rejects a file with too few API keys", () => {

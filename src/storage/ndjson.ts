@@ -5,6 +5,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
+import { MAX_DURATION_MS } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
 import { isObject } from "../validation.ts";
@@ -13,6 +14,8 @@ import { PreconditionError, type TransferOptions } from "./maintenance.ts";
 const FORMAT = 1;
 const MAX_LINE_BYTES = 64 * 1024;
 const LINE_BREAK = 0x0a;
+/** The latest time that a Date can represent. */
+const MAX_TIME_MS = 8.64e15;
 
 export interface Header {
   /** The greatest id ever assigned. It is a JSON string, because many parsers lose digits above 2^53. */
@@ -181,14 +184,17 @@ export class NdjsonReader {
       tokenHash: Buffer.from(tokenHash, "hex"),
       createdAt: this.#milliseconds("createdAt", createdAt),
       ...(expiresAt !== undefined && { expiresAt: this.#milliseconds("expiresAt", expiresAt) }),
-      ...(lifetime !== undefined && { lifetime: this.#milliseconds("lifetime", lifetime) }),
+      ...(lifetime !== undefined && { lifetime: this.#milliseconds("lifetime", lifetime, MAX_DURATION_MS) }),
       ...(lastUsedAt !== undefined && { lastUsedAt: this.#milliseconds("lastUsedAt", lastUsedAt) }),
     };
   }
 
-  #milliseconds(name: string, value: unknown): number {
-    if (typeof value === "bigint" && value <= BigInt(Number.MAX_SAFE_INTEGER)) return Number(value);
-    throw this.#error(`${name} must be a whole number of milliseconds`);
+  #milliseconds(name: string, value: unknown, max = MAX_TIME_MS): number {
+    if (typeof value !== "bigint") throw this.#error(`${name} must be a whole number of milliseconds`);
+    if (value <= max) return Number(value);
+    throw this.#error(
+      `${name} must be at most ${max} milliseconds: correct this line, or use an export without API keys`,
+    );
   }
 
   #parseTodo(value: Json): Todo {

@@ -1,6 +1,6 @@
 import { type Database, SQLiteError } from "bun:sqlite";
 import { acquireLock } from "./lock.ts";
-import { assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
+import { assertHasSchema, assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
 import { openFile } from "./open-file.ts";
 
 /** How long a connection waits for the lock of another. */
@@ -24,6 +24,25 @@ export function connect(path: string): Database {
     database.close();
     throw error;
   }
+}
+
+/** Opens a store for reading only. A server may be using it. Throws for another program's database. */
+export function connectReadOnly(path: string): Database {
+  const database = openFile(path, { readonly: true, safeIntegers: true });
+  try {
+    database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    assertOwnSchema(database);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Throws if a file has no schema, and changes nothing. */
+export function assertNotEmpty(path: string): void {
+  using database = connectReadOnly(path);
+  assertHasSchema(database);
 }
 
 /** Sets WAL and returns the journal mode. Retries, because this pragma ignores busy_timeout. */

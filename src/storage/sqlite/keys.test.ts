@@ -211,6 +211,18 @@ test("openSqliteKeys creates a file only if `make` is true", async () => {
   await store.close();
 });
 
+test("openSqliteKeys creates a schema in an empty file only if `make` is true", async () => {
+  const path = newPath();
+  await Bun.write(path, "");
+  expect(() => openSqliteKeys(path, false, failOnWarning)).toThrow(
+    `${path}: it is empty: check the path of the store, or restore a backup with todo restore`,
+  );
+  expect((await Bun.file(path).bytes()).length).toBe(0);
+  const { keys, close } = openSqliteKeys(path, true, failOnWarning);
+  await made(keys, "ci");
+  close();
+});
+
 test("openSqliteKeys rejects an unusable file with the reason", async () => {
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));

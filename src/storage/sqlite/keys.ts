@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import type { KeyStoreHandle } from "../store.ts";
-import { connectShared } from "./connection.ts";
+import { assertNotEmpty, connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
 import { assertNotBehindMark, markNotWritten, markOf, writeMark } from "./mark.ts";
 import { describeOpenError, openError } from "./open-error.ts";
@@ -26,6 +26,7 @@ export function openSqliteKeys(
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     assertNotBehindMark(path);
+    if (!make) assertNotEmpty(path);
     const database = connectShared(path);
     const onCommit = () => {
       try {

@@ -349,6 +349,31 @@ test("openSqliteKeys refuses a store that is behind its mark", async () => {
   expect(() => openSqliteKeys(path, true, expect.unreachable)).toThrow("its last 2 transactions are missing");
 });
 
+test.each<[what: string, run: (path: string) => Promise<unknown>]>([
+  ["migrateFile", migrateFile],
+  ["probeSqlite", probeSqlite],
+])("%s refuses a store that is behind its mark, and keeps its log", async (_what, run) => {
+  const path = await killedStore();
+  const wal = readFileSync(`${path}-wal`);
+  wal.writeUInt8(wal.readUInt8(wal.length - 100) ^ 1, wal.length - 100);
+  writeFileSync(`${path}-wal`, wal);
+  const database = readFileSync(path);
+  expect((await errorOf(run(path))).message).toBe(
+    `${path}: its last transaction is missing, with one or more acknowledged changes: ${waysOut(path)}`,
+  );
+  expect([readFileSync(path), readFileSync(`${path}-wal`)]).toEqual([database, wal]);
+});
+
+test("probeSqlite changes neither the database nor its log", async () => {
+  for (const hasMark of [true, false]) {
+    const path = await killedStore();
+    if (!hasMark) rmSync(`${path}-mark`);
+    const before = [readFileSync(path), readFileSync(`${path}-wal`)];
+    await probeSqlite(path);
+    expect([readFileSync(path), readFileSync(`${path}-wal`)]).toEqual(before);
+  }
+});
+
 describe("acceptLoss", () => {
   test("starts a new epoch, after which the server starts", async () => {
     const path = await behindStore();
@@ -361,6 +386,17 @@ describe("acceptLoss", () => {
     await store.close();
     copyFileSync(`${path}.old`, path);
     expect(await start(path)).toContain("another store");
+  });
+
+  test("keeps the loss reportable if it fails", async () => {
+    const path = await behindStore();
+    const database = new Database(path);
+    database.run(
+      "CREATE TRIGGER failing BEFORE UPDATE OF epoch ON store BEGIN SELECT RAISE(ABORT, 'no write'); END",
+    );
+    database.close();
+    expect((await errorOf(acceptLoss(path))).message).toContain("no write");
+    expect(await start(path)).toContain("its last 2 transactions are missing");
   });
 
   test("creates an empty store in place of a missing one", async () => {

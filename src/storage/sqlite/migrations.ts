@@ -47,6 +47,12 @@ export function assertKnownFormat(database: Database): number {
   );
 }
 
+/** Throws for an empty file. */
+export function assertHasSchema(database: Database): void {
+  if (assertKnownFormat(database) === 0)
+    throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
+}
+
 export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 
 export const newEpoch = (): string => randomBytes(8).toString("hex");

@@ -1,14 +1,11 @@
 import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { describeFsError } from "../../error-message.ts";
-import { assertOwnSchema } from "./connection.ts";
+import { assertOwnSchema, BUSY_TIMEOUT_MS, connectReadOnly } from "./connection.ts";
 import { assertSound } from "./maintenance/check.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { describeOpenError } from "./open-error.ts";
 import { openFile } from "./open-file.ts";
-
-/** Milliseconds to wait for the writes of a running server. */
-const BUSY_TIMEOUT_MS = 5000;
 
 /**
  * Checks that a server can open a store and write it, or can create it, and changes nothing. Resolves with the wall-clock
@@ -37,6 +34,8 @@ function describeErrors(path: string, act: () => void): void {
 }
 
 function assertWritable(path: string): void {
+  // While this connection is open, closing the other one does not move the log to the database.
+  using _reader = connectReadOnly(path);
   using database = openFile(path, { create: false, readwrite: true, safeIntegers: true });
   database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
   assertOwnSchema(database);

@@ -4,9 +4,9 @@ import { type Counters, countersText, type Digest, DigestSum } from "./digest.ts
 
 /** The only row of the table `store`. */
 export interface StoreRow extends Counters {
-  /** The digest of the contents; `null` until it is computed. */
-  readonly digest_a: bigint | null;
-  readonly digest_b: bigint | null;
+  /** The digest of the contents; `null` until it is computed, and absent before the migration that added it. */
+  readonly digest_a?: bigint | null;
+  readonly digest_b?: bigint | null;
 }
 
 export function storeRow(database: Database): StoreRow {
@@ -20,7 +20,7 @@ function requireRow(row: StoreRow | null): StoreRow {
 
 /** Returns the stored digest; `undefined` if it is not computed yet. */
 export function storedDigest({ digest_a, digest_b }: StoreRow): Digest | undefined {
-  if (digest_a === null || digest_b === null) return undefined;
+  if (typeof digest_a !== "bigint" || typeof digest_b !== "bigint") return undefined;
   return { first: Number(digest_a), second: Number(digest_b) };
 }
 

@@ -25,12 +25,13 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
         if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
       });
       const epoch = newEpoch();
-      removeMark(path);
-      fsyncPath(dirname(path));
       database.transaction(() => {
         database.run("UPDATE store SET epoch = ?, transactions = 0", [epoch]);
         storeDigest(database, computeDigest(database));
       })();
+      // The old mark reports the loss until the new epoch is on disk.
+      removeMark(path);
+      fsyncPath(dirname(path));
       beginMark(path, epoch);
       const { n } = storeRow(database);
       return { loss, position: { epoch, sequence: Number(n) } };

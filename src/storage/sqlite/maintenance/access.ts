@@ -5,7 +5,7 @@ import { PreconditionError } from "../../maintenance.ts";
 import { describeDamage, isDamage } from "../damage.ts";
 import { acquireLock } from "../lock.ts";
 import { describeLoss, readMarkFirst } from "../mark.ts";
-import { assertKnownFormat } from "../migrations.ts";
+import { assertHasSchema } from "../migrations.ts";
 import { describeOpenError } from "../open-error.ts";
 import { assertNotOnlyLog } from "../open-file.ts";
 import { type OpenStore, openShared, openUnchanged } from "./shared.ts";
@@ -45,8 +45,7 @@ export async function withSharedAccess<T>(path: string, use: (database: Database
   }
   const check = (database: Database): void => {
     requireChanges(database);
-    if (assertKnownFormat(database) === 0)
-      throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
+    assertHasSchema(database);
   };
   using store = openOrRefuse(path, () => openShared(path, check));
   try {

@@ -297,6 +297,21 @@ describe("restore", () => {
     expect((await restore(path, await makeBackup(), signal)).movedTo).toStartWith(`${path}.`);
   });
 
+  test.each<[what: string, damage: (path: string) => void]>([
+    ["no database", (path) => writeFileSync(path, "not a database, ".repeat(1000))],
+    ["zeros", (path) => writeFileSync(path, readFileSync(path).fill(0))],
+    ["its first page only", (path) => truncateSync(path, 4096)],
+    ["a damaged schema", (path) => writeFileSync(path, readFileSync(path).fill(0xee, 100, 200))],
+  ])("moves a file that has %s and no mark aside", async (_what, damage) => {
+    const path = await makeStore();
+    rmSync(`${path}-mark`);
+    damage(path);
+    const before = readFileSync(path);
+    const { movedTo = "", todos } = await restore(path, await makeBackup(), signal);
+    expect(todos).toBe(2);
+    expect(readFileSync(movedTo)).toEqual(before);
+  });
+
   test("accepts a backup of an older format", async () => {
     const [file, path] = [newPath(), newPath()];
     makeOldStore(file);
@@ -419,7 +434,6 @@ describe("restore", () => {
     ["an older format", makeOldStore],
     ["another program's table", foreign("CREATE TABLE x (y)")],
     ["another program's rows", foreign("CREATE TABLE x (y); INSERT INTO x VALUES (1)")],
-    ["no database", (path) => writeFileSync(path, "not a database, ".repeat(1000))],
   ])("does not replace a store with %s", async (_what, fill) => {
     const path = newPath();
     await fill(path);

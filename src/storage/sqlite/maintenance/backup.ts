@@ -78,7 +78,10 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   });
 }
 
-/** Returns whether a file is a store that is damaged or has lost changes. A file without a mark may be of another program. */
+/**
+ * Returns whether a file is a store that is damaged or has lost changes. An unreadable file may have been one. The database
+ * of another program is none.
+ */
 async function isLostOrDamaged(path: string): Promise<boolean> {
   try {
     if (checkMark(path).loss !== undefined) return true;
@@ -93,7 +96,8 @@ async function isLostOrDamaged(path: string): Promise<boolean> {
         assertKnownFormat(database) > 0 && checkDatabase(path, database).some(({ isSound }) => !isSound),
     );
   } catch (error) {
-    if (error instanceof UnreadableError || error instanceof PreconditionError) return false;
+    if (error instanceof UnreadableError) return true;
+    if (error instanceof PreconditionError) return false;
     throw error;
   }
 }

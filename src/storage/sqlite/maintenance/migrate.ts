@@ -1,11 +1,16 @@
 import type { MigrationSummary } from "../../maintenance.ts";
-import { connect, connectShared } from "../connection.ts";
+import { assertNotEmpty, connect, connectShared } from "../connection.ts";
+import { assertNotBehindMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { openOrRefuse, requireStore } from "./access.ts";
 
 /** Implements `Maintenance.migrate`. */
 export async function migrateFile(path: string): Promise<MigrationSummary> {
   requireStore(path);
+  openOrRefuse(path, () => {
+    assertNotBehindMark(path);
+    assertNotEmpty(path);
+  });
   const versionOf = (open: typeof connect): number =>
     openOrRefuse(path, () => {
       const database = open(path);

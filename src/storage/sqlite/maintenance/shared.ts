@@ -2,9 +2,8 @@ import type { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { assertOwnSchema, BUSY_TIMEOUT_MS, connectShared } from "../connection.ts";
+import { connectReadOnly, connectShared } from "../connection.ts";
 import { whyNotWritable } from "../open-error.ts";
-import { openFile } from "../open-file.ts";
 
 /** An open store. Disposing it closes it. */
 export interface OpenStore extends Disposable {
@@ -43,15 +42,8 @@ export function openUnchanged(path: string): OpenStore {
 }
 
 function openReadOnly(path: string): OpenStore {
-  const database = openFile(path, { readonly: true, safeIntegers: true });
-  try {
-    database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
-    assertOwnSchema(database);
-    return { database, [Symbol.dispose]: () => database.close() };
-  } catch (error) {
-    database.close();
-    throw error;
-  }
+  const database = connectReadOnly(path);
+  return { database, [Symbol.dispose]: () => database.close() };
 }
 
 function openReadWrite(path: string): OpenStore {
