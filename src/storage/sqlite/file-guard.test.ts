@@ -2,6 +2,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import {
   copyFileSync,
+  existsSync,
   mkdtempSync,
   readFileSync,
   renameSync,
@@ -96,6 +97,21 @@ describe("a running store rejects writes", () => {
     await store.close();
   });
 
+  test("after a part of its log was overwritten with zeros while another program reads", async () => {
+    const path = newPath();
+    const store = await serve(path, 2000);
+    using reader = new Database(path);
+    reader.run("BEGIN");
+    reader.query("SELECT count(*) FROM todos").get();
+    expect(await insert(store)).toBeUndefined();
+    const size = statSync(`${path}-wal`).size;
+    truncateSync(`${path}-wal`, 16 * 1024);
+    truncateSync(`${path}-wal`, size);
+    for (let i = 0; i < 5; i++) expect(await insert(store)).toBeString();
+    reader.close();
+    await store.close();
+  });
+
   test("after its database was emptied, and keeps its log", async () => {
     const path = newPath();
     const store = await serve(path);
@@ -177,6 +193,61 @@ describe("a running store rejects writes", () => {
   });
 });
 
+describe("a store that closes", () => {
+  test.each<[what: string, damage: (path: string) => void]>([
+    ["its database was emptied", (path) => truncateSync(path)],
+    ["a part of its database was truncated", (path) => truncateSync(path, 4096)],
+    [
+      "its database was replaced",
+      (path) => {
+        copyFileSync(path, `${path}.copy`);
+        renameSync(`${path}.copy`, path);
+      },
+    ],
+    ["a part of its log was truncated", (path) => truncateSync(`${path}-wal`, 4096)],
+  ])("changes neither its database nor its log if %s", async (_what, damage) => {
+    for (const isNoticed of [true, false]) {
+      const path = newPath();
+      await (await serve(path, 100)).close();
+      const store = await serve(path);
+      damage(path);
+      if (isNoticed) expect(await insert(store)).toBeString();
+      const files = [readFileSync(path), readFileSync(`${path}-wal`)];
+      await store.close();
+      expect([readFileSync(path), readFileSync(`${path}-wal`)]).toEqual(files);
+    }
+  });
+
+  test("loses nothing if its database was truncated and is put back later", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    const database = readFileSync(path);
+    truncateSync(path);
+    await store.close();
+    writeFileSync(path, database);
+    expect(await countOf(path)).toBe(10);
+  });
+
+  test("moves a removed log to its database", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    rmSync(`${path}-wal`);
+    expect(await insert(store)).toContain("put the file back");
+    await store.close();
+    expect(await countOf(path)).toBe(10);
+  });
+
+  test("moves its log to its database if another process has changed its API keys", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    const { keys, close } = openSqliteKeys(path, false, expect.unreachable);
+    await createKey(keys, "ci", undefined, 1);
+    await close();
+    await store.close();
+    expect(existsSync(`${path}-wal`)).toBe(false);
+  });
+});
+
 describe("checkWrites of a running store", () => {
   test("fails after a write has failed, until its file is put back", async () => {
     const path = newPath();
@@ -230,6 +301,26 @@ describe("FileGuard", () => {
 });
 
 describe("a running store accepts writes", () => {
+  test("while another program reads, although the unused end of its log is not on the disk", async () => {
+    const path = newPath();
+    const store = await serve(path, 2000);
+    const size = statSync(`${path}-wal`).size;
+    checkpoint(path, "PASSIVE");
+    expect(await insert(store)).toBeUndefined();
+    expect(statSync(`${path}-wal`).size).toBe(size);
+    using reader = new Database(path);
+    reader.run("BEGIN");
+    reader.query("SELECT count(*) FROM todos").get();
+    for (let i = 0; i < 5; i++) {
+      truncateSync(`${path}-wal`, 64 * 1024);
+      truncateSync(`${path}-wal`, size);
+      expect(await insert(store)).toBeUndefined();
+    }
+    reader.close();
+    await store.close();
+    expect(await countOf(path)).toBe(2006);
+  });
+
   test("after another program moved its log to the database", async () => {
     const path = newPath();
     const store = await serve(path);
@@ -265,8 +356,8 @@ describe("a running store accepts writes", () => {
   });
 });
 
-function checkpoint(path: string): void {
+function checkpoint(path: string, mode = "TRUNCATE"): void {
   const other = new Database(path);
-  other.run("PRAGMA wal_checkpoint(TRUNCATE)");
+  other.run(`PRAGMA wal_checkpoint(${mode})`);
   other.close();
 }

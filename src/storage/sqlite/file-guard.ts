@@ -1,7 +1,8 @@
 import type { Database } from "bun:sqlite";
-import { type Stats, statSync } from "node:fs";
+import { existsSync, type Stats, statSync } from "node:fs";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
 import { computeDigest, matchesStoredDigest } from "./contents.ts";
+import { countValidFrames } from "./log-frames.ts";
 import { openFile } from "./open-file.ts";
 import { storeRow } from "./store-row.ts";
 
@@ -34,7 +35,8 @@ export const identityOf = (path: string): FileIdentity => statSync(path);
 
 /**
  * Notices when another program removes, replaces or truncates the files of a store, because SQLite would go on writing
- * without an error. Uses `stat` only: to close any descriptor of these files would drop the locks of SQLite.
+ * without an error. Uses `stat`, because closing a descriptor of the database, the lock or the shared memory would drop the
+ * locks of SQLite.
  */
 export class FileGuard {
   readonly #path: string;
@@ -68,6 +70,13 @@ export class FileGuard {
     const files = this.#requireFiles();
     if (isUnchanged(this.#left.database, files.database) && isUnchanged(this.#left.wal, files.wal)) return;
     this.#verify(files, committed);
+  }
+
+  /** Throws if closing would move a log to the wrong database. SQLite still has a removed log open, so it may be moved. */
+  checkBeforeClose(committed: Committed): void {
+    if (existsSync(`${this.#path}-wal`)) this.checkBefore(committed);
+    else if (!isUnchanged(this.#left.database, this.#requireSame("", this.#left.database)))
+      throw changedError();
   }
 
   /** Throws if a part of the files was removed during a commit. */
@@ -141,7 +150,7 @@ export class FileGuard {
     }
     // A checkpoint beside a long reader leaves holes in the database, too. Their pages are in the log.
     const logHasLost = this.#logHasLost(files.wal);
-    if (logHasLost) this.#checkpoint();
+    if (logHasLost && !this.#hasWholeLog()) this.#checkpoint();
     if (this.#hasNewHoles(files) && ++this.#verifiedHoles >= MAX_VERIFIED_HOLES)
       this.#blocksShowHoles = false;
     // What another program changes during the verification is verified with the next batch.
@@ -159,6 +168,13 @@ export class FileGuard {
       this.#database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     }
     this.note();
+  }
+
+  /** Returns whether a crash now would lose nothing: no frame that SQLite uses is missing from the log. */
+  #hasWholeLog(): boolean {
+    const result = this.#database.query<{ log: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)").get();
+    const frames = Number(result?.log ?? -1);
+    return frames >= 0 && countValidFrames(`${this.#path}-wal`) >= frames;
   }
 
   /** Moves the log to the database: SQLite reads the rest of a shortened log now, but not after a crash. */

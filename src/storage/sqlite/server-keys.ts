@@ -12,6 +12,7 @@ export class ServerKeys implements KeyStore {
   readonly #writer: WriterClient;
   readonly #uses: KeyUsage;
 
+  /** @param database a read-only connection */
   constructor(database: Database, writer: WriterClient) {
     // Readers rarely wait in WAL mode. If one must, it fails instead of blocking the event loop.
     database.run("PRAGMA busy_timeout = 0");
@@ -45,8 +46,12 @@ export class ServerKeys implements KeyStore {
     this.#uses.record(id, usedAt);
   }
 
-  async close(): Promise<void> {
-    await this.#uses.flush();
+  /** Writes the uses that are not written yet. */
+  flush(): Promise<void> {
+    return this.#uses.flush();
+  }
+
+  close(): void {
     this.#database.close();
   }
 

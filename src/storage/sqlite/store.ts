@@ -15,7 +15,7 @@ import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import type { Table } from "../table/table.ts";
 import { Batch } from "./batch.ts";
-import { connect } from "./connection.ts";
+import { connect, connectReadOnly } from "./connection.ts";
 import { identityOf } from "./file-guard.ts";
 import { load, type State } from "./load.ts";
 import { acquireLock } from "./lock.ts";
@@ -38,12 +38,14 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
   const options = { ...DEFAULTS, ...given };
   const lock = acquireLock(path);
   let database: Database | undefined;
+  let reader: Database | undefined;
   let starting: Promise<WriterClient> | undefined;
   try {
     const lockIdentity = identityOf(`${path}-lock`);
     const markProblem = assertNotBehindMark(path);
     database = connect(path);
     migrate(database);
+    reader = connectReadOnly(path);
     // The writer thread checks the structure of the file while this thread loads the contents.
     const { epoch } = storeRow(database);
     const { maxEvents, onWarning } = options;
@@ -51,13 +53,17 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     const state = load(database, options);
     if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
     warnOfClock(state, options.now(), onWarning);
-    return new SqliteStore(state, await starting, database, lock, options);
+    const writer = await starting;
+    database.close();
+    return new SqliteStore(state, writer, reader, lock, options);
   } catch (cause) {
     await starting?.then(
       (writer) => writer.close(),
       () => {}, // It is the cause, or the load has failed as well.
     );
     database?.close();
+    // It is the last, so that SQLite does not move the log of a store that may be damaged to the database.
+    reader?.close();
     lock.close();
     throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
   }
@@ -100,11 +106,11 @@ class SqliteStore implements Store {
   constructor(
     state: State,
     writer: WriterClient,
-    database: Database,
+    reader: Database,
     lock: Database,
     { maxTodos, now, onBatch, onIdempotencyKeysEvicted }: typeof DEFAULTS,
   ) {
-    this.keys = new ServerKeys(database, writer);
+    this.keys = new ServerKeys(reader, writer);
     this.#epoch = state.epoch;
     this.#table = state.table;
     this.#feed = state.feed;
@@ -191,8 +197,11 @@ class SqliteStore implements Store {
   async close(): Promise<void> {
     while (this.#writing !== undefined) await this.#writing;
     this.#feed.end();
-    await this.keys.close();
+    await this.keys.flush();
+    // SQLite moves the log to the database and deletes it if the last connection can write. That of the keys cannot.
+    if (await this.#writer.mayMoveLog()) this.keys.close();
     await this.#writer.close();
+    this.keys.close();
     this.#lock.close();
   }
 

@@ -8,6 +8,8 @@ export interface WriterClient {
    * start may still find it. Requests run in the order of the calls.
    */
   readonly request: (request: WriterRequest) => Promise<boolean>;
+  /** Resolves with whether `close` may move the log to the database. */
+  readonly mayMoveLog: () => Promise<boolean>;
   readonly close: () => Promise<void>;
 }
 
@@ -33,6 +35,11 @@ export async function startWriter(
   };
   return {
     request: async (request) => (await ensureAlive()).request(request),
+    mayMoveLog: async () => {
+      if (thread.isDead()) return false;
+      // The reason does not matter: the log stays, and the next start checks the store.
+      return thread.request({ type: "checkBeforeClose" }).catch(() => false);
+    },
     close: async () => {
       if (!thread.isDead()) await thread.request({ type: "close" });
       thread.end();

@@ -46,6 +46,8 @@ export type WriterRequest =
   | { readonly type: "check" }
   /** Checks the files, as every request does first, and commits a transaction that changes nothing. */
   | { readonly type: "checkWrites" }
+  /** Checks that "close" may move the log to the database. */
+  | { readonly type: "checkBeforeClose" }
   | { readonly type: "commit"; readonly commit: Commit }
   | { readonly type: "insertKey"; readonly key: StoredKey }
   | {
@@ -112,10 +114,13 @@ class Writer {
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
-    if (request.type !== "close") this.#files.checkBefore(this.#committed);
+    if (request.type === "checkBeforeClose") this.#files.checkBeforeClose(this.#committed);
+    else if (request.type !== "close") this.#files.checkBefore(this.#committed);
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
+        return true;
+      case "checkBeforeClose":
         return true;
       case "checkWrites":
         this.#checkWrites();
