@@ -6,6 +6,7 @@ export type ErrorCode =
   | "invalid_idempotency_key"
   | "unauthorized"
   | "https_required"
+  | "insufficient_scope"
   | "cross_site_write"
   | "route_not_found"
   | "todo_not_found"

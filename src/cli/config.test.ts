@@ -48,6 +48,7 @@ test("readConfig returns the default of every setting that has one", () => {
     fixedPair: undefined,
     usersFile: undefined,
     authModule: undefined,
+    private: false,
     realm: "todo admin",
     basicFailures: 100,
     allowBasicOverHttp: false,

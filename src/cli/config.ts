@@ -46,6 +46,7 @@ export function readConfig(flags: Flags, env: Environment) {
     fixedPair: fixedPair(user, password ?? passwordFile),
     usersFile: readUsersFile(flags, env),
     authModule: readSourced(SETTINGS.authModule),
+    private: readOr(SETTINGS.private),
     realm: readOr(SETTINGS.realm),
     basicFailures: readOr(SETTINGS.basicFailures),
     allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chain } from "../awaitable.ts";
 import { createClientLookup, type LookupClient, parseClients } from "../credential/client.ts";
-import { createKeyLookup, type KeyStore } from "../credential/key.ts";
+import { createKeyLookup, isExpired, type KeyStore } from "../credential/key.ts";
 import { passwordVerifier } from "../credential/password.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
@@ -17,6 +17,8 @@ export interface Credentials {
   /** Whether any client is configured at start. */
   readonly hasClients: boolean;
   readonly checkUser: CheckUser | undefined;
+  /** Returns the stored hash of a user of the users file. */
+  readonly userEntry: (user: string) => string | undefined;
   /** Generated at start if nothing is configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
 }
@@ -33,26 +35,49 @@ export async function openCredentials(
 ): Promise<Credentials> {
   const { clientsFile, usersFile, fixedPair, authModule } = config;
   const module = authModule === undefined ? {} : await importAuthModule(authModule);
-  const hasKeys = (await keys.list()).length > 0;
-  if ([clientsFile, usersFile, fixedPair, authModule].every((one) => one === undefined) && !hasKeys) {
-    return demoCredentials(keys);
+  const allKeys = await keys.list();
+  const hasKeys = allKeys.length > 0;
+  const isConfigured = [clientsFile, usersFile, fixedPair, authModule].some((one) => one !== undefined);
+  if (!isConfigured && config.private && allKeys.every((key) => isExpired(key, Date.now()))) {
+    throw new UsageError(withoutCredentials(config));
   }
+  if (!isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
     const lookup = watchFile(clientsFile, clientsIn, log, poll);
-    lookups.push((token) => lookup()(token));
+    lookups.push((token) => {
+      const client = lookup()(token);
+      if (client === undefined || !config.private) return client;
+      return { ...client, isRevoked: () => lookup()(token) === undefined };
+    });
   }
   lookups.push(createKeyLookup(keys, Date.now));
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
   if (fixedPair !== undefined) checks.push(createFixedUserCheck(fixedPair.user, fixedPair.password));
+  let hashes: () => ReadonlyMap<string, string> = () => new Map();
   if (usersFile !== undefined) {
-    const hashes = watchFile(usersFile, usersIn, log, poll);
+    hashes = watchFile(usersFile, usersIn, log, poll);
     checks.push(createUserCheck(hashes, passwordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
   const hasClients = lookups.length > 1 || hasKeys;
-  return { lookupClient: firstClient(lookups), hasClients, checkUser: anyOf(checks), demo: undefined };
+  return {
+    lookupClient: firstClient(lookups),
+    hasClients,
+    checkUser: anyOf(checks),
+    userEntry: (user) => hashes().get(user),
+    demo: undefined,
+  };
+}
+
+/** Private mode without credentials would reject every request, and the demo's would be unknown to its users. */
+function withoutCredentials({ store }: Config): string {
+  const isInMemory = store.value === "memory:";
+  const hint = isInMemory
+    ? "store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE"
+    : "create an API key with: todo keys create NAME, with the same store. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE";
+  return `private mode has no valid credentials: ${hint}`;
 }
 
 function demoCredentials(keys: KeyStore): Credentials {
@@ -62,6 +87,7 @@ function demoCredentials(keys: KeyStore): Credentials {
     lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
     hasClients: true,
     checkUser: createFixedUserCheck(demo.user, demo.password),
+    userEntry: () => undefined,
     demo,
   };
 }

@@ -32,10 +32,12 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const metrics = await openConfiguredMetrics(config);
   const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
-  const { lookupClient, checkUser } = credentials;
+  const { lookupClient, checkUser, userEntry } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
   const service = createService({
     store,
+    privateMode: config.private,
+    userEntry,
     realm: config.realm,
     allowBasicOverHttp: config.allowBasicOverHttp,
     basicFailures: config.basicFailures,
@@ -232,12 +234,17 @@ function warnOfSurfaces(
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
   if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ rejects every request");
   if (config.allowBasicOverHttp)
-    log.warn({}, "passwords are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)");
-  else if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0)
     log.warn(
       {},
-      "/admin/ accepts requests from this machine only, because passwords would be sent over plain HTTP",
+      `${config.private ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)`,
     );
+  else if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0) {
+    const [surface, secrets] = config.private ? ["the service", "credentials"] : ["/admin/", "passwords"];
+    log.warn(
+      {},
+      `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP`,
+    );
+  }
 }
 
 /** Prints the demo credentials once, on standard error, because secrets do not belong in the log. */

@@ -169,6 +169,13 @@ export const SETTINGS = {
     parse: anyText,
     description: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
   },
+  private: {
+    flag: "--private",
+    variables: ["TODO_PRIVATE"],
+    default: "off",
+    parse: onOrOff,
+    description: "require credentials for every path except /livez and /readyz",
+  },
   realm: {
     flag: "--realm <text>",
     variables: ["TODO_REALM"],
@@ -188,7 +195,8 @@ export const SETTINGS = {
     variables: ["TODO_ALLOW_BASIC_OVER_HTTP"],
     default: "off",
     parse: onOrOff,
-    description: "accept passwords over plain HTTP from other machines and through proxies",
+    description:
+      "accept passwords, and with --private tokens, over plain HTTP from other machines and through proxies",
   },
   tlsCert: {
     flag: "--tls-cert <file>",

@@ -7,6 +7,11 @@ import { hashToken } from "./token.ts";
 /** The client that holds a bearer token. */
 export interface Client {
   readonly name: string;
+  readonly scope?: "read" | "write";
+  /** The id of the API key, if the client is one. Logs show it. */
+  readonly keyId?: string;
+  /** Returns whether the token is no longer valid. Open event streams are checked with it. */
+  readonly isRevoked?: () => boolean;
 }
 
 /**

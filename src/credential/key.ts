@@ -133,7 +133,7 @@ export function createKeyLookup(keys: KeyStore, now: () => number): LookupClient
       const usedAt = now();
       if (isExpired(key, usedAt)) return undefined;
       keys.recordUse(key.id, usedAt);
-      return { name: key.name };
+      return { name: key.name, keyId: key.id };
     });
   };
 }

@@ -22,6 +22,12 @@ export function hasInvalidChecksum(token: string): boolean {
   return token.startsWith(PREFIX) && isWrong;
 }
 
+/** Returns whether a text has the form of our tokens, with a valid checksum. */
+export function isMintedToken(text: string): boolean {
+  const characters = PREFIX.length + RANDOM_CHARACTERS + CHECKSUM_CHARACTERS;
+  return text.length === characters && text.startsWith(PREFIX) && !hasInvalidChecksum(text);
+}
+
 /** Returns the SHA-256 of a token, 32 bytes. Only this hash is stored; it needs no salt, because tokens are random. */
 export function hashToken(token: string): Buffer {
   return hash("sha256", token, "buffer");

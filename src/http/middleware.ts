@@ -9,8 +9,15 @@ import type { Log } from "./observability/log.ts";
 import type { LogLimiter } from "./observability/log-limiter.ts";
 import { traceId } from "./observability/trace.ts";
 import { allowOrigin, isPreflight, type OriginPolicy, preflight } from "./policy/origin.ts";
-import { problem } from "./response.ts";
-import { type Handler, type HttpServer, notFoundRoute, type Route, type RoutedRequest } from "./route.ts";
+import { forbidSharing, problem } from "./response.ts";
+import {
+  type Handler,
+  type HttpServer,
+  isSafeMethod,
+  notFoundRoute,
+  type Route,
+  type RoutedRequest,
+} from "./route.ts";
 
 /** Default delay of an `overloaded` response. */
 export const OVERLOAD_DELAY_MS = 1000;
@@ -79,7 +86,8 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
     // Fast path: no promise is allocated and, off loopback, no header is read.
     function handle(request: RoutedRequest, server: HttpServer, id: string | undefined): Awaitable<Response> {
       const origin = origins.hasAllowed ? request.headers.get("origin") : null;
-      if (origin === null && !route.isGuarded) return handleErrors(route.handler, request, server, id);
+      if (origin === null && route.access === "public")
+        return handleErrors(route.handler, request, server, id);
       return withCors(origin !== null && origins.isAllowed(origin) ? origin : undefined, request, server, id);
     }
 
@@ -92,13 +100,16 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       const preflighted = origin !== undefined && isPreflight(request);
       const handled = handleErrors(
         // A preflight carries no credentials, so it must not reveal the methods of a guarded route.
-        preflighted ? () => preflight(route.isGuarded ? notFoundRoute.allow : route.allow) : route.handler,
+        preflighted
+          ? () => preflight(route.access === "public" ? route.allow : notFoundRoute.allow)
+          : route.handler,
         request,
         server,
         id,
       );
       return chain(handled, (response) => {
-        if (route.isGuarded) response.headers.set("Cache-Control", "no-store");
+        if (route.access === "guarded") response.headers.set("Cache-Control", "no-store");
+        else if (route.access === "private") forbidSharing(response);
         if (origin !== undefined) allowOrigin(response, origin);
         return response;
       });
@@ -112,7 +123,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
     ): Awaitable<Response> {
       try {
         origins.requireHost(request);
-        const limit = isRead(request) ? reads : writes;
+        const limit = isSafeMethod(request) ? reads : writes;
         if (limit.isReached) return rejectOverloaded(limit.error(), request, id);
         const response = handler(request, server);
         // A response that is already there does not count as a concurrent request.
@@ -168,7 +179,4 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
 /** Errors with status 5xx that are expected, so they are not logged as failed requests. */
 const UNLOGGED_CODES: ReadonlySet<ErrorCode> = new Set(["overloaded", "stopping"]);
 
-const hasNoBody = (request: Request): boolean => isRead(request) || request.method === "DELETE";
-
-const isRead = ({ method }: Request): boolean =>
-  method === "GET" || method === "HEAD" || method === "OPTIONS";
+const hasNoBody = (request: Request): boolean => isSafeMethod(request) || request.method === "DELETE";

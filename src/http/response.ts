@@ -12,6 +12,7 @@ const PROBLEMS: Readonly<Record<ErrorCode, readonly [status: number, title: stri
   invalid_idempotency_key: [400, "Invalid Idempotency-Key"],
   unauthorized: [401, "Missing or invalid credentials"],
   https_required: [403, "HTTPS required"],
+  insufficient_scope: [403, "Insufficient scope"],
   cross_site_write: [403, "Cross-site write rejected"],
   route_not_found: [404, "Path not found"],
   todo_not_found: [404, "To-do not found"],
@@ -82,6 +83,18 @@ export function respond(
   body: Body | null = null,
 ): Response {
   return new Response(body, { status, headers: { ...SECURITY_HEADERS, ...headers } });
+}
+
+/**
+ * Keeps a response out of shared caches (RFC 9111 §5.2.2.7). Without a Cache-Control of its own, no cache may store it.
+ * `Vary` also keeps a private cache from serving it to another identity of the same browser.
+ */
+export function forbidSharing({ headers }: Response): void {
+  const cacheControl = headers.get("cache-control");
+  if (cacheControl === null) headers.set("Cache-Control", "no-store");
+  else if (!/\bno-store\b/.test(cacheControl))
+    headers.set("Cache-Control", `private, ${cacheControl.replace(/^public, /, "")}`);
+  headers.append("Vary", "Authorization");
 }
 
 /** Returns an error as `application/problem+json` (RFC 9457), without its cause. */

@@ -1,4 +1,5 @@
 import { chain } from "../awaitable.ts";
+import type { Identity } from "../credential/identity.ts";
 import { ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { respond } from "./response.ts";
@@ -16,8 +17,12 @@ export interface HttpServer {
   timeout(request: Request, seconds: number): void;
 }
 
-/** Returns the response to a request, or throws a ServiceError. */
-export type Handler = (request: RoutedRequest, server: HttpServer) => Awaitable<Response>;
+/** Returns the response to a request, or throws a ServiceError. Only private mode passes an identity. */
+export type Handler = (
+  request: RoutedRequest,
+  server: HttpServer,
+  identity?: Identity,
+) => Awaitable<Response>;
 
 /** Returns the response to an authenticated request, or throws a ServiceError. */
 export type GuardedHandler<Identity> = (request: RoutedRequest, identity: Identity) => Awaitable<Response>;
@@ -34,8 +39,11 @@ type Method = "GET" | "POST" | "PATCH" | "DELETE";
 export interface Route {
   /** The value of the `Allow` header. */
   readonly allow: string;
-  /** Whether the route requires authentication. Then no cache may store its responses, errors included. */
-  readonly isGuarded: boolean;
+  /**
+   * Who may send requests. `guarded`: authenticated senders; no cache may store a response, errors included. `private`:
+   * authenticated senders; a private cache may store what the handler declares cacheable.
+   */
+  readonly access: "public" | "guarded" | "private";
   readonly handler: Handler;
 }
 
@@ -46,9 +54,9 @@ type MethodHandler<Rest extends readonly unknown[]> = (
 type Methods<Rest extends readonly unknown[]> = Partial<Readonly<Record<Method, MethodHandler<Rest>>>>;
 
 /** Returns a route that needs no credentials. */
-export function publicRoute(methods: Methods<[HttpServer]>): Route {
+export function publicRoute(methods: Methods<[server: HttpServer, identity?: Identity]>): Route {
   const dispatch = dispatcher(methods);
-  return { allow: dispatch.allow, isGuarded: false, handler: dispatch.handler };
+  return { allow: dispatch.allow, access: "public", handler: dispatch.handler };
 }
 
 /** Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404. */
@@ -56,19 +64,29 @@ export function guardedRoute<Identity>(guard: Guard<Identity>, methods?: Methods
   const { allow, handler } = methods === undefined ? notFoundRoute : dispatcher(methods);
   return {
     allow,
-    isGuarded: true,
+    access: "guarded",
     handler: (request, server) => chain(guard(request, server), (identity) => handler(request, identity)),
+  };
+}
+
+/** Returns a public route behind a guard, which runs before the method is considered. */
+export function privateRoute(guard: Guard<Identity>, { allow, handler }: Route): Route {
+  return {
+    allow,
+    access: "private",
+    handler: (request, server) =>
+      chain(guard(request, server), (identity) => handler(request, server, identity)),
   };
 }
 
 /** Handles unknown paths with 404. */
 export const notFoundRoute = {
   allow: "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
-  isGuarded: false,
+  access: "public",
   handler: (): never => {
     throw new ServiceError("route_not_found");
   },
-};
+} as const satisfies Route;
 
 /** Selects the handler by method. HEAD uses the handler of GET, because the runtime omits the body. */
 function dispatcher<Rest extends readonly unknown[]>(methods: Methods<Rest>) {
@@ -86,6 +104,10 @@ function dispatcher<Rest extends readonly unknown[]>(methods: Methods<Rest>) {
   };
   return { allow, handler };
 }
+
+/** Returns whether a method only reads (RFC 9110 §9.2.1). The server has no TRACE. */
+export const isSafeMethod = ({ method }: Request): boolean =>
+  method === "GET" || method === "HEAD" || method === "OPTIONS";
 
 /** Returns the routes with a header added to each response. */
 export function withHeader(

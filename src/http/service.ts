@@ -1,16 +1,20 @@
 import contract from "../../openapi.json" with { type: "json" };
 import type { LookupClient } from "../credential/client.ts";
 import type { KeyStore } from "../credential/key.ts";
+import { isMintedToken } from "../credential/token.ts";
 import type { CheckUser } from "../credential/user.ts";
 import type { TodoStore } from "../todo.ts";
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
+import { privateGuard } from "./auth/private.ts";
+import { createWriteLog } from "./auth/write-log.ts";
 import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
 import { asset, docsPage, errorPage, favicon, prefersHtml, todosPage } from "./handlers/pages.ts";
+import { RevocationCheck } from "./handlers/revocation.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { whoami } from "./handlers/whoami.ts";
 import { createMiddleware, OVERLOAD_DELAY_MS } from "./middleware.ts";
@@ -21,7 +25,7 @@ import { createRejectionLog } from "./observability/rejection-log.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
 import { createOriginPolicy } from "./policy/origin.ts";
 import { json, respond } from "./response.ts";
-import { guardedRoute, type Handler, notFoundRoute, publicRoute, type Route } from "./route.ts";
+import { guardedRoute, type Handler, notFoundRoute, privateRoute, publicRoute, type Route } from "./route.ts";
 
 /** Options of `createService`. Only `store` is required. */
 export interface ServiceOptions {
@@ -33,9 +37,19 @@ export interface ServiceOptions {
   readonly lookupClient?: LookupClient;
   /** Returns whether a user and a password match. By default, every password is rejected. */
   readonly checkUser?: CheckUser;
+  /**
+   * Whether every path needs credentials, except `/livez`, `/readyz` and CORS preflights; false by default. Clients and users
+   * are accepted; below `/admin`, only users.
+   */
+  readonly privateMode?: boolean;
+  /**
+   * Returns the stored entry of a user, such as a password hash, or `undefined`. In private mode, a user's event streams end
+   * when the entry changes. By default, they do not end.
+   */
+  readonly userEntry?: (user: string) => string | undefined;
   /** The Basic realm in visible ASCII; `todo admin` by default. */
   readonly realm?: string;
-  /** Whether to accept passwords over plain HTTP from other machines; false by default. */
+  /** Whether to accept passwords, and in private mode tokens, over plain HTTP from other machines; false by default. */
   readonly allowBasicOverHttp?: boolean;
   /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
   readonly trustedProxies?: readonly string[];
@@ -119,14 +133,14 @@ export const SERVICE_DEFAULTS = {
 export function createService(options: ServiceOptions): Service {
   const { keys, observer, log = NOOP_LOG, realm = SERVICE_DEFAULTS.realm } = options;
   const { monotonicNow = () => performance.now(), now = Date.now } = options;
-  const { allowBasicOverHttp = false, accessLog = false } = options;
+  const { allowBasicOverHttp = false, accessLog = false, privateMode = false } = options;
   const { basicFailures = SERVICE_DEFAULTS.basicFailures } = options;
   const { maxRequests = SERVICE_DEFAULTS.maxRequests, overloadDelayMs = OVERLOAD_DELAY_MS } = options;
   const { maxSubscribers = SERVICE_DEFAULTS.maxSubscribers, heartbeatMs = 15_000 } = options;
   const { maxSubscribersPerNetwork: maxPerNetwork = Math.ceil(maxSubscribers / 4) } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
   const { trustedProxies = [] } = options;
-  const { lookupClient = () => undefined, checkUser = () => false } = options;
+  const { lookupClient = () => undefined, checkUser = () => false, userEntry = () => undefined } = options;
 
   const instrumentation = instrument(observer, monotonicNow);
   const store = instrumentation.store(options.store);
@@ -144,6 +158,7 @@ export function createService(options: ServiceOptions): Service {
   });
   const todos = createTodoHandlers(store, log, limiter);
   const getConnectionInfo = createConnectionInfoReader(trustedProxies);
+  const revocation = new RevocationCheck({ keys, intervalMs: heartbeatMs, monotonicNow, now, log, limiter });
   const events = createEventHandlers({
     store,
     log,
@@ -152,6 +167,7 @@ export function createService(options: ServiceOptions): Service {
     maxSubscribers,
     maxPerNetwork,
     heartbeatMs,
+    revocation,
   });
   let isDraining = false;
   const health = createHealthHandlers(store, () => isDraining);
@@ -161,6 +177,8 @@ export function createService(options: ServiceOptions): Service {
     getConnectionInfo,
     logRejection: createRejectionLog("bearer", log, limiter),
     recordOutcome: instrumentation.surface("bearer"),
+    isAllowed: (request, server) =>
+      !privateMode || allowBasicOverHttp || getConnectionInfo(request, server).isSecure,
   });
   const throttle = new LoginThrottle(basicFailures, monotonicNow);
   const basic = basicGuard({
@@ -169,6 +187,8 @@ export function createService(options: ServiceOptions): Service {
     throttle,
     getConnectionInfo,
     allowBasicOverHttp,
+    // In private mode, browsers also send the token that they use for the list.
+    isToken: privateMode ? isMintedToken : () => false,
     logRejection: createRejectionLog("basic", log, limiter),
     recordOutcome: instrumentation.surface("basic"),
   });
@@ -179,9 +199,9 @@ export function createService(options: ServiceOptions): Service {
 
   const sameSite =
     (handler: Handler): Handler =>
-    (request, server) => {
+    (request, server, identity) => {
       origins.requireSameSite(request);
-      return handler(request, server);
+      return handler(request, server, identity);
     };
 
   const table: Readonly<Record<string, Route>> = {
@@ -209,8 +229,10 @@ export function createService(options: ServiceOptions): Service {
     "/admin/*": guardedRoute(basic),
     "/*": notFoundRoute,
   };
+  const protect = privateMode ? createProtection() : (_path: string, route: Route) => route;
   const routes = Object.entries(table).map(
-    ([path, route]) => [path, instrumentation.handler(path, middleware.wrap(path, route))] as const,
+    ([path, route]) =>
+      [path, instrumentation.handler(path, middleware.wrap(path, protect(path, route)))] as const,
   );
   const drain = (): void => {
     isDraining = true;
@@ -218,7 +240,31 @@ export function createService(options: ServiceOptions): Service {
   };
   const close = (): void => {
     events.end();
+    revocation.stop();
     limiter.flush();
   };
   return { routes: Object.fromEntries(routes), drain, close };
+
+  /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or is exempt. */
+  function createProtection(): (path: string, route: Route) => Route {
+    const guard = privateGuard({
+      lookupClient,
+      checkUser,
+      userEntry,
+      throttle,
+      getConnectionInfo,
+      allowBasicOverHttp,
+      requireSameOrigin,
+      logRejection: createRejectionLog("private", log, limiter),
+      recordOutcome: instrumentation.surface("private"),
+    });
+    const withWriteLog = createWriteLog(log, limiter);
+    return (path, route) =>
+      route.access === "guarded" || HEALTH_PATHS.has(path)
+        ? route
+        : privateRoute(guard, withWriteLog(path, route));
+  }
 }
+
+/** The paths that stay open in private mode, because load balancers have no credentials. */
+const HEALTH_PATHS: ReadonlySet<string> = new Set(["/livez", "/readyz"]);

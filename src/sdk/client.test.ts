@@ -350,6 +350,7 @@ describe("the client", () => {
       invalid_idempotency_key: true,
       unauthorized: true,
       https_required: true,
+      insufficient_scope: true,
       cross_site_write: true,
       route_not_found: true,
       todo_not_found: true,

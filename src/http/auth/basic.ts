@@ -1,4 +1,4 @@
-import { parseBasic } from "../../credential/authorization.ts";
+import { type BasicCredential, parseBasic } from "../../credential/authorization.ts";
 import type { BasicUser, CheckUser } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
 import type { RecordOutcome } from "../observability/instrumentation.ts";
@@ -8,31 +8,30 @@ import { networkPrefix } from "../policy/network.ts";
 import type { Guard } from "../route.ts";
 import type { LoginThrottle } from "./login-throttle.ts";
 
-export interface BasicOptions {
+export interface LoginOptions {
   readonly checkUser: CheckUser;
-  readonly realm: string;
   readonly throttle: LoginThrottle;
+  readonly logRejection: LogRejection;
+  readonly recordOutcome: RecordOutcome;
+}
+
+export interface BasicOptions extends LoginOptions {
+  readonly realm: string;
   readonly getConnectionInfo: GetConnectionInfo;
   /** Whether to accept passwords over plain HTTP from other machines. Otherwise TLS or loopback is required. */
   readonly allowBasicOverHttp: boolean;
-  readonly logRejection: LogRejection;
-  readonly recordOutcome: RecordOutcome;
+  /** Returns whether a password is a token. It is rejected without a check and without counting as a failed login. */
+  readonly isToken: (password: string) => boolean;
 }
 
 /**
  * Returns a guard that authenticates users by password (RFC 7617). It rejects with `unauthorized`, `https_required` or
  * `too_many_failures`, and with `credentials_unavailable` if the check throws. Throws an Error for an invalid realm.
  */
-export function basicGuard({
-  checkUser,
-  realm,
-  throttle,
-  getConnectionInfo,
-  allowBasicOverHttp,
-  logRejection,
-  recordOutcome,
-}: BasicOptions): Guard<BasicUser> {
-  const challenge = `Basic realm="${validateRealm(realm).replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
+export function basicGuard(options: BasicOptions): Guard<BasicUser> {
+  const { realm, getConnectionInfo, allowBasicOverHttp, isToken, logRejection, recordOutcome } = options;
+  const challenge = basicChallenge(realm);
+  const login = createLogin(options);
   const unauthorized = (): ServiceError =>
     new ServiceError("unauthorized", { headers: { "WWW-Authenticate": challenge } });
 
@@ -49,28 +48,46 @@ export function basicGuard({
       logRejection("in clear", address);
       throw httpsRequired();
     }
-    if (authorization.state === "presented") {
-      const { user, password } = authorization.credential;
-      const network = networkPrefix(address);
-      const isAccepted = await throttle
-        .attempt(network, user, () => check(user, password, network))
-        .catch(async (error) => {
-          const isThrottled = error instanceof ServiceError && error.code === "too_many_failures";
-          recordOutcome(isThrottled ? "throttled" : "unavailable");
-          if (isThrottled) logRejection("throttled", address);
-          await throttle.delayRefusal();
-          throw error;
-        });
-      if (isAccepted) {
-        recordOutcome("passed");
-        return { name: user };
-      }
-      await throttle.delayRefusal();
+    if (authorization.state === "malformed") {
+      recordOutcome("malformed");
+      logRejection("malformed", address);
+      throw unauthorized();
     }
-    const outcome = authorization.state === "malformed" ? "malformed" : "wrong";
-    recordOutcome(outcome);
-    logRejection(outcome, address);
-    throw unauthorized();
+    const { credential } = authorization;
+    if (isToken(credential.password)) {
+      recordOutcome("wrong");
+      logRejection("token", address);
+      throw unauthorized();
+    }
+    if (!(await login(credential, address))) throw unauthorized();
+    return { name: credential.user };
+  };
+}
+
+/** Returns whether a password is the user's. Throws `too_many_failures` or `credentials_unavailable`. */
+export type Login = (credential: BasicCredential, address: string) => Promise<boolean>;
+
+/** Returns a function that checks passwords within the throttle, and records and logs the outcome. */
+export function createLogin({ checkUser, throttle, logRejection, recordOutcome }: LoginOptions): Login {
+  return async ({ user, password }, address) => {
+    const network = networkPrefix(address);
+    const isAccepted = await throttle
+      .attempt(network, user, () => check(user, password, network))
+      .catch(async (error) => {
+        const isThrottled = error instanceof ServiceError && error.code === "too_many_failures";
+        recordOutcome(isThrottled ? "throttled" : "unavailable");
+        if (isThrottled) logRejection("throttled", address);
+        await throttle.delayRefusal();
+        throw error;
+      });
+    if (isAccepted) {
+      recordOutcome("passed");
+      return true;
+    }
+    await throttle.delayRefusal();
+    recordOutcome("wrong");
+    logRejection("wrong", address);
+    return false;
   };
 
   async function check(user: string, password: string, network: string): Promise<boolean> {
@@ -82,6 +99,10 @@ export function basicGuard({
   }
 }
 
+/** Returns the challenge for a password (RFC 7617 §2). Throws an Error for an invalid realm. */
+export const basicChallenge = (realm: string): string =>
+  `Basic realm="${validateRealm(realm).replace(/["\\]/g, "\\$&")}", charset="UTF-8"`;
+
 /** Returns the realm. Throws an Error unless it is visible ASCII, as a header requires. */
 export function validateRealm(realm: string): string {
   if (!/^[\x20-\x7e]+$/.test(realm)) throw new Error("a realm must be visible ASCII");
@@ -89,7 +110,7 @@ export function validateRealm(realm: string): string {
 }
 
 // Without a challenge, so that a browser does not ask for a password that it would send in clear text.
-function httpsRequired(): ServiceError {
+export function httpsRequired(): ServiceError {
   return new ServiceError("https_required", {
     detail:
       "Use HTTPS, or connect from the server's own machine. List a proxy that terminates TLS in TODO_TRUSTED_PROXY, and let it send X-Forwarded-Proto: https and remove Forwarded. TODO_ALLOW_BASIC_OVER_HTTP=on disables this check.",

@@ -1,12 +1,14 @@
-import { isThenable } from "../../awaitable.ts";
+import { chain, isThenable } from "../../awaitable.ts";
 import { parseBearer } from "../../credential/authorization.ts";
 import type { Client, LookupClient } from "../../credential/client.ts";
 import { hasInvalidChecksum } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
+import type { Awaitable } from "../../todo.ts";
 import type { RecordOutcome } from "../observability/instrumentation.ts";
 import type { LogRejection } from "../observability/rejection-log.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";
-import type { Guard } from "../route.ts";
+import type { Guard, HttpServer } from "../route.ts";
+import { httpsRequired } from "./basic.ts";
 
 const CHALLENGE = 'Bearer realm="todo api"';
 
@@ -15,23 +17,27 @@ export interface BearerOptions {
   readonly getConnectionInfo: GetConnectionInfo;
   readonly logRejection: LogRejection;
   readonly recordOutcome: RecordOutcome;
+  /** Returns whether a token may be sent over this connection. Otherwise the guard rejects with `https_required`. */
+  readonly isAllowed: (request: Request, server: HttpServer) => boolean;
 }
 
 /**
  * Returns a guard that authenticates clients by bearer token (RFC 6750). It rejects with `unauthorized`, and with
  * `credentials_unavailable` if the lookup throws.
  */
-export function bearerGuard({
-  lookupClient,
-  getConnectionInfo,
-  logRejection,
-  recordOutcome,
-}: BearerOptions): Guard<Client> {
+export function bearerGuard(options: BearerOptions): Guard<Client> {
+  const { getConnectionInfo, logRejection, recordOutcome, isAllowed } = options;
+  const lookup = createTokenLookup(options);
   return (request, server) => {
     const authorization = parseBearer(request.headers.get("authorization"));
     if (authorization.state === "absent") {
       recordOutcome("absent");
       throw unauthorized(CHALLENGE);
+    }
+    if (!isAllowed(request, server)) {
+      recordOutcome("in_clear");
+      logRejection("in clear", getConnectionInfo(request, server).address);
+      throw httpsRequired();
     }
     const reject = (outcome: "malformed" | "wrong", reason: string): never => {
       recordOutcome(outcome);
@@ -40,14 +46,22 @@ export function bearerGuard({
     };
     if (authorization.state === "malformed") return reject("malformed", "malformed");
     const { credential } = authorization;
-    // A lookup written in plain JavaScript may return null.
-    const accept = (client: Client | null | undefined): Client => {
-      if (client == null) return reject("wrong", whyUnknown(credential));
+    return chain(lookup(credential), (client) => {
+      if (client === undefined) return reject("wrong", whyUnknown(credential));
       recordOutcome("passed");
       return client;
-    };
-    const found = lookup(credential);
-    return isThenable(found) ? Promise.resolve(found).catch(unavailable).then(accept) : accept(found);
+    });
+  };
+}
+
+/** Returns a lookup that throws `credentials_unavailable` if the given one throws. */
+export function createTokenLookup({
+  lookupClient,
+  recordOutcome,
+}: Pick<BearerOptions, "lookupClient" | "recordOutcome">): (token: string) => Awaitable<Client | undefined> {
+  return (token) => {
+    const found = lookup(token);
+    return isThenable(found) ? Promise.resolve(found).then(orUndefined, unavailable) : orUndefined(found);
   };
 
   function lookup(token: string): ReturnType<LookupClient> {
@@ -64,7 +78,11 @@ export function bearerGuard({
   }
 }
 
-const whyUnknown = (token: string): string => (hasInvalidChecksum(token) ? "mistyped" : "unknown");
+// A lookup written in plain JavaScript may return null.
+const orUndefined = (client: Client | null | undefined): Client | undefined => client ?? undefined;
+
+/** Returns why a token has no client, for the log. */
+export const whyUnknown = (token: string): string => (hasInvalidChecksum(token) ? "mistyped" : "unknown");
 
 function unauthorized(challenge: string): ServiceError {
   return new ServiceError("unauthorized", { headers: { "WWW-Authenticate": challenge } });

@@ -11,6 +11,7 @@ import { NetworkLimit } from "../policy/network-limit.ts";
 import { respond } from "../response.ts";
 import type { Handler } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
+import type { RevocationCheck } from "./revocation.ts";
 
 /** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
 const HIGH_WATER_MARK = 64 * 1024;
@@ -38,11 +39,13 @@ export interface EventOptions {
   readonly maxPerNetwork: number;
   /** Milliseconds between two heartbeats. */
   readonly heartbeatMs: number;
+  readonly revocation: RevocationCheck;
 }
 
 /** Returns the handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), a stream count, and a function that ends all streams. */
 export function createEventHandlers(options: EventOptions) {
-  const { store, log, limiter, getConnectionInfo, maxSubscribers, maxPerNetwork, heartbeatMs } = options;
+  const { store, log, limiter, getConnectionInfo, maxSubscribers, maxPerNetwork, heartbeatMs, revocation } =
+    options;
   /** A function per open stream that ends it. */
   const open = new Set<() => void>();
   let ended = false;
@@ -58,7 +61,7 @@ export function createEventHandlers(options: EventOptions) {
   });
   const onError = (err: unknown): void => logError("", { err });
 
-  const follow: Handler = async (request, server) => {
+  const follow: Handler = async (request, server, identity) => {
     const connection = getConnectionInfo(request, server);
     const network = limitedNetwork(connection);
     const start = startOf(request);
@@ -68,7 +71,9 @@ export function createEventHandlers(options: EventOptions) {
       server.timeout(request, CLOSE_TIMEOUT_SECONDS);
       subscription.end();
     };
+    let stopWatching = (): void => {};
     const onEnd = (): void => {
+      stopWatching();
       open.delete(closeStream);
       subscribers.release();
       if (network !== undefined) networks.release(network);
@@ -78,6 +83,7 @@ export function createEventHandlers(options: EventOptions) {
     subscribers.acquire();
     if (network !== undefined) networks.acquire(network);
     server.timeout(request, IDLE_TIMEOUT_SECONDS);
+    if (identity !== undefined) stopWatching = revocation.watch(identity, closeStream);
     subscription.run(start, position);
     if (ended) closeStream();
     return respond(200, HEADERS, toReadableStream(subscription, onError));

@@ -1,3 +1,5 @@
+import { hash } from "node:crypto";
+import type { Identity } from "../../credential/identity.ts";
 import { ServiceError } from "../../error.ts";
 import type { Awaitable } from "../../todo.ts";
 
@@ -19,6 +21,15 @@ export function readIdempotencyKey(headers: Headers): string | undefined {
   throw new ServiceError("invalid_idempotency_key", {
     detail: `Send one string of 1 to ${MAX_LENGTH} visible characters, such as "8e03978e-40d5-43dd-bc93-6894a57f9324".`,
   });
+}
+
+/**
+ * Returns the key to store: the sent one, or in private mode a digest of the sender's identity and the sent key, so that
+ * equal keys of two identities mean two requests. All API keys of one name are the same identity, so a rotation keeps it.
+ */
+export function storedIdempotencyKey(sent: string, identity: Identity | undefined): string {
+  if (identity === undefined) return sent;
+  return hash("sha256", JSON.stringify([identity.kind, identity.name, sent]), "base64url");
 }
 
 /** Runs one call per key at a time; the others fail with `idempotency_key_in_flight`. */

@@ -134,7 +134,7 @@ function selfContainedPage(html: string) {
         "Cache-Control": "no-store",
         "Content-Security-Policy": csp,
         "Referrer-Policy": "same-origin",
-        Vary: "Origin, Accept",
+        Vary: `${headers.Vary ?? "Origin"}, Accept`,
       },
       body,
     );

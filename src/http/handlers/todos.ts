@@ -21,7 +21,7 @@ import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, fullList, json, noContent, respond } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
-import { exclusiveByKey, readIdempotencyKey } from "./idempotency.ts";
+import { exclusiveByKey, readIdempotencyKey, storedIdempotencyKey } from "./idempotency.ts";
 
 const MAX_LIMIT = 1000;
 const LONG_LIST_IDLE_SECONDS = 120;
@@ -44,8 +44,9 @@ export function createTodoHandlers(store: TodoStore, log: Log, limiter: LogLimit
       return seen === null ? listNow(request, server, query) : listIfModified(request, server, query, seen);
     },
 
-    create: (request) => {
-      const idempotencyKey = readIdempotencyKey(request.headers);
+    create: (request, _server, identity) => {
+      const sent = readIdempotencyKey(request.headers);
+      const idempotencyKey = sent === undefined ? undefined : storedIdempotencyKey(sent, identity);
       return readJson(request)
         .then((body) => insert(parseNewTodo(body), idempotencyKey))
         .then((todo) => created(todo.json, `/api/todos/${todo.id}`));

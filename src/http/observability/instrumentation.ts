@@ -37,7 +37,7 @@ export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 /** Why a store operation failed. */
 export type StoreFailure = "unavailable" | "full" | "error";
 
-export const SURFACES = ["bearer", "basic"] as const;
+export const SURFACES = ["bearer", "basic", "private"] as const;
 export type Surface = (typeof SURFACES)[number];
 
 /** `absent`: the request has no credential. `in_clear`: the request has a password over plain HTTP, which is rejected. */

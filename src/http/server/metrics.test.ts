@@ -437,7 +437,7 @@ test("requests cannot create series or labels", async () => {
     method: /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|other)$/,
     status: /^(?:200|201|204|304|308|4\d\d)$/,
     le: /^(?:\d+(?:\.\d+)?|\+Inf)$/,
-    surface: /^(?:bearer|basic)$/,
+    surface: /^(?:bearer|basic|private)$/,
     outcome: /^(?:passed|absent|malformed|wrong|throttled|in_clear|unavailable)$/,
     operation: /^(?:insert|get|list|set_done|delete|position)$/,
     reason: /^(?:unavailable|full|error)$/,

@@ -1,0 +1,66 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, runTodo } from "../../test/command.ts";
+import { until } from "../../test/until.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-private-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const serve = (...args: readonly string[]): Command =>
+  runTodo(["serve", "--port", "0", ...args], { TODO_PRIVATE: "on" });
+
+async function complaint(...args: readonly string[]): Promise<string> {
+  await using command = serve(...args);
+  expect(await command.exited).not.toBe(0);
+  expect(command.stdout()).toBe("");
+  return command.stderr();
+}
+
+async function createKey(store: string, ...args: readonly string[]): Promise<string> {
+  await using command = runTodo(["keys", "create", "phone", "--store", store, ...args]);
+  expect(await command.exited).toBe(0);
+  return /todo_\w{49}/.exec(command.stdout())?.[0] ?? "";
+}
+
+const statusOf = async (url: string, authorization: string): Promise<number> =>
+  (await fetch(`${url}/api/todos`, { headers: { Authorization: authorization } })).status;
+
+test("a server in private mode does not start without credentials, and names the commands", async () => {
+  const stderr = await complaint();
+  expect(stderr).toStartWith(
+    "todo: private mode has no valid credentials: store the to-dos with --store sqlite:FILE",
+  );
+  for (const command of [
+    "todo keys create NAME --store sqlite:FILE",
+    "todo users add NAME --users-file FILE",
+  ])
+    expect(stderr).toContain(command);
+
+  const store = `sqlite:${join(folder, "empty.db")}`;
+  expect(await complaint("--store", store)).toStartWith(
+    "todo: private mode has no valid credentials: create an API key with: todo keys create NAME, with the same store.",
+  );
+  await createKey(store, "--expires", "1s");
+  await until(async () => {
+    await using list = runTodo(["keys", "list", "--store", store]);
+    await list.exited;
+    return /expired/.test(list.stdout());
+  }, "the key expires");
+  expect(await complaint("--store", store)).toContain("no valid credentials");
+});
+
+test("a server in private mode accepts an API key and shows no demo credentials", async () => {
+  const store = `sqlite:${join(folder, "todos.db")}`;
+  const token = await createKey(store);
+  await using server = serve("--store", store);
+  const url = await server.url;
+  expect((await fetch(`${url}/api/todos`)).status).toBe(401);
+  expect((await fetch(`${url}/livez`)).status).toBe(200);
+  expect(await statusOf(url, `Bearer ${token}`)).toBe(200);
+  expect(await statusOf(url, `Basic ${btoa(`me:${token}`)}`)).toBe(200);
+  expect(server.stderr()).not.toContain("demo");
+  await using list = runTodo(["list", "--url", url], { TODO_TOKEN: token });
+  expect(await list.exited).toBe(0);
+});

@@ -1,0 +1,31 @@
+import type { Client } from "./client.ts";
+import type { BasicUser } from "./user.ts";
+
+/** The authenticated sender of a request in private mode. */
+export interface Identity {
+  /** Clients and users with the same name are different identities. */
+  readonly kind: "client" | "user";
+  readonly name: string;
+  /** The id of the API key, if the client has one. */
+  readonly keyId?: string;
+  /** Returns whether the credential is no longer valid. API keys are checked by their ids instead. */
+  readonly isRevoked?: () => boolean;
+}
+
+export function clientIdentity({ name, keyId, isRevoked }: Client): Identity {
+  return {
+    kind: "client",
+    name,
+    ...(keyId !== undefined && { keyId }),
+    ...(isRevoked !== undefined && { isRevoked }),
+  };
+}
+
+export function userIdentity({ name }: BasicUser, isRevoked: () => boolean): Identity {
+  return { kind: "user", name, isRevoked };
+}
+
+/** Returns the log fields that name an identity: the id of an API key, or else the client or the user. */
+export function identityFields({ kind, name, keyId }: Identity): Readonly<Record<string, string>> {
+  return keyId === undefined ? { [kind]: name } : { key: keyId };
+}

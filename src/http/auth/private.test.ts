@@ -1,0 +1,650 @@
+import { describe, expect, test } from "bun:test";
+import contract from "../../../openapi.json" with { type: "json" };
+import { capturingLog } from "../../../test/log.ts";
+import { pathVariants } from "../../../test/path-variants.ts";
+import { statusAndCode } from "../../../test/problem.ts";
+import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
+import { startService, type TestService } from "../../../test/service.ts";
+import { storeWith } from "../../../test/store.ts";
+import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
+import { createKey, createKeyLookup, type MintedKey, rotateKey } from "../../credential/key.ts";
+import { mintToken } from "../../credential/token.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import type { TodoStore } from "../../todo.ts";
+import { NOOP_LOG } from "../observability/log.ts";
+import { openMetrics } from "../server/metrics.ts";
+import { createService, type Service, type ServiceOptions } from "../service.ts";
+
+const BEARER = 'Bearer realm="todo"';
+const BOTH = `Basic realm="todo", charset="UTF-8", ${BEARER}`;
+const INVALID = ', error="invalid_token"';
+const USER = "ann";
+const PASSWORD = "pässword: s3cret";
+const CANARY = "canary-title";
+
+const basic = (user: string, password: string): string =>
+  `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+const as = (authorization: string, headers: Readonly<Record<string, string>> = {}) => ({
+  headers: { Authorization: authorization, ...headers },
+});
+const USER_CREDENTIALS = basic(USER, PASSWORD);
+
+async function mint(keys: Parameters<typeof createKey>[0], name: string): Promise<MintedKey> {
+  const minted = await createKey(keys, name, undefined, Date.now());
+  if (minted === undefined) throw new Error(`no key for ${name}`);
+  return minted;
+}
+
+interface Private extends TestService {
+  readonly store: ReturnType<typeof openMemory>;
+  readonly key: MintedKey;
+  /** The user names that were checked. */
+  readonly checked: readonly string[];
+}
+
+/** Starts a service in private mode with a user and an API key. */
+async function startPrivate(options: Partial<ServiceOptions> = {}): Promise<Private> {
+  const store = openMemory();
+  const key = await mint(store.keys, "phone");
+  const checked: string[] = [];
+  const service = startService({
+    store,
+    keys: store.keys,
+    privateMode: true,
+    lookupClient: createKeyLookup(store.keys, Date.now),
+    checkUser: (user, password) => {
+      checked.push(user);
+      return user === USER && password === PASSWORD;
+    },
+    ...options,
+  });
+  return { ...service, store, key, checked };
+}
+
+/** Returns a store whose every call fails the test. */
+function forbiddenStore(calls: string[]): TodoStore {
+  const forbid = (name: string) => (): never => {
+    calls.push(name);
+    throw new Error(`${name} was called`);
+  };
+  return storeWith({
+    insert: forbid("insert"),
+    get: forbid("get"),
+    list: forbid("list"),
+    setDone: forbid("setDone"),
+    delete: forbid("delete"),
+    events: forbid("events"),
+  });
+}
+
+/** Calls a route's handler with a request from any address. */
+async function ask(
+  { routes }: Service,
+  path: string,
+  address: string,
+  headers: Readonly<Record<string, string>>,
+  method = "GET",
+): Promise<Response> {
+  const asked = new Request(`http://localhost${path}`, { method, headers });
+  const response = await routes[path]?.(Object.assign(asked, { params: {} }), {
+    protocol: "http",
+    requestIP: () => ({ address }),
+    timeout: () => {},
+  });
+  if (response === undefined) throw new Error(`there is no route ${path}`);
+  return response;
+}
+
+const PATHS = [
+  "/",
+  "/docs",
+  "/assets/page.css",
+  "/favicon.ico",
+  "/api/openapi.json",
+  "/api/todos",
+  "/api/todos/1",
+  "/api/events",
+  "/nowhere",
+];
+
+describe("private mode", () => {
+  test("rejects 900 variants of path, method and headers", async () => {
+    const calls: string[] = [];
+    await using service = startService({
+      store: forbiddenStore(calls),
+      privateMode: true,
+      checkUser: () => false,
+      basicFailures: 0,
+      onLoopback: true,
+    });
+    const headers: readonly (readonly string[])[] = [
+      [],
+      ["Authorization: Bearer"],
+      ["Authorization: Bearer undefined"],
+      [`Authorization: Bearer ${mintToken()}`],
+      ["Authorization: Basic"],
+      ["Authorization: Basic Og=="],
+      [`Authorization: ${basic("ann", mintToken())}`],
+      [`Authorization: Bearer x`, `Authorization: ${basic("", "")}`],
+      ["Authorization: Negotiate YII="],
+      ["Origin: http://localhost:5173", "Access-Control-Request-Headers: authorization"],
+      ["X-Original-URL: /livez", "X-Rewrite-URL: /livez", "X-Forwarded-Path: /livez"],
+      ["X-HTTP-Method-Override: OPTIONS", "Sec-Fetch-Mode: navigate"],
+      ["If-None-Match: *", "Range: bytes=0-9"],
+      ["Cookie: Authorization=Bearer x", "Proxy-Authorization: Bearer x"],
+      ["Upgrade: websocket", "Accept: text/html"],
+    ];
+    const methods = ["GET", "HEAD", "POST", "OPTIONS", "PATCH", "DELETE", "PUT", "TRACE"];
+    const nearHealth = ["/livez/", "/readyz/x", "/LIVEZ", "/livez%2f", "/livez;", "/livez//", "/x/livez"];
+    const targets = [...new Set([...PATHS.flatMap(pathVariants), ...nearHealth])];
+    const variants = targets.map((target, index) => ({
+      target,
+      line: `${methods[index % methods.length]} ${target}`,
+      sent: headers[index % headers.length] ?? [],
+    }));
+    for (const path of PATHS)
+      for (const method of methods)
+        for (const sent of headers.slice(0, 9))
+          variants.push({ target: path, line: `${method} ${path}`, sent });
+    expect(variants.length).toBeGreaterThan(900);
+
+    const passed: unknown[] = [];
+    const attempt = async ({ target, line, sent }: (typeof variants)[number]): Promise<void> => {
+      const { text } = await sendRaw(service.port, request(line, sent));
+      const status = statusOf(text);
+      // The runtime itself rejects what is not HTTP, before any route.
+      const isRejected = status === undefined || [400, 401, 403, 421, 505].includes(status);
+      // The runtime does not route a target that is no path, such as "*".
+      const isIgnored = status === 404 && /\r\ncontent-length: 0\r\n/i.test(text) && !target.startsWith("/");
+      if (!isRejected && !isIgnored) passed.push([line, sent, text.slice(0, 200)]);
+      if (PATHS.includes(target) && status !== 401 && status !== 403) passed.push([line, sent, status]);
+    };
+    for (let at = 0; at < variants.length; at += 32) {
+      await Promise.all(variants.slice(at, at + 32).map(attempt));
+    }
+    expect(passed).toEqual([]);
+    expect(calls).toEqual([]);
+  }, 120_000);
+
+  test("covers every path of openapi.json except the health checks", async () => {
+    await using service = await startPrivate();
+    for (const [template, item] of Object.entries(contract.paths)) {
+      const path = template.replace("{id}", "1").replace("{name}", "page.css");
+      for (const method of [...Object.keys(item), "options", "put"]) {
+        const response = await service.send(method.toUpperCase(), path);
+        const isOpen = path === "/livez" || path === "/readyz";
+        expect([method, path, response.status === 401]).toEqual([method, path, !isOpen]);
+      }
+    }
+  });
+
+  test.each([
+    ["a bearer token", (token: string) => `Bearer ${token}`],
+    ["a user's password", () => USER_CREDENTIALS],
+    ["a token as the password of any user", (token: string) => basic("anyone", token)],
+    ["a token as the password of no user", (token: string) => basic("", token)],
+  ])("accepts %s for every path", async (_what, credential) => {
+    await using service = await startPrivate();
+    const init = as(credential(service.key.token));
+    const post = await service.sendJson("POST", "/api/todos", { title: CANARY }, init);
+    expect(post.status).toBe(201);
+    for (const path of ["/", "/docs", "/favicon.ico", "/api/openapi.json", "/api/todos", "/api/todos/1"])
+      expect([path, (await service.send("GET", path, init)).status]).toEqual([path, 200]);
+    expect((await service.sendJson("PATCH", "/api/todos/1", { done: true }, init)).status).toBe(200);
+    expect((await service.send("DELETE", "/api/todos/1", init)).status).toBe(204);
+    expect(await statusAndCode(await service.send("GET", "/nowhere", init))).toEqual([
+      404,
+      "route_not_found",
+    ]);
+    expect(await statusAndCode(await service.send("PUT", "/api/todos", init))).toEqual([
+      405,
+      "method_not_allowed",
+    ]);
+    const events = await service.send("GET", "/api/events", init);
+    expect(events.status).toBe(200);
+    await events.body?.cancel();
+  });
+
+  test.each<[what: string, authorization: string | undefined, error: string]>([
+    ["no credential", undefined, ""],
+    ["another scheme", "Digest username=ann", ""],
+    ["an unknown token", `Bearer ${mintToken()}`, INVALID],
+    ["a malformed token", "Bearer a b", INVALID],
+    ["an unknown token as a password", basic("ann", mintToken()), INVALID],
+    ["malformed Basic credentials", "Basic ???", INVALID],
+    ["a wrong password", basic(USER, "wrong"), ""],
+    ["an unknown user", basic("bob", PASSWORD), ""],
+  ])("rejects %s with the challenges that the client can use", async (_what, authorization, error) => {
+    await using service = await startPrivate();
+    const headers: Record<string, string> =
+      authorization === undefined ? {} : { Authorization: authorization };
+    for (const [sent, challenge] of [
+      [{}, BOTH],
+      [{ "Sec-Fetch-Mode": "navigate" }, BOTH],
+      [{ "Sec-Fetch-Mode": "cors" }, BEARER],
+      [{ "Sec-Fetch-Mode": "no-cors" }, BEARER],
+      [{ "Sec-Fetch-Mode": "same-origin" }, BEARER],
+      [{ "Sec-Fetch-Mode": "Navigate" }, BEARER],
+    ] as const) {
+      for (const path of ["/", "/api/todos", "/nowhere"]) {
+        const response = await service.send("GET", path, { headers: { ...headers, ...sent } });
+        expect(response.headers.get("www-authenticate")).toBe(challenge + error);
+        expect(response.headers.get("vary")).toBe("Origin, Sec-Fetch-Mode, Authorization");
+        expect(response.headers.get("cache-control")).toBe("no-store");
+        expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
+      }
+    }
+  });
+
+  test("keeps the guards, realms and challenges of /api/whoami and /admin", async () => {
+    await using service = await startPrivate();
+    const { token } = service.key;
+    const whoami = await service.send("GET", "/api/whoami");
+    expect(whoami.headers.get("www-authenticate")).toBe('Bearer realm="todo api"');
+    expect((await service.send("GET", "/api/whoami", as(USER_CREDENTIALS))).status).toBe(401);
+    expect((await service.send("GET", "/api/whoami", as(basic("x", token)))).status).toBe(401);
+    expect(await (await service.send("GET", "/api/whoami", as(`Bearer ${token}`))).text()).toBe("phone");
+    const admin = await service.send("GET", "/admin/");
+    expect(admin.headers.get("www-authenticate")).toBe('Basic realm="todo admin", charset="UTF-8"');
+    expect((await service.send("GET", "/admin/", as(`Bearer ${token}`))).status).toBe(401);
+    expect(await (await service.send("GET", "/admin/", as(USER_CREDENTIALS))).text()).toBe("Hello, ann!");
+  });
+
+  test("checks no password and counts no failed login for a token", async () => {
+    await using service = await startPrivate({ basicFailures: 2 });
+    const revoked = mintToken();
+    for (let attempt = 0; attempt < 10; attempt++) {
+      for (const path of ["/api/todos", "/admin/", "/admin/keys"]) {
+        const response = await service.send("GET", path, as(basic(USER, revoked)));
+        expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
+      }
+      const admin = await service.send("GET", "/admin/", as(basic(USER, service.key.token)));
+      expect(await statusAndCode(admin)).toEqual([401, "unauthorized"]);
+    }
+    expect(service.checked).toEqual([]);
+    expect((await service.send("GET", "/admin/", as(USER_CREDENTIALS))).status).toBe(200);
+  });
+
+  test("counts failed logins of all paths together", async () => {
+    await using service = await startPrivate({ basicFailures: 2 });
+    for (const path of ["/api/todos", "/admin/"])
+      expect((await service.send("GET", path, as(basic(USER, "wrong")))).status).toBe(401);
+    for (const path of ["/api/todos", "/nowhere", "/admin/"]) {
+      const response = await service.send("GET", path, as(USER_CREDENTIALS));
+      expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
+    }
+    const token = as(basic(USER, service.key.token));
+    expect((await service.send("GET", "/api/todos", token)).status).toBe(200);
+  });
+
+  test("accepts credentials over HTTPS or from this machine only", async () => {
+    const store = openMemory();
+    const { token } = await mint(store.keys, "ci");
+    const options: ServiceOptions = {
+      store,
+      keys: store.keys,
+      privateMode: true,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+      checkUser: (user, password) => user === USER && password === PASSWORD,
+    };
+    const credentials = [`Bearer ${token}`, basic("x", token), USER_CREDENTIALS];
+    const service = createService(options);
+    for (const path of ["/api/todos", "/*", "/"]) {
+      for (const authorization of [...credentials, undefined]) {
+        const headers = authorization === undefined ? {} : { Authorization: authorization };
+        for (const response of [
+          await ask(service, path, "192.0.2.1", headers),
+          await ask(service, path, "127.0.0.1", { ...headers, "X-Forwarded-For": "192.0.2.1" }),
+        ]) {
+          expect(response.headers.get("www-authenticate")).toBeNull();
+          expect(response.headers.get("cache-control")).toBe("no-store");
+          expect(await statusAndCode(response)).toEqual([403, "https_required"]);
+        }
+      }
+    }
+    const whoami = await ask(service, "/api/whoami", "192.0.2.1", { Authorization: `Bearer ${token}` });
+    expect(await statusAndCode(whoami)).toEqual([403, "https_required"]);
+    expect((await ask(service, "/livez", "192.0.2.1", {})).status).toBe(200);
+
+    const lenient = createService({ ...options, allowBasicOverHttp: true });
+    const proxied = createService({ ...options, trustedProxies: ["192.0.2.1"] });
+    for (const authorization of credentials) {
+      const headers = { Authorization: authorization };
+      expect((await ask(service, "/api/todos", "127.0.0.1", headers)).status).toBe(200);
+      expect((await ask(lenient, "/api/todos", "192.0.2.1", headers)).status).toBe(200);
+      const overTls = { ...headers, "X-Forwarded-For": "198.51.100.7", "X-Forwarded-Proto": "https" };
+      expect((await ask(proxied, "/api/todos", "192.0.2.1", overTls)).status).toBe(200);
+    }
+  });
+
+  test("answers preflights of listed origins without a credential, and hides the methods of each path", async () => {
+    await using service = await startPrivate({ corsOrigins: ["https://app.example"] });
+    const preflight = (origin: string) => ({
+      headers: { Origin: origin, "Access-Control-Request-Method": "DELETE" },
+    });
+    for (const path of ["/api/todos", "/nowhere", "/docs"]) {
+      const { status, headers } = await service.send("OPTIONS", path, preflight("https://app.example"));
+      expect(status).toBe(204);
+      expect(headers.get("access-control-allow-methods")).toBe("GET, HEAD, POST, PATCH, DELETE, OPTIONS");
+      expect((await service.send("OPTIONS", path, preflight("https://other.example"))).status).toBe(401);
+    }
+  });
+
+  test("never allows credentials of other origins", async () => {
+    await using service = await startPrivate({ corsOrigins: ["https://app.example"], onLoopback: true });
+    for (const origin of ["https://app.example", "http://localhost:5173", "null"]) {
+      for (const authorization of [USER_CREDENTIALS, `Bearer ${service.key.token}`, "Bearer x"]) {
+        for (const method of ["GET", "OPTIONS", "DELETE"]) {
+          const headers = { Origin: origin, "Access-Control-Request-Method": "POST" };
+          const response = await service.send(method, "/api/todos", as(authorization, headers));
+          expect(response.headers.get("access-control-allow-credentials")).toBeNull();
+        }
+      }
+    }
+  });
+
+  test.each<[what: string, headers: Readonly<Record<string, string>>, isAccepted: boolean]>([
+    ["a program", {}, true],
+    ["the page", { "Sec-Fetch-Site": "same-origin" }, true],
+    ["the address bar", { "Sec-Fetch-Site": "none" }, true],
+    ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
+    ["another site", { Origin: "https://evil.example", "Sec-Fetch-Site": "cross-site" }, false],
+    ["another subdomain", { Origin: "https://a.example", "Sec-Fetch-Site": "same-site" }, false],
+    ["another loopback port", { Origin: "http://localhost:5173" }, false],
+    ["a sandboxed frame", { Origin: "null" }, false],
+    ["another origin in an old browser", { Origin: "https://evil.example" }, false],
+  ])("checks the origin of a write with Basic credentials by %s", async (_what, headers, isAccepted) => {
+    await using service = await startPrivate({ corsOrigins: ["https://app.example"], onLoopback: true });
+    for (const credential of [USER_CREDENTIALS, basic("x", service.key.token)]) {
+      const { id } = await service.store.insert(CANARY);
+      const writes = [
+        await service.sendJson("POST", "/api/todos", { title: CANARY }, as(credential, headers)),
+        await service.sendJson("PATCH", `/api/todos/${id}`, { done: true }, as(credential, headers)),
+        await service.send("DELETE", `/api/todos/${id}`, as(credential, headers)),
+      ];
+      for (const write of writes) {
+        if (isAccepted) expect(write.status).toBeLessThan(300);
+        else expect(await statusAndCode(write)).toEqual([403, "cross_site_write"]);
+      }
+      expect((await service.store.get(id)) === undefined).toBe(isAccepted);
+    }
+  });
+
+  test("lets a token with the scope read only read", async () => {
+    for (const scope of ["read", "readonly"]) {
+      // Plain JavaScript may return any scope.
+      const client = JSON.parse(JSON.stringify({ name: "viewer", scope }));
+      await using service = await startPrivate({ lookupClient: () => client });
+      await service.store.insert(CANARY);
+      for (const credential of ["Bearer viewer", basic("x", mintToken())]) {
+        const init = as(credential);
+        for (const method of ["GET", "HEAD", "OPTIONS"])
+          expect((await service.send(method, "/api/todos", init)).ok).toBe(true);
+        expect((await service.send("GET", "/api/todos/1", init)).status).toBe(200);
+        const events = await service.send("GET", "/api/events", init);
+        expect(events.status).toBe(200);
+        await events.body?.cancel();
+        for (const [method, path] of [
+          ["POST", "/api/todos"],
+          ["PATCH", "/api/todos/1"],
+          ["DELETE", "/api/todos/1"],
+          ["DELETE", "/nowhere"],
+          ["PUT", "/"],
+        ] as const) {
+          const response = await service.send(method, path, init);
+          expect(response.headers.get("www-authenticate")).toBe(
+            'Bearer realm="todo", error="insufficient_scope", scope="write"',
+          );
+          expect(await statusAndCode(response)).toEqual([403, "insufficient_scope"]);
+        }
+      }
+      expect((await service.send("GET", "/api/whoami", as("Bearer viewer"))).status).toBe(200);
+      expect(service.store.count).toBe(1);
+    }
+  });
+
+  test("lets clients without a scope and with the scope write write", async () => {
+    for (const client of [{ name: "ci" }, { name: "ci", scope: "write" } as const]) {
+      await using service = await startPrivate({ lookupClient: () => client });
+      const post = await service.sendJson("POST", "/api/todos", { title: CANARY }, as("Bearer x"));
+      expect(post.status).toBe(201);
+    }
+  });
+
+  test("keeps responses out of shared caches", async () => {
+    await using service = await startPrivate();
+    const init = as(`Bearer ${service.key.token}`);
+    await service.store.insert(CANARY);
+    const page = await (await service.send("GET", "/", as(USER_CREDENTIALS, { Accept: "text/html" }))).text();
+    const asset = /\/assets\/[\w.-]+/.exec(page)?.[0] ?? "";
+    for (const [path, cacheControl] of [
+      ["/api/todos", "private, no-cache"],
+      ["/api/todos?limit=1", "private, no-cache"],
+      ["/api/todos/1", "no-store"],
+      ["/docs", "private, no-cache"],
+      [asset, "private, max-age=31536000, immutable"],
+      ["/favicon.ico", "private, max-age=86400"],
+      ["/api/openapi.json", "no-store"],
+      ["/nowhere", "no-store"],
+    ] as const) {
+      const { headers } = await service.send("GET", path, init);
+      expect([path, headers.get("cache-control")]).toEqual([path, cacheControl]);
+      expect(headers.get("vary")?.split(", ")).toContain("Authorization");
+    }
+    const events = await service.send("GET", "/api/events", init);
+    expect(events.headers.get("cache-control")).toBe("no-store, no-transform");
+    await events.body?.cancel();
+  });
+
+  test("answers 304 only after the guard", async () => {
+    await using service = await startPrivate();
+    const credential = `Bearer ${service.key.token}`;
+    for (const path of ["/api/todos", "/docs"]) {
+      const etag = (await service.send("GET", path, as(credential))).headers.get("etag") ?? "";
+      for (const tag of [etag, "*"]) {
+        const headers = { "If-None-Match": tag };
+        expect((await service.send("GET", path, { headers })).status).toBe(401);
+        const revalidated = await service.send("GET", path, as(credential, headers));
+        expect(revalidated.status).toBe(304);
+        expect(revalidated.headers.get("cache-control")).toBe("private, no-cache");
+        expect(revalidated.headers.get("vary")).toContain("Authorization");
+      }
+    }
+  });
+
+  test("answers 503 if a check of credentials fails", async () => {
+    const fail = () => Promise.reject(new Error("s3cret"));
+    await using service = await startPrivate({ lookupClient: fail, checkUser: fail });
+    for (const credential of ["Bearer x", basic("x", mintToken()), USER_CREDENTIALS]) {
+      for (const path of ["/api/todos", "/nowhere", "/"]) {
+        const response = await service.send("GET", path, as(credential));
+        expect(response.headers.get("www-authenticate")).toBeNull();
+        expect(await statusAndCode(response)).toEqual([503, "credentials_unavailable"]);
+      }
+    }
+  });
+
+  test.each(Object.entries(FOREIGN_THENABLES))("awaits a lookup that returns %s", async (_what, thenable) => {
+    for (const [settled, status] of [
+      [undefined, 401],
+      [null, 401],
+      [{}, 401],
+      [{ name: "alice" }, 200],
+    ] as const) {
+      const lookupClient = Object.assign(() => thenable(async () => settled));
+      await using service = await startPrivate({ lookupClient });
+      expect((await service.send("GET", "/api/todos", as("Bearer x"))).status).toBe(status);
+    }
+  });
+
+  test("rejects everyone if nothing is configured", async () => {
+    await using service = startService({ privateMode: true });
+    for (const credential of ["Bearer x", basic("", ""), basic("x", mintToken()), USER_CREDENTIALS])
+      expect((await service.send("GET", "/api/todos", as(credential))).status).toBe(401);
+  });
+});
+
+describe("an idempotency key in private mode", () => {
+  test("belongs to the client or the user that sent it", async () => {
+    await using service = await startPrivate({
+      checkUser: () => true,
+    });
+    const laptop = await mint(service.store.keys, "laptop");
+    const credentials = [
+      `Bearer ${service.key.token}`,
+      `Bearer ${laptop.token}`,
+      basic("phone", "password"),
+      basic("laptop", "password"),
+    ];
+    const post = (credential: string, key: string) =>
+      service.sendJson("POST", "/api/todos", { title: CANARY }, as(credential, { "Idempotency-Key": key }));
+    for (const key of ["same", "x".repeat(255)]) {
+      const locations = new Set<string | null>();
+      for (const credential of credentials) {
+        const first = await post(credential, key);
+        const second = await post(credential, key);
+        expect([first.status, second.status]).toEqual([201, 201]);
+        expect(second.headers.get("location")).toBe(first.headers.get("location"));
+        locations.add(first.headers.get("location"));
+      }
+      expect(locations.size).toBe(credentials.length);
+    }
+    // A token as a password is the same client.
+    await post(basic("anyone", service.key.token), "same");
+    expect(service.store.count).toBe(2 * credentials.length);
+    expect((await post(USER_CREDENTIALS, "x".repeat(256))).status).toBe(400);
+  });
+
+  test("still belongs to an API key after its rotation", async () => {
+    await using service = await startPrivate();
+    const post = (token: string) =>
+      service.sendJson(
+        "POST",
+        "/api/todos",
+        { title: CANARY },
+        as(`Bearer ${token}`, { "Idempotency-Key": "one" }),
+      );
+    const before = await post(service.key.token);
+    const successor = await rotateKey(service.store.keys, service.key.key.id, 0, Date.now());
+    const after = await post(successor?.token ?? "");
+    expect(after.headers.get("location")).toBe(before.headers.get("location"));
+    expect(service.store.count).toBe(1);
+  });
+
+  test("in progress does not block another client's", async () => {
+    const memory = openMemory();
+    const started = Promise.withResolvers<void>();
+    const finish = Promise.withResolvers<void>();
+    let inserts = 0;
+    const insert: TodoStore["insert"] = async (title, key) => {
+      if (++inserts === 1) {
+        started.resolve();
+        await finish.promise;
+      }
+      return memory.insert(title, key);
+    };
+    await using service = await startPrivate({
+      store: storeWith({ insert }, memory),
+      lookupClient: (name) => ({ name }),
+    });
+    const post = (name: string) =>
+      service.sendJson(
+        "POST",
+        "/api/todos",
+        { title: CANARY },
+        as(`Bearer ${name}`, { "Idempotency-Key": "one" }),
+      );
+    const first = post("alice");
+    await started.promise;
+    expect((await post("bob")).status).toBe(201);
+    expect(await statusAndCode(await post("alice"))).toEqual([409, "idempotency_key_in_flight"]);
+    finish.resolve();
+    expect((await first).status).toBe(201);
+  });
+});
+
+describe("the log and the metrics of private mode", () => {
+  test("name the API key or the user of each write, never a token", async () => {
+    const { log, lines, text } = capturingLog();
+    await using service = await startPrivate({ log });
+    const { key, token } = service.key;
+    await service.sendJson("POST", "/api/todos", { title: CANARY }, as(`Bearer ${token}`));
+    await service.sendJson("PATCH", "/api/todos/1", { done: true }, as(basic("x", token)));
+    await service.send("DELETE", "/api/todos/1", as(USER_CREDENTIALS));
+    await service.send("DELETE", "/api/todos/1", as(USER_CREDENTIALS));
+    await service.send("GET", "/api/todos", as(USER_CREDENTIALS));
+    const shown = lines.map(({ level, message, fields }) => ({ level, message, ...fields }));
+    const byId = "/api/todos/:id";
+    expect(JSON.parse(JSON.stringify(shown))).toEqual([
+      { level: "info", message: "write", method: "POST", route: "/api/todos", key: key.id, status: 201 },
+      { level: "info", message: "write", method: "PATCH", route: byId, key: key.id, id: "1", status: 200 },
+      { level: "info", message: "write", method: "DELETE", route: byId, user: USER, id: "1", status: 204 },
+      {
+        level: "warn",
+        message: "write refused",
+        method: "DELETE",
+        route: byId,
+        user: USER,
+        reason: "todo_not_found",
+      },
+    ]);
+    for (const secret of [token, PASSWORD, CANARY, "x"]) expect(text()).not.toContain(`"${secret}"`);
+  });
+
+  test("report rejected credentials by reason, never a token", async () => {
+    const { log, lines, text } = capturingLog();
+    await using service = await startPrivate({ log });
+    const unknown = mintToken();
+    for (const credential of [`Bearer ${unknown}`, "Bearer a b", basic(USER, "wrong")])
+      await service.send("GET", "/api/todos", as(credential));
+    await service.send("GET", "/admin/", as(basic("x", service.key.token)));
+    expect(lines.map(({ fields }) => [fields.surface, fields.reason])).toEqual([
+      ["private", "unknown"],
+      ["private", "malformed"],
+      ["private", "wrong"],
+      ["basic", "token"],
+    ]);
+    for (const secret of [unknown, service.key.token, "wrong:"]) expect(text()).not.toContain(secret);
+  });
+
+  test("count accepted and rejected requests", async () => {
+    const metrics = openMetrics({ version: "1", runtime: "bun" });
+    await using service = await startPrivate({ observer: metrics.observer, basicFailures: 1 });
+    const { token } = service.key;
+    const sent = [`Bearer ${token}`, basic("x", token), USER_CREDENTIALS, "Bearer x", "Basic ?"];
+    for (const credential of [...sent, basic("bob", "wrong"), basic("bob", "wrong")])
+      await service.send("GET", "/api/todos", as(credential));
+    await service.send("GET", "/nowhere");
+    const scraped = metrics.service({ onLoopback: false, log: NOOP_LOG });
+    const text = await (await ask(scraped, "/metrics", "127.0.0.1", {})).text();
+    const counts = text.matchAll(/^todo_authentications_total\{surface="private",outcome="(\w+)"\} (\d+)$/gm);
+    expect(Object.fromEntries([...counts].map(([, outcome, count]) => [outcome, Number(count)]))).toEqual({
+      passed: 3,
+      absent: 1,
+      malformed: 1,
+      wrong: 2,
+      throttled: 1,
+      in_clear: 0,
+      unavailable: 0,
+    });
+  });
+});
+
+test("without private mode, nothing is guarded and no header changes", async () => {
+  await using service = startService({ checkUser: () => false });
+  for (const path of PATHS.filter((path) => !path.startsWith("/assets"))) {
+    for (const headers of [{}, { Authorization: "Bearer x" }, { Authorization: basic("x", mintToken()) }]) {
+      const response = await service.send("GET", path, { headers });
+      expect([path, response.status]).toEqual([path, /nowhere|\/1$/.test(path) ? 404 : 200]);
+      expect(response.headers.get("www-authenticate")).toBeNull();
+      expect(response.headers.get("vary")).not.toContain("Authorization");
+      expect(response.headers.get("cache-control") ?? "").not.toMatch(/private|no-store$/);
+      await response.body?.cancel();
+    }
+  }
+  // A token is an ordinary password there, so a wrong one counts as a failed login.
+  await using strict = startService({ checkUser: () => false, basicFailures: 1 });
+  const init = as(basic("ann", mintToken()));
+  expect((await strict.send("GET", "/admin/", init)).status).toBe(401);
+  expect((await strict.send("GET", "/admin/", init)).status).toBe(429);
+});

@@ -1,0 +1,128 @@
+import { chain } from "../../awaitable.ts";
+import { parseBasic, parseBearer } from "../../credential/authorization.ts";
+import type { Client, LookupClient } from "../../credential/client.ts";
+import { clientIdentity, type Identity, userIdentity } from "../../credential/identity.ts";
+import { isMintedToken } from "../../credential/token.ts";
+import { ServiceError } from "../../error.ts";
+import type { Awaitable } from "../../todo.ts";
+import type { GetConnectionInfo } from "../policy/connection.ts";
+import { type Guard, type HttpServer, isSafeMethod } from "../route.ts";
+import { basicChallenge, createLogin, httpsRequired, type LoginOptions } from "./basic.ts";
+import { createTokenLookup, whyUnknown } from "./bearer.ts";
+
+const REALM = "todo";
+const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
+/** Basic first: Chromium reads only the first scheme of a header, and the runtime sends one header. */
+const BASIC_CHALLENGE = basicChallenge(REALM);
+
+export interface PrivateOptions extends LoginOptions {
+  readonly lookupClient: LookupClient;
+  /** Returns the stored entry of a user, such as a password hash. A changed entry ends the user's event streams. */
+  readonly userEntry: (name: string) => string | undefined;
+  readonly getConnectionInfo: GetConnectionInfo;
+  /** Whether to accept credentials over plain HTTP from other machines. Otherwise TLS or loopback is required. */
+  readonly allowBasicOverHttp: boolean;
+  /** Throws `cross_site_write` if a page of another origin sends the request. */
+  readonly requireSameOrigin: (request: Request) => void;
+}
+
+/**
+ * Returns the guard of private mode. It accepts a bearer token, a user's password (HTTP Basic), and one of our tokens as
+ * the password of any user name. It rejects with `unauthorized`, `https_required`, `too_many_failures`,
+ * `insufficient_scope` or `cross_site_write`, and with `credentials_unavailable` if a check throws.
+ */
+export function privateGuard(options: PrivateOptions): Guard<Identity> {
+  const { userEntry, getConnectionInfo, allowBasicOverHttp, requireSameOrigin } = options;
+  const { logRejection, recordOutcome } = options;
+  const lookup = createTokenLookup(options);
+  const login = createLogin(options);
+
+  return (request, server) => {
+    const authorization = request.headers.get("authorization");
+    if (!allowBasicOverHttp && !getConnectionInfo(request, server).isSecure) {
+      if (authorization === null) recordOutcome("absent");
+      else {
+        recordOutcome("in_clear");
+        logRejection("in clear", getConnectionInfo(request, server).address);
+      }
+      throw httpsRequired();
+    }
+    const bearer = parseBearer(authorization);
+    if (bearer.state === "presented") return authenticateClient(bearer.credential, request, server);
+    if (bearer.state === "malformed") return reject("malformed", "malformed", request, server);
+    const basic = parseBasic(authorization);
+    if (basic.state === "malformed") return reject("malformed", "malformed", request, server);
+    if (basic.state === "presented") {
+      const { user, password } = basic.credential;
+      const identity = isMintedToken(password)
+        ? authenticateClient(password, request, server)
+        : authenticateUser(user, password, request, server);
+      return chain(identity, (authenticated) => {
+        // Browsers send Basic credentials automatically, so a page of another origin could use them.
+        if (!isSafeMethod(request)) requireSameOrigin(request);
+        return authenticated;
+      });
+    }
+    recordOutcome("absent");
+    throw unauthorized(request, "");
+  };
+
+  function authenticateClient(token: string, request: Request, server: HttpServer): Awaitable<Identity> {
+    return chain(lookup(token), (client) => {
+      // Plain JavaScript may return a client without a name, to which no write could be attributed.
+      if (typeof client?.name !== "string") return reject("wrong", whyUnknown(token), request, server);
+      recordOutcome("passed");
+      if (!isSafeMethod(request) && !mayWrite(client)) {
+        logRejection("insufficient scope", getConnectionInfo(request, server).address);
+        throw insufficientScope();
+      }
+      return clientIdentity(client);
+    });
+  }
+
+  async function authenticateUser(
+    user: string,
+    password: string,
+    request: Request,
+    server: HttpServer,
+  ): Promise<Identity> {
+    // Read before the check, so that a change during the check ends the user's streams.
+    const entry = userEntry(user);
+    const { address } = getConnectionInfo(request, server);
+    if (!(await login({ user, password }, address))) throw unauthorized(request, "");
+    return userIdentity({ name: user }, () => userEntry(user) !== entry);
+  }
+
+  function reject(
+    outcome: "malformed" | "wrong",
+    reason: string,
+    request: Request,
+    server: HttpServer,
+  ): never {
+    recordOutcome(outcome);
+    logRejection(reason, getConnectionInfo(request, server).address);
+    throw unauthorized(request, ', error="invalid_token"');
+  }
+}
+
+/** Returns whether a client may write. An unknown scope, which plain JavaScript may return, may not. */
+const mayWrite = ({ scope = "write" }: Client): boolean => scope === "write";
+
+const insufficientScope = (): ServiceError =>
+  new ServiceError("insufficient_scope", {
+    detail: "This token may only read. Use an API key with the scope write.",
+    headers: { "WWW-Authenticate": `${BEARER_CHALLENGE}, error="insufficient_scope", scope="write"` },
+  });
+
+/**
+ * Returns the error with its challenges. Only navigations and programs are asked for a password: a challenge to a
+ * page's own request would open the browser's dialog before the page can explain.
+ */
+function unauthorized({ headers }: Request, error: string): ServiceError {
+  const mode = headers.get("sec-fetch-mode");
+  const bearer = BEARER_CHALLENGE + error;
+  const challenge = mode === null || mode === "navigate" ? `${BASIC_CHALLENGE}, ${bearer}` : bearer;
+  return new ServiceError("unauthorized", {
+    headers: { "WWW-Authenticate": challenge, Vary: "Origin, Sec-Fetch-Mode" },
+  });
+}

@@ -1,0 +1,198 @@
+import { expect, test } from "bun:test";
+import { capturingLog } from "../../../test/log.ts";
+import { startService } from "../../../test/service.ts";
+import { follow } from "../../../test/sse.ts";
+import { until } from "../../../test/until.ts";
+import { createKey, createKeyLookup, type KeyStore, rotateKey } from "../../credential/key.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import type { ServiceOptions } from "../service.ts";
+
+const MINUTE = 60_000;
+const basic = (user: string, password: string): string => `Basic ${btoa(`${user}:${password}`)}`;
+
+/** Starts a service in private mode that checks its subscribers every few milliseconds. */
+async function start(options: Partial<ServiceOptions> = {}) {
+  const store = openMemory();
+  /** Both clocks of the service, in milliseconds. */
+  const clock = { now: Date.now(), monotonic: 0 };
+  let checks = 0;
+  const keys: KeyStore = {
+    find: (tokenHash) => store.keys.find(tokenHash),
+    list: () => {
+      checks++;
+      return store.keys.list();
+    },
+    insert: (key) => store.keys.insert(key),
+    replace: (id, expiresAt, successor) => store.keys.replace(id, expiresAt, successor),
+    delete: (id) => store.keys.delete(id),
+    recordUse: (id, usedAt) => store.keys.recordUse(id, usedAt),
+  };
+  const { log, lines, text } = capturingLog();
+  const service = startService({
+    store,
+    keys,
+    privateMode: true,
+    lookupClient: createKeyLookup(store.keys, () => clock.now),
+    checkUser: (_user, password) => password === "password",
+    heartbeatMs: 10,
+    now: () => clock.now,
+    monotonicNow: () => clock.monotonic,
+    log,
+    ...options,
+  });
+  const mint = async (name: string, lifetime?: number) => {
+    const minted = await createKey(store.keys, name, lifetime, clock.now);
+    if (minted === undefined) throw new Error(`no key for ${name}`);
+    return minted;
+  };
+  const subscribe = (authorization: string) =>
+    follow(service.url, { headers: { Authorization: authorization } });
+  /** Waits until a check that starts after this call has ended. */
+  const nextCheck = async (): Promise<void> => {
+    const before = checks;
+    await until(() => checks > before + 1, "a whole check");
+  };
+  return { ...service, store, clock, mint, subscribe, nextCheck, lines, text };
+}
+
+test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number }) => unknown]>([
+  ["is revoked", (keys, id) => keys.delete(id)],
+  [
+    "expires",
+    (_keys, _id, clock) => {
+      clock.now += 2 * MINUTE;
+    },
+  ],
+  ["is rotated without an overlap", (keys, id, clock) => rotateKey(keys, id, 0, clock.now)],
+])("the event streams of an API key that %s end, and no others", async (_what, act) => {
+  await using service = await start();
+  const phone = await service.mint("phone", MINUTE);
+  const laptop = await service.mint("laptop");
+  await using byBearer = await service.subscribe(`Bearer ${phone.token}`);
+  await using byPassword = await service.subscribe(basic("anyone", phone.token));
+  await using other = await service.subscribe(`Bearer ${laptop.token}`);
+  await using user = await service.subscribe(basic("ann", "password"));
+  await service.nextCheck();
+  await act(service.store.keys, phone.key.id, service.clock);
+  await Promise.all([byBearer.rest(), byPassword.rest()]);
+  await service.nextCheck();
+  await service.store.insert("still followed");
+  // A stream begins with its position.
+  for (const stream of [other, user]) expect((await stream.take(2)).at(-1)?.type).toBe("created");
+  expect(service.lines.map(({ message, fields }) => [message, fields])).toEqual(
+    [1, 2].map(() => [
+      "subscriber disconnected",
+      { key: phone.key.id, reason: "credential no longer valid" },
+    ]),
+  );
+  expect(service.text()).not.toContain(phone.token);
+});
+
+test("the event stream of a rotated API key ends with the overlap", async () => {
+  await using service = await start();
+  const { key, token } = await service.mint("phone");
+  await using stream = await service.subscribe(`Bearer ${token}`);
+  await rotateKey(service.store.keys, key.id, MINUTE, service.clock.now);
+  await service.nextCheck();
+  expect(service.lines).toEqual([]);
+  service.clock.now += MINUTE;
+  await stream.rest();
+});
+
+test("one query at a time covers the API keys of all subscribers", async () => {
+  const store = openMemory();
+  const { keys } = store;
+  const answer = Promise.withResolvers<void>();
+  let queries = 0;
+  const list = async () => {
+    queries++;
+    await answer.promise;
+    return keys.list();
+  };
+  await using service = await start({
+    keys: Object.assign(Object.create(keys), { list }),
+    lookupClient: createKeyLookup(keys, Date.now),
+  });
+  const { token } = (await createKey(keys, "phone", undefined, Date.now())) ?? { token: "" };
+  const streams = await Promise.all(Array.from({ length: 20 }, () => service.subscribe(`Bearer ${token}`)));
+  const reads = Promise.all(streams.map((stream) => stream.rest()));
+  await until(() => streams.every((stream) => stream.comments() > 5), "heartbeats");
+  expect(queries).toBe(1);
+  for (const { id } of await keys.list()) await keys.delete(id);
+  answer.resolve();
+  await reads;
+  // The answer to the first query may precede the deletion.
+  expect(queries).toBeLessThanOrEqual(2);
+});
+
+test("the event streams of a user end when the stored entry changes", async () => {
+  const entries = new Map([
+    ["ann", "hash 1"],
+    ["bob", "hash 2"],
+  ]);
+  await using service = await start({ userEntry: (user) => entries.get(user) });
+  await using ann = await service.subscribe(basic("ann", "password"));
+  await using bob = await service.subscribe(basic("bob", "password"));
+  entries.set("ann", "hash 3");
+  await ann.rest();
+  entries.delete("bob");
+  await bob.rest();
+  expect(service.lines.map(({ fields }) => fields.user)).toEqual(["ann", "bob"]);
+});
+
+test("a change of the entry while the password is checked ends the user's stream", async () => {
+  let entry = "hash 1";
+  const checkUser = async () => {
+    entry = "hash 2";
+    return true;
+  };
+  await using service = await start({ userEntry: () => entry, checkUser });
+  await using stream = await service.subscribe(basic("ann", "password"));
+  await stream.rest();
+});
+
+test("the event stream of a client ends when its lookup says that the token is revoked", async () => {
+  let isRevoked = false;
+  await using service = await start({ lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) });
+  await using stream = await service.subscribe("Bearer token");
+  isRevoked = true;
+  await stream.rest();
+});
+
+test("a check that throws ends the stream, and is logged", async () => {
+  const isRevoked = () => {
+    throw new Error("broken");
+  };
+  await using service = await start({ lookupClient: () => ({ name: "ci", isRevoked }) });
+  await using stream = await service.subscribe("Bearer token");
+  await stream.rest();
+  expect(service.lines.map(({ level }) => level)).toContain("error");
+});
+
+test("while the API keys cannot be read, event streams continue for at most a minute", async () => {
+  let isDown = false;
+  let failures = 0;
+  const store = openMemory();
+  const { keys } = store;
+  const list = () => {
+    if (!isDown) return keys.list();
+    failures++;
+    throw new ServiceError("store_unavailable");
+  };
+  await using service = await start({
+    keys: Object.assign(Object.create(keys), { list }),
+    lookupClient: createKeyLookup(keys, Date.now),
+  });
+  const { token } = (await createKey(keys, "phone", undefined, Date.now())) ?? { token: "" };
+  await using stream = await service.subscribe(`Bearer ${token}`);
+  isDown = true;
+  await until(() => failures > 2, "failed checks");
+  service.clock.monotonic += MINUTE / 2;
+  const before = failures;
+  await until(() => failures > before + 2, "further failed checks");
+  expect(service.lines.filter(({ message }) => message === "subscriber disconnected")).toEqual([]);
+  service.clock.monotonic += MINUTE / 2;
+  await stream.rest();
+  expect(service.lines.at(-1)?.fields.reason).toBe("API keys not readable");
+});

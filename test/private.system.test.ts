@@ -1,0 +1,136 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import { hashToken } from "../src/credential/token.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { type Command, runTodo } from "./command.ts";
+import { startPostgres, whyNoServer } from "./postgres.ts";
+import { startService } from "./service.ts";
+import { skipFor } from "./skip.ts";
+import { type EventStream, follow } from "./sse.ts";
+import { until } from "./until.ts";
+
+const REPLICAS = 3;
+const STREAMS = 100;
+const ENDS_WITHIN_MS = 20_000;
+
+const folder = mkdtempSync(join(tmpdir(), "todo-private-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const serve = (variables: Readonly<Record<string, string>>): Command =>
+  runTodo(["serve", "--port", "0", "--private"], variables);
+
+/** Runs a command that must succeed. Returns its output. */
+async function run(args: readonly string[], variables: Readonly<Record<string, string>>): Promise<string> {
+  await using command = runTodo(args, variables);
+  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
+  return command.stdout();
+}
+
+test.skipIf(skipFor(whyNoServer))(
+  `${STREAMS} event streams on ${REPLICAS} replicas end within ${ENDS_WITHIN_MS / 1000} s of a revocation, and no others`,
+  async () => {
+    await using postgres = await startPostgres();
+    const variables = { TODO_STORE: await postgres.newDatabase() };
+    const [revoked, kept] = await Promise.all(
+      ["phone", "laptop"].map(async (name) => {
+        const output = await run(["keys", "create", name], variables);
+        return /todo_\w{49}/.exec(output)?.[0] ?? "";
+      }),
+    );
+    await using replicas = await startAll(variables);
+    const subscribe = (index: number, authorization: string): Promise<EventStream> =>
+      follow(replicas.urls[index % REPLICAS] ?? "", { headers: { Authorization: authorization } });
+    const streams = await Promise.all(
+      Array.from({ length: STREAMS }, (_, index) =>
+        subscribe(index, index % 2 === 0 ? `Bearer ${revoked}` : `Basic ${btoa(`me:${revoked}`)}`),
+      ),
+    );
+    const others = await Promise.all(replicas.urls.map((_url, index) => subscribe(index, `Bearer ${kept}`)));
+
+    await run(["keys", "revoke", "phone"], variables);
+    const revokedAt = performance.now();
+    await Promise.all(streams.map((stream) => stream.rest()));
+    expect(performance.now() - revokedAt).toBeLessThan(ENDS_WITHIN_MS);
+    const response = await fetch(`${replicas.urls[0]}/api/todos`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${kept}`, "Content-Type": "application/json" },
+      body: '{"title":"still followed"}',
+    });
+    expect(response.status).toBe(201);
+    // A stream begins with its position.
+    for (const other of others) expect((await other.take(2)).at(-1)?.type).toBe("created");
+    await Promise.all(others.map((other) => other.close()));
+  },
+  180_000,
+);
+
+async function startAll(variables: Readonly<Record<string, string>>) {
+  const servers = Array.from({ length: REPLICAS }, () => serve(variables));
+  return {
+    urls: await Promise.all(servers.map((server) => server.url)),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+    },
+  };
+}
+
+test("the event streams of a client end when it is removed from the clients file", async () => {
+  const clients = join(folder, "clients");
+  const line = (name: string) => `${name}:${hashToken(name).toString("hex")}\n`;
+  writeFileSync(clients, line("alice") + line("bob"));
+  await using server = serve({ TODO_CLIENTS_FILE: clients });
+  const url = await server.url;
+  const statusOf = async (token: string): Promise<number> =>
+    (await fetch(`${url}/api/todos`, { headers: { Authorization: `Bearer ${token}` } })).status;
+  await using stream = await follow(url, { headers: { Authorization: "Bearer alice" } });
+  writeFileSync(clients, line("bob"));
+  await stream.rest();
+  await until(async () => (await statusOf("alice")) === 401, "alice is rejected");
+  expect(await statusOf("bob")).toBe(200);
+}, 90_000);
+
+test.skipIf(skipFor(whyNoBrowser))(
+  "Chromium asks for a password at a navigation, and not at a page's own request",
+  async () => {
+    const store = openMemory();
+    const minted = await createKey(store.keys, "phone", undefined, Date.now());
+    const token = minted?.token ?? "";
+    await using service = startService({
+      store,
+      keys: store.keys,
+      privateMode: true,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+    });
+    const browser = await launchBrowser();
+    try {
+      const signedIn = await browser.newPage({ httpCredentials: { username: "me", password: token } });
+      expect((await signedIn.goto(service.url))?.status()).toBe(200);
+      const post = () =>
+        signedIn.evaluate(
+          async () =>
+            (
+              await fetch("/api/todos", {
+                method: "POST",
+                headers: { "Content-Type": "application/json" },
+                body: '{"title":"by the page"}',
+              })
+            ).status,
+        );
+      expect(await post()).toBe(201);
+      await store.keys.delete(minted?.key.id ?? "");
+      expect(await post()).toBe(401);
+
+      const stranger = await browser.newPage();
+      const response = await stranger.goto(service.url);
+      expect(response?.status()).toBe(401);
+      expect(await response?.headerValue("www-authenticate")).toStartWith('Basic realm="todo"');
+    } finally {
+      await browser.close();
+    }
+  },
+  180_000,
+);
