@@ -114,9 +114,10 @@ export function withHeader(
   routes: Readonly<Record<string, Handler>>,
   name: string,
   value: string,
+  isNeeded: (headers: Headers) => boolean = () => true,
 ): Record<string, Handler> {
   const set = (response: Response): Response => {
-    response.headers.set(name, value);
+    if (isNeeded(response.headers)) response.headers.set(name, value);
     return response;
   };
   return Object.fromEntries(

@@ -414,6 +414,18 @@ describe("an event stream", () => {
     expect(text.match(/\r\n[0-9a-f]+\r\nid: /g)?.length).toBeLessThan(50);
   });
 
+  test.each(["latest", "since"])("sends heartbeats without blank lines: %s", async (start) => {
+    await using service = serve(openMemory(), { heartbeatMs: 20 });
+    const query = start === "since" ? `?since=${await here(service.store)}` : "";
+    const { body } = await fetch(`${service.url}/api/events${query}`);
+    let text = "";
+    for await (const chunk of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      text += chunk;
+      if ((text.match(/^:$/gm)?.length ?? 0) > 3) break;
+    }
+    expect(text).toMatch(start === "since" ? /^(:\n)+$/ : /^id: .+\nevent: position\ndata: {}\n\n(:\n)+$/);
+  });
+
   test("sends a comment in each heartbeat interval", async () => {
     await using service = serve(openMemory(), { heartbeatMs: 20 });
     const started = performance.now();

@@ -268,7 +268,8 @@ class Subscription implements AsyncIterableIterator<Bytes, undefined> {
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-const COMMENT = encoder.encode(":\n\n");
+// Some libraries read a blank line after a comment as an empty message.
+const COMMENT = encoder.encode(":\n");
 
 /** Returns the encoded event. It is encoded for the first subscriber only. */
 function encodeCached(event: TodoEvent): Bytes {

@@ -71,8 +71,8 @@ describe("over TLS", () => {
 
   /** Returns the parts of a response that are the same on every connection. */
   async function seen(response: Response) {
-    // Only HTTP/1.1 sends it in a response to HEAD.
-    const left = ["date", "content-length", "connection"];
+    // Only HTTP/1.1 sends a length in a response to HEAD, and Keep-Alive.
+    const left = ["date", "content-length", "connection", "keep-alive"];
     const headers = [...response.headers].filter(([name]) => !left.includes(name));
     return { status: response.status, headers, text: await response.text() };
   }
@@ -236,6 +236,27 @@ test("plain HTTP has no HSTS", async () => {
     expect((await fetch(listener.url + path)).headers.has("strict-transport-security")).toBe(false);
   }
   await listener.abort();
+});
+
+describe("Keep-Alive", () => {
+  test("tells clients over plain HTTP how long to reuse a connection, until the shutdown", async () => {
+    const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
+    for (const path of ["/", "/api/todos", "/livez", "/nowhere"]) {
+      expect((await fetch(listener.url + path)).headers.get("keep-alive")).toBe("timeout=5");
+    }
+    const stopped = listener.stop();
+    const { headers } = await fetch(`${listener.url}/api/todos`);
+    expect([headers.get("connection"), headers.get("keep-alive")]).toEqual(["close", null]);
+    await stopped;
+  });
+
+  test.each([
+    ["http1.1", "timeout=5"],
+    ["http2", null],
+  ] as const)("over TLS by %s is %p", async (version, expected) => {
+    await using served = serveTls();
+    expect((await served.send(version, "/api/todos")).headers.get("keep-alive")).toBe(expected);
+  });
 });
 
 describe("a port in use is reported", () => {
@@ -481,6 +502,7 @@ describe("a certificate renewal", () => {
     const last = await exchange(socket);
     expect(last).toMatch(/^HTTP\/1\.1 201 [\s\S]*^connection: close\r$/im);
     expect(last).toMatch(/^strict-transport-security: max-age=31536000\r$/im);
+    expect(last).not.toMatch(/^keep-alive:/im);
     socket.destroy();
   });
 

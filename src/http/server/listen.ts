@@ -1,6 +1,6 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { withHeader } from "../route.ts";
+import { type Handler, withHeader } from "../route.ts";
 import type { Service } from "../service.ts";
 import { type Closable, shutdown } from "./shutdown.ts";
 import type { Certificate } from "./tls.ts";
@@ -66,6 +66,12 @@ const MIN_DRAIN_MS = 300;
  * runtime adds up to 2 seconds.
  */
 const IDLE_SECONDS = 10;
+/** Tells clients how long to reuse an idle connection. The runtime closes none before 8 seconds, and a request takes time. */
+const KEEP_ALIVE = "timeout=5";
+
+/** Adds `Keep-Alive` to each response that keeps its connection open. The runtime omits it over HTTP/2 (RFC 9113 §8.2.2). */
+const withKeepAlive = (routes: Readonly<Record<string, Handler>>): Record<string, Handler> =>
+  withHeader(routes, "Keep-Alive", KEEP_ALIVE, (headers) => headers.get("Connection") !== "close");
 
 /**
  * Serves a service over HTTP/1.1. Throws the system's error, such as `EADDRINUSE`, if it cannot listen.
@@ -83,7 +89,7 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
   const server = Bun.serve({
     hostname: host,
     port,
-    routes: service.routes,
+    routes: withKeepAlive(service.routes),
     maxRequestBodySize: MAX_REQUEST_BYTES,
     idleTimeout: IDLE_SECONDS,
     development: false,
@@ -119,6 +125,7 @@ export function listenTls(
   { host, port: requestedPort, retireMs = RETIRE_MS }: TlsListenOptions,
 ): TlsListener {
   const routes = withHeader(service.routes, "Strict-Transport-Security", HSTS);
+  const openRoutes = withKeepAlive(routes);
   const lastRoutes = withHeader(routes, "Connection", "close");
   // Old and new certificate need two servers on one port (SO_REUSEPORT), so first check that no other process uses it.
   const exclusive = listen(service, { host, port: requestedPort });
@@ -128,7 +135,7 @@ export function listenTls(
     Bun.serve({
       hostname: host,
       port,
-      routes,
+      routes: openRoutes,
       maxRequestBodySize: MAX_REQUEST_BYTES,
       idleTimeout: IDLE_SECONDS,
       development: false,
