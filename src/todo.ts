@@ -51,8 +51,12 @@ export interface ListQuery {
 export interface TodoList {
   /** The position of the snapshot. */
   readonly position: Position;
-  /** The JSON array: a Blob if it is short, chunks if it is long. Later writes do not change it. */
-  readonly json: Blob | Iterable<Uint8Array<ArrayBuffer>> | AsyncIterable<Uint8Array<ArrayBuffer>>;
+  /** The JSON array: bytes or a Blob if it is short, chunks if it is long. Later writes do not change it. */
+  readonly json:
+    | Uint8Array<ArrayBuffer>
+    | Blob
+    | Iterable<Uint8Array<ArrayBuffer>>
+    | AsyncIterable<Uint8Array<ArrayBuffer>>;
   /** The `after` value of the next page; absent on the last page. */
   readonly next?: TodoId;
 }

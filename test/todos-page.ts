@@ -47,9 +47,10 @@ export async function expectTitles(page: Page, titles: readonly string[]): Promi
 /** Returns the to-dos in a store. */
 export const storedTodos = async (store: TodoStore): Promise<unknown[]> => {
   const { json } = await store.list({});
-  const text =
-    json instanceof Blob ? await json.text() : Buffer.concat(await Array.fromAsync(json)).toString();
-  return JSON.parse(text);
+  const isOnePiece = json instanceof Uint8Array || json instanceof Blob;
+  return JSON.parse(
+    await new Response(isOnePiece ? json : Buffer.concat(await Array.fromAsync(json))).text(),
+  );
 };
 
 /** Waits until the store has exactly these to-dos. */

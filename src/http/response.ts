@@ -46,8 +46,9 @@ const SECURITY_HEADERS = {
 
 // Shared Headers objects cost Bun less than an object literal for each response.
 const JSON_OK = { headers: new Headers({ ...SECURITY_HEADERS, "Content-Type": "application/json" }) };
-const FULL_LIST = { headers: new Headers(JSON_OK.headers) };
-FULL_LIST.headers.set("Cache-Control", "no-cache");
+const LAST_PAGE = { headers: new Headers(JSON_OK.headers) };
+LAST_PAGE.headers.set("Cache-Control", "no-cache");
+const PAGE = { headers: new Headers(LAST_PAGE.headers) };
 const CREATED = { status: 201, headers: new Headers(JSON_OK.headers) };
 const TEXT_OK = {
   headers: new Headers({ ...SECURITY_HEADERS, "Content-Type": "text/plain; charset=utf-8" }),
@@ -70,10 +71,12 @@ export function created(body: Body, location: string): Response {
   return new Response(body, CREATED);
 }
 
-/** Returns a 200 with a list that has no next page and is not streamed. */
-export function fullList(body: Blob, etag: string): Response {
-  FULL_LIST.headers.set("ETag", etag);
-  return new Response(body, FULL_LIST);
+/** Returns a 200 with a list. `link` is the `Link` header of a page that has a next one. */
+export function list(body: Body, etag: string, link: string | undefined): Response {
+  const init = link === undefined ? LAST_PAGE : PAGE;
+  init.headers.set("ETag", etag);
+  if (link !== undefined) init.headers.set("Link", link);
+  return new Response(body, init);
 }
 
 /** Returns a response with the given status, headers and body, and with the security headers. */

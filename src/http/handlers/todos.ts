@@ -18,7 +18,7 @@ import { readJson } from "../body.ts";
 import { matchesEtag } from "../etag.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
-import { created, fullList, json, noContent, respond } from "../response.ts";
+import { created, json, list, noContent, respond } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
 import { exclusiveByKey, readIdempotencyKey, storedIdempotencyKey } from "./idempotency.ts";
@@ -75,22 +75,18 @@ export function createTodoHandlers(store: TodoStore, log: Log, limiter: LogLimit
   async function listIfModified(request: Request, server: HttpServer, query: ListQuery, seen: string) {
     const position = await store.position();
     return matchesEtag(seen, etagOf(position))
-      ? respond(304, listHeaders(position))
+      ? respond(304, { ETag: etagOf(position), "Cache-Control": "no-cache" })
       : listNow(request, server, query);
   }
 
   function listNow(request: Request, server: HttpServer, query: ListQuery): Awaitable<Response> {
     const chunkBytes = server.protocol === "https" ? TLS_CHUNK_BYTES : undefined;
-    const answer = (list: TodoList): Response => {
-      const { json } = list;
-      if (json instanceof Blob) {
-        return list.next === undefined
-          ? fullList(json, etagOf(list.position))
-          : respond(200, pageHeaders(query, list), json);
-      }
+    const answer = ({ json, position, next }: TodoList): Response => {
+      const link = next === undefined ? undefined : `<${nextPage(query, next)}>; rel="next"`;
+      if (json instanceof Uint8Array || json instanceof Blob) return list(json, etagOf(position), link);
       // A slow client of a long list reads nothing from the server while it empties the kernel's buffers.
       server.timeout(request, LONG_LIST_IDLE_SECONDS);
-      return respond(200, pageHeaders(query, list), toReadableStream(json, onStreamError, chunkBytes));
+      return list(toReadableStream(json, onStreamError, chunkBytes), etagOf(position), link);
     };
     return chain(store.list(query, chunkBytes), answer);
   }
@@ -121,15 +117,6 @@ function idOf(request: RoutedRequest): TodoId {
     });
   }
   return id;
-}
-
-function pageHeaders(query: ListQuery, { position, next }: TodoList): Record<string, string> {
-  const link = next === undefined ? undefined : { Link: `<${nextPage(query, next)}>; rel="next"` };
-  return { ...listHeaders(position), ...link, "Content-Type": "application/json" };
-}
-
-function listHeaders(position: Position): Record<string, string> {
-  return { ETag: etagOf(position), "Cache-Control": "no-cache" };
 }
 
 const etagOf = (position: Position): string => `"${formatPosition(position)}"`;

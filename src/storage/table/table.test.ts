@@ -25,6 +25,7 @@ const textOf = (todos: readonly Todo[]): string => `[${todos.map(encodeTodo).joi
 
 /** Reads a list. Chunks have at least one byte, and two of them do not fit into one. */
 async function textOfList(json: TodoList["json"]): Promise<string> {
+  if (json instanceof Uint8Array) return Buffer.from(json).toString();
   if (json instanceof Blob) return json.text();
   const chunks: Uint8Array[] = [];
   for await (const chunk of json) chunks.push(chunk);
