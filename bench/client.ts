@@ -1,6 +1,6 @@
 /** Two clients over raw sockets: one adds to-dos, one reads the full list at a given rate. */
 import { encode } from "./load.ts";
-import { getList, post } from "./requests.ts";
+import { getList, post, TOKEN } from "./requests.ts";
 
 /** Adds exactly `count` to-dos with different titles; up to 1,000 of them in the order of their titles. */
 export async function seed(port: number, count: number): Promise<void> {
@@ -8,7 +8,9 @@ export async function seed(port: number, count: number): Promise<void> {
   const next = () => {
     if (sent === count) return undefined;
     sent += 1;
-    return encode({ ...post, body: JSON.stringify({ title: `buy milk and bread ${sent}` }) }, port);
+    // Private mode needs the token.
+    const headers = { ...post.headers, Authorization: `Bearer ${TOKEN}` };
+    return encode({ ...post, headers, body: JSON.stringify({ title: `buy milk and bread ${sent}` }) }, port);
   };
   await Promise.all(Array.from({ length: count > 1_000 ? 64 : 1 }, () => sendEach(port, next)));
 }

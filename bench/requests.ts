@@ -27,6 +27,7 @@ export const getPage: RequestSpec = {
   path: "/",
   headers: { Accept: "text/html", "Accept-Encoding": "gzip" },
 };
+export const getOneWithToken: RequestSpec = { ...getOne, headers: { Authorization: `Bearer ${TOKEN}` } };
 export const whoami: RequestSpec = {
   ...getOne,
   path: "/api/whoami",

@@ -69,6 +69,14 @@ export const withAccessLog: Server = {
   equalHeaders: [],
 };
 
+export const inPrivateMode: Server = {
+  ...product,
+  name: "todo-service, private mode",
+  command: serve("--private"),
+  // It adds Cache-Control, and Authorization to Vary.
+  equalHeaders: [],
+};
+
 export const withMetrics: Server = {
   ...product,
   name: "todo-service, metrics",

@@ -58,6 +58,13 @@ export const targets: readonly Target[] = [
     explanation:
       "Larger batches share the cost of the commit and of the wake-up, but every to-do still needs a row.",
   },
+  {
+    description: "GET one in private mode ≥ 1.0 × whoami",
+    figure: "GET one in private mode / todo-service, whoami",
+    min: 1,
+    explanation:
+      "Both look the token up. Private mode also checks that the connection is secure, reads the to-do and adds two headers.",
+  },
   { description: "whoami ≥ 0.75 × GET one", figure: "whoami / todo-service, GET one", min: 0.75 },
   {
     description: "POST ≥ 0.65 × the bare handler, which only parses and returns the body",

@@ -1,5 +1,13 @@
 /** What the product is compared with: workloads as data. */
-import { getList, getOne, getOneFromBrowser, post, type RequestSpec, whoami } from "./requests.ts";
+import {
+  getList,
+  getOne,
+  getOneFromBrowser,
+  getOneWithToken,
+  post,
+  type RequestSpec,
+  whoami,
+} from "./requests.ts";
 import {
   bareBlobHandler,
   bareHandler,
@@ -10,6 +18,7 @@ import {
   fastify,
   fastifyPlainList,
   hono,
+  inPrivateMode,
   nginx,
   offLoopback,
   onNewFile,
@@ -87,6 +96,17 @@ export const workloads: readonly Workload[] = [
       competitor(product, whoami),
       competitor(product, getOne, "todo-service, GET one"),
       ...[equalElysia, ...peers, withAccessLog].map((server) => competitor(server, whoami)),
+    ],
+  },
+  {
+    name: "GET one in private mode",
+    todos: 1,
+    connections: DEFAULT_CONNECTIONS,
+    competitors: [
+      competitor(inPrivateMode, getOneWithToken),
+      competitor(inPrivateMode, whoami, "todo-service, private mode, whoami"),
+      competitor(product, whoami, "todo-service, whoami"),
+      competitor(product, getOne, "todo-service, GET one"),
     ],
   },
   workload("POST", post, [product, bareHandler, equalElysia, ...peers, withAccessLog, offLoopback]),

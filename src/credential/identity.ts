@@ -7,23 +7,24 @@ export interface Identity {
   readonly kind: "client" | "user";
   readonly name: string;
   /** The id of the API key, if the client has one. */
-  readonly keyId?: string;
+  readonly keyId: string | undefined;
   /** Returns whether the credential is no longer valid. API keys are checked by their ids instead. */
-  readonly isRevoked?: () => boolean;
+  readonly isRevoked: (() => boolean) | undefined;
 }
 
-export function clientIdentity({ name, keyId, isRevoked }: Client): Identity {
-  return {
-    kind: "client",
-    name,
-    ...(keyId !== undefined && { keyId }),
-    ...(isRevoked !== undefined && { isRevoked }),
-  };
-}
+export const clientIdentity = ({ name, keyId, isRevoked }: Client): Identity => ({
+  kind: "client",
+  name,
+  keyId,
+  isRevoked,
+});
 
-export function userIdentity({ name }: BasicUser, isRevoked: () => boolean): Identity {
-  return { kind: "user", name, isRevoked };
-}
+export const userIdentity = ({ name }: BasicUser, isRevoked: () => boolean): Identity => ({
+  kind: "user",
+  name,
+  keyId: undefined,
+  isRevoked,
+});
 
 /** Returns the log fields that name an identity: the id of an API key, or else the client or the user. */
 export function identityFields({ kind, name, keyId }: Identity): Readonly<Record<string, string>> {

@@ -50,7 +50,7 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
         forwarding: hops === null ? "none" : "used",
       };
     }
-    const isForwarded = [...headers.keys()].some((name) => FORWARDING_HEADERS.test(name));
+    const isForwarded = hasForwardingHeader(headers);
     return {
       address,
       // A proxy on this machine may have clients anywhere.
@@ -58,6 +58,11 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
       forwarding: isForwarded ? "ignored" : "none",
     };
   };
+}
+
+function hasForwardingHeader(headers: Headers): boolean {
+  for (const name of headers.keys()) if (FORWARDING_HEADERS.test(name)) return true;
+  return false;
 }
 
 /** Returns the text. Throws an Error unless it is an IP address or a CIDR block (RFC 4632, RFC 4291 §2.3). */
