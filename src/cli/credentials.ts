@@ -9,6 +9,7 @@ import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } fro
 import { errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
 import type { Config, Sourced } from "./config.ts";
+import { confirmFirstKey } from "./first-key.ts";
 import { pollFiles, readText } from "./text-file.ts";
 import { toUsageError, UsageError } from "./usage-error.ts";
 
@@ -21,27 +22,30 @@ export interface Credentials {
   readonly userEntry: (user: string) => string | undefined;
   /** Generated at start if nothing is configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
+  /** Whether to create an API key when the server listens, and to show it once. */
+  readonly needsFirstKey: boolean;
 }
 
 /**
  * Opens all configured sources of credentials. Throws a UsageError for a source that cannot be used.
  * @param poll calls a check of files repeatedly
+ * @param confirm asks whether to create the first API key
  */
 export async function openCredentials(
   config: Config,
   keys: KeyStore,
   log: Log,
   poll = pollFiles,
+  confirm = confirmFirstKey,
 ): Promise<Credentials> {
   const { clientsFile, usersFile, fixedPair, authModule } = config;
   const module = authModule === undefined ? {} : await importAuthModule(authModule);
   const allKeys = await keys.list();
   const hasKeys = allKeys.length > 0;
   const isConfigured = [clientsFile, usersFile, fixedPair, authModule].some((one) => one !== undefined);
-  if (!isConfigured && config.private && allKeys.every((key) => isExpired(key, Date.now()))) {
-    throw new UsageError(withoutCredentials(config));
-  }
-  if (!isConfigured && !hasKeys) return demoCredentials(keys);
+  const needsFirstKey = config.private && !isConfigured && allKeys.every((key) => isExpired(key, Date.now()));
+  if (needsFirstKey && !(await confirm())) throw new UsageError(withoutCredentials(config));
+  if (!config.private && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
@@ -61,13 +65,14 @@ export async function openCredentials(
     checks.push(createUserCheck(hashes, passwordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
-  const hasClients = lookups.length > 1 || hasKeys;
+  const hasClients = lookups.length > 1 || hasKeys || needsFirstKey;
   return {
     lookupClient: firstClient(lookups),
     hasClients,
     checkUser: anyOf(checks),
     userEntry: (user) => hashes().get(user),
     demo: undefined,
+    needsFirstKey,
   };
 }
 
@@ -89,6 +94,7 @@ function demoCredentials(keys: KeyStore): Credentials {
     checkUser: createFixedUserCheck(demo.user, demo.password),
     userEntry: () => undefined,
     demo,
+    needsFirstKey: false,
   };
 }
 

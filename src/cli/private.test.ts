@@ -1,8 +1,10 @@
-import { afterAll, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, runTodo } from "../../test/command.ts";
+import { skipFor } from "../../test/skip.ts";
+import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { until } from "../../test/until.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-private-"));
@@ -63,4 +65,35 @@ test("a server in private mode accepts an API key and shows no demo credentials"
   expect(server.stderr()).not.toContain("demo");
   await using list = runTodo(["list", "--url", url], { TODO_TOKEN: token });
   expect(await list.exited).toBe(0);
+});
+
+describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode without credentials", () => {
+  const open = (store: string) =>
+    openTerminal("bin/todo serve --private --port 0", { TODO_STORE: `sqlite:${join(folder, store)}` });
+
+  test("offers to create the first API key, and shows its token once with the address", async () => {
+    await using terminal = open("first.db");
+    await terminal.shows("[y/N]");
+    expect(terminal.shown()).not.toContain("listening");
+    terminal.type("y\r");
+    await terminal.shows("as the password.");
+    const url = /Open (http:\/\/\S+) in a browser/.exec(terminal.shown())?.[1] ?? "";
+    const tokens = terminal.shown().match(/todo_\w{49}/g) ?? [];
+    expect(tokens).toHaveLength(1);
+    expect(await statusOf(url, `Basic ${btoa(`me:${tokens[0]}`)}`)).toBe(200);
+    expect((await fetch(`${url}/api/todos`)).status).toBe(401);
+  });
+
+  test.each([
+    ["n", "n\r"],
+    ["an empty line", "\r"],
+    ["Ctrl-D", "\x04"],
+    ["Ctrl-C", "\x03"],
+  ])("does not start after %s", async (_what, typed) => {
+    await using terminal = open("refused.db");
+    await terminal.shows("[y/N]");
+    terminal.type(typed);
+    expect(await terminal.exited).not.toBe(0);
+    expect(terminal.shown()).not.toMatch(/listening|todo_\w{49}/);
+  });
 });

@@ -15,6 +15,7 @@ import { readCertificate, watchCertificate } from "./certificate.ts";
 import type { Config } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
+import { showFirstKey } from "./first-key.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
@@ -68,6 +69,8 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
+  // After the start, so that a port in use does not lose the token.
+  if (credentials.needsFirstKey) await showFirstKey(store.keys, listener.url);
 }
 
 /**

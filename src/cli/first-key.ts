@@ -1,0 +1,38 @@
+import { createInterface } from "node:readline/promises";
+import { createKey, type KeyStore } from "../credential/key.ts";
+
+/** The name of the API key that a private server creates at its first start. */
+const NAME = "first";
+
+/** Asks on a terminal whether to create the first API key. Returns false without a terminal. */
+export async function confirmFirstKey(): Promise<boolean> {
+  if (!process.stdin.isTTY || !process.stderr.isTTY) return false;
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const question = `No credentials exist, and private mode needs one. Create an API key named "${NAME}"? [y/N] `;
+    const aborted = new AbortController();
+    // Ctrl-D and Ctrl-C mean no.
+    for (const event of ["close", "SIGINT"]) terminal.once(event, () => aborted.abort());
+    const answer = await terminal.question(question, { signal: aborted.signal });
+    return /^y(?:es)?$/i.test(answer.trim());
+  } catch (error) {
+    if (error instanceof Error && error.name === "AbortError") return false;
+    throw error;
+  } finally {
+    terminal.close();
+  }
+}
+
+/** Creates the first API key and prints its token once, on standard error, because secrets do not belong in the log. */
+export async function showFirstKey(keys: KeyStore, url: string): Promise<void> {
+  const minted = await createKey(keys, NAME, undefined, Date.now());
+  if (minted === undefined) throw new Error(`an API key named ${NAME} was created meanwhile`);
+  process.stderr.write(`
+The token of the API key ${minted.key.id} (${minted.key.name}) is shown only once:
+
+${minted.token}
+
+Open ${url} in a browser. Enter any user name, and the token as the password.
+
+`);
+}
