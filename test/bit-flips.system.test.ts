@@ -2,6 +2,7 @@ import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { StoredKey } from "../src/credential/key.ts";
 import { errorMessage } from "../src/error-message.ts";
 import { read } from "../src/storage/contract.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
@@ -22,10 +23,11 @@ const killed = join(folder, "killed.db");
 
 const SUFFIXES = ["", "-wal", "-mark"];
 
-const key = (index: number) => ({
+const key = (index: number): StoredKey => ({
   id: `id ${index}`,
   name: `client ${index}`,
   tokenHash: new Uint8Array(32).fill(index),
+  scope: index % 3 === 0 ? "read" : "write",
   createdAt: NOW,
   ...(index % 2 === 0 && { expiresAt: NOW + HOUR, lifetime: HOUR }),
 });

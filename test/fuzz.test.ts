@@ -27,7 +27,7 @@ test(
     /** Inserts the key that requests rotate. A mutated request can delete it, such as DELETE /admin/keys/ID?/rotate. */
     const insertKey = async (name: string): Promise<void> => {
       if ((await memory.keys.find(tokenHash)) === undefined)
-        await memory.keys.insert({ id: KEY_ID, name, tokenHash, createdAt: 0 });
+        await memory.keys.insert({ id: KEY_ID, name, tokenHash, scope: "write", createdAt: 0 });
     };
     await insertKey("deploy");
     const watched = watch(memory);

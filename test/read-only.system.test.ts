@@ -25,7 +25,13 @@ const killed = join(media, "killed.db");
 beforeAll(async () => {
   const store = await openSqlite(stopped);
   await store.insert("first");
-  await store.keys.insert({ id: "k", name: "alice", tokenHash: new Uint8Array(32), createdAt: 1 });
+  await store.keys.insert({
+    id: "k",
+    name: "alice",
+    tokenHash: new Uint8Array(32),
+    scope: "write",
+    createdAt: 1,
+  });
   await store.close();
   const running = await openSqlite(stopped);
   await running.insert("second");
@@ -68,7 +74,10 @@ describe.skipIf(skipFor(whyWritable))("a store on read-only media", () => {
     const { code, stdout } = await todo("backup", file, "--store", `sqlite:${path}`);
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^backed up 2 to-dos/) });
     const store = await openSqlite(file);
-    expect([store.count, await store.keys.list()]).toEqual([2, [{ id: "k", name: "alice", createdAt: 1 }]]);
+    expect([store.count, await store.keys.list()]).toEqual([
+      2,
+      [{ id: "k", name: "alice", scope: "write", createdAt: 1 }],
+    ]);
     await store.close();
     expect(await readdir(temporary)).toEqual([]);
   });

@@ -43,6 +43,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByText("No keys yet.").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("ci <b>");
     await page.getByLabel("Expires after").selectOption("90 days");
+    await page.getByLabel("Scope").selectOption("Read only");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByRole("heading", { name: "Token for ci <b>" }).waitFor();
     await page.locator("#token-heading:focus").waitFor();
@@ -57,6 +58,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     const [key] = await service.keys.list();
     expect((key?.expiresAt ?? 0) - (key?.createdAt ?? 0)).toBe(90 * DAY);
     expect(await page.getByLabel("Expires after").inputValue()).toBe("never");
+    expect(key?.scope).toBe("read");
+    expect(await row.locator('[data-label="Scope"]').textContent()).toBe("read");
     expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
     expect(await row.locator("time").count()).toBe(2);
     await page.getByRole("button", { name: "Done, hide token" }).click();

@@ -4,6 +4,7 @@ import { announce, quote, showToast } from "./notifications.ts";
 interface Key {
   readonly id: string;
   readonly name: string;
+  readonly scope: "read" | "write";
   readonly createdAt: string;
   readonly expiresAt?: string;
   readonly lastUsedAt?: string;
@@ -40,6 +41,7 @@ const nameInput = requireElement("#name", HTMLInputElement);
 const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
 const otherDuration = requireElement("#other-duration", HTMLElement);
+const scopeInput = requireElement("#scope", HTMLSelectElement);
 const createKeyButton = requireElement("#new-key button", HTMLButtonElement);
 const tokenCard = requireElement("#token", HTMLElement);
 const tokenHeading = requireElement("#token-heading", HTMLElement);
@@ -185,6 +187,7 @@ function createRow(key: Key): HTMLTableRowElement {
     { className: isExpired(key) ? "expired" : "" },
     createElement("th", { scope: "row", dir: "auto" }, key.name),
     createCell("ID", createElement("code", {}, key.id)),
+    createCell("Scope", key.scope),
     createCell("Created", createTime(key.createdAt)),
     createCell("Expires", ...createExpiry(key)),
     createCell("Last used", key.lastUsedAt === undefined ? "never" : createTime(key.lastUsedAt)),
@@ -242,7 +245,7 @@ form.addEventListener("submit", (event) => {
   createOnce(async () => {
     try {
       const expires = readExpires();
-      const input = { name: nameInput.value, ...(expires !== undefined && { expires }) };
+      const input = { name: nameInput.value, scope: scopeInput.value, ...(expires !== undefined && { expires }) };
       const minted = await readJson<MintedKey>(await sendRequest("POST", "/admin/keys", input));
       form.reset();
       showOtherDuration();

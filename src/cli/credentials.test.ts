@@ -119,6 +119,8 @@ describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions re
     ["nobody", "Promise.resolve(undefined)", 401, 503],
     ["null", "Promise.resolve(null)", 401, 503],
     ["a client", 'Promise.resolve({ name: "carol" })', 200, 503],
+    ["a client with a scope", 'Promise.resolve({ name: "carol", scope: "read" })', 200, 503],
+    ["a client with an unknown scope", 'Promise.resolve({ name: "carol", scope: "Read" })', 503, 503],
     ["false", "Promise.resolve(false)", 503, 401],
     ["true", "Promise.resolve(true)", 503, 200],
     ["an error", 'Promise.reject(new Error("no database"))', 503, 503],

@@ -4,6 +4,7 @@ import { chain } from "../awaitable.ts";
 import { createClientLookup, type LookupClient, parseClients } from "../credential/client.ts";
 import { createKeyLookup, isExpired, type KeyStore } from "../credential/key.ts";
 import { passwordVerifier } from "../credential/password.ts";
+import { isScope } from "../credential/scope.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
 import { errorMessage } from "../error-message.ts";
@@ -214,9 +215,12 @@ function lookupFrom(subject: string, exported: unknown): LookupClient {
   return async (token) => {
     const found = await exported(token);
     if (found === undefined || found === null) return undefined;
-    if (typeof found === "object" && "name" in found && typeof found.name === "string")
-      return { name: found.name };
-    throw new Error("lookupClient must return a client with a name, undefined or null");
+    if (typeof found !== "object" || !("name" in found) || typeof found.name !== "string")
+      throw new Error("lookupClient must return a client with a name, undefined or null");
+    const scope = "scope" in found ? found.scope : undefined;
+    if (scope === undefined) return { name: found.name };
+    if (!isScope(scope)) throw new Error('the scope of a client must be "read", "write" or undefined');
+    return { name: found.name, scope };
   };
 }
 

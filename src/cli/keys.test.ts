@@ -138,6 +138,17 @@ describe("todo keys beside a running server", () => {
     expect(await whoamiAll(url, third.token, fourth.token)).toEqual(["ci", "ci"]);
   });
 
+  test("create gives a key a scope, and rotate keeps it", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const { id, token } = await tokenOf("create", "ci", "--scope", "read", ...store);
+    const successor = await tokenOf("rotate", id, ...store);
+    expect(await whoamiAll(url, token, successor.token)).toEqual(["ci", "ci"]);
+    const { stdout } = await keys("list", ...store);
+    expect(stdout.match(/^ci +\w{8} +\w+/gm)).toEqual([`ci    ${id}  read`, `ci    ${successor.id}  read`]);
+  });
+
   test("revoke ends all keys of a name, or the one key of an id", async () => {
     const { store } = newStore();
     await using server = serve(store);
@@ -217,7 +228,7 @@ describe("todo keys beside a running server", () => {
       await stop(server);
     }
     const { stdout } = await keys("list", ...store);
-    expect(stdout.split("\n")[1]).toMatch(new RegExp(`^ci {4}\\w{8}  ${TIME}  never    ${TIME}$`));
+    expect(stdout.split("\n")[1]).toMatch(new RegExp(`^ci {4}\\w{8}  write  ${TIME}  never    ${TIME}$`));
   });
 
   test("writes no token to the server's log, standard error or a file", async () => {
@@ -335,7 +346,7 @@ describe("todo keys", () => {
     const ids: string[] = [];
     for (const [name, ...more] of [
       ["a"],
-      ["日本語", "--expires", "2w"],
+      ["日本語", "--expires", "2w", "--scope", "read"],
       ["😀 continuous integration"],
     ] as const) {
       ids.push((await tokenOf("create", name, ...more, ...store)).id);
@@ -345,10 +356,10 @@ describe("todo keys", () => {
     const masked = stdout.replaceAll(new RegExp(TIME, "g"), "2026-01-02T03:04:05Z");
     expect(masked).toBe(
       [
-        "NAME                       ID        CREATED               EXPIRES               LAST USED",
-        `a                          ${ids[0]}  2026-01-02T03:04:05Z  never                 never`,
-        `日本語                     ${ids[1]}  2026-01-02T03:04:05Z  2026-01-02T03:04:05Z  never`,
-        `😀 continuous integration  ${ids[2]}  2026-01-02T03:04:05Z  never                 never`,
+        "NAME                       ID        SCOPE  CREATED               EXPIRES               LAST USED",
+        `a                          ${ids[0]}  write  2026-01-02T03:04:05Z  never                 never`,
+        `日本語                     ${ids[1]}  read   2026-01-02T03:04:05Z  2026-01-02T03:04:05Z  never`,
+        `😀 continuous integration  ${ids[2]}  write  2026-01-02T03:04:05Z  never                 never`,
         "",
       ].join("\n"),
     );
@@ -446,6 +457,7 @@ describe("todo keys", () => {
       ["create", "a", "--expires", "36501d"],
       '--expires "36501d": must be at most 36500d',
     ],
+    ["an unknown scope", ["create", "a", "--scope", "admin"], '--scope "admin": must be "read" or "write"'],
     ["an invalid overlap", ["rotate", "ci", "--overlap", "soon"], '--overlap "soon": must be a duration'],
     ["a used name", ["create", "ci"], "a key with this name already exists: rotate or revoke it"],
     ["an unknown name to rotate", ["rotate", "cj"], "no key has this name or id"],

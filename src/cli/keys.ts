@@ -12,6 +12,7 @@ import {
   parseOverlap,
   rotateKey,
 } from "../credential/key.ts";
+import { parseScope } from "../credential/scope.ts";
 import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
 import { openKeys } from "../storage/open.ts";
@@ -34,6 +35,11 @@ export function addKeysCommand(program: Command): void {
   add("create", "Create an API key and print its token, which is shown only once.")
     .argument("<name>", "name of the client")
     .option("--expires <duration>", "lifetime, such as 90d, 2w, 24h, 15m or 30s; by default unlimited")
+    .option(
+      "--scope <scope>",
+      "read, to only read to-dos, or write; scopes apply in private mode only (TODO_PRIVATE)",
+      "write",
+    )
     .action(create);
   add("list", "List all API keys. Their tokens are not stored.").action(list);
   add("rotate", "Replace an API key and print the new token, which is shown only once.")
@@ -52,8 +58,9 @@ export function addKeysCommand(program: Command): void {
 async function create(name: string, flags: Flags): Promise<void> {
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
+  const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
   await withKeys(flags, true, async (keys) => {
-    const minted = await createKey(keys, checked, lifetime, Date.now());
+    const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
       throw new UsageError("a key with this name already exists: rotate or revoke it (todo keys --help)");
     }
@@ -148,14 +155,15 @@ const printWarning = (message: string): void => {
   process.stderr.write(`todo: ${message}\n`);
 };
 
-const HEAD = ["NAME", "ID", "CREATED", "EXPIRES", "LAST USED"];
+const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED"];
 
 function rowOf(key: Key, now: number): string[] {
-  const { id, name, createdAt, expiresAt, lastUsedAt } = key;
+  const { id, name, scope, createdAt, expiresAt, lastUsedAt } = key;
   const end = expiresAt === undefined ? "never" : formatTime(expiresAt);
   return [
     escapeControls(name),
     id,
+    scope,
     formatTime(createdAt),
     isExpired(key, now) ? `${end} (expired)` : end,
     lastUsedAt === undefined ? "never" : formatTime(lastUsedAt),

@@ -18,6 +18,7 @@ import { fileURLToPath } from "node:url";
 import { run, runTodo } from "../../test/command.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { whyNoTerminal } from "../../test/terminal.ts";
+import type { StoredKey } from "../credential/key.ts";
 import { decode } from "../storage/contract.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 import { encodeTodo } from "../todo.ts";
@@ -207,7 +208,13 @@ describe("todo import", () => {
   test("keeps the API keys of a store, and starts a new epoch", async () => {
     const path = newPath();
     const store = await openSqlite(path);
-    const key = { id: "k1", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
+    const key: StoredKey = {
+      id: "k1",
+      name: "alice",
+      tokenHash: new Uint8Array(32).fill(7),
+      scope: "read",
+      createdAt: 1,
+    };
     await store.keys.insert(key);
     const before = await store.position();
     await store.close();

@@ -47,13 +47,26 @@ describe("parseClients", () => {
     ["surrounding whitespace", `  alice : ${HEX} `, ["alice"]],
     ["a byte order mark", `\ufeffalice:${HEX}`, ["alice"]],
     ["colons in the name", `urn:team:alice:${HEX}`, ["urn:team:alice"]],
+    ["a scope", `alice:${HEX}:read\nbob : ${OTHER_HEX.toUpperCase()} : write `, ["alice", "bob"]],
     ["other scripts", `Zoë 😀:${HEX}`, ["Zoë 😀"]],
     ["two tokens of one client", `alice:${HEX}\nalice:${OTHER_HEX}`, ["alice", "alice"]],
   ])("parses %s", (_what, text, names) => {
     expect(parseClients(text).map(({ client }) => client.name)).toEqual([...names]);
   });
 
+  test("gives a client the scope after the hash", () => {
+    const text = `alice:${HEX}: read\nurn:read:${OTHER_HEX}:write\ncarol:${sha256("carol")}`;
+    expect(parseClients(text).map(({ client }) => client)).toEqual([
+      { name: "alice", scope: "read" },
+      { name: "urn:read", scope: "write" },
+      { name: "carol" },
+    ]);
+  });
+
   test.each<[what: string, text: string, message: string]>([
+    ["an unknown scope", `alice:${HEX}:admin`, 'line 1 has a scope other than "read" and "write"'],
+    ["an empty scope", `alice:${HEX}:`, 'line 1 has a scope other than "read" and "write"'],
+    ["a scope in capitals", `alice:${HEX}:READ`, 'line 1 has a scope other than "read" and "write"'],
     ["no colon", `# who\nalice ${HEX}`, 'line 2 is not "name:SHA-256 of the token in hex"'],
     ["no name", `:${HEX}`, 'line 1 is not "name:SHA-256 of the token in hex"'],
     ["a blank name", `\n\n  :${HEX}`, 'line 3 is not "name:SHA-256 of the token in hex"'],

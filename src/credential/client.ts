@@ -2,12 +2,14 @@ import { timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
 import { parseEntries } from "./entries.ts";
+import { isScope, type Scope } from "./scope.ts";
 import { hashToken } from "./token.ts";
 
 /** The client that holds a bearer token. */
 export interface Client {
   readonly name: string;
-  readonly scope?: "read" | "write";
+  /** What the client may do in private mode. Default: `write`. */
+  readonly scope?: Scope;
   /** The id of the API key, if the client is one. Logs show it. */
   readonly keyId?: string;
   /** Returns whether the token is no longer valid. Open event streams are checked with it. */
@@ -58,8 +60,9 @@ export function createClientLookup(stored: Iterable<StoredClient>): (token: stri
 }
 
 /**
- * Parses a clients file: one line `name:SHA256-HEX-OF-TOKEN` per token, split at the last colon. Skips blank
- * lines and lines that start with `#`. Throws an Error that names the invalid line.
+ * Parses a clients file: one line `name:SHA256-HEX-OF-TOKEN` per token, split at the last colon. `:read` after the hash
+ * gives the client the scope `read`, `:write` the default. Skips blank lines and lines that start with `#`. Throws an
+ * Error that names the invalid line.
  *
  * @example
  * ```ts
@@ -73,9 +76,10 @@ export function parseClients(text: string): StoredClient[] {
   const clients: StoredClient[] = [];
   const lineOf = new Map<string, number>();
   for (const [number, line] of parseEntries(text)) {
-    const colon = line.lastIndexOf(":");
-    const name = line.slice(0, Math.max(colon, 0)).trim();
-    const hex = line
+    const [, entry = line, scope] = /^(.*:\s*[0-9a-f]{64}\s*):\s*(.*?)\s*$/is.exec(line) ?? [];
+    const colon = entry.lastIndexOf(":");
+    const name = entry.slice(0, Math.max(colon, 0)).trim();
+    const hex = entry
       .slice(colon + 1)
       .trim()
       .toLowerCase();
@@ -86,10 +90,15 @@ export function parseClients(text: string): StoredClient[] {
         `line ${number} has no SHA-256 in hex after the last colon: printf %s "$TOKEN" | sha256sum`,
       );
     }
+    if (scope !== undefined && !isScope(scope))
+      throw new Error(`line ${number} has a scope other than "read" and "write" after the SHA-256`);
     const earlier = lineOf.get(hex);
     if (earlier !== undefined) throw new Error(`line ${number} has the same token as line ${earlier}`);
     lineOf.set(hex, number);
-    clients.push({ client: { name }, tokenHash: Buffer.from(hex, "hex") });
+    clients.push({
+      client: { name, ...(scope !== undefined && { scope }) },
+      tokenHash: Buffer.from(hex, "hex"),
+    });
   }
   return clients;
 }

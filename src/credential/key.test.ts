@@ -90,10 +90,21 @@ test("parseOverlap returns 24 hours by default and accepts 0", () => {
 describe("parseNewKey", () => {
   test.each<[what: string, body: unknown, name: string, lifetime: number | undefined]>([
     ["a name", { name: "ci" }, "ci", undefined],
+    ["the default scope", { name: "ci", scope: "write" }, "ci", undefined],
     ["a name and a lifetime", { name: "ci", expires: "90d" }, "ci", 90 * DAY],
     ["other properties", { name: "ci", id: "x", token: "t", createdAt: 0 }, "ci", undefined],
   ])("parses %s", (_what, body, name, lifetime) => {
-    expect(parseNewKey(body)).toEqual({ name, lifetime });
+    expect(parseNewKey(body)).toEqual({ name, lifetime, scope: "write" });
+  });
+
+  test("parses a scope", () => {
+    expect(parseNewKey({ name: "ci", scope: "read" }).scope).toBe("read");
+  });
+
+  test.each(["Read", "", "admin", null, 1, {}])("rejects the scope %j", (scope) => {
+    expect(errorsOf(() => parseNewKey({ name: "ci", scope }))).toEqual([
+      { field: "scope", message: 'must be "read" or "write"' },
+    ]);
   });
 
   test.each<[what: string, body: unknown, fields: readonly string[]]>([
@@ -160,6 +171,7 @@ describe("createKey", () => {
     expect(key).toEqual({
       id: expect.any(String),
       name: "ci",
+      scope: "write",
       createdAt: NOW,
       expiresAt: NOW + DAY,
       lifetime: DAY,
@@ -257,7 +269,7 @@ describe("rotateKey", () => {
     const { keys } = openMemory();
     const old = await createdKey(keys, "ci");
     const { token, key } = await rotated(keys, old.key, HOUR, NOW + DAY);
-    expect(key).toEqual({ id: expect.any(String), name: "ci", createdAt: NOW + DAY });
+    expect(key).toEqual({ id: expect.any(String), name: "ci", scope: "write", createdAt: NOW + DAY });
     const acceptedNames = async (now: number) => [
       await nameAt(keys, old.token, now),
       await nameAt(keys, token, now),
@@ -292,6 +304,17 @@ describe("rotateKey", () => {
     const noExpiry = await createdKey(keys, "no-expiry");
     await rotated(keys, noExpiry.key, 0);
     expect((await rotated(keys, noExpiry.key, 0)).key.expiresAt).toBeUndefined();
+  });
+
+  test("gives the successor the scope of the newest key of its name", async () => {
+    const { keys } = openMemory();
+    const first = await createKey(keys, "ci", undefined, NOW, "read");
+    const second = await rotateKey(keys, first?.key.id ?? "", DAY, NOW + 1);
+    expect(second?.key.scope).toBe("read");
+    expect(await createKeyLookup(keys, () => NOW + 2)(second?.token ?? "")).toEqual({
+      name: "ci",
+      scope: "read",
+    });
   });
 
   test("gives the successor the lifetime of the newest key of its name", async () => {

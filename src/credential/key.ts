@@ -5,6 +5,7 @@ import { type FieldError, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
 import type { LookupClient } from "./client.ts";
+import { parseScope, type Scope } from "./scope.ts";
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
 
 const ID_CHARACTERS = 8;
@@ -22,6 +23,7 @@ export interface Key {
   readonly id: string;
   /** The name of the client. */
   readonly name: string;
+  readonly scope: Scope;
   readonly createdAt: number;
   readonly expiresAt?: number;
   /** The lifetime given at creation, in milliseconds; absent for a key without expiry. A rotation may end the key earlier. */
@@ -68,6 +70,7 @@ export interface NewKey {
   readonly name: string;
   /** In milliseconds; `undefined` for a key that does not expire. */
   readonly lifetime: number | undefined;
+  readonly scope: Scope;
 }
 
 /** Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties. */
@@ -75,8 +78,10 @@ export function parseNewKey(body: unknown): NewKey {
   const errors: FieldError[] = [];
   const name = collectErrors(errors, () => parseKeyName(ownProperty(body, "name")));
   const lifetime = collectErrors(errors, () => parseLifetime(ownProperty(body, "expires")));
-  if (name === undefined || errors.length > 0) throw new ServiceError("validation_failed", { errors });
-  return { name, lifetime };
+  const scope = collectErrors(errors, () => parseScope(ownProperty(body, "scope")));
+  if (name === undefined || scope === undefined || errors.length > 0)
+    throw new ServiceError("validation_failed", { errors });
+  return { name, lifetime, scope };
 }
 
 /** Validates the body of a rotation request. Returns the overlap in milliseconds; throws `validation_failed`. */
@@ -133,7 +138,7 @@ export function createKeyLookup(keys: KeyStore, now: () => number): LookupClient
       const usedAt = now();
       if (isExpired(key, usedAt)) return undefined;
       keys.recordUse(key.id, usedAt);
-      return { name: key.name, keyId: key.id };
+      return { name: key.name, keyId: key.id, scope: key.scope };
     });
   };
 }
@@ -150,13 +155,14 @@ export async function createKey(
   name: string,
   lifetime: number | undefined,
   now: number,
+  scope: Scope = "write",
 ): Promise<MintedKey | undefined> {
-  const minted = mintKey(name, lifetime, now);
+  const minted = mintKey(name, lifetime, now, scope);
   return (await keys.insert(minted.stored)) ? minted : undefined;
 }
 
 /**
- * Creates a successor with the same name and the lifetime of the newest key of that name. The existing keys of that
+ * Creates a successor with the same name, and with the lifetime and scope of the newest key of that name. The existing keys of that
  * name stay valid for the overlap, unless they expire earlier. Returns `undefined` if the key does not exist.
  * @param overlap in milliseconds
  */
@@ -170,15 +176,16 @@ export async function rotateKey(
   const name = all.find((key) => key.id === id)?.name;
   const newest = all.findLast((key) => key.name === name);
   if (name === undefined || newest === undefined) return undefined;
-  const minted = mintKey(name, newest.lifetime, now);
+  const minted = mintKey(name, newest.lifetime, now, newest.scope);
   return (await keys.replace(id, now + overlap, minted.stored)) ? minted : undefined;
 }
 
-function mintKey(name: string, lifetime: number | undefined, now: number) {
+function mintKey(name: string, lifetime: number | undefined, now: number, scope: Scope) {
   const token = mintToken();
   const key: Key = {
     id: randomBase62(ID_CHARACTERS),
     name,
+    scope,
     createdAt: now,
     ...(lifetime !== undefined && { expiresAt: now + lifetime, lifetime }),
   };

@@ -345,6 +345,25 @@ export function keyContract(
       expect(await keys.find(Buffer.alloc(0))).toBeUndefined();
     });
 
+    test("find, list and replace keep the scope of each key", async () => {
+      const [reader, writer] = [storedKey("a", { scope: "read" }), storedKey("b")];
+      for (const key of [reader, writer]) await keys.insert(key);
+      for (const key of [reader, writer]) expect(await found(key.id)).toEqual(key);
+      await keys.replace("a", 50, storedKey("c", { name: "a", scope: "read" }));
+      await keys.replace("b", 50, storedKey("d", { name: "b", scope: "read" }));
+      const scopes = (await keys.list()).map(({ id, scope }) => [id, scope]);
+      expect(scopes).toEqual([
+        ["a", "read"],
+        ["b", "write"],
+        ["c", "read"],
+        ["d", "read"],
+      ]);
+      expect((await found("c"))?.scope).toBe("read");
+      expect(await keys.delete("c")).toBe(true);
+      await keys.insert(storedKey("c", { name: "e" }));
+      expect((await found("c"))?.scope).toBe("write");
+    });
+
     test.each(["Zoë 😀", "'; DROP TABLE keys; --", "\u2028", '"\\', "%", "__proto__", "x".repeat(100)])(
       "insert keeps the name %j as it is",
       async (name) => {
@@ -489,7 +508,7 @@ export function keyContract(
 
 /** Returns a key whose name and token are derived from its id. */
 function storedKey(id: string, more: Partial<StoredKey> = {}): StoredKey {
-  return { id, name: id, tokenHash: hashOf(id), createdAt: 0, ...more };
+  return { id, name: id, tokenHash: hashOf(id), scope: "write", createdAt: 0, ...more };
 }
 
 const hashOf = (id: string): Buffer => hashToken(`token of ${id}`);

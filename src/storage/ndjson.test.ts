@@ -63,11 +63,12 @@ describe("NdjsonReader", () => {
 
   describe("with API keys", () => {
     const KEYS: readonly StoredKey[] = [
-      { id: "a1", name: "ci", tokenHash: hashToken("a"), createdAt: 5 },
+      { id: "a1", name: "ci", tokenHash: hashToken("a"), scope: "write", createdAt: 5 },
       {
         id: "b2",
         name: "Zoë 😀",
         tokenHash: hashToken("b"),
+        scope: "read",
         createdAt: 5,
         expiresAt: 9,
         lifetime: 4,
@@ -91,6 +92,10 @@ describe("NdjsonReader", () => {
       expect(keysIn(lines(encodeHeader({ lastId: 2n, todos: 1 }), line(2)))).toEqual([]);
     });
 
+    test("omits the default scope, which older versions reject", () => {
+      expect(KEYS.map((key) => encodeKey(key).includes("scope"))).toEqual([false, true]);
+    });
+
     test("rejects a file with API keys that were not asked for", () => {
       expect(refusalOf(FILE)).toBe(
         "line 1: the file has API keys: add --with-keys to import them, or export without them",
@@ -100,7 +105,7 @@ describe("NdjsonReader", () => {
       );
     });
 
-    const KEY: StoredKey = { id: "a1", name: "ci", tokenHash: hashToken("a"), createdAt: 5 };
+    const KEY: StoredKey = { id: "a1", name: "ci", tokenHash: hashToken("a"), scope: "write", createdAt: 5 };
     test.each([
       ['{"apiKey":1}', "apiKey must be an object"],
       ['{"apiKey":{},"id":1}', 'has "id", which would be lost'],
@@ -117,6 +122,7 @@ describe("NdjsonReader", () => {
         encodeKey({ ...KEY, lifetime: 36_500 * 86_400_000 + 1 }),
         "lifetime must be at most 3153600000000 milliseconds: correct this line",
       ],
+      [encodeKey(KEY).replace("}}", ',"scope":"admin"}}'), 'scope must be "read" or "write"'],
       [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
     ])("rejects the API key %s", (text, message) => {
       const reader = new NdjsonReader(MAX_ID, "include");

@@ -5,6 +5,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
+import { parseScope } from "../credential/scope.ts";
 import { MAX_DURATION_MS } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
@@ -30,7 +31,10 @@ export function encodeHeader({ lastId, todos, keys }: Header): string {
   return `{"todoService":${FORMAT},"lastId":"${lastId}","todos":${todos}${more}}`;
 }
 
-/** Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. */
+/**
+ * Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. It omits the
+ * default scope, so that older versions can import the line.
+ */
 export function encodeKey({
   id,
   name,
@@ -39,10 +43,20 @@ export function encodeKey({
   expiresAt,
   lifetime,
   lastUsedAt,
+  scope,
 }: StoredKey): string {
   const hash = Buffer.from(tokenHash).toString("hex");
   return JSON.stringify({
-    apiKey: { id, name, tokenHash: hash, createdAt, expiresAt, lifetime, lastUsedAt },
+    apiKey: {
+      id,
+      name,
+      tokenHash: hash,
+      createdAt,
+      expiresAt,
+      lifetime,
+      lastUsedAt,
+      scope: scope === "write" ? undefined : scope,
+    },
   });
 }
 
@@ -172,7 +186,7 @@ export class NdjsonReader {
   #parseKey({ apiKey, ...others }: Json): StoredKey {
     this.#rejectUnknown(others);
     if (!isObject(apiKey)) throw this.#error("apiKey must be an object");
-    const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, ...unknown } = apiKey;
+    const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, scope, ...unknown } = apiKey;
     this.#rejectUnknown(unknown);
     if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
       throw this.#error("id of an API key must be 1 to 64 letters, digits, - or _");
@@ -181,6 +195,7 @@ export class NdjsonReader {
     return {
       id,
       name: this.#atLine(() => parseKeyName(name)),
+      scope: this.#atLine(() => parseScope(scope)),
       tokenHash: Buffer.from(tokenHash, "hex"),
       createdAt: this.#milliseconds("createdAt", createdAt),
       ...(expiresAt !== undefined && { expiresAt: this.#milliseconds("expiresAt", expiresAt) }),

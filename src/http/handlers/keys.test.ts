@@ -56,6 +56,7 @@ function serveKeys(options: Partial<ServiceOptions> = {}) {
 interface Minted {
   readonly id: string;
   readonly name: string;
+  readonly scope: string;
   readonly createdAt: string;
   readonly expiresAt?: string;
   readonly token: string;
@@ -89,6 +90,7 @@ describe("POST /admin/keys", () => {
     expect(key).toEqual({
       id: expect.stringMatching(ID),
       name: "ci",
+      scope: "write",
       createdAt: "2026-01-02T03:04:05Z",
       expiresAt: "2026-04-02T03:04:05Z",
       token: expect.stringMatching(TOKEN),
@@ -104,9 +106,22 @@ describe("POST /admin/keys", () => {
     const more = { id: "x", token: "todo_mine", createdAt: "1970-01-01T00:00:00Z", expiresAt: null };
     const { id, token } = await served.make({ name: "Zoë 😀", ...more });
     expect([id, token]).toEqual([expect.stringMatching(ID), expect.stringMatching(TOKEN)]);
-    expect(await served.list()).toEqual([{ id, name: "Zoë 😀", createdAt: "2026-01-02T03:04:05Z" }]);
+    expect(await served.list()).toEqual([
+      { id, name: "Zoë 😀", scope: "write", createdAt: "2026-01-02T03:04:05Z" },
+    ]);
     served.clock.now += 36_500 * DAY;
     expect(await whoami(served.service, token)).toBe("Zoë 😀");
+  });
+
+  test("creates a key with a scope, which a rotation keeps", async () => {
+    await using served = serveKeys();
+    const { id, token, scope } = await served.make({ name: "ci", scope: "read" });
+    expect(scope).toBe("read");
+    expect(await whoami(served.service, token)).toBe("ci");
+    const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
+    expect(successor.scope).toBe("read");
+    await served.make({ name: "writer", scope: "write" });
+    expect(await served.list()).toMatchObject([{ scope: "read" }, { scope: "read" }, { scope: "write" }]);
   });
 
   test.each<[what: string, body: unknown, errors: readonly string[]]>([
@@ -124,6 +139,8 @@ describe("POST /admin/keys", () => {
       { name: "ci", expires: "0" },
       ["expires must be longer than 0; leave it out for a key that does not expire"],
     ],
+    ["an unknown scope", { name: "ci", scope: "admin" }, ['scope must be "read" or "write"']],
+    ["null as a scope", { name: "ci", scope: null }, ['scope must be "read" or "write"']],
     ["101 years", { name: "ci", expires: "36865d" }, ["expires must be at most 36500d"]],
     [
       "all of it",
@@ -196,10 +213,17 @@ describe("GET /admin/keys", () => {
     const response = await served.service.send("GET", "/admin/keys", AUTHORIZED);
     expect(response.headers.get("cache-control")).toBe("no-store");
     expect(await response.json()).toEqual([
-      { id: ci.id, name: "ci", createdAt: "2026-01-02T03:04:05Z", expiresAt: "2026-01-02T03:04:35Z" },
+      {
+        id: ci.id,
+        name: "ci",
+        scope: "write",
+        createdAt: "2026-01-02T03:04:05Z",
+        expiresAt: "2026-01-02T03:04:35Z",
+      },
       {
         id: backup.id,
         name: "backup",
+        scope: "write",
         createdAt: "2026-01-02T03:04:06Z",
         lastUsedAt: "2026-01-02T03:04:16Z",
       },
@@ -220,6 +244,7 @@ describe("POST /admin/keys/:id/rotate", () => {
     const successor = await minted(await rotate(served, old, { overlap: "2h" }));
     expect(successor).toMatchObject({
       name: "ci",
+      scope: "write",
       createdAt: "2026-01-12T03:04:05Z",
       expiresAt: "2026-04-12T03:04:05Z",
     });

@@ -44,14 +44,14 @@ export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }
     },
 
     create: audited("create", async (request, user) => {
-      const { name, lifetime } = parseNewKey(await readJson(request));
-      const minted = await createKey(keys, name, lifetime, now());
+      const { name, lifetime, scope } = parseNewKey(await readJson(request));
+      const minted = await createKey(keys, name, lifetime, now(), scope);
       if (minted === undefined) {
         throw new ServiceError("key_exists", {
           detail: "Rotate or revoke the key of this name; GET /admin/keys has its id.",
         });
       }
-      log.info({ key: minted.key.id, user: user.name }, "key created");
+      log.info({ key: minted.key.id, scope, user: user.name }, "key created");
       return mintedReply(minted);
     }),
 
@@ -115,10 +115,11 @@ const notFound = (): ServiceError => new ServiceError("key_not_found");
 const mintedReply = ({ key, token }: MintedKey): Response =>
   created(JSON.stringify({ ...asJson(key), token }), `/admin/keys/${key.id}`);
 
-function asJson({ id, name, createdAt, expiresAt, lastUsedAt }: Key) {
+function asJson({ id, name, scope, createdAt, expiresAt, lastUsedAt }: Key) {
   return {
     id,
     name,
+    scope,
     createdAt: formatTime(createdAt),
     ...(expiresAt !== undefined && { expiresAt: formatTime(expiresAt) }),
     ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),

@@ -29,18 +29,20 @@ export class PostgresKeys implements KeyStore {
   }
 
   async find(tokenHash: Uint8Array): Promise<StoredKey | undefined> {
-    const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.find_key($1)", [tokenHash]);
+    const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.find_scoped_key($1)", [
+      tokenHash,
+    ]);
     return row === undefined ? undefined : storedKeyOf(row);
   }
 
   async list(): Promise<Key[]> {
-    const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_keys()");
+    const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_scoped_keys()");
     return rows.map((row) => this.#uses.withLatest(keyOf(row)));
   }
 
   insert(key: StoredKey): Promise<boolean> {
     return this.#changes(
-      "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done",
+      "SELECT todo_service.insert_scoped_key($1, $2, $3, $4, $5, $6, $7, $8, $9) AS done",
       valuesOf(key),
     );
   }
@@ -48,7 +50,7 @@ export class PostgresKeys implements KeyStore {
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
     const values = [...valuesOf(successor), id, expiresAt];
     return this.#changes(
-      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done",
+      "SELECT todo_service.replace_scoped_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS done",
       values,
     );
   }
@@ -78,7 +80,16 @@ export class PostgresKeys implements KeyStore {
   }
 }
 
-function valuesOf({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime }: StoredKey): Value[] {
+function valuesOf({
+  id,
+  name,
+  tokenHash,
+  createdAt,
+  expiresAt,
+  lastUsedAt,
+  lifetime,
+  scope,
+}: StoredKey): Value[] {
   return [
     id,
     name,
@@ -88,5 +99,6 @@ function valuesOf({ id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifet
     lastUsedAt ?? null,
     lifetime ?? null,
     createdAt - EXPIRED_RETENTION_MS,
+    scope,
   ];
 }

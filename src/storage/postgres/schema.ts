@@ -3,12 +3,14 @@ import type { MigrationSummary } from "../maintenance.ts";
 import tablesAndFunctions from "./migrations/001-tables-and-functions.sql" with { type: "text" };
 import evictIdempotencyKeys from "./migrations/002-evict-idempotency-keys.sql" with { type: "text" };
 import functionsForAllAccess from "./migrations/003-functions-for-all-access.sql" with { type: "text" };
+import keyScopes from "./migrations/004-key-scopes.sql" with { type: "text" };
 
 /** All migrations of the database, in order. A released migration must never change. */
 export const MIGRATIONS: readonly string[] = [
   tablesAndFunctions,
   evictIdempotencyKeys,
   functionsForAllAccess,
+  keyScopes,
 ];
 
 /** An arbitrary number that all replicas share. */

@@ -27,6 +27,13 @@ const WRITE_OF_FORMAT_1 = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, 
 const WRITE_OF_FORMAT_2 =
   "SELECT * FROM todo_service.write_batch($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)";
 
+/** How the version of format 3, which knows no scopes, uses API keys in prepared statements. */
+const FIND_KEY = "SELECT * FROM todo_service.find_key($1)";
+const LIST_KEYS = "SELECT * FROM todo_service.list_keys()";
+const INSERT_KEY = "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done";
+const REPLACE_KEY = "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done";
+const DELETE_KEY = "SELECT todo_service.delete_key($1) AS done";
+
 describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   let databases: Databases;
   beforeAll(async () => {
@@ -300,6 +307,48 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     },
   );
 
+  test("a store shares its API keys with a replica that knows no scopes", async () => {
+    const url = await databases.newDatabase();
+    await createSchema(url, 3);
+    const older = new SQL(url, { max: 1, bigint: true });
+    const values = (id: string, name = id) => [id, name, hashToken(id), 1, null, null, null, 0];
+    const insert = (id: string) => older.unsafe(INSERT_KEY, values(id));
+    const namesSeen = async () => (await older.unsafe<{ name: string }[]>(LIST_KEYS)).map(({ name }) => name);
+    const found = async (id: string) => [
+      ...(await older.unsafe<{ id: string }[]>(FIND_KEY, [hashToken(id)])),
+    ];
+    await insert("before");
+    await older.unsafe(REPLACE_KEY, [...values("before 2", "before"), "before", 9]);
+    await older.unsafe(DELETE_KEY, ["before 2"]);
+    const columns = Object.keys((await found("before"))[0] ?? {});
+    expect(await namesSeen()).toEqual(["before"]);
+    const store = await openPostgres(url);
+    const reader: StoredKey = {
+      id: "reader",
+      name: "reader",
+      tokenHash: hashToken("reader"),
+      scope: "read",
+      createdAt: 2,
+    };
+    expect(await store.keys.insert(reader)).toBe(true);
+    // The older replica must plan its statements again.
+    await older.unsafe("DISCARD PLANS");
+    expect(Object.keys((await found("reader"))[0] ?? {})).toEqual(columns);
+    expect(await namesSeen()).toEqual(["before", "reader"]);
+    await insert("older");
+    await older.unsafe(REPLACE_KEY, [...values("reader 2", "reader"), "reader", 9]);
+    await older.unsafe(REPLACE_KEY, [...values("older 2", "older"), "older", 9]);
+    await older.unsafe(DELETE_KEY, ["reader"]);
+    expect((await store.keys.list()).map(({ id, scope }) => [id, scope]).toSorted()).toEqual([
+      ["before", "write"],
+      ["older 2", "write"],
+      ["older", "write"],
+      ["reader 2", "read"],
+    ]);
+    await older.close();
+    await store.close();
+  });
+
   test("a store opened on a database of a previous version keeps its contents", async () => {
     const url = await databases.newDatabase();
     const older = await openOlderReplica(url, WRITE_OF_FORMAT_1);
@@ -340,7 +389,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store immediately rejects an API key that another store revoked", async () => {
     await using stores = await openTwo();
     for (let i = 0; i < 50; i++) {
-      const key: StoredKey = { id: `${i}`, name: "ci", tokenHash: hashToken(`${i}`), createdAt: 0 };
+      const key: StoredKey = {
+        id: `${i}`,
+        name: "ci",
+        tokenHash: hashToken(`${i}`),
+        scope: "write",
+        createdAt: 0,
+      };
       expect(await stores.one.keys.insert(key)).toBe(true);
       expect((await stores.other.keys.find(key.tokenHash))?.id).toBe(key.id);
       expect(await stores.other.keys.insert({ ...key, id: "another" })).toBe(false);
@@ -351,7 +406,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("the last use of an API key is the latest of all stores and is written on close", async () => {
     const stores = await openTwo();
-    const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), createdAt: 0 };
+    const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), scope: "write", createdAt: 0 };
     await stores.one.keys.insert(key);
     stores.one.keys.recordUse("1", 2000);
     stores.other.keys.recordUse("1", 1000);
@@ -365,7 +420,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     for (let round = 0; round < 50; round++) {
       const inserts = Array.from({ length: 20 }, (_, i) => {
         const id = `${round} ${i}`;
-        const key: StoredKey = { id, name: `${round}`, tokenHash: hashToken(id), createdAt: 0 };
+        const key: StoredKey = {
+          id,
+          name: `${round}`,
+          tokenHash: hashToken(id),
+          scope: "write",
+          createdAt: 0,
+        };
         return (i % 2 === 0 ? stores.one : stores.other).keys.insert(key);
       });
       expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
@@ -687,7 +748,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       await store.setDone(1n, true);
       await store.delete(2n);
       expect((await seen).map(({ type }) => type)).toEqual(["created", "created", "updated", "deleted"]);
-      const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), createdAt: 0 };
+      const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), scope: "write", createdAt: 0 };
       expect(await store.keys.insert(key)).toBe(true);
       expect(await store.keys.replace("1", 9, { ...key, id: "2", tokenHash: hashToken("2") })).toBe(true);
       expect((await store.keys.find(hashToken("2")))?.id).toBe("2");
@@ -700,7 +761,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       await reopened.close();
       expect(await numberOf(url, schema)).toBe(before);
       const sql = new SQL(restricted, { max: 1 });
-      for (const table of ["todos", "events", "receipts", "keys", "store", "format"]) {
+      for (const table of ["todos", "events", "receipts", "keys", "key_scopes", "store", "format"]) {
         const error = await errorOf(sql.unsafe(`SELECT FROM todo_service.${table}`));
         expect(error.message).toBe(`permission denied for table ${table}`);
       }
@@ -770,13 +831,7 @@ const passHours = (url: string, hours: number): Promise<void> =>
 
 /** Creates the schema that a previous version creates, and connects to it like a replica of that version. */
 async function openOlderReplica(url: string, write: string, maxTodos = 3) {
-  const format = write === WRITE_OF_FORMAT_1 ? 1 : 2;
-  const migrations = MIGRATIONS.slice(0, format).join("\n");
-  await executeSql(
-    url,
-    `CREATE SCHEMA todo_service; CREATE TABLE todo_service.format (version bigint NOT NULL);
-     INSERT INTO todo_service.format VALUES (${format}); ${migrations}`,
-  );
+  await createSchema(url, write === WRITE_OF_FORMAT_1 ? 1 : 2);
   const sql = new SQL(url, { max: 1, bigint: true });
   return {
     write: async (title: string, key: string, now = Date.now()): Promise<string | undefined> => {
@@ -788,6 +843,16 @@ async function openOlderReplica(url: string, write: string, maxTodos = 3) {
     },
     close: () => sql.close(),
   };
+}
+
+/** Creates the schema of an older format. */
+function createSchema(url: string, format: number): Promise<void> {
+  const migrations = MIGRATIONS.slice(0, format).join("\n");
+  return executeSql(
+    url,
+    `CREATE SCHEMA todo_service; CREATE TABLE todo_service.format (version bigint NOT NULL);
+     INSERT INTO todo_service.format VALUES (${format}); ${migrations}`,
+  );
 }
 
 /** Returns the only number in the result of a query. */

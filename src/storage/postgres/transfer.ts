@@ -114,13 +114,13 @@ function withPrimary<T>(url: string, use: (primary: Primary) => Promise<T>): Pro
 }
 
 const storedKeys = async (sql: SQL) =>
-  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(storedKeyOf);
+  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_scoped_keys()")).map(storedKeyOf);
 
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
-  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime } of keys) {
-    const more = [expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null];
-    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7)", [
+  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } of keys) {
+    const more = [expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope];
+    await sql.unsafe("SELECT todo_service.import_scoped_key($1, $2, $3, $4, $5, $6, $7, $8)", [
       ...[id, name, tokenHash, createdAt, ...more],
     ]);
   }

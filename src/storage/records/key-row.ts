@@ -9,14 +9,26 @@ export interface KeyRow {
   readonly expires_at: bigint | null;
   readonly last_used_at: bigint | null;
   readonly lifetime: bigint | null;
+  /** Absent in a SQLite store of an older format. */
+  readonly scope?: string;
 }
 
 export const storedKeyOf = (row: KeyRow): StoredKey => ({ ...keyOf(row), tokenHash: row.token_hash });
 
-export function keyOf({ id, name, created_at, expires_at, last_used_at, lifetime }: KeyRow): Key {
+export function keyOf({
+  id,
+  name,
+  created_at,
+  expires_at,
+  last_used_at,
+  lifetime,
+  scope = "write",
+}: KeyRow): Key {
   return {
     id,
     name,
+    // A damaged or unknown scope must not allow more.
+    scope: scope === "write" ? "write" : "read",
     createdAt: Number(created_at),
     ...(expires_at !== null && { expiresAt: Number(expires_at) }),
     ...(lifetime !== null && { lifetime: Number(lifetime) }),

@@ -55,7 +55,7 @@ test("KeyUsage retries failed writes with the latest use of each key", async () 
   const failing = uses.flush();
   uses.record("a", 2);
   await failing;
-  expect(uses.withLatest({ id: "b", name: "b", createdAt: 0 }).lastUsedAt).toBe(1);
+  expect(uses.withLatest({ id: "b", name: "b", scope: "write", createdAt: 0 }).lastUsedAt).toBe(1);
   setDown(false);
   jest.advanceTimersByTime(MINUTE);
   expect(written).toEqual([{ a: 2, b: 1 }]);

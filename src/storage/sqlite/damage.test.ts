@@ -1,12 +1,14 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
+import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import { read } from "../contract.ts";
 import { openSqliteKeys } from "./keys.ts";
+import { check } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
@@ -14,10 +16,11 @@ afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 
-const key = (name: string, createdAt = 1) => ({
+const key = (name: string, createdAt = 1): StoredKey => ({
   id: `id of ${name}`,
   name,
   tokenHash: new Uint8Array(32).fill(name.charCodeAt(0)),
+  scope: "read",
   createdAt,
 });
 
@@ -30,6 +33,7 @@ async function makeStore(): Promise<string> {
   await store.setDone(2n, true);
   await store.keys.insert(key("alice"));
   await store.keys.insert(key("bob"));
+  await store.keys.insert({ ...key("zoe"), scope: "write" });
   await store.close();
   return path;
 }
@@ -64,6 +68,8 @@ describe("openSqlite", () => {
     ["one to-do more", `INSERT INTO todos VALUES (9, '"c"', 0)`],
     ["another name of an API key", "UPDATE keys SET name = 'carol' WHERE name = 'bob'"],
     ["another token hash", "UPDATE keys SET token_hash = zeroblob(32) WHERE name = 'bob'"],
+    ["another scope of an API key", "UPDATE keys SET scope = 'write' WHERE name = 'bob'"],
+    ["an unknown scope of an API key", "UPDATE keys SET scope = 'admin' WHERE name = 'zoe'"],
     ["an expired API key", "UPDATE keys SET expires_at = 2 WHERE name = 'bob'"],
     ["a missing API key", "DELETE FROM keys WHERE name = 'bob'"],
     ["another epoch", "UPDATE store SET epoch = 'x'"],
@@ -120,6 +126,26 @@ describe("openSqlite", () => {
   test("ignores another last use of an API key", async () => {
     const path = await makeStore();
     run(path, "UPDATE keys SET last_used_at = 5");
+    await reopen(path);
+  });
+
+  test("keeps the digest of a store whose API keys have no scopes", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.insert("a");
+    await store.keys.insert({ ...key("alice"), scope: "write" });
+    await store.close();
+    // The format before scopes.
+    run(path, "ALTER TABLE keys DROP COLUMN scope; PRAGMA user_version = 3");
+    expect((await check(path)).map(({ detail }) => detail)).toEqual(["ok", "ok", "ok"]);
+    copyFileSync(path, `${path}.old`);
+    run(path, "UPDATE keys SET name = 'bob'");
+    expect((await check(path)).map(({ isSound }) => isSound)).toEqual([true, false, true]);
+    expect(await refusal(path)).toContain("its contents differ from their digest");
+    copyFileSync(`${path}.old`, path);
+    const opened = await openSqlite(path);
+    expect((await opened.keys.list()).map(({ name, scope }) => [name, scope])).toEqual([["alice", "write"]]);
+    await opened.close();
     await reopen(path);
   });
 

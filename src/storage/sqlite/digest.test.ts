@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import type { StoredKey } from "../../credential/key.ts";
 import { encodeTodo } from "../../todo.ts";
 import { type Counters, countersText, type Digest, DigestSum, keyText } from "./digest.ts";
 
@@ -9,7 +10,13 @@ function digestOf(rows: readonly string[]): Digest {
   return sum.value;
 }
 
-const KEY = { id: "k", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
+const KEY: StoredKey = {
+  id: "k",
+  name: "alice",
+  tokenHash: new Uint8Array(32).fill(7),
+  scope: "write",
+  createdAt: 1,
+};
 const COUNTERS: Counters = { epoch: "e", last_id: 2n, n: 3n, transactions: 4n };
 
 test("the digest is two unsigned 32-bit numbers that do not depend on the order of the rows", () => {
@@ -50,10 +57,11 @@ test("the digest changes when two to-dos exchange their titles, states or ids", 
   expect(new Set(digests.map(({ second }) => second)).size).toBe(digests.length);
 });
 
-test.each([
+test.each<[what: string, change: Partial<StoredKey>]>([
   ["id", { id: "l" }],
   ["name", { name: "bob" }],
   ["token hash", { tokenHash: new Uint8Array(32).fill(6) }],
+  ["scope", { scope: "read" }],
   ["creation time", { createdAt: 2 }],
   ["expiry time", { expiresAt: 1 }],
   ["lifetime", { lifetime: 1 }],

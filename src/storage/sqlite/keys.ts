@@ -102,10 +102,10 @@ export class SqliteKeys implements KeyStore {
   }
 
   #add(key: StoredKey, sum: DigestSum): void {
-    const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime } = key;
+    const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } = key;
     this.#database
-      .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)")
-      .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null);
+      .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+      .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope);
     sum.add(keyText(key));
     this.#delete("DELETE FROM keys WHERE expires_at <= ? RETURNING *", createdAt - EXPIRED_RETENTION_MS, sum);
   }

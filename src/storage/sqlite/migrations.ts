@@ -24,7 +24,12 @@ const MIGRATIONS: readonly string[] = [
    ALTER TABLE store ADD COLUMN transactions INTEGER NOT NULL DEFAULT 0;
    ALTER TABLE store ADD COLUMN digest_a INTEGER;
    ALTER TABLE store ADD COLUMN digest_b INTEGER;`,
+
+  "ALTER TABLE keys ADD COLUMN scope TEXT NOT NULL DEFAULT 'write';",
 ];
+
+/** The first format with a digest. */
+const DIGEST_FORMAT = 3;
 
 /** Applies the missing migrations. The caller must hold the lock. */
 export function migrate(database: Database): void {
@@ -52,6 +57,9 @@ export function assertHasSchema(database: Database): void {
   if (assertKnownFormat(database) === 0)
     throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
 }
+
+/** Returns whether the format of the file has a digest. */
+export const hasDigest = (database: Database): boolean => assertKnownFormat(database) >= DIGEST_FORMAT;
 
 export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 

@@ -17,6 +17,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
+import type { StoredKey } from "../../../credential/key.ts";
 import { read } from "../../contract.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { connect } from "../connection.ts";
@@ -29,7 +30,13 @@ let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 
 const { signal } = new AbortController();
-const KEY = { id: "k1", name: "alice", tokenHash: new Uint8Array(32).fill(7), createdAt: 1 };
+const KEY: StoredKey = {
+  id: "k1",
+  name: "alice",
+  tokenHash: new Uint8Array(32).fill(7),
+  scope: "read",
+  createdAt: 1,
+};
 
 /** Creates a store with data of every kind: four ids assigned, two to-dos left. */
 async function makeStore(): Promise<string> {

@@ -4,7 +4,7 @@ import { type CheckResult, PreconditionError } from "../../maintenance.ts";
 import { computeDigest, countInvalidTodos, matchesStoredDigest } from "../contents.ts";
 import { DamageError, describeDamage, findStructuralDamage, isDamage } from "../damage.ts";
 import { checkMarkOf } from "../mark.ts";
-import { isCurrent } from "../migrations.ts";
+import { hasDigest } from "../migrations.ts";
 import { UnreadableError, withUnchangedStore } from "./access.ts";
 
 /** Implements `Maintenance.check`. Changes nothing, so that a damaged log stays as it is. */
@@ -63,7 +63,7 @@ function checkStructure(database: Database): Result {
 
 function checkContents(database: Database): Result {
   return unlessDamaged(() => {
-    if (!isCurrent(database)) return NO_DIGEST;
+    if (!hasDigest(database)) return NO_DIGEST;
     const invalid = countInvalidTodos(database);
     if (invalid > 0) return { isSound: false, detail: `${invalid} of its to-dos are invalid` };
     switch (matchesStoredDigest(database, computeDigest(database))) {

@@ -138,9 +138,18 @@ function storedKeys(database: Database): StoredKey[] {
 
 function insertKeys(database: Database, keys: readonly StoredKey[]): void {
   if (keys.length > 0 && storedKeys(database).length > 0) throw hasKeys();
-  const insert = database.query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)");
-  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime } of keys)
-    insert.run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null);
+  const insert = database.query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } of keys)
+    insert.run(
+      id,
+      name,
+      tokenHash,
+      createdAt,
+      expiresAt ?? null,
+      lastUsedAt ?? null,
+      lifetime ?? null,
+      scope,
+    );
 }
 
 function countOf(database: Database): number {
