@@ -51,7 +51,7 @@ export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }
           detail: "Rotate or revoke the key of this name; GET /admin/keys has its id.",
         });
       }
-      log.info({ key: minted.key.id, scope, user: user.name }, "key created");
+      log.info({ key: minted.key.id, user: user.name }, "key created");
       return mintedReply(minted);
     }),
 
