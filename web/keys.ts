@@ -245,7 +245,11 @@ form.addEventListener("submit", (event) => {
   createOnce(async () => {
     try {
       const expires = readExpires();
-      const input = { name: nameInput.value, scope: scopeInput.value, ...(expires !== undefined && { expires }) };
+      const input = {
+        name: nameInput.value,
+        scope: scopeInput.value,
+        ...(expires !== undefined && { expires }),
+      };
       const minted = await readJson<MintedKey>(await sendRequest("POST", "/admin/keys", input));
       form.reset();
       showOtherDuration();
