@@ -311,7 +311,7 @@ describe("rotateKey", () => {
     const first = await createKey(keys, "ci", undefined, NOW, "read");
     const second = await rotateKey(keys, first?.key.id ?? "", DAY, NOW + 1);
     expect(second?.key.scope).toBe("read");
-    expect(await createKeyLookup(keys, () => NOW + 2)(second?.token ?? "")).toEqual({
+    expect(await createKeyLookup(keys, () => NOW + 2)(second?.token ?? "")).toMatchObject({
       name: "ci",
       scope: "read",
     });
