@@ -432,6 +432,8 @@ test.skipIf(skipFor(whyNoServer))(
     for (const { name, start, end } of faults) {
       const meanwhile = all.filter((operation) => operation.start < end && operation.end > start);
       expect([name, meanwhile.length > CLIENTS]).toEqual([name, true]);
+      // A replica may open new connections before a client notices that the old ones have ended.
+      if (name === "the end of all connections") continue;
       const isUnanswered = meanwhile.some(({ answer }) => answer === undefined);
       expect([name, isUnanswered]).toEqual([name, true]);
     }
