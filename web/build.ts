@@ -89,11 +89,14 @@ async function readPage(name: string): Promise<string> {
 /** Builds a page. Replaces the names of its assets by their paths. */
 async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
   const html = await readPage(name);
-  return html.replace(/(href|src)="([\w-]+\.(?:svg|css|ts|js))"/g, (_, attribute, asset) => {
-    const path = pathByName.get(asset);
-    if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
-    return `${attribute}="/assets/${path}"`;
-  });
+  return html.replace(
+    /(href|src|data-script|data-style)="([\w-]+\.(?:svg|css|ts|js))"/g,
+    (_, attribute, asset) => {
+      const path = pathByName.get(asset);
+      if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
+      return `${attribute}="/assets/${path}"`;
+    },
+  );
 }
 
 /** Builds a page that needs no other file. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser } from "playwright-core";
+import type { Browser, Route } from "playwright-core";
 import contract from "../openapi.json" with { type: "json" };
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
@@ -10,9 +10,16 @@ import { skipFor } from "../test/skip.ts";
 
 /**
  * Violations by Swagger UI itself: its editor and its example selectors have no labels, the heading of an operation
- * contains buttons, and the introduction is outside every landmark.
+ * contains buttons, and it has its own main landmark, inside the landmark of the page.
  */
-const SWAGGER_UI_VIOLATIONS = ["label", "select-name", "nested-interactive", "region"];
+const SWAGGER_UI_VIOLATIONS = [
+  "label",
+  "select-name",
+  "nested-interactive",
+  "landmark-main-is-top-level",
+  "landmark-no-duplicate-main",
+  "landmark-unique",
+];
 
 describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
   let browser: Browser;
@@ -21,25 +28,101 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
   });
   afterAll(() => browser?.close());
 
-  test("shows every operation and every error code, and loads only from the service", async () => {
+  test("lists every operation and explains every error code, without Swagger UI", async () => {
     await using service = startService();
     await using window = await openWindow(browser, `${service.url}/docs`);
     const { page } = window;
-    await page.locator(".opblock").first().waitFor();
-    const operations = Object.values(contract.paths).flatMap((item) => Object.keys(item));
-    expect(await page.locator(".opblock").count()).toBe(operations.length);
+    await page.locator(".operations a").first().waitFor();
+    const listed = await page.locator(".operations code").allTextContents();
+    const technical = ["/", "/docs", "/favicon.ico", "/assets/{name}", "/admin"];
+    const expected = Object.entries(contract.paths)
+      .filter(([path]) => !technical.includes(path))
+      .flatMap(([path, item]) => Object.keys(item).map(() => path));
+    expect(listed.toSorted()).toEqual(expected.toSorted());
+    // The first operation is on the first screen.
+    expect((await page.locator(".operations a").first().boundingBox())?.y).toBeLessThan(800);
     for (const code of contract.components.schemas.Problem.properties.code.enum) {
-      await page.locator(".info").getByText(code, { exact: true }).first().waitFor();
+      await page.locator("#reference").getByText(code, { exact: true }).first().waitFor();
     }
+    expect(await page.locator("#example").textContent()).toContain(`curl ${service.url}/api/todos --json`);
+    expect(await page.evaluate(() => "SwaggerUIBundle" in window)).toBe(false);
     expect(window.faults).toEqual([]);
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
+  });
+
+  test("opens an operation that the user selects, with its errors collapsed", async () => {
+    await using service = startService();
+    await using window = await openWindow(browser, `${service.url}/docs`);
+    const { page } = window;
+    await page.getByRole("link", { name: "/api/todos/{id} Get a todo" }).click();
+    const operation = page.locator("#operations-todos-getTodo");
+    await operation.locator(".execute").waitFor();
+    expect(await operation.locator("details").getAttribute("open")).toBeNull();
+    expect(await operation.locator(".responses-table .response-col_status").allTextContents()).toEqual([
+      "Code",
+      "200",
+    ]);
+    await operation.getByText(/^Errors \(\d+\)$/).click();
+    await operation.getByRole("listitem").filter({ hasText: "404" }).waitFor();
+    await operation.getByPlaceholder("id").fill("1");
+    await operation.getByRole("button", { name: "Execute" }).click();
+    await operation.locator(".live-responses-table").getByText("todo_not_found").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows the events of the stream", async () => {
+    const store = openMemory();
+    await using service = startService({ store });
+    await using window = await openWindow(browser, `${service.url}/docs#/todos/followTodos`);
+    const { page } = window;
+    const operation = page.locator("#operations-todos-followTodos");
+    await operation.getByRole("button", { name: "Execute" }).click();
+    await page.locator("#follow:focus").waitFor();
+    await page.getByRole("log").getByText("position").waitFor();
+    await store.insert("one");
+    await page.getByRole("log").getByText('"title":"one"').waitFor();
+    await page.getByRole("button", { name: "Show events" }).click();
+    expect(await page.getByRole("button", { name: "Show events" }).getAttribute("aria-pressed")).toBe(
+      "false",
+    );
+    await page.getByRole("button", { name: "Show events" }).click();
+    await page.waitForFunction(
+      () => document.querySelector("#events")?.textContent?.match(/position/g)?.length === 2,
+    );
+    await store.insert("two");
+    await page.getByRole("log").getByText('"title":"two"').waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says that the operations or their forms cannot be loaded", async () => {
+    await using service = startService();
+    await using window = await openWindow(browser, "about:blank");
+    const { page } = window;
+    for (const fail of [
+      (route: Route) => route.abort(),
+      (route: Route) => route.fulfill({ status: 502, body: "<!doctype html>" }),
+      (route: Route) => route.fulfill({ body: "[]" }),
+    ]) {
+      await page.route("**/api/openapi.json", fail, { times: 1 });
+      await page.goto(`${service.url}/docs`);
+      await page
+        .getByRole("alert")
+        .getByText("The operations cannot be loaded from /api/openapi.json.")
+        .waitFor();
+    }
+    await page.route("**/swagger-ui-*.js", (route) => route.abort(), { times: 1 });
+    // An address that differs only in its fragment would not load the page again.
+    await page.goto("about:blank");
+    await page.goto(`${service.url}/docs#/todos/getTodo`);
+    await page.getByRole("alert").getByText("The forms of the operations cannot be loaded.").waitFor();
+    expect(await page.locator(".operations a").count()).toBeGreaterThan(10);
   });
 
   test("sends requests", async () => {
     const store = openMemory();
     await store.insert("one");
     await using service = startService({ store, checkUser: createFixedUserCheck("admin", "secret") });
-    await using window = await openWindow(browser, `${service.url}/docs`);
+    await using window = await openWindow(browser, `${service.url}/docs#/todos`);
     const { page } = window;
     const send = async (id: string): Promise<string> => {
       const operation = page.locator(`#operations-${id}`);
@@ -61,13 +144,32 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
   });
 
   test.each(["light", "dark"] as const)(
-    "has only the known accessibility violations of Swagger UI in the %s theme",
+    "is accessible and fits each window in the %s theme",
     async (colorScheme) => {
       await using service = startService();
-      const url = `${service.url}/docs#/todos/createTodo`;
-      await using window = await openWindow(browser, url, { colorScheme, reducedMotion: "reduce" });
-      await window.page.locator(".opblock.is-open .execute").waitFor();
-      expect(await accessibilityViolations(window.page, SWAGGER_UI_VIOLATIONS)).toEqual([]);
+      await using window = await openWindow(browser, `${service.url}/docs`, {
+        colorScheme,
+        reducedMotion: "reduce",
+      });
+      const { page } = window;
+      await page.locator(".operations a").first().waitFor();
+      await page.getByRole("button", { name: "Show events" }).click();
+      await page.getByRole("log").getByText("position").waitFor();
+      expect(await accessibilityViolations(page)).toEqual([]);
+      const expectToFit = async (): Promise<void> => {
+        for (const width of [320, 375, 768, 1000, 1280, 1920]) {
+          await page.setViewportSize({ width, height: 700 });
+          expect([width, await page.evaluate(() => document.documentElement.scrollWidth)]).toEqual([
+            width,
+            width,
+          ]);
+        }
+      };
+      await expectToFit();
+      await page.getByRole("link", { name: "/api/todos Create a todo" }).click();
+      await page.locator(".opblock.is-open .execute").waitFor();
+      await expectToFit();
+      expect(await accessibilityViolations(page, SWAGGER_UI_VIOLATIONS)).toEqual([]);
       expect(window.faults).toEqual([]);
     },
   );

@@ -1,5 +1,6 @@
 import { TodoApi } from "../src/sdk/client.ts";
 import type { State } from "./state.ts";
+import { acquireStreamSlot } from "./stream-slots.ts";
 import { errorMessage } from "./undoable-changes.ts";
 
 const RETRY_DELAY_MS = 3000;
@@ -10,6 +11,8 @@ export interface SynchronizeOptions {
   /** The connection is open, and the list has loaded. */
   readonly onConnected: () => void;
   readonly onDisconnected: (reason: string) => void;
+  /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
+  readonly onTooManyWindows: () => void;
   /** The list has loaded. `missing` to-dos are gone because the service has another list than before. */
   readonly onLoaded: (missing: number) => void;
   /** Someone changed a to-do. */
@@ -22,8 +25,10 @@ export async function synchronize(state: State, options: SynchronizeOptions): Pr
     await pageVisible();
     const controller = new AbortController();
     const stopWatching = onHidden(() => controller.abort());
+    let release = (): void => {};
     try {
       if (state.position === undefined) options.onLoaded(await state.load(controller.signal));
+      release = await acquireStreamSlot({ signal: controller.signal, onFull: options.onTooManyWindows });
       await applyEvents(state, options, controller.signal);
     } catch (error) {
       if (!controller.signal.aborted) {
@@ -31,6 +36,7 @@ export async function synchronize(state: State, options: SynchronizeOptions): Pr
         await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS));
       }
     } finally {
+      release();
       stopWatching();
     }
   }

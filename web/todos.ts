@@ -348,6 +348,13 @@ function onDisconnected(reason: string): void {
   }, DISCONNECT_NOTICE_DELAY_MS);
 }
 
+function onTooManyWindows(): void {
+  clearTimeout(disconnectTimer);
+  disconnectTimer = undefined;
+  notice.textContent =
+    "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
+}
+
 function onConnected(): void {
   clearTimeout(disconnectTimer);
   disconnectTimer = undefined;
@@ -380,4 +387,4 @@ function announceSoon(): void {
 requireElement("#app", HTMLElement).hidden = false;
 readAddress();
 render();
-synchronize(state, { onConnected, onDisconnected, onLoaded, onEvent: announceSoon });
+synchronize(state, { onConnected, onDisconnected, onTooManyWindows, onLoaded, onEvent: announceSoon });

@@ -13,7 +13,15 @@ import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
-import { asset, docsPage, errorPage, favicon, prefersHtml, todosPage } from "./handlers/pages.ts";
+import {
+  asset,
+  compressedJson,
+  docsPage,
+  errorPage,
+  favicon,
+  prefersHtml,
+  todosPage,
+} from "./handlers/pages.ts";
 import { RevocationCheck } from "./handlers/revocation.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { whoami } from "./handlers/whoami.ts";
@@ -24,7 +32,7 @@ import { LogLimiter } from "./observability/log-limiter.ts";
 import { createRejectionLog } from "./observability/rejection-log.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
 import { createOriginPolicy } from "./policy/origin.ts";
-import { json, respond } from "./response.ts";
+import { respond } from "./response.ts";
 import { guardedRoute, type Handler, notFoundRoute, privateRoute, publicRoute, type Route } from "./route.ts";
 
 /** Options of `createService`. Only `store` is required. */
@@ -171,7 +179,7 @@ export function createService(options: ServiceOptions): Service {
   });
   let isDraining = false;
   const health = createHealthHandlers(store, () => isDraining);
-  const openapi = new Blob([JSON.stringify(contract)]);
+  const openapi = compressedJson(JSON.stringify(contract));
   const bearer = bearerGuard({
     lookupClient,
     getConnectionInfo,
@@ -211,7 +219,7 @@ export function createService(options: ServiceOptions): Service {
     "/favicon.ico": publicRoute({ GET: favicon }),
     "/livez": publicRoute({ GET: health.live }),
     "/readyz": publicRoute({ GET: health.ready }),
-    "/api/openapi.json": publicRoute({ GET: () => json(openapi) }),
+    "/api/openapi.json": publicRoute({ GET: openapi }),
     "/api/todos": publicRoute({ GET: todos.list, POST: sameSite(todos.create) }),
     "/api/todos/:id": publicRoute({
       GET: todos.get,

@@ -80,6 +80,12 @@ export async function asset(request: RoutedRequest): Promise<Response> {
   return send(request, coded, { "Content-Type": type, "Cache-Control": IMMUTABLE });
 }
 
+/** Returns a handler of a JSON text that does not change, in the coding that the client prefers. */
+export function compressedJson(text: string): (request: Request) => Promise<Response> {
+  const coded = fromText(text);
+  return (request) => send(request, coded, { "Content-Type": "application/json" });
+}
+
 const icon = memoize(async () => new Blob([await readFile(faviconPath)]));
 
 /** Returns `/favicon.ico`, which browsers request after every response that names no icon. */
