@@ -6,8 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
-import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
+import { openDatabases, whyNoDatabase, whyNoServer } from "../../test/postgres.ts";
+import { executeSql } from "../../test/postgres-store.ts";
 import { skipFor } from "../../test/skip.ts";
+import { openPostgres } from "../storage/postgres/store.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-doctor-"));
@@ -60,6 +62,8 @@ describe("todo doctor", () => {
       disk: [expect.stringMatching(/^(?:ok|warning): \d+ MiB of \d+ MiB are free$/)],
       clock: [expect.stringMatching(/^ok: \d{4}-\d\d-\d\dT.*Z$/)],
       port: ["ok: the server uses any free port on 127.0.0.1"],
+      metrics: ["ok: not configured"],
+      backups: ["ok: not scheduled by the server"],
       files: ["ok: other users cannot read or change the configured files"],
       risks: ["ok: none known"],
     });
@@ -116,7 +120,9 @@ describe("todo doctor", () => {
     await using databases = await openDatabases();
     const { code, lines } = await doctor(free, { TODO_STORE: await databases.newDatabase() });
     expect(code).toBe(0);
-    expect(lines.store).toEqual(["ok: the database is reachable and accepts writes"]);
+    expect(lines.store).toEqual([
+      "ok: the database is reachable and accepts writes, and the role has the necessary rights",
+    ]);
     expect(lines.clock).toEqual([
       expect.stringMatching(/^ok: \S+Z, \d+\.\d s (?:behind|ahead of) the database$/),
     ]);
@@ -188,6 +194,85 @@ describe("todo doctor", () => {
     }
   });
 
+  test("checks the port of the metrics", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0"]);
+    await server.url;
+    const { port } = new URL(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "");
+    const ours = await doctor([...free, "--metrics-port", port]);
+    expect(ours.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is used by a running todo server`]);
+    server.kill("SIGTERM");
+    await server.exited;
+    const unused = await doctor([...free, "--metrics-port", port]);
+    expect(unused.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
+
+    const other = createServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => other.listen(Number(port), "127.0.0.1", resolve));
+    try {
+      const { code, lines } = await doctor([...free, "--metrics-port", port]);
+      const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --metrics-port`;
+      expect([code, lines.metrics]).toEqual([1, [line]]);
+    } finally {
+      other.close();
+    }
+  });
+
+  test("checks the folder of the backups and the age of the newest backup", async () => {
+    const store = ["--store", `sqlite:${await newStore()}`, ...free];
+    const backups = newPath();
+    const outcome = async (...args: readonly string[]) => {
+      const { code, lines } = await doctor([...store, "--backup-dir", backups, ...args]);
+      return [code, ...(lines.backups ?? [])];
+    };
+    expect(await outcome()).toEqual([1, `failed: --backup-dir "${backups}": no such file or folder`]);
+    mkdirSync(backups);
+    expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
+    const backup = join(backups, "todos-20260101T000000Z.db");
+    writeFileSync(backup, "");
+    const hourAgo = new Date(Date.now() - 3_600_000);
+    utimesSync(backup, hourAgo, hourAgo);
+    const text = `the newest backup in ${backups} is of ${hourAgo.toISOString()}`;
+    expect(await outcome()).toEqual([0, `ok: ${text}`]);
+    const warning = `warning: ${text}: it is too old; the log of the server has the reason`;
+    expect(await outcome("--backup-every", "10m")).toEqual([0, warning]);
+  });
+
+  test("fails for a store that another process uses", async () => {
+    const path = await newStore();
+    const store = await openSqlite(path);
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    await store.close();
+    const line = `failed: ${path} is in use by another process: stop it, or name another store`;
+    expect([code, lines.store]).toEqual([1, [line]]);
+  });
+
+  test.skipIf(skipFor(whyNoServer))("fails for a role that may not do what a server does", async () => {
+    await using databases = await openDatabases();
+    const url = await databases.newDatabase();
+    const restricted = new URL(url);
+    const role = `of_${restricted.pathname.slice(1)}`;
+    restricted.username = role;
+    const outcome = async () => (await doctor(free, { TODO_STORE: restricted.href })).lines.store?.[0];
+    await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${restricted.password}'`);
+    expect(await outcome()).toMatch(
+      /^failed: the role \w+ may not create the schema todo_service: run "todo migrate"/,
+    );
+    await (await openPostgres(url)).close();
+    expect(await outcome()).toMatch(
+      /^failed: permission denied for schema todo_service: as \w+, run GRANT USAGE/,
+    );
+    await executeSql(
+      url,
+      `GRANT USAGE ON SCHEMA todo_service TO ${role};
+       GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role};
+       REVOKE EXECUTE ON FUNCTION todo_service.list_keys FROM ${role}`,
+    );
+    expect(await outcome()).toMatch(
+      /^failed: the role \w+ may not execute list_keys: as \w+, run GRANT USAGE/,
+    );
+    await executeSql(url, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`);
+    expect(await outcome()).toStartWith("ok: ");
+  });
+
   test("fails for an address of another machine", async () => {
     const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
     expect(code).toBe(1);
@@ -247,7 +332,10 @@ describe("todo doctor", () => {
     const url = await server.url;
     const etag = (await fetch(`${url}/api/todos`)).headers.get("etag");
     const { code, lines } = await doctor(["--store", `sqlite:${path}`, "--port", new URL(url).port]);
-    expect([code, lines.store]).toEqual([0, [`ok: ${path} can be read and written`]]);
+    expect([code, lines.store]).toEqual([
+      0,
+      [`ok: ${path} can be read and written; a running server uses it`],
+    ]);
     const response = await fetch(`${url}/api/todos`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },

@@ -1,4 +1,4 @@
-import { existsSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
@@ -13,6 +13,7 @@ import { type Config, type Flags, readConfig, readSecretFiles } from "./config.t
 import { openCredentials } from "./credentials.ts";
 import type { Environment } from "./environment.ts";
 import { reachableHost } from "./health.ts";
+import { lastBackupIn } from "./scheduled-backups.ts";
 import { addressOf } from "./serve.ts";
 import { addServeOptions } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
@@ -27,6 +28,9 @@ const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 const LOW_FREE_SHARE = 0.1;
 const TIMEOUT_MS = 3000;
+/** As in the alert TodoBackupTooOld. */
+const MAX_MISSED_BACKUPS = 2;
+const USED_BY_US = "is used by a running todo server";
 const READABLE_BY_OTHERS = 0o004;
 const WRITABLE_BY_OTHERS = 0o002;
 
@@ -55,7 +59,8 @@ export function addDoctorCommand(program: Command): void {
 async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: string, outcome: Outcome]> {
   const config = readConfig(flags, env);
   const store = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
-  yield ["store", storeOutcome(store)];
+  const port = await attempt(() => checkPort(config, "--port"));
+  yield ["store", storeOutcome(store, port)];
   yield ["credentials", await attempt(() => checkCredentials(config))];
   yield ["certificate", await attempt(() => checkCertificate(config))];
   yield [
@@ -66,7 +71,9 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
     "clock",
     typeof store === "string" ? ["warning", "unknown, because the store failed"] : checkClock(store),
   ];
-  yield ["port", await attempt(() => checkPort(config))];
+  yield ["port", port];
+  yield ["metrics", await attempt(() => checkMetricsPort(config))];
+  yield ["backups", await attempt(() => checkBackups(config))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
   for (const outcome of await risks(config)) yield ["risks", outcome];
 }
@@ -80,7 +87,7 @@ async function attempt(check: () => Outcome | Promise<Outcome>): Promise<Outcome
   }
 }
 
-function storeOutcome(store: StoreProbe | string): Outcome {
+function storeOutcome(store: StoreProbe | string, [, port]: Outcome): Outcome {
   if (typeof store === "string") return ["failed", store];
   switch (store.kind) {
     case "memory":
@@ -89,11 +96,14 @@ function storeOutcome(store: StoreProbe | string): Outcome {
         "memory: loses all to-dos when the server stops: set --store sqlite:PATH to keep them",
       ];
     case "sqlite":
-      return store.lastChange === undefined
-        ? ["ok", `${store.path} does not exist yet, and can be created`]
-        : ["ok", `${store.path} can be read and written`];
+      if (store.lastChange === undefined)
+        return ["ok", `${store.path} does not exist yet, and can be created`];
+      if (!store.isLocked) return ["ok", `${store.path} can be read and written`];
+      return port.endsWith(USED_BY_US)
+        ? ["ok", `${store.path} can be read and written; a running server uses it`]
+        : ["failed", `${store.path} is in use by another process: stop it, or name another store`];
     case "postgres":
-      return ["ok", "the database is reachable and accepts writes"];
+      return ["ok", "the database is reachable and accepts writes, and the role has the necessary rights"];
   }
 }
 
@@ -147,15 +157,40 @@ function checkClock(store: StoreProbe): Outcome {
   return ["ok", now.toISOString()];
 }
 
-async function checkPort({ host, port, tls }: Config): Promise<Outcome> {
+/** Checks the folder of the scheduled backups, and the age of the newest one. */
+function checkBackups({ backupDir, backupEvery }: Config): Outcome {
+  if (backupDir === undefined) return ["ok", "not scheduled by the server"];
+  const { value: folder, source } = backupDir;
+  try {
+    if (!statSync(folder).isDirectory()) return ["failed", `${source} "${folder}": it is not a folder`];
+    accessSync(folder, constants.W_OK | constants.X_OK);
+    const last = lastBackupIn(folder);
+    if (last === 0) return ["ok", `${folder} can be written, and has no backup yet`];
+    const text = `the newest backup in ${folder} is of ${new Date(last).toISOString()}`;
+    return Date.now() - last > MAX_MISSED_BACKUPS * backupEvery
+      ? ["warning", `${text}: it is too old; the log of the server has the reason`]
+      : ["ok", text];
+  } catch (error) {
+    return ["failed", `${source} "${folder}": ${describeFsError(error)}`];
+  }
+}
+
+function checkMetricsPort({ metricsHost: host, metricsPort: port }: Config): Promise<Outcome> | Outcome {
+  if (port === undefined) return ["ok", "not configured"];
+  return checkPort({ host, port, tls: undefined }, "--metrics-port");
+}
+
+type Address = Pick<Config, "host" | "port" | "tls">;
+
+async function checkPort({ host, port, tls }: Address, flag: string): Promise<Outcome> {
   const address = await addressOf(host);
   if (port === 0) return ["ok", `the server uses any free port on ${host}`];
   const reason = await whyNotFree(address, port);
   if (reason === undefined) return ["ok", `${port} on ${host} is free`];
   if (reason !== "EADDRINUSE") return ["failed", `${port} on ${host} cannot be used: ${reason}`];
   const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
-  if (await isOurs(url)) return ["ok", `${port} on ${host} is used by a running todo server`];
-  return ["failed", `${port} on ${host} is used by another program: stop it, or set --port`];
+  if (await isOurs(url)) return ["ok", `${port} on ${host} ${USED_BY_US}`];
+  return ["failed", `${port} on ${host} is used by another program: stop it, or set ${flag}`];
 }
 
 /** Returns why a server cannot listen on a port, or `undefined` if it can. */

@@ -34,10 +34,7 @@ export function scheduleBackups(
   log: Log,
 ): ScheduledBackups {
   let failures = 0;
-  let last = backupsIn(folder).reduce(
-    (latest, name) => Math.max(latest, statSync(join(folder, name)).mtimeMs),
-    0,
-  );
+  let last = lastBackupIn(folder);
   let due = last + everyMs;
 
   async function backUp(): Promise<void> {
@@ -75,6 +72,10 @@ export function scheduleBackups(
   run();
   return { lastSuccess: () => last, failures: () => failures };
 }
+
+/** Returns the time of the newest backup in a folder in milliseconds since 1970; 0 if it has none. */
+export const lastBackupIn = (folder: string): number =>
+  Math.max(0, ...backupsIn(folder).map((name) => statSync(join(folder, name)).mtimeMs));
 
 /** Returns the names of the backups in a folder, the oldest first. */
 const backupsIn = (folder: string): string[] =>

@@ -16,7 +16,7 @@ import { migrateFile } from "./sqlite/maintenance/migrate.ts";
 import { exportReadable } from "./sqlite/maintenance/rescue.ts";
 import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
 import { canonicalPath } from "./sqlite/path.ts";
-import { probeSqlite } from "./sqlite/probe.ts";
+import { probeSqlite, type SqliteProbe } from "./sqlite/probe.ts";
 import { openSqlite } from "./sqlite/store.ts";
 import type { KeyStoreHandle, Store } from "./store.ts";
 
@@ -88,14 +88,14 @@ const rejectOnPostgres = async (): Promise<never> => {
 /** What `probeStore` found: the kind of the store, and times in milliseconds since 1970 to check the clock with. */
 export type StoreProbe =
   | { readonly kind: "memory" }
-  | { readonly kind: "sqlite"; readonly path: string; readonly lastChange: number | undefined }
+  | ({ readonly kind: "sqlite"; readonly path: string } & SqliteProbe)
   | { readonly kind: "postgres"; readonly now: number };
 
 /** Checks that the store at a URL can be reached and written, and changes nothing. Throws an Error with the reason. */
 export async function probeStore(url: string): Promise<StoreProbe> {
   if (url === "memory:") return { kind: "memory" };
   const path = fileOf(url);
-  if (path !== undefined) return { kind: "sqlite", path, lastChange: await probeSqlite(path) };
+  if (path !== undefined) return { kind: "sqlite", path, ...(await probeSqlite(path)) };
   if (POSTGRES.test(url)) return { kind: "postgres", now: await probePostgres(url) };
   throw unknownKind(url);
 }

@@ -1,9 +1,10 @@
 import { ServiceError } from "../../error.ts";
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
+import { assertSufficientRights } from "./schema.ts";
 
 /**
- * Checks that a database accepts writes, and changes nothing. Returns the time of its clock in milliseconds. Throws an
- * Error with the reason.
+ * Checks that a database accepts writes and that the role has the rights of a server, and changes nothing. Returns the time
+ * of the database's clock in milliseconds. Throws an Error with the reason.
  */
 export async function probePostgres(url: string): Promise<number> {
   const primary = new Primary(url, { ...PRIMARY_DEFAULTS, connections: 1 });
@@ -13,6 +14,7 @@ export async function probePostgres(url: string): Promise<number> {
               current_setting('transaction_read_only') AS read_only`,
     );
     if (row === undefined || row.read_only === "on") throw new Error("the database is read-only");
+    await primary.run((sql) => assertSufficientRights(sql));
     return Number(row.now);
   } catch (error) {
     throw error instanceof ServiceError ? error.cause : error;

@@ -30,13 +30,22 @@ interface Catalog {
   readonly isOwner: boolean;
   /** Whether the function `format_version` exists, which format 3 added. */
   readonly hasVersion: boolean;
+  readonly isSuperuser: boolean;
+  /** The first owner of the schema or of its tables that is not a superuser; null if there is none. */
+  readonly ordinaryOwner: string | null;
+  /** Whether the role may create what is missing: the schema, or tables in the existing schema. */
+  readonly mayCreate: boolean;
 }
 
 const CATALOG = `
   SELECT pg_encoding_to_char(d.encoding) AS encoding, current_user AS role, s.oid IS NOT NULL AS "hasSchema",
     CASE WHEN pg_has_role(s.nspowner, 'USAGE') THEN pg_get_userbyid(s.nspowner) END AS "schemaOwner",
     pg_get_userbyid(c.relowner) AS owner, coalesce(pg_has_role(c.relowner, 'USAGE'), false) AS "isOwner",
-    EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proname = 'format_version') AS "hasVersion"
+    EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proname = 'format_version') AS "hasVersion",
+    (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS "isSuperuser",
+    (SELECT rolname FROM pg_roles r WHERE r.oid IN (s.nspowner, c.relowner) AND NOT rolsuper LIMIT 1) AS "ordinaryOwner",
+    CASE WHEN s.oid IS NULL THEN has_database_privilege(d.oid, 'CREATE')
+      ELSE has_schema_privilege(s.oid, 'CREATE') END AS "mayCreate"
   FROM pg_database d
   LEFT JOIN pg_namespace s ON s.nspname = 'todo_service'
   LEFT JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = 'format'
@@ -55,16 +64,37 @@ export async function ensureSchema(sql: SQL): Promise<void> {
   await migrate(sql);
 }
 
+/** Throws an Error that says what to do if a server with this role could not start or not write. Changes nothing. */
+export async function assertSufficientRights(sql: SQL): Promise<void> {
+  const catalog = await readCatalog(sql);
+  const { owner, isOwner, hasVersion, mayCreate, role } = catalog;
+  if (owner === null) {
+    if (mayCreate || catalog.schemaOwner !== null) return;
+    throw new Error(`the role ${role} may not create the schema todo_service: ${CREATE_AS_OWNER}`);
+  }
+  if (!isOwner && !hasVersion) throw notCurrent(catalog);
+  const version = await readVersion(sql, catalog);
+  if (isOwner) return;
+  if (version < MIGRATIONS.length) throw notCurrent(catalog);
+  const [missing] = await sql.unsafe<{ names: string | null }[]>(FORBIDDEN_FUNCTIONS);
+  const names = missing?.names ?? "";
+  if (names !== "") throw new Error(`the role ${role} may not execute ${names}: ${grantTo(role, owner)}`);
+}
+
+const FORBIDDEN_FUNCTIONS = `
+  SELECT string_agg(DISTINCT p.proname, ', ') AS names FROM pg_proc p
+  WHERE p.pronamespace = 'todo_service'::regnamespace AND NOT has_function_privilege(p.oid, 'EXECUTE')`;
+
+const CREATE_AS_OWNER =
+  'run "todo migrate" as the owner of the database, which creates the schema todo_service';
+
 /** Applies the missing migrations, one process at a time. Throws if a newer version wrote the database. */
 export async function migrate(sql: SQL): Promise<MigrationSummary> {
   try {
     return await sql.begin(applyMissing);
   } catch (error) {
     if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
-    throw new Error(
-      `${error.message}: run "todo migrate" as the owner of the database, which creates the schema todo_service`,
-      { cause: error },
-    );
+    throw new Error(`${error.message}: ${CREATE_AS_OWNER}`, { cause: error });
   }
 }
 
@@ -93,8 +123,15 @@ async function applyMissing(transaction: SQL): Promise<MigrationSummary> {
 async function readCatalog(sql: SQL): Promise<Catalog> {
   const [catalog] = await sql.unsafe<Catalog[]>(CATALOG);
   if (catalog === undefined) throw new Error("the database does not appear in pg_database");
-  if (catalog.encoding === "UTF8") return catalog;
-  throw new Error(`the database has the encoding ${catalog.encoding}: create one with the encoding UTF8`);
+  const { encoding, role, isSuperuser, ordinaryOwner } = catalog;
+  if (encoding !== "UTF8")
+    throw new Error(`the database has the encoding ${encoding}: create one with the encoding UTF8`);
+  // The owner can replace the functions that this role is about to call.
+  if (isSuperuser && ordinaryOwner !== null)
+    throw new Error(
+      `${role} is a superuser, and ${ordinaryOwner}, the owner of the schema todo_service, could run code with its rights: connect as ${ordinaryOwner}`,
+    );
+  return catalog;
 }
 
 /** Returns the number of applied migrations. Throws if a newer version wrote the database. */
@@ -105,11 +142,7 @@ async function readVersion(sql: SQL, { owner, hasVersion, role }: Catalog): Prom
     : "SELECT version FROM todo_service.format";
   const rows = await sql.unsafe<{ version: bigint }[]>(query).catch((error) => {
     if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
-    const grantee = quoteIdentifier(role);
-    throw new Error(
-      `${error.message}: as ${owner}, run GRANT USAGE ON SCHEMA todo_service TO ${grantee}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${grantee}`,
-      { cause: error },
-    );
+    throw new Error(`${error.message}: ${grantTo(role, owner)}`, { cause: error });
   });
   const version = Number(rows[0]?.version ?? 0);
   if (version <= MIGRATIONS.length) return version;
@@ -122,5 +155,11 @@ const notCurrent = ({ owner, role }: Catalog): Error =>
   new Error(
     `the schema todo_service is from an older version, and the role ${role} may not change it: run "todo migrate" as its owner, ${owner}`,
   );
+
+/** Returns the statements that give a role the rights of a server. */
+function grantTo(role: string, owner: string): string {
+  const grantee = quoteIdentifier(role);
+  return `as ${owner}, run GRANT USAGE ON SCHEMA todo_service TO ${grantee}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${grantee}`;
+}
 
 const quoteIdentifier = (name: string): string => `"${name.replaceAll('"', '""')}"`;

@@ -13,8 +13,10 @@ import { decode, read, storeContract } from "../contract.ts";
 import { digest } from "../records/idempotency.ts";
 import type { Store } from "../store.ts";
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
+import { probePostgres } from "./probe.ts";
 import { MIGRATIONS } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
+import { migrateDatabase } from "./transfer.ts";
 
 const HOUR = 60 * 60 * 1000;
 const MAX_POSTGRES_ID = 2n ** 63n - 1n;
@@ -703,20 +705,55 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  testWithOwnServer("the owner of an existing schema owns what a superuser creates in it", async () => {
+  testWithOwnServer(
+    "the owner of an existing schema owns what a member of its role creates in it",
+    async () => {
+      const url = new URL(await databases.newDatabase());
+      const owner = `owner_${url.pathname.slice(1)}`;
+      const member = new URL(url);
+      member.username = `member_${url.pathname.slice(1)}`;
+      await databases.query(`CREATE ROLE ${owner}`);
+      await databases.query(
+        `CREATE ROLE ${member.username} LOGIN PASSWORD '${url.password}' IN ROLE ${owner}`,
+      );
+      await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`);
+      await (await openPostgres(member.href)).close();
+      for (const [catalog, namespace, ownerColumn] of [
+        ["pg_class", "relnamespace", "relowner"],
+        ["pg_proc", "pronamespace", "proowner"],
+      ]) {
+        const inSchema = `SELECT count(*) FROM ${catalog} WHERE ${namespace} = 'todo_service'::regnamespace`;
+        expect(await numberOf(url.href, inSchema)).toBeGreaterThan(0);
+        expect(await numberOf(url.href, `${inSchema} AND ${ownerColumn} <> '${owner}'::regrole`)).toBe(0);
+      }
+    },
+  );
+
+  testWithOwnServer.each<[what: string, create: (owner: string) => string]>([
+    ["a schema", (owner) => `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`],
+    [
+      "tables",
+      (owner) =>
+        `CREATE SCHEMA todo_service; CREATE TABLE todo_service.format (version bigint);
+         ALTER TABLE todo_service.format OWNER TO ${owner}`,
+    ],
+  ])("a superuser is rejected and runs no code of a role that owns %s", async (_what, create) => {
     const url = new URL(await databases.newDatabase());
     const owner = `owner_${url.pathname.slice(1)}`;
-    await databases.query(`CREATE ROLE ${owner} LOGIN PASSWORD '${url.password}'`);
-    await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`);
-    await (await openPostgres(url.href)).close();
-    for (const [catalog, namespace, ownerColumn] of [
-      ["pg_class", "relnamespace", "relowner"],
-      ["pg_proc", "pronamespace", "proowner"],
-    ]) {
-      const inSchema = `SELECT count(*) FROM ${catalog} WHERE ${namespace} = 'todo_service'::regnamespace`;
-      expect(await numberOf(url.href, inSchema)).toBeGreaterThan(0);
-      expect(await numberOf(url.href, `${inSchema} AND ${ownerColumn} <> '${owner}'::regrole`)).toBe(0);
-    }
+    await databases.query(`CREATE ROLE ${owner}`);
+    await executeSql(
+      url.href,
+      `${create(owner)};
+       CREATE FUNCTION todo_service.format_version() RETURNS bigint LANGUAGE plpgsql AS
+         'BEGIN ALTER ROLE ${owner} SUPERUSER; RETURN 3; END';
+       ALTER FUNCTION todo_service.format_version OWNER TO ${owner}`,
+    );
+    const reason = `${url.username} is a superuser, and ${owner}, the owner of the schema todo_service, could run code with its rights: connect as ${owner}`;
+    expect(await reasonOf(url)).toBe(reason);
+    expect((await errorOf(migrateDatabase(url.href))).message).toBe(reason);
+    expect((await errorOf(probePostgres(url.href))).message).toBe(reason);
+    const superusers = `SELECT count(*) FROM pg_roles WHERE rolname = '${owner}' AND rolsuper`;
+    expect(await numberOf(url.href, superusers)).toBe(0);
   });
 
   describe("a role with USAGE and EXECUTE only", () => {
@@ -795,23 +832,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       expect(reason).toStartWith("permission denied for function format_version: as ");
       expect(reason).toContain(`GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO "${username}"`);
     });
-
-    testWithOwnServer(
-      "keeps its rights when a superuser migrates, who does not become the owner",
-      async () => {
-        const url = new URL(await databases.newDatabase());
-        const owner = `owner_${url.pathname.slice(1)}`;
-        await databases.query(`CREATE ROLE ${owner} LOGIN PASSWORD '${url.password}'`);
-        await executeSql(url.href, `GRANT CREATE ON DATABASE ${url.pathname.slice(1)} TO ${owner}`);
-        const ofOwner = new URL(url);
-        ofOwner.username = owner;
-        await (await openOlderReplica(ofOwner.href, WRITE_OF_FORMAT_2)).close();
-        await (await openPostgres(url.href)).close();
-        const others = `SELECT count(*) FROM pg_proc WHERE pronamespace = 'todo_service'::regnamespace
-        AND proowner <> '${owner}'::regrole`;
-        expect(await numberOf(url.href, others)).toBe(0);
-      },
-    );
   });
 
   test("the database of the URL overrides the variable PGDATABASE", async () => {

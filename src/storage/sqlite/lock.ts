@@ -1,4 +1,5 @@
 import { Database, SQLiteError } from "bun:sqlite";
+import { existsSync } from "node:fs";
 import { describeAccessError, openError, whyNotWritable } from "./open-error.ts";
 import { createPrivate } from "./open-file.ts";
 
@@ -23,5 +24,19 @@ export function acquireLock(path: string): Database {
       throw openError(`${path} is in use by another server: stop it first`, cause);
     }
     throw openError(`${path} cannot be locked: ${describeAccessError(path, cause)}`, cause);
+  }
+}
+
+/** Returns whether another process has locked a store. Creates no file. */
+export function isLocked(path: string): boolean {
+  if (!existsSync(`${path}-lock`)) return false;
+  using lock = new Database(`${path}-lock`, { create: false, readwrite: true });
+  try {
+    lock.run("PRAGMA busy_timeout = 1000");
+    lock.query("SELECT count(*) FROM sqlite_schema").get();
+    return false;
+  } catch (error) {
+    if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return true;
+    throw error;
   }
 }

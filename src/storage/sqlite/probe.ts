@@ -2,32 +2,40 @@ import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { describeFsError } from "../../error-message.ts";
 import { assertOwnSchema, BUSY_TIMEOUT_MS, connectReadOnly } from "./connection.ts";
+import { isLocked } from "./lock.ts";
 import { assertSound } from "./maintenance/check.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { describeOpenError } from "./open-error.ts";
 import { openFile } from "./open-file.ts";
 
+export interface SqliteProbe {
+  /** The wall-clock time of the last change in milliseconds; `undefined` if the store does not exist. */
+  readonly lastChange: number | undefined;
+  /** Whether another process has locked the store. */
+  readonly isLocked: boolean;
+}
+
 /**
- * Checks that a server can open a store and write it, or can create it, and changes nothing. Resolves with the wall-clock
- * time of its last change in milliseconds, or `undefined` if it does not exist. Throws an Error with the reason.
+ * Checks that a server can open a store and write it, or can create it, and changes nothing. Throws an Error with the
+ * reason if it cannot. The lock of another process is no reason.
  */
-export async function probeSqlite(path: string): Promise<number | undefined> {
+export async function probeSqlite(path: string): Promise<SqliteProbe> {
   describeErrors(path, () => assertNotBehindMark(path));
   if (!existsSync(path)) {
     assertWritableFolder(dirname(path));
-    return undefined;
+    return { lastChange: undefined, isLocked: false };
   }
   describeErrors(path, () => assertWritable(path));
   await assertSound(path);
   const changes = [path, `${path}-wal`].map(
     (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0,
   );
-  return Math.max(...changes);
+  return { lastChange: Math.max(...changes), isLocked: describeErrors(path, () => isLocked(path)) };
 }
 
-function describeErrors(path: string, act: () => void): void {
+function describeErrors<T>(path: string, act: () => T): T {
   try {
-    act();
+    return act();
   } catch (cause) {
     throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
   }
