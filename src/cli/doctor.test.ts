@@ -69,6 +69,13 @@ describe("todo doctor", () => {
     });
   });
 
+  test("warns that private mode needs an API key of the store, which it does not read", async () => {
+    const { lines } = await doctor(["--private", "--store", `sqlite:${await newStore()}`, ...free]);
+    expect(lines.credentials).toEqual([
+      "warning: only API keys of the store are accepted; without keys, the server does not start",
+    ]);
+  });
+
   test("warns about a memory store and generated credentials", async () => {
     const { code, lines } = await doctor(free);
     expect(code).toBe(0);

@@ -108,12 +108,15 @@ function storeOutcome(store: StoreProbe | string, [, port]: Outcome): Outcome {
 }
 
 async function checkCredentials(config: Config): Promise<Outcome> {
-  const credentials = await openCredentials(config, openMemory().keys, NOOP_LOG, () => {});
-  if (credentials.demo !== undefined)
-    return [
-      "warning",
-      "only API keys of the store are accepted; without keys, each start generates demo credentials",
-    ];
+  // The check reads no API keys, which private mode would need.
+  const open = { ...config, private: false };
+  const credentials = await openCredentials(open, openMemory().keys, NOOP_LOG, () => {});
+  if (credentials.demo !== undefined) {
+    const consequence = config.private
+      ? "the server does not start"
+      : "each start generates demo credentials";
+    return ["warning", `only API keys of the store are accepted; without keys, ${consequence}`];
+  }
   const clients = credentials.hasClients
     ? "clients are configured"
     : "only API keys of the store are accepted as clients";
@@ -255,7 +258,7 @@ async function risks(config: Config): Promise<Outcome[]> {
   if (config.allowBasicOverHttp)
     found.push([
       "warning",
-      "passwords are accepted over plain HTTP: anyone on the network path can read them",
+      `${config.private ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
     ]);
   if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0) {
     found.push([

@@ -403,6 +403,21 @@ describe("private mode", () => {
     }
   });
 
+  test("enforces the stored scope of an API key, also after a rotation", async () => {
+    await using service = await startPrivate();
+    const { keys } = service.store;
+    const viewer = await createKey(keys, "viewer", undefined, Date.now(), "read");
+    const successor = await rotateKey(keys, viewer?.key.id ?? "", 60_000, Date.now());
+    for (const { token } of [viewer, successor].filter((minted) => minted !== undefined)) {
+      for (const credential of [`Bearer ${token}`, basic("x", token)]) {
+        expect((await service.send("GET", "/api/todos", as(credential))).status).toBe(200);
+        const post = await service.sendJson("POST", "/api/todos", { title: CANARY }, as(credential));
+        expect(await statusAndCode(post)).toEqual([403, "insufficient_scope"]);
+      }
+    }
+    expect(service.store.count).toBe(0);
+  });
+
   test("lets clients without a scope and with the scope write write", async () => {
     for (const client of [{ name: "ci" }, { name: "ci", scope: "write" } as const]) {
       await using service = await startPrivate({ lookupClient: () => client });
