@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
-import { createKey } from "../src/credential/key.ts";
+import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import type { ServiceOptions } from "../src/http/service.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
@@ -15,6 +15,7 @@ const TITLE = "mine alone";
 const TODOS = [{ id: 1, title: TITLE, done: false }];
 const PASSWORD = "s3cret";
 const TOKEN = "t0ken";
+const AS_ROOT = { headers: { Authorization: `Basic ${btoa(`root:${PASSWORD}`)}` } };
 
 /** Starts a service with one to-do and one API key that logs every request. */
 async function startGuarded(options: Partial<ServiceOptions> = {}) {
@@ -22,12 +23,13 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
   const store = openMemory();
   const { keys } = store;
   const minted = await createKey(keys, "ci", undefined, Date.now());
+  const lookupKey = createKeyLookup(keys, Date.now);
   await store.insert(TITLE);
   const service = startService({
     store,
     keys,
     checkUser: createFixedUserCheck("root", PASSWORD),
-    lookupClient: (token) => (token === TOKEN ? { name: "client" } : undefined),
+    lookupClient: (token) => (token === TOKEN ? { name: "client" } : lookupKey(token)),
     log,
     accessLog: true,
     ...options,
@@ -35,6 +37,7 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
   return {
     ...service,
     keyId: minted?.key.id ?? "",
+    token: minted?.token ?? "",
     /** Returns each different request with its status, such as "POST /api/todos 415". */
     asked: () =>
       new Set(
@@ -44,7 +47,7 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
       ),
     /** Returns the to-dos and the names of the API keys. */
     held: async () => [
-      JSON.parse(await (await service.send("GET", "/api/todos")).text()),
+      JSON.parse(await (await service.send("GET", "/api/todos", AS_ROOT)).text()),
       (await keys.list()).map(({ name }) => name),
     ],
   };
@@ -179,6 +182,80 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       }).then(({ status }) => status)`);
       expect(status).toBe(201);
       expect(await service.held()).toEqual([TODOS, ["ci", "new"]]);
+    });
+  });
+
+  describe("while the browser knows a password of private mode", () => {
+    /** Starts a private service and opens its page, so that the browser sends the password by itself from then on. */
+    async function startSignedIn(host: string, kind: "user" | "token") {
+      const service = await startGuarded({ privateMode: true, allowBasicOverHttp: true });
+      const pair = kind === "user" ? `root:${PASSWORD}` : `me:${service.token}`;
+      const page = await open(`http://${pair}@${host}:${service.port}/`);
+      await page.goto(`http://${host}:${service.port}/`);
+      await page.getByText(TITLE).waitFor();
+      return { service, page };
+    }
+
+    const write = `fetch("/api/todos", {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: '{"title":"new"}',
+    }).then(({ status }) => status)`;
+
+    test.each([
+      ["127.0.0.1", "user"],
+      ["localhost", "token"],
+      ["todo.example", "token"],
+    ] as const)("a page of another site or port cannot write at %s as a %s", async (host, kind) => {
+      for (const from of ["elsewhere.example", host]) {
+        await using site = startSite();
+        const { service, page } = await startSignedIn(host, kind);
+        await using _service = service;
+        await page.goto(site.at(from));
+        const target = { ...todosOf(`http://${host}:${service.port}`), credentials: "include" };
+        expect(await forge(page, target)).toEqual([]);
+        // Forms that are submitted as navigations, with which the browser sends the stored password.
+        for (const url of [target.collection, target.member]) {
+          for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
+            await page.setContent(
+              `<form method=post enctype="${enctype}" action="${url}">
+               <input name='{"title":"forged","x":"' value='"}'></form>`,
+            );
+            await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
+            expect(await page.innerText("body")).toContain("cross_site_write");
+            await page.goto(site.at(from));
+          }
+        }
+        expect(service.asked()).toContain("POST /api/todos 403");
+        expect([...service.asked()].filter((line) => /^(?:POST|PATCH|DELETE) .* 20/.test(line))).toEqual([]);
+        expect(await service.held()).toEqual(UNTOUCHED);
+      }
+    });
+
+    test("a sandboxed frame, whose origin is null, writes nothing and reads nothing", async () => {
+      await using site = startSite();
+      const { service, page } = await startSignedIn("127.0.0.1", "token");
+      await using _service = service;
+      for (const origin of [site.at("elsewhere.example"), site.at("127.0.0.1")]) {
+        await page.goto(origin);
+        await page.setContent(
+          `<iframe sandbox="allow-scripts allow-forms" srcdoc="<!doctype html><body>"></iframe>`,
+        );
+        const child = page.frames().find((one) => one !== page.mainFrame());
+        if (child === undefined) throw new Error("the page has no frame");
+        await child.waitForLoadState();
+        expect(await child.evaluate("origin")).toBe("null");
+        const target = JSON.stringify({ ...todosOf(service.url), credentials: "include" });
+        expect(await child.evaluate<string[]>(`${FORGE}; forge(${target})`)).toEqual([]);
+      }
+      expect([...service.asked()].filter((line) => /^(?:POST|PATCH|DELETE) .* 20/.test(line))).toEqual([]);
+      expect(await service.held()).toEqual(UNTOUCHED);
+    });
+
+    test("the server's own page can write", async () => {
+      for (const kind of ["user", "token"] as const) {
+        const { service, page } = await startSignedIn("127.0.0.1", kind);
+        await using _service = service;
+        expect(await page.evaluate(write)).toBe(201);
+      }
     });
   });
 
