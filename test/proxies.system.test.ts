@@ -148,7 +148,7 @@ describe.each([
     await using stack = new AsyncDisposableStack();
     const { url, replicas } = await start(stack);
     for (let turn = 0; turn < 2 * replicas.length; turn++) {
-      const { text } = await sendRaw(Number(new URL(url).port), request("FOO /api/todos"), 5_000);
+      const { text } = await sendRaw(Number(new URL(url).port), request("FOO /api/todos"), PATIENCE_MS);
       expect(statusOf(text)).toBeGreaterThanOrEqual(500);
       expect(await statusOfNext(url, turn)).toBeLessThan(300);
     }

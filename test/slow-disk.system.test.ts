@@ -6,8 +6,10 @@ import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
 
 const SYNCS = "fsync,fdatasync";
-/** Each fsync of the log by a thread takes a second, from its third one on, because the start makes two. */
-const SLOWLY = `inject=${SYNCS}:delay_exit=1000000:when=3+`;
+/** Longer than the reads take on a busy machine. */
+const FSYNC_SECONDS = 12;
+/** Each fsync of the log by a thread is slow, from its third one on, because the start makes two. */
+const SLOWLY = `inject=${SYNCS}:delay_exit=${FSYNC_SECONDS * 1_000_000}:when=3+`;
 const QUICK_POSTS = 2;
 /** After this time, a write is waiting for the disk. */
 const UNDER_WAY_MS = 200;

@@ -60,7 +60,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
         }
       }
     },
-    SEQUENCES * 30_000,
+    60_000 + SEQUENCES * 30_000,
   );
 
   async function runSequence(random: (limit: number) => number, log: string[]): Promise<void> {
@@ -70,7 +70,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await using service = start(store);
     await using window = await openWindow(browser, service.url);
     const context = window.page.context();
-    context.setDefaultTimeout(5000);
     /** The titles that no deletion may have reached: never deleted, or restored. */
     const safe = new Set(titles);
     /** The titles whose deletion was sent while the browser was online. */
