@@ -9,6 +9,8 @@ import {
   parseNewTodo,
   parsePatch,
   parseTodoId,
+  titleJson,
+  withDone,
 } from "./todo.ts";
 
 const EMPTY = { field: "title", message: "must not be empty" };
@@ -285,6 +287,17 @@ describe("encodeTodo", () => {
       }),
     );
   });
+});
+
+test("titleJson and withDone return parts and copies of an encoded to-do, whatever its title", () => {
+  const title = fc.oneof(fc.string(), fc.constantFrom(',"title":', '","done":true}', "a,b", ':"'));
+  fc.assert(
+    fc.property(fc.bigInt({ min: 1n, max: MAX_TODO_ID }), title, fc.boolean(), (id, text, done) => {
+      const json = encodeTodo({ id, title: text, done });
+      expect(titleJson(json)).toBe(JSON.stringify(text));
+      expect(withDone(json, !done)).toBe(encodeTodo({ id, title: text, done: !done }));
+    }),
+  );
 });
 
 describe("formatPosition", () => {

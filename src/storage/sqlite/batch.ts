@@ -25,8 +25,6 @@ export class Batch {
   #count: number;
   /** The created to-dos, with ids from `#startId` + 1. */
   readonly #created: string[] = [];
-  /** Their titles as JSON strings. */
-  readonly #titles: string[] = [];
   /** The other changed to-dos. */
   readonly #changed = new Map<TodoId, Change>();
 
@@ -62,7 +60,6 @@ export class Batch {
     const json = encodeTodo({ id, title, done: false });
     this.#count++;
     this.#created.push(json);
-    this.#titles.push(JSON.stringify(title));
     this.events.push({ type: "created", position: this.#nextPosition(), id, json });
     return { id, json };
   }
@@ -97,10 +94,10 @@ export class Batch {
   commit(evicted: readonly string[]): Commit | undefined {
     if (this.events.length === 0) return undefined;
     return {
+      startId: this.#startId,
       lastId: this.#lastId,
       startSequence: this.#start.sequence,
       lastSequence: this.#start.sequence + this.events.length,
-      titles: this.#titles.join("\n"),
       events: this.events.map(encodeEvent).join("\n"),
       changed: [...this.#changed].map(([id, { before, after }]) => [id, after?.done, before]),
       evicted,

@@ -72,5 +72,5 @@ export function keyText({ id, name, scope, tokenHash, createdAt, expiresAt, life
 
 /** Returns the text of the counters. */
 export function countersText({ epoch, last_id, n, transactions }: Counters): string {
-  return `counters ${JSON.stringify([epoch, `${last_id}`, `${n}`, `${transactions}`])}`;
+  return `counters [${JSON.stringify(epoch)},"${last_id}","${n}","${transactions}"]`;
 }

@@ -9,6 +9,7 @@ import {
   rmSync,
   statSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -125,6 +126,20 @@ describe("a running store rejects writes", () => {
     await store.close();
     expect(await countOf(path)).toBe(11);
   });
+
+  test.each(["-lock", "-shm"])(
+    "after its file %s is removed from a folder that was unchanged",
+    async (suffix) => {
+      const own = mkdtempSync(join(folder, "unchanged-"));
+      const path = join(own, "todos.db");
+      const store = await serve(path);
+      utimesSync(own, 1, 1);
+      for (let i = 0; i < 3; i++) expect(await insert(store)).toBeUndefined();
+      rmSync(path + suffix);
+      for (let i = 0; i < 3; i++) expect(await insert(store)).toContain(`${path}${suffix} was moved`);
+      await store.close();
+    },
+  );
 
   test("until the log that was moved is put back", async () => {
     const path = newPath();
@@ -344,6 +359,19 @@ describe("a running store accepts writes", () => {
     await beside.close();
     await store.close();
     expect(await countOf(path)).toBe(13);
+  });
+
+  test("after a transaction was rolled back, and its digest stays right", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    using other = new Database(path);
+    other.run("CREATE TRIGGER failing BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no write'); END");
+    for (let i = 0; i < 2; i++) expect(await insert(store)).toBe("no write");
+    other.run("DROP TRIGGER failing");
+    for (let i = 0; i < 2; i++) expect(await insert(store)).toBeUndefined();
+    other.close();
+    await store.close();
+    expect(await countOf(path)).toBe(12);
   });
 
   test("after its log was moved to the database many times", async () => {

@@ -1,5 +1,7 @@
 import type { Database } from "bun:sqlite";
 import { existsSync, type Stats, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { errnoOf } from "../../error-message.ts";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
 import { computeDigest, matchesStoredDigest } from "./contents.ts";
 import { countValidFrames } from "./log-frames.ts";
@@ -10,6 +12,8 @@ import { storeRow } from "./store-row.ts";
 export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
 const LIMIT_INTERVAL_MS = 1000;
 const MAX_VERIFIED_HOLES = 3;
+/** More than the resolution of the clock of any file system that SQLite supports. */
+const CLOCK_RESOLUTION_MS = 3000;
 
 /** What identifies a file, whatever its path. */
 export interface FileIdentity {
@@ -40,12 +44,18 @@ export const identityOf = (path: string): FileIdentity => statSync(path);
  */
 export class FileGuard {
   readonly #path: string;
+  readonly #walPath: string;
+  readonly #sharedMemoryPath: string;
+  readonly #lockPath: string;
+  readonly #folderPath: string;
   readonly #lock: FileIdentity;
   readonly #database: Database;
   readonly #sharedMemory: FileIdentity;
   /** The files as the writer left them. */
   #left: Files;
   #lockIsLost = false;
+  /** The folder of the files when the lock and the shared memory were checked last. */
+  #checkedFolder: Stats | undefined;
   /** Whether a file has fewer blocks than bytes only if a part of it was removed. File systems that compress differ. */
   #blocksShowHoles = true;
   #verifiedHoles = 0;
@@ -57,16 +67,19 @@ export class FileGuard {
    */
   constructor(path: string, lock: FileIdentity, database: Database) {
     this.#path = path;
+    this.#walPath = `${path}-wal`;
+    this.#sharedMemoryPath = `${path}-shm`;
+    this.#lockPath = `${path}-lock`;
+    this.#folderPath = dirname(path);
     this.#lock = lock;
     this.#database = database;
-    this.#sharedMemory = identityOf(`${path}-shm`);
-    this.#left = { database: statSync(path), wal: statSync(`${path}-wal`) };
+    this.#sharedMemory = identityOf(this.#sharedMemoryPath);
+    this.#left = { database: statSync(path), wal: statSync(this.#walPath) };
   }
 
   /** Throws unless the files are as the writer left them, or another program has changed them without a loss. */
   checkBefore(committed: Committed): void {
-    this.#requireLock();
-    this.#requireSame("-shm", this.#sharedMemory);
+    this.#requireNames();
     const files = this.#requireFiles();
     if (isUnchanged(this.#left.database, files.database) && isUnchanged(this.#left.wal, files.wal)) return;
     this.#verify(files, committed);
@@ -74,8 +87,8 @@ export class FileGuard {
 
   /** Throws if closing would move a log to the wrong database. SQLite still has a removed log open, so it may be moved. */
   checkBeforeClose(committed: Committed): void {
-    if (existsSync(`${this.#path}-wal`)) this.checkBefore(committed);
-    else if (!isUnchanged(this.#left.database, this.#requireSame("", this.#left.database)))
+    if (existsSync(this.#walPath)) this.checkBefore(committed);
+    else if (!isUnchanged(this.#left.database, requireSame(this.#path, this.#left.database)))
       throw changedError();
   }
 
@@ -93,24 +106,28 @@ export class FileGuard {
 
   #requireFiles(): Files {
     return {
-      database: this.#requireSame("", this.#left.database),
-      wal: this.#requireSame("-wal", this.#left.wal),
+      database: requireSame(this.#path, this.#left.database),
+      wal: requireSame(this.#walPath, this.#left.wal),
     };
   }
 
-  #requireSame(suffix: string, left: FileIdentity): Stats {
-    const path = this.#path + suffix;
-    const found = statSync(path, { throwIfNoEntry: false });
-    if (found?.ino === left.ino && found.dev === left.dev) return found;
-    throw new Error(`${path} was moved, removed or replaced: put the file back`);
+  /** Checks the lock and the shared memory, unless no name in their folder has changed since the last check. */
+  #requireNames(): void {
+    const folder = statSync(this.#folderPath);
+    if (this.#checkedFolder !== undefined && isUnchanged(this.#checkedFolder, folder)) return;
+    this.#checkedFolder = undefined;
+    this.#requireLock();
+    requireSame(this.#sharedMemoryPath, this.#sharedMemory);
+    // The clock of a file system may be coarse, so that two changes have the same time.
+    if (Math.abs(Date.now() - folder.mtimeMs) > CLOCK_RESOLUTION_MS) this.#checkedFolder = folder;
   }
 
-  /** Once the lock file was removed, another server may have started: only a restart makes sure that there is one. */
   #requireLock(): void {
-    const path = `${this.#path}-lock`;
-    const found = statSync(path, { throwIfNoEntry: false });
+    const found = stateOf(this.#lockPath);
+    // Once the file was removed, another server may have started: only a restart makes sure that there is one.
     if (found?.ino !== this.#lock.ino || found.dev !== this.#lock.dev) this.#lockIsLost = true;
-    if (this.#lockIsLost) throw new Error(`${path} was moved, removed or replaced: restart the server`);
+    if (this.#lockIsLost)
+      throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);
   }
 
   #hasLost({ database, wal }: Files): boolean {
@@ -174,19 +191,35 @@ export class FileGuard {
   #hasWholeLog(): boolean {
     const result = this.#database.query<{ log: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)").get();
     const frames = Number(result?.log ?? -1);
-    return frames >= 0 && countValidFrames(`${this.#path}-wal`) >= frames;
+    return frames >= 0 && countValidFrames(this.#walPath) >= frames;
   }
 
   /** Moves the log to the database: SQLite reads the rest of a shortened log now, but not after a crash. */
   #checkpoint(): void {
     const result = this.#database.query<{ busy: bigint }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get();
-    if (result?.busy !== 0n)
-      throw new Error(`${this.#path}-wal was shortened while another program reads it`);
+    if (result?.busy !== 0n) throw new Error(`${this.#walPath} was shortened while another program reads it`);
   }
 }
 
 export const changedError = (): Error =>
   new Error("another program has changed the store: restart the server");
+
+/** Returns the state of a file. Throws if the file is not the one that the writer left. */
+function requireSame(path: string, left: FileIdentity): Stats {
+  const found = stateOf(path);
+  if (found?.ino === left.ino && found.dev === left.dev) return found;
+  throw new Error(`${path} was moved, removed or replaced: put the file back`);
+}
+
+/** Returns the state of a file, or `undefined` if it is missing. Faster than the option `throwIfNoEntry`. */
+function stateOf(path: string): Stats | undefined {
+  try {
+    return statSync(path);
+  } catch (error) {
+    if (errnoOf(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
 
 /** Besides the size, the time of the last change shows a database that was overwritten by another of the same size. */
 const isUnchanged = (left: Stats, now: Stats): boolean =>

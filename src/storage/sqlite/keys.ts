@@ -130,8 +130,9 @@ export class SqliteKeys implements KeyStore {
       .transaction(() => {
         const sum = new DigestSum();
         if (!work(sum)) return undefined;
-        const row = this.#storeRow.read();
-        return this.#storeRow.write(row, row, sum.value);
+        // Other connections change the row, too.
+        this.#storeRow.forget();
+        return this.#storeRow.update((row) => row, sum.value);
       })
       .immediate();
     if (transactions === undefined) return false;

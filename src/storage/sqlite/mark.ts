@@ -69,7 +69,7 @@ function describeKind(found: Stats): string {
 /** Writes the mark of a store after each commit. Keeps its file open, because it is written often. */
 export class MarkWriter {
   readonly #path: string;
-  #file: { readonly descriptor: number; readonly inode: number } | undefined;
+  #file: number | undefined;
 
   constructor(path: string) {
     this.#path = markPath(path);
@@ -81,16 +81,17 @@ export class MarkWriter {
   }
 
   close(): void {
-    if (this.#file !== undefined) closeSync(this.#file.descriptor);
+    if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
 
   #descriptor(): number {
-    const inode = statMark(this.#path)?.ino;
-    if (this.#file !== undefined && this.#file.inode === inode) return this.#file.descriptor;
+    // A file that was removed or replaced has no name left. A mark that was moved counts as missing, which is harmless.
+    if (this.#file !== undefined && fstatSync(this.#file).nlink > 0) return this.#file;
     this.close();
+    statMark(this.#path);
     const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
-    this.#file = { descriptor, inode: fstatSync(descriptor).ino };
+    this.#file = descriptor;
     // Another epoch or a damaged line may be longer.
     ftruncateSync(descriptor);
     return descriptor;

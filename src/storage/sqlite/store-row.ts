@@ -5,8 +5,8 @@ import { type Counters, countersText, type Digest, DigestSum } from "./digest.ts
 /** The only row of the table `store`. */
 export interface StoreRow extends Counters {
   /** The digest of the contents; `null` until it is computed, and absent before the migration that added it. */
-  readonly digest_a?: bigint | null;
-  readonly digest_b?: bigint | null;
+  readonly digest_a?: bigint | number | null;
+  readonly digest_b?: bigint | number | null;
 }
 
 export function storeRow(database: Database): StoreRow {
@@ -20,35 +20,69 @@ function requireRow(row: StoreRow | null): StoreRow {
 
 /** Returns the stored digest; `undefined` if it is not computed yet. */
 export function storedDigest({ digest_a, digest_b }: StoreRow): Digest | undefined {
-  if (typeof digest_a !== "bigint" || typeof digest_b !== "bigint") return undefined;
+  if (isAbsent(digest_a) || isAbsent(digest_b)) return undefined;
   return { first: Number(digest_a), second: Number(digest_b) };
 }
 
-/** Updates the row of `store` in each transaction that changes the contents. */
+const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
+
+type NextCounters = Pick<StoreRow, "last_id" | "n">;
+
+/** Updates the row of `store` in each transaction that changes the contents. Remembers it, because reading it costs time. */
 export class StoreRowWriter {
   readonly #read: Statement<StoreRow, []>;
   readonly #write: Statement;
+  #last: StoreRow | undefined;
 
   constructor(database: Database) {
     this.#read = database.query("SELECT * FROM store");
+    // If another program has changed the row, this changes nothing.
     this.#write = database.query(
-      "UPDATE store SET last_id = ?, n = ?, transactions = ?, digest_a = ?, digest_b = ?",
+      `UPDATE store SET last_id = ?, n = ?, transactions = ?, digest_a = ?, digest_b = ?
+       WHERE epoch = ? AND n = ? AND transactions = ? AND digest_a IS ?`,
     );
-  }
-
-  read(): StoreRow {
-    return requireRow(this.#read.get());
   }
 
   /**
    * Counts the transaction and updates the digest. Returns the number of transactions.
+   * @param advance returns the counters after the transaction, or throws for an unexpected row
    * @param changes the sum of the added rows, minus that of the removed rows
    */
-  write(before: StoreRow, { last_id, n }: Pick<StoreRow, "last_id" | "n">, changes: Digest): number {
-    const after: Counters = { epoch: before.epoch, last_id, n, transactions: before.transactions + 1n };
+  update(advance: (row: StoreRow) => NextCounters, changes: Digest): number {
+    const last = this.#last;
+    const row =
+      (last && this.#updateFrom(last, advance(last), changes)) ?? this.#updateStored(advance, changes);
+    this.#last = row;
+    return Number(row.transactions);
+  }
+
+  /** Reads the row again in the next transaction, because the last one was rolled back. */
+  forget(): void {
+    this.#last = undefined;
+  }
+
+  #updateStored(advance: (row: StoreRow) => NextCounters, changes: Digest): StoreRow {
+    const stored = requireRow(this.#read.get());
+    return requireRow(this.#updateFrom(stored, advance(stored), changes) ?? null);
+  }
+
+  #updateFrom(before: StoreRow, { last_id, n }: NextCounters, changes: Digest): StoreRow | undefined {
+    const { epoch, transactions, digest_a = null } = before;
+    const after: Counters = { epoch, last_id, n, transactions: transactions + 1n };
     const digest = digestAfter(before, after, changes);
-    this.#write.run(last_id, n, after.transactions, digest?.first ?? null, digest?.second ?? null);
-    return Number(after.transactions);
+    const [first, second] = [digest?.first ?? null, digest?.second ?? null];
+    const result = this.#write.run(
+      last_id,
+      n,
+      after.transactions,
+      first,
+      second,
+      epoch,
+      before.n,
+      transactions,
+      digest_a,
+    );
+    return result.changes === 0 ? undefined : { ...after, digest_a: first, digest_b: second };
   }
 }
 

@@ -3,7 +3,8 @@
 import type { Database, Statement } from "bun:sqlite";
 import type { StoredKey } from "../../credential/key.ts";
 import { errnoOf, errorMessage } from "../../error-message.ts";
-import { type TodoId, withDone } from "../../todo.ts";
+import { type TodoId, titleJson, withDone } from "../../todo.ts";
+import { forEachCreated } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
 import { connect } from "./connection.ts";
 import { findStructuralDamage } from "./damage.ts";
@@ -15,14 +16,13 @@ import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /** The effect of a batch of writes. */
 export interface Commit {
-  /** The greatest id after the batch. */
+  /** The greatest id before and after the batch. */
+  readonly startId: TodoId;
   readonly lastId: TodoId;
   /** The sequence numbers before the batch and of its last event. */
   readonly startSequence: number;
   readonly lastSequence: number;
-  /** The titles of the created to-dos as JSON strings, one per line, because one string is posted faster than many. */
-  readonly titles: string;
-  /** The events, one per line. */
+  /** The events, one per line, because one string is posted faster than many. They contain the created to-dos. */
   readonly events: string;
   /** The other changed to-dos: their `done`, or `undefined` for deleted ones, and their JSON before the batch. */
   readonly changed: readonly (readonly [id: TodoId, done: boolean | undefined, before: string])[];
@@ -80,6 +80,8 @@ class Writer {
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
+  readonly #begin: Statement;
+  readonly #commitTransaction: Statement;
   readonly #insert: Statement;
   readonly #update: Statement;
   readonly #delete: Statement;
@@ -102,6 +104,8 @@ class Writer {
     if (row.last_id > 0n || row.transactions > 0n) this.#writeMark();
     this.#keys = new SqliteKeys(database, (counted) => this.#onCommit(this.#committed.sequence, counted));
     this.#maxEvents = maxEvents;
+    this.#begin = database.query("BEGIN IMMEDIATE");
+    this.#commitTransaction = database.query("COMMIT");
     this.#insert = database.query("INSERT INTO todos (id, title, done) VALUES (?, ?, 0)");
     this.#update = database.query("UPDATE todos SET done = ? WHERE id = ?");
     this.#delete = database.query("DELETE FROM todos WHERE id = ?");
@@ -184,13 +188,14 @@ class Writer {
 
   #commit(commit: Commit): void {
     let transactions: number;
-    this.#database.run("BEGIN IMMEDIATE");
+    this.#begin.run();
     try {
       transactions = this.#write(commit);
-      this.#database.run("COMMIT");
+      this.#commitTransaction.run();
     } catch (error) {
       // SQLite has already rolled back after some errors.
       if (this.#database.inTransaction) this.#database.run("ROLLBACK");
+      this.#storeRow.forget();
       throw error;
     }
     this.#onCommit(commit.lastSequence, transactions);
@@ -208,17 +213,14 @@ class Writer {
 
   /** Returns the number of transactions of the store, this one included. */
   #write(commit: Commit): number {
-    const { lastId, startSequence, lastSequence, titles, events, changed, evicted, idempotencyRecords } =
+    const { startId, lastId, startSequence, lastSequence, events, changed, evicted, idempotencyRecords } =
       commit;
-    const before = this.#storeRow.read();
-    if (before.n !== BigInt(startSequence) || before.epoch !== this.#committed.epoch) throw changedError();
     const sum = new DigestSum();
-    const created = titles === "" ? [] : titles.split("\n");
-    let id = lastId - BigInt(created.length);
-    for (const title of created) {
-      this.#insert.run(++id, title);
-      sum.add(`{"id":${id},"title":${title},"done":false}`);
-    }
+    let id = startId;
+    forEachCreated(events, (json) => {
+      this.#insert.run(++id, titleJson(json));
+      sum.add(json);
+    });
     for (const [changedId, done, json] of changed) {
       sum.subtract(json);
       if (done === undefined) {
@@ -228,8 +230,10 @@ class Writer {
         sum.add(withDone(json, done));
       }
     }
-    const after = { last_id: lastId, n: BigInt(lastSequence) };
-    const transactions = this.#storeRow.write(before, after, sum.value);
+    const transactions = this.#storeRow.update(({ n, epoch }) => {
+      if (n !== BigInt(startSequence) || epoch !== this.#committed.epoch) throw changedError();
+      return { last_id: lastId, n: BigInt(lastSequence) };
+    }, sum.value);
     this.#addEvents.run(lastSequence, events);
     if (lastSequence >= this.#deleteOldEventsAt) {
       this.#deleteOldEvents.run(lastSequence - this.#maxEvents);
