@@ -1,4 +1,4 @@
-import { TodoApi } from "../src/sdk/client.ts";
+import { TodoApi, TodoApiError } from "../src/sdk/client.ts";
 import type { State } from "./state.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
 import { errorMessage } from "./undoable-changes.ts";
@@ -13,14 +13,19 @@ export interface SynchronizeOptions {
   readonly onDisconnected: (reason: string) => void;
   /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
   readonly onTooManyWindows: () => void;
+  /** The service no longer accepts the credentials of this page. */
+  readonly onUnauthorized: () => void;
   /** The list has loaded. `missing` to-dos are gone because the service has another list than before. */
   readonly onLoaded: (missing: number) => void;
   /** Someone changed a to-do. */
   readonly onEvent: () => void;
 }
 
-/** Keeps the list up to date while the page is open and visible: loads it, then applies every event. */
-export async function synchronize(state: State, options: SynchronizeOptions): Promise<never> {
+/**
+ * Keeps the list up to date while the page is open and visible: loads it, then applies every event. Resolves when the
+ * service rejects the credentials, because each further request could count as a failed login.
+ */
+export async function synchronize(state: State, options: SynchronizeOptions): Promise<void> {
   while (true) {
     await pageVisible();
     const controller = new AbortController();
@@ -31,6 +36,10 @@ export async function synchronize(state: State, options: SynchronizeOptions): Pr
       release = await acquireStreamSlot({ signal: controller.signal, onFull: options.onTooManyWindows });
       await applyEvents(state, options, controller.signal);
     } catch (error) {
+      if (error instanceof TodoApiError && error.code === "unauthorized") {
+        options.onUnauthorized();
+        return;
+      }
       if (!controller.signal.aborted) {
         options.onDisconnected(errorMessage(error));
         await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS));

@@ -355,6 +355,13 @@ function onTooManyWindows(): void {
     "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
 }
 
+function onUnauthorized(): void {
+  clearTimeout(disconnectTimer);
+  if (state.position === undefined) placeholder.textContent = "The list cannot be loaded.";
+  notice.textContent =
+    "The service no longer accepts your API key or password: it was revoked, changed or has expired. Reload this page and enter a valid one.";
+}
+
 function onConnected(): void {
   clearTimeout(disconnectTimer);
   disconnectTimer = undefined;
@@ -387,4 +394,11 @@ function announceSoon(): void {
 requireElement("#app", HTMLElement).hidden = false;
 readAddress();
 render();
-synchronize(state, { onConnected, onDisconnected, onTooManyWindows, onLoaded, onEvent: announceSoon });
+synchronize(state, {
+  onConnected,
+  onDisconnected,
+  onTooManyWindows,
+  onUnauthorized,
+  onLoaded,
+  onEvent: announceSoon,
+});

@@ -21,10 +21,15 @@ export const formatCount = (count: number): string => count.toLocaleString("en")
 
 const countTodos = (count: number): string => (count === 1 ? "1 to-do" : `${formatCount(count)} to-dos`);
 
+/** Only in private mode. The browser asks for the password when the page loads. */
+const UNAUTHORIZED =
+  "the service no longer accepts your API key or password. Reload this page and enter a valid one.";
+
 /** Returns why the service did not confirm a request, as a sentence. Throws what is not an error of the service. */
 export function errorMessage(error: unknown): string {
   if (!(error instanceof TodoApiError)) throw error;
   if (hasNoResponse(error)) return "the service cannot be reached.";
+  if (error.code === "unauthorized") return UNAUTHORIZED;
   if (error.code === "todo_not_found") return "it was deleted elsewhere.";
   return error.detail ?? `${error.message}.`;
 }

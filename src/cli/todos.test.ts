@@ -11,6 +11,7 @@ import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { listenTls } from "../http/server/listen.ts";
 import { parseCertificate } from "../http/server/tls.ts";
 import { createService } from "../http/service.ts";
+import { TodoApi, TodoApiError } from "../sdk/client.ts";
 import { openMemory } from "../storage/memory/store.ts";
 
 const TOKEN = "t0ken";
@@ -316,6 +317,82 @@ describe("in a pipe, todo", () => {
     const { code, error } = await todo({ url: other.url.href }, ["list"]);
     await other.stop(true);
     expect([code, error]).toEqual([1, "todo: No<U+001B>]0;owned<U+0007>: <U+202E>gpj (teapot)\n"]);
+  });
+});
+
+/** Starts a private service with a client that may write, and one that may only read. */
+const startPrivate = (): TestService =>
+  startService({
+    privateMode: true,
+    lookupClient: (token) => {
+      if (token === TOKEN) return { name: "alice" };
+      return token === "reader" ? { name: "bob", scope: "read" } : undefined;
+    },
+  });
+
+describe("with a private service, todo", () => {
+  const todoWith = (service: TestService, token: string | undefined, args: readonly string[]) =>
+    ended(runTodo(args, { TODO_URL: service.url, ...(token !== undefined && { TODO_TOKEN: token }) }));
+
+  test("list, add, done and rm use the token", async () => {
+    await using service = startPrivate();
+    expect((await todoWith(service, TOKEN, ["add", "mine"])).code).toBe(0);
+    expect((await todoWith(service, TOKEN, ["done", "1"])).code).toBe(0);
+    expect((await todoWith(service, TOKEN, ["list"])).out).toContain("mine");
+    expect((await todoWith(service, TOKEN, ["rm", "1"])).code).toBe(0);
+  });
+
+  test.each(["list", "add x", "done 1", "rm 1", "watch"])("%s says that it needs a token", async (line) => {
+    await using service = startPrivate();
+    const args = line.split(" ");
+    const SET = "set it to a token, such as one that todo keys create NAME prints";
+    expect(await todoWith(service, undefined, args)).toEqual({
+      code: 4,
+      out: "",
+      error: `todo: TODO_TOKEN is not set: ${SET}\n`,
+    });
+    expect(await todoWith(service, "wrong", args)).toEqual({
+      code: 4,
+      out: "",
+      error: `todo: the token in TODO_TOKEN is not valid: ${SET}\n`,
+    });
+  });
+
+  test("a token that may only read lists, and says why it cannot write", async () => {
+    await using service = startPrivate();
+    await todoWith(service, TOKEN, ["add", "mine"]);
+    expect((await todoWith(service, "reader", ["list"])).out).toContain("mine");
+    expect(await todoWith(service, "reader", ["done", "1"])).toEqual({
+      code: 1,
+      out: "",
+      error:
+        "todo: the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints\n",
+    });
+  });
+});
+
+describe("with a private service, the typed client", () => {
+  const codeOf = (call: Promise<unknown>): Promise<unknown> =>
+    call.then(
+      () => "done",
+      (error) => (error instanceof TodoApiError ? `${error.status} ${error.code}` : error),
+    );
+
+  test("sends its token with every call and with the event stream", async () => {
+    await using service = startPrivate();
+    const writer = new TodoApi({ baseUrl: service.url, token: TOKEN });
+    const reader = new TodoApi({ baseUrl: service.url, token: "reader" });
+    const stranger = new TodoApi({ baseUrl: service.url });
+    const { id } = await writer.create("mine");
+    expect((await reader.list()).todos).toEqual([{ id, title: "mine", done: false }]);
+    expect(await codeOf(reader.setDone(id, true))).toBe("403 insufficient_scope");
+    expect(await codeOf(stranger.list())).toBe("401 unauthorized");
+    expect(await codeOf(stranger.events().next())).toBe("401 unauthorized");
+    const events = reader.events({ since: (await reader.list()).position });
+    expect((await events.next()).value?.type).toBe("connected");
+    await writer.delete(id);
+    expect((await events.next()).value?.type).toBe("deleted");
+    await events.return();
   });
 });
 

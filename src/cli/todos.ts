@@ -307,6 +307,8 @@ function describeError(error: unknown, { url, token }: CommandContext["service"]
       return `${url} is not a to-do service (status ${error.status}): check --url or TODO_URL`;
     case "unauthorized":
       return `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
+    case "insufficient_scope":
+      return "the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints";
     case "misdirected_host":
       return `${url} rejects this host name: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
     default:

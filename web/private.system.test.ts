@@ -1,0 +1,108 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import type { Scope } from "../src/credential/scope.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { openWindow } from "../test/page.ts";
+import { startService } from "../test/service.ts";
+import { skipFor } from "../test/skip.ts";
+import { expectTitles, storedTodos, untilStored } from "../test/todos-page.ts";
+
+const TODOS = [{ id: 1, title: "mine alone", done: false }];
+const TIMEOUT_MS = 180_000;
+
+/** Starts a private service with one to-do and one API key. */
+async function startPrivate(scope: Scope = "write") {
+  const store = openMemory();
+  const { keys } = store;
+  const minted = await createKey(keys, "phone", undefined, Date.now(), scope);
+  if (minted === undefined) throw new Error("the key exists");
+  await store.insert("mine alone");
+  const service = startService({
+    store,
+    keys,
+    privateMode: true,
+    lookupClient: createKeyLookup(keys, Date.now),
+  });
+  return {
+    ...service,
+    store,
+    token: minted.token,
+    credentials: { httpCredentials: { username: "me", password: minted.token } },
+    revoke: () => keys.delete(minted.key.id),
+  };
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const add = async (page: Page, title: string): Promise<void> => {
+    await page.locator("#title").fill(title);
+    await page.locator("#title").press("Enter");
+  };
+
+  test(
+    "the page reads, writes and follows changes with an API key as the password",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, service.url, service.credentials);
+      const { page } = window;
+      await expectTitles(page, ["mine alone"]);
+      await add(page, "from the page");
+      await expectTitles(page, ["mine alone", "from the page"]);
+      await service.store.insert("from elsewhere");
+      await expectTitles(page, ["mine alone", "from the page", "from elsewhere"]);
+      await page.getByRole("checkbox", { name: "mine alone" }).check();
+      await untilStored(service.store, [
+        { id: 1, title: "mine alone", done: true },
+        { id: 2, title: "from the page", done: false },
+        { id: 3, title: "from elsewhere", done: false },
+      ]);
+      expect(await page.locator("#notice").textContent()).toBe("");
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "the page says what to do when its API key is revoked",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, service.url, service.credentials);
+      const { page } = window;
+      await expectTitles(page, ["mine alone"]);
+      await service.revoke();
+      await add(page, "too late");
+      await page
+        .locator("#title-error")
+        .getByText("no longer accepts your API key or password. Reload this page and enter a valid one.")
+        .waitFor();
+      // The event stream ends at the next check of its key.
+      await page.locator("#notice").getByText("it was revoked, changed or has expired. Reload").waitFor();
+      expect(await storedTodos(service.store)).toEqual(TODOS);
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "the page of an API key that may only read shows the list, and why it cannot add to it",
+    async () => {
+      await using service = await startPrivate("read");
+      await using window = await openWindow(browser, service.url, service.credentials);
+      const { page } = window;
+      await expectTitles(page, ["mine alone"]);
+      await add(page, "mine too");
+      await page.locator("#title-error").getByText("This token may only read.").waitFor();
+      await service.store.insert("from elsewhere");
+      await expectTitles(page, ["mine alone", "from elsewhere"]);
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+});
