@@ -240,8 +240,8 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     const { host } = new URL(proxy.url);
     // The timeout of each host is a fifth of the total time.
     const url = proxy.url.replace(host, Array.from({ length: 6 }, () => host).join());
-    const store = await retried(() => openPostgres(url, { answerWithinMs: 2_000 }));
-    const patient = await openPostgres(url, { answerWithinMs: 60_000 });
+    const store = await retried(() => openPostgres(url, { queryTimeoutMs: 2_000 }));
+    const patient = await openPostgres(url, { queryTimeoutMs: 60_000 });
     await retried(() => store.insert("a"));
     for (const [toServer, toClient] of [
       ["drop", "drop"],
@@ -273,7 +273,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     const silent = await Promise.all(Array.from({ length: 6 }, () => startProxy(database)));
     for (const { flow } of silent) flow("drop", "drop");
     const ports = [...silent.map(({ url }) => Number(new URL(url).port)), postgres.port];
-    const primary = new Primary(urlAt(database, ports), { connections: 4, answerWithinMs: 5_000 });
+    const primary = new Primary(urlAt(database, ports), { connections: 4, queryTimeoutMs: 5_000 });
     const ask = (n: number) => failureOf(primary.query("INSERT INTO public.asked VALUES ($1)", [n]));
     expect(await ask(0)).toBe("store_unavailable");
     let n = 1;
@@ -344,7 +344,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
   );
 
   test("whose synchronous standby is missing acknowledges no write, even with large responses", async () => {
-    const store = await retried(() => openPostgres(database, { answerWithinMs: 2_000 }));
+    const store = await retried(() => openPostgres(database, { queryTimeoutMs: 2_000 }));
     await retried(() => store.insert("a"));
     await postgres.query("ALTER SYSTEM SET synchronous_standby_names = 'gone'");
     try {

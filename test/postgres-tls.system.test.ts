@@ -145,7 +145,7 @@ async function makeCertificate(path: string): Promise<void> {
 /** Returns the reason why a database cannot be opened. Expects one line without the password. */
 async function reasonOf(url: URL): Promise<string> {
   try {
-    await (await openPostgres(url.href, { answerWithinMs: 4000 })).close();
+    await (await openPostgres(url.href, { queryTimeoutMs: 4000 })).close();
   } catch (error) {
     expect(Bun.inspect(error)).not.toContain(url.password);
     const reason = error instanceof Error ? error.message : String(error);

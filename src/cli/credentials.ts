@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url";
 import { chain } from "../awaitable.ts";
 import { createClientLookup, type LookupClient, parseClients } from "../credential/client.ts";
 import { createKeyLookup, isExpired, type KeyStore } from "../credential/key.ts";
-import { passwordVerifier } from "../credential/password.ts";
+import { createPasswordVerifier } from "../credential/password.ts";
 import { isScope } from "../credential/scope.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
@@ -63,7 +63,7 @@ export async function openCredentials(
   let hashes: () => ReadonlyMap<string, string> = () => new Map();
   if (usersFile !== undefined) {
     hashes = watchFile(usersFile, usersIn, log, poll);
-    checks.push(createUserCheck(hashes, passwordVerifier(), () => performance.now()));
+    checks.push(createUserCheck(hashes, createPasswordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
   const hasClients = lookups.length > 1 || hasKeys || needsFirstKey;

@@ -473,7 +473,7 @@ describe("todo keys", () => {
       ["create", "a", "--expire", "1d"],
       "unknown option '--expire' (Did you mean --expires?)",
     ],
-    ["too many arguments", ["create", "a", "b"], "too many arguments for 'create'"],
+    ["too many arguments", ["create", "a", "b"], "Run todo keys create --help for its arguments."],
     ["a store of an unknown kind", ["list", "--store", "redis://u:p4ss@h"], 'no store of the kind "redis:"'],
   ])("rejects %s with one line", async (_what, args, line) => {
     const store = args.includes("--store") ? [] : STORE_WITH_CI;

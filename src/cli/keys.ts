@@ -16,6 +16,7 @@ import { parseScope } from "../credential/scope.ts";
 import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
 import { openKeys } from "../storage/open.ts";
+import type { OpenKeysOptions } from "../storage/store.ts";
 import { type Flags, readStore } from "./config.ts";
 import { writeStdout } from "./output.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
@@ -59,7 +60,7 @@ async function create(name: string, flags: Flags): Promise<void> {
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
-  await withKeys(flags, true, async (keys) => {
+  await withKeys(flags, { createIfMissing: true }, async (keys) => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
       throw new UsageError("a key with this name already exists: rotate or revoke it (todo keys --help)");
@@ -70,7 +71,7 @@ async function create(name: string, flags: Flags): Promise<void> {
 
 async function list(flags: Flags): Promise<void> {
   const now = Date.now();
-  await withKeys(flags, false, async (keys) => {
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
     const all = await keys.list();
     if (all.length === 0) process.stderr.write("No API keys.\n");
     else process.stdout.write(table([HEAD, ...all.map((key) => rowOf(key, now))]));
@@ -79,7 +80,7 @@ async function list(flags: Flags): Promise<void> {
 
 async function rotate(nameOrId: string, flags: Flags): Promise<void> {
   const overlap = asUsageError(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
-  await withKeys(flags, false, async (keys) => {
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
     const newest = (await named(keys, nameOrId)).at(-1);
     if (newest === undefined) throw unknownKey();
     const now = Date.now();
@@ -92,7 +93,7 @@ async function rotate(nameOrId: string, flags: Flags): Promise<void> {
 }
 
 async function revoke(nameOrId: string, flags: Flags): Promise<void> {
-  await withKeys(flags, false, async (keys) => {
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
     let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
     // A concurrent rotation may add another key, so repeat until none is left.
@@ -117,9 +118,13 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
  * Runs `work` on the API keys of the configured store. Throws a UsageError if the store cannot be opened; any other failure
  * prints one line and sets exit code 1.
  */
-async function withKeys(flags: Flags, make: boolean, work: (keys: KeyStore) => Promise<void>): Promise<void> {
+async function withKeys(
+  flags: Flags,
+  { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
+  work: (keys: KeyStore) => Promise<void>,
+): Promise<void> {
   const { value: url, source } = readStore(flags, process.env);
-  const opened = await openKeys(url, make, printWarning).catch((error) => {
+  const opened = await openKeys(url, { createIfMissing, onWarning: printWarning }).catch((error) => {
     throw toStoreError(source, error);
   });
   if (opened === undefined) {

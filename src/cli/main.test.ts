@@ -123,7 +123,7 @@ describe("todo rejects, with one line and before it listens,", () => {
     ["an unknown flag", ["serve", "--prot", "1"], "unknown option '--prot' (Did you mean --port?)"],
     ["a flag before the command", ["--port", "1", "serve"], "unknown option '--port'"],
     ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],
-    ["too many arguments", ["serve", "3000"], "too many arguments for 'serve'"],
+    ["too many arguments", ["serve", "3000"], "Run todo serve --help for its arguments."],
     ["an invalid value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
     [
       "an unknown kind of store",

@@ -67,5 +67,21 @@ function toOneLine(message: string): string {
     .trim()
     .replaceAll("\n", " ");
   if (!line.startsWith("too many arguments")) return line;
-  return `${line} Put -- before flags, as in: npm start -- --port 8080`;
+  const called = calledCommand();
+  // npm consumes flags that stand before `--`, and passes on their values.
+  if (called === "todo serve" && process.env.npm_lifecycle_event === "start")
+    return `${line} Put -- before flags, as in: npm start -- --port 8080`;
+  return `${line} Run ${called} --help for its arguments.`;
+}
+
+/** Returns the names of the command on the command line: `todo keys create`. */
+function calledCommand(): string {
+  const names = [program.name()];
+  let command: Command | undefined = program;
+  for (const argument of process.argv.slice(2)) {
+    command = command.commands.find((one) => one.name() === argument);
+    if (command === undefined) break;
+    names.push(command.name());
+  }
+  return names.join(" ");
 }

@@ -82,7 +82,7 @@ async function runCommand(flags: Flags, work: (context: CommandContext) => Promi
   } catch (error) {
     if (error instanceof UsageError) throw error;
     const isInterrupted = interrupt.signal.aborted;
-    if (error instanceof InterruptedError || !isInterrupted) printError(describeError(error, service));
+    if (error instanceof IncompleteBatchError || !isInterrupted) printError(describeError(error, service));
     // Reading standard input may never end by itself.
     if (isInterrupted) process.exit(INTERRUPTED_EXIT_CODE);
     process.exitCode = exitCodeOf(error);
@@ -111,9 +111,9 @@ async function addTodos(context: CommandContext, words: readonly string[]): Prom
   printLine(todo, () => `added ${rowOf(todo)}`);
 }
 
-/** The command was interrupted; the message says how to continue. */
-class InterruptedError extends Error {
-  override readonly name = "InterruptedError";
+/** Not all lines of a batch were added. The message says how to add the rest. */
+class IncompleteBatchError extends Error {
+  override readonly name = "IncompleteBatchError";
 }
 
 async function addLines({ flags, service, signal, printLine, isJson }: CommandContext): Promise<void> {
@@ -134,7 +134,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   } catch (error) {
     const why = signal.aborted ? "interrupted" : describeError(error, service);
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
-    throw new InterruptedError(`${why}\n${next}`, { cause: error });
+    throw new IncompleteBatchError(`${why}\n${next}`, { cause: error });
   }
   if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
 }

@@ -40,7 +40,7 @@ export function addExportCommand(program: Command): void {
       const source: Source =
         flags.skipDamaged === undefined
           ? (write, options) => maintenance.export(write, { ...options, keys })
-          : exportReadable(maintenance);
+          : exportSkippingDamaged(maintenance);
       if (file === undefined) printSummary(process.stderr, "exported", await exportToOutput(source, signal));
       else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
     }),
@@ -48,9 +48,9 @@ export function addExportCommand(program: Command): void {
 }
 
 /** Returns an export of what can be read. It prints what is missing, and sets the exit code. */
-function exportReadable(maintenance: Maintenance): Source {
+function exportSkippingDamaged(maintenance: Maintenance): Source {
   return async (write, options) => {
-    const { problems, ...summary } = await maintenance.exportReadable(write, options);
+    const { problems, ...summary } = await maintenance.exportSkippingDamaged(write, options);
     for (const problem of problems) process.stderr.write(`todo: ${problem}\n`);
     if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
     return summary;

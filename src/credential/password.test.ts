@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { readdir, readFile } from "node:fs/promises";
 import { skipFor } from "../../test/skip.ts";
 import { ServiceError } from "../error.ts";
-import { hashPassword, passwordVerifier } from "./password.ts";
+import { createPasswordVerifier, hashPassword } from "./password.ts";
 
 const MAX_CONCURRENT = 2;
 const MAX_QUEUED = 64;
@@ -10,7 +10,7 @@ const MAX_QUEUED = 64;
 /** Returns a verifier whose verifications the test completes. */
 function controlledVerifier() {
   const started: { readonly password: string; readonly end: PromiseWithResolvers<boolean> }[] = [];
-  const verify = passwordVerifier((password) => {
+  const verify = createPasswordVerifier((password) => {
     const end = Promise.withResolvers<boolean>();
     started.push({ password, end });
     return end.promise;
@@ -20,12 +20,12 @@ function controlledVerifier() {
 
 const turn = (): Promise<void> => Bun.sleep(0);
 
-describe("passwordVerifier", () => {
+describe("createPasswordVerifier", () => {
   test.each([
     { algorithm: "bcrypt", cost: 4 },
     { algorithm: "argon2id", memoryCost: 8, timeCost: 1 },
   ] as const)("verifies $algorithm", async (algorithm) => {
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     const hash = await Bun.password.hash("secret", algorithm);
     expect([await verify("secret", hash), await verify("wrong", hash)]).toEqual([true, false]);
   });
@@ -140,7 +140,7 @@ describe("passwordVerifier", () => {
   });
 
   test("returns the right result to each of many concurrent requests", async () => {
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     const passwords = Array.from({ length: 20 }, (_, index) =>
       index % 3 === 0 ? "secret" : `wrong ${index}`,
@@ -173,7 +173,7 @@ describe("passwordVerifier", () => {
     ["exits without an error", "process.exit(0)", "exited"],
     ["exits with a code", "process.exit(3)", "exited"],
   ])("fails when a thread %s, then starts another", async (_what, code, reason) => {
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     let failed: Promise<unknown> | undefined;
     withThreads(`onmessage = () => { ${code} }`, () => {
       failed = verify("secret", "hash").catch(String);
@@ -184,7 +184,7 @@ describe("passwordVerifier", () => {
   });
 
   test("starts another thread when an idle one has exited", async () => {
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     const code = `onmessage = () => {
       postMessage({ type: "verified", matches: true });
       setTimeout(() => process.exit(0), 20);
@@ -201,7 +201,7 @@ describe("passwordVerifier", () => {
   });
 
   test("keeps its thread after a hash that cannot be verified", async () => {
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     const code = 'onmessage = () => postMessage({ type: "failed", reason: "no hash" })';
     const outcomes: Promise<unknown>[] = [];
     const verifyNext = (): void => {
@@ -218,7 +218,10 @@ describe("passwordVerifier", () => {
   test.skipIf(skipFor(process.platform === "linux" ? undefined : "only Linux has priorities per thread"))(
     "verifies in a thread of low priority",
     async () => {
-      await passwordVerifier()("secret", await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 }));
+      await createPasswordVerifier()(
+        "secret",
+        await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 }),
+      );
       const ids = await readdir("/proc/self/task");
       // A thread can end meanwhile.
       const read = (id: string) => readFile(`/proc/self/task/${id}/stat`, "utf8").catch(() => "");
@@ -230,7 +233,7 @@ describe("passwordVerifier", () => {
   );
 
   test("continues after an invalid hash", async () => {
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     for (let round = 0; round < 5; round++) {
       const none = await verify("secret", "no hash").catch((error: unknown) => error);
@@ -245,13 +248,13 @@ describe("hashPassword", () => {
     const [one, other] = await Promise.all([hashPassword("secret"), hashPassword("secret")]);
     for (const hash of [one, other]) expect(hash).toMatch(/^\$2y\$12\$[./A-Za-z0-9]{53}$/);
     expect(one).not.toBe(other);
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     expect([await verify("secret", one), await verify("Secret", one)]).toEqual([true, false]);
   });
 
   test("hashes all 72 bytes", async () => {
     const hash = await hashPassword("x".repeat(72));
-    const verify = passwordVerifier();
+    const verify = createPasswordVerifier();
     expect(await verify("x".repeat(72), hash)).toBe(true);
     for (const other of [`${"x".repeat(71)}y`, "x".repeat(71)]) expect(await verify(other, hash)).toBe(false);
   });

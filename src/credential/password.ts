@@ -8,14 +8,14 @@ const MAX_QUEUED = 64;
 const BCRYPT_COST = 12;
 
 /** Verifies a password against one hash. May take a quarter of a second. */
-export type Verify = (password: string, passwordHash: string) => Promise<boolean>;
+export type VerifyHash = (password: string, passwordHash: string) => Promise<boolean>;
 
 /**
  * Verifies bcrypt and argon2id hashes in worker threads, two at a time, and serves the waiting networks in turn. When
  * the queue is full, the newest request of the network with the most requests fails with `credentials_unavailable`.
  * A flood of logins from one network therefore cannot delay the others, and its memory is bounded.
  */
-export function passwordVerifier(verify: Verify = workerPool()): VerifyPassword {
+export function createPasswordVerifier(verify: VerifyHash = workerPool()): VerifyPassword {
   const queue = new RoundRobinQueue();
   let running = 0;
 
@@ -31,7 +31,7 @@ export function passwordVerifier(verify: Verify = workerPool()): VerifyPassword 
 }
 
 /** Verifies in worker threads that start on demand. Replaces a thread that has exited. */
-function workerPool(): Verify {
+function workerPool(): VerifyHash {
   const idle = new Set<PasswordWorker>();
   return async (password, passwordHash) => {
     const [thread = new PasswordWorker((exited) => idle.delete(exited))] = idle;

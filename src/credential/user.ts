@@ -57,12 +57,12 @@ export function createUserCheck(
 
   return async (user, password, network) => {
     const known = hashes().get(user);
-    const passwordHash = known ?? dummyHash(hashes());
+    const passwordHash = known ?? hashForUnknownUser(hashes());
     if (passwordHash === undefined || !withinLimits(password, passwordHash)) return false;
     const key = digest(JSON.stringify([user, password, passwordHash])).toString("latin1");
     // An unknown user is checked against another user's hash, whose success may be cached.
     if (known !== undefined && (cache.get(key) ?? Number.NEGATIVE_INFINITY) > monotonicNow()) return true;
-    const matches = await (verifying.get(key) ?? verifyShared(key, password, passwordHash, network));
+    const matches = await (verifying.get(key) ?? startVerification(key, password, passwordHash, network));
     if (!matches || known === undefined) return false;
     cache.delete(key);
     cache.set(key, monotonicNow() + CACHE_TTL_MS);
@@ -71,7 +71,7 @@ export function createUserCheck(
     return true;
   };
 
-  function verifyShared(key: string, ...args: Parameters<VerifyPassword>): Promise<boolean> {
+  function startVerification(key: string, ...args: Parameters<VerifyPassword>): Promise<boolean> {
     const verified = verify(...args).finally(() => verifying.delete(key));
     verifying.set(key, verified);
     return verified;
@@ -175,7 +175,7 @@ function withinLimits(password: string, passwordHash: string): boolean {
 }
 
 /** Returns any stored hash, against which an unknown user is checked: it has the right cost. */
-function dummyHash(hashes: ReadonlyMap<string, string>): string | undefined {
+function hashForUnknownUser(hashes: ReadonlyMap<string, string>): string | undefined {
   const [first] = hashes.values();
   return first;
 }

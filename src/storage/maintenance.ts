@@ -52,7 +52,7 @@ export interface MigrationSummary {
 }
 
 /** A partial export of a damaged store. */
-export interface RescueSummary extends TransferSummary {
+export interface SkipDamagedSummary extends TransferSummary {
   /** What was left out or may be wrong, one line each; empty for a sound store. */
   readonly problems: readonly string[];
 }
@@ -79,7 +79,10 @@ export interface Maintenance {
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
   export(write: (text: string) => Promise<void>, options: TransferOptions): Promise<TransferSummary>;
   /** Writes all to-dos that can be read, like `export`, from a store that may be damaged. */
-  exportReadable(write: (text: string) => Promise<void>, work: TaskOptions): Promise<RescueSummary>;
+  exportSkippingDamaged(
+    write: (text: string) => Promise<void>,
+    work: TaskOptions,
+  ): Promise<SkipDamagedSummary>;
   /** Looks for damage. Changes nothing. A server may be using the store. */
   check(): Promise<readonly CheckResult[]>;
   /**

@@ -75,7 +75,9 @@ describe("openStore of a file", () => {
     const before = readFileSync(path);
     const url = `sqlite:${path}`;
     expect((await errorOf(openStore(url, {}))).message).toContain("the database of another program");
-    expect((await errorOf(openKeys(url, true))).message).toContain("the database of another program");
+    expect((await errorOf(openKeys(url, { createIfMissing: true }))).message).toContain(
+      "the database of another program",
+    );
     const { signal } = new AbortController();
     expect((await errorOf(openMaintenance(url).backup(newPath(), signal))).message).toContain(
       "the database of another program",

@@ -13,12 +13,12 @@ import { acceptLoss } from "./sqlite/maintenance/accept-loss.ts";
 import { backup, restore } from "./sqlite/maintenance/backup.ts";
 import { check } from "./sqlite/maintenance/check.ts";
 import { migrateFile } from "./sqlite/maintenance/migrate.ts";
-import { exportReadable } from "./sqlite/maintenance/rescue.ts";
+import { exportSkippingDamaged } from "./sqlite/maintenance/skip-damaged.ts";
 import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
 import { canonicalPath } from "./sqlite/path.ts";
 import { probeSqlite, type SqliteProbe } from "./sqlite/probe.ts";
 import { openSqlite } from "./sqlite/store.ts";
-import type { KeyStoreHandle, Store } from "./store.ts";
+import type { KeyStoreHandle, OpenKeysOptions, Store } from "./store.ts";
 
 const POSTGRES = /^postgres(?:ql)?:\/\//;
 
@@ -34,17 +34,11 @@ export async function openStore(url: string, options: PostgresOptions): Promise<
 /**
  * Opens the API keys of the store at a URL. A server may be using the store. Returns `undefined` for `memory:`, whose
  * keys only its server can access. Throws an Error with the reason if it cannot open them.
- * @param make whether to create a missing store
- * @param onWarning called with one line about a problem that fails no change
  */
-export async function openKeys(
-  url: string,
-  make: boolean,
-  onWarning: (message: string) => void = () => {},
-): Promise<KeyStoreHandle | undefined> {
+export async function openKeys(url: string, options: OpenKeysOptions): Promise<KeyStoreHandle | undefined> {
   if (url === "memory:") return undefined;
   const path = fileOf(url);
-  if (path !== undefined) return openSqliteKeys(path, make, onWarning);
+  if (path !== undefined) return openSqliteKeys(path, options);
   if (POSTGRES.test(url)) return openPostgresKeys(url);
   throw unknownKind(url);
 }
@@ -60,7 +54,7 @@ export function openMaintenance(url: string): Maintenance {
       restore: (file, signal) => restore(path, file, signal),
       acceptLoss: () => acceptLoss(path),
       export: (write, options) => exportTodos(path, write, options),
-      exportReadable: (write, options) => exportReadable(path, write, options),
+      exportSkippingDamaged: (write, options) => exportSkippingDamaged(path, write, options),
       check: () => check(path),
       import: (source, maxTodos, options) => importTodos(path, source, maxTodos, options),
       migrate: () => migrateFile(path),
@@ -72,7 +66,7 @@ export function openMaintenance(url: string): Maintenance {
       restore: rejectOnPostgres,
       acceptLoss: rejectOnPostgres,
       export: (write, options) => exportFromPostgres(url, write, options),
-      exportReadable: rejectOnPostgres,
+      exportSkippingDamaged: rejectOnPostgres,
       check: rejectOnPostgres,
       import: (source, maxTodos, options) => importIntoPostgres(url, source, maxTodos, options),
       migrate: () => migrateDatabase(url),

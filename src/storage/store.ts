@@ -22,6 +22,13 @@ export interface KeyStoreHandle {
   readonly close: () => Awaitable<void>;
 }
 
+export interface OpenKeysOptions {
+  /** Whether to create a missing store. */
+  readonly createIfMissing: boolean;
+  /** Called with one line about a problem that fails no change; by default, the line is dropped. */
+  readonly onWarning?: (message: string) => void;
+}
+
 export interface StoreOptions {
   /**
    * The maximum number of to-dos (default: 1,000,000); at the limit, inserts fail with `store_full`. Also the maximum

@@ -22,10 +22,10 @@ export interface PrimaryOptions {
   /** The maximum number of connections, besides the one that listens while events have subscribers. */
   readonly connections: number;
   /** The timeout of a query in milliseconds. Connecting to one host may take a fifth of it. */
-  readonly answerWithinMs: number;
+  readonly queryTimeoutMs: number;
 }
 
-export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, answerWithinMs: 10_000 };
+export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, queryTimeoutMs: 10_000 };
 
 /**
  * Calls `open` with a connection pool, which stays open if `open` succeeds. Throws an Error with the reason if it cannot, and
@@ -72,7 +72,7 @@ export class Primary {
     let sql: SQL | undefined;
     let isOver = false;
     try {
-      return await withTimeout(this.#options.answerWithinMs, async (progress) => {
+      return await withTimeout(this.#options.queryTimeoutMs, async (progress) => {
         const connected = await pool;
         // The caller has already received an error.
         if (isOver) throw new Error("the connection was made after the timeout");
@@ -128,7 +128,7 @@ export class Primary {
   #discard(pool: Promise<SQL>): void {
     if (this.#pool !== pool) return;
     this.#pool = undefined;
-    close(pool, this.#options.answerWithinMs);
+    close(pool, this.#options.queryTimeoutMs);
   }
 
   async #connect(): Promise<SQL> {
@@ -166,7 +166,7 @@ export class Primary {
   /** Returns whether a host is a standby, and whether the connection to it has the session parameters. */
   async #describe(sql: SQL): Promise<{ readonly isStandby: boolean; readonly isDirect: boolean }> {
     const [row] = await withTimeout<readonly { standby: boolean; direct: string | null }[]>(
-      this.#options.answerWithinMs,
+      this.#options.queryTimeoutMs,
       () => sql.unsafe(HOST_STATE).simple(),
     );
     return { isStandby: row?.standby !== false, isDirect: row?.direct === "on" };
@@ -175,19 +175,19 @@ export class Primary {
   async #checkPooler(url: string): Promise<void> {
     const sql = this.#open(url, {}, 2);
     try {
-      await withTimeout(this.#options.answerWithinMs, () => checkPooler(sql));
+      await withTimeout(this.#options.queryTimeoutMs, () => checkPooler(sql));
     } finally {
       await sql.close({ timeout: 0 });
     }
   }
 
   get #sessionParameters() {
-    const { answerWithinMs } = this.#options;
+    const { queryTimeoutMs } = this.#options;
     return {
       default_transaction_isolation: "read committed",
       synchronous_commit: "on",
-      statement_timeout: answerWithinMs,
-      idle_in_transaction_session_timeout: answerWithinMs,
+      statement_timeout: queryTimeoutMs,
+      idle_in_transaction_session_timeout: queryTimeoutMs,
       search_path: "pg_catalog",
       [DIRECT_PARAMETER]: "on",
     };
@@ -198,11 +198,11 @@ export class Primary {
     sessionParameters: Readonly<Record<string, string | number>>,
     connections = this.#options.connections,
   ): SQL {
-    const { answerWithinMs } = this.#options;
+    const { queryTimeoutMs } = this.#options;
     const database = databaseOf(url);
     return new SQL(url, {
       max: connections,
-      connectionTimeout: answerWithinMs / 5 / 1000,
+      connectionTimeout: queryTimeoutMs / 5 / 1000,
       bigint: true,
       // Without this option, the variable PGDATABASE overrides the URL.
       ...(database !== "" && { database }),

@@ -531,7 +531,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store closes connections that do not answer, and listens on new ones", async () => {
     const url = await databases.newDatabase();
     await using proxy = await startProxy(url);
-    const store = await openPostgres(proxy.url, { answerWithinMs: 2000 });
+    const store = await openPostgres(proxy.url, { queryTimeoutMs: 2000 });
     const events = store.events(await store.position(), new AbortController().signal)[Symbol.asyncIterator]();
     const first = events.next();
     await store.insert("x");
@@ -550,7 +550,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("the database cancels a query that the store has given up", async () => {
     const url = await databases.newDatabase();
-    const store = await openPostgres(url, { answerWithinMs: 2000 });
+    const store = await openPostgres(url, { queryTimeoutMs: 2000 });
     const holding = new SQL(url, { max: 1 });
     await holding.begin(async (sql) => {
       await sql.unsafe("SELECT FROM todo_service.store FOR UPDATE");

@@ -72,7 +72,7 @@ class PostgresStore implements Store {
     this.#primary = primary;
     this.#replica = replica;
     this.#options = options;
-    this.#refreshes = new RefreshQueue(options.answerWithinMs, () => this.#refresh());
+    this.#refreshes = new RefreshQueue(options.queryTimeoutMs, () => this.#refresh());
     this.#pollTimer = setInterval(() => {
       if (this.#replica.feed.hasSubscribers) this.#listen();
       else primary.unlisten();

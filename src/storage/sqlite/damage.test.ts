@@ -187,7 +187,7 @@ test("the digest follows every sequence of writes", async () => {
 test("the digest follows changes to API keys, in the server and beside it", async () => {
   const path = await makeStore();
   const server = await openSqlite(path);
-  const beside = openSqliteKeys(path, false, expect.unreachable);
+  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });
   const DAY = 24 * 60 * 60 * 1000;
   for (const { keys } of [server, beside]) {
     const name = keys === server.keys ? "carol" : "dave";

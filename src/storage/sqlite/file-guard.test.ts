@@ -255,7 +255,7 @@ describe("a store that closes", () => {
   test("moves its log to its database if another process has changed its API keys", async () => {
     const path = newPath();
     const store = await serve(path);
-    const { keys, close } = openSqliteKeys(path, false, expect.unreachable);
+    const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });
     await createKey(keys, "ci", undefined, 1);
     await close();
     await store.close();
@@ -351,7 +351,7 @@ describe("a running store accepts writes", () => {
   test("after another process changed its API keys", async () => {
     const path = newPath();
     const store = await serve(path);
-    const beside = openSqliteKeys(path, false, expect.unreachable);
+    const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });
     for (let i = 0; i < 3; i++) {
       await createKey(beside.keys, `${i}`, undefined, 1);
       expect(await insert(store)).toBeUndefined();

@@ -134,11 +134,11 @@ export class FileGuard {
     return (
       hasShrunk(this.#left.database, database) ||
       this.#hasNewHoles({ database, wal }) ||
-      this.#logHasLost(wal)
+      this.#walHasLost(wal)
     );
   }
 
-  #logHasLost(wal: Stats): boolean {
+  #walHasLost(wal: Stats): boolean {
     return hasShrunk(this.#left.wal, wal) || (this.#blocksShowHoles && hasNewHoles(this.#left.wal, wal));
   }
 
@@ -166,16 +166,16 @@ export class FileGuard {
       database.close();
     }
     // A checkpoint beside a long reader leaves holes in the database, too. Their pages are in the log.
-    const logHasLost = this.#logHasLost(files.wal);
-    if (logHasLost && !this.#hasWholeLog()) this.#checkpoint();
+    const walHasLost = this.#walHasLost(files.wal);
+    if (walHasLost && !this.#hasCompleteWal()) this.#checkpoint();
     if (this.#hasNewHoles(files) && ++this.#verifiedHoles >= MAX_VERIFIED_HOLES)
       this.#blocksShowHoles = false;
     // What another program changes during the verification is verified with the next batch.
-    this.#left = logHasLost ? this.#requireFiles() : files;
+    this.#left = walHasLost ? this.#requireFiles() : files;
   }
 
   /** Empties the log if a long reader made it grow and has ended. Does not wait for readers. */
-  limitLog(): void {
+  limitWal(): void {
     if (this.#left.wal.size <= WAL_SIZE_LIMIT || performance.now() < this.#nextLimitAt) return;
     this.#nextLimitAt = performance.now() + LIMIT_INTERVAL_MS;
     this.#database.run("PRAGMA busy_timeout = 0");
@@ -188,7 +188,7 @@ export class FileGuard {
   }
 
   /** Returns whether a crash now would lose nothing: no frame that SQLite uses is missing from the log. */
-  #hasWholeLog(): boolean {
+  #hasCompleteWal(): boolean {
     const result = this.#database.query<{ log: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)").get();
     const frames = Number(result?.log ?? -1);
     return frames >= 0 && countValidFrames(this.#walPath) >= frames;

@@ -42,7 +42,7 @@ const namesAt = (now: number, token: string, ...stores: readonly { readonly keys
 /** Returns a store of a server and the API keys of its file as another process opens them. */
 async function openTwice(path: string) {
   const served = await openSqlite(path);
-  const beside = openSqliteKeys(path, false, failOnWarning);
+  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   return {
     served,
     beside,
@@ -53,7 +53,9 @@ async function openTwice(path: string) {
   };
 }
 
-keyContract("the keys of a file", async () => openSqliteKeys(newPath(), true, failOnWarning));
+keyContract("the keys of a file", async () =>
+  openSqliteKeys(newPath(), { createIfMissing: true, onWarning: failOnWarning }),
+);
 
 keyContract("the keys of a file that is being served", async () => {
   const { served, beside, [Symbol.asyncDispose]: close } = await openTwice(await emptyFile());
@@ -107,7 +109,7 @@ test("the last use is listed immediately and stored when the store closes", asyn
     (await keys.list()).map(({ lastUsedAt }) => lastUsedAt);
   expect(await lastUses(first)).toEqual([NOW + 7]);
   await first.close();
-  const beside = openSqliteKeys(path, false, failOnWarning);
+  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   expect(await lastUses(beside)).toEqual([NOW + 7]);
   beside.close();
 });
@@ -160,7 +162,7 @@ test("files contain the hash of a token but not the token", async () => {
   const served = await openSqlite(path);
   const ci = await made(served.keys, "ci");
   const rotated = await rotateKey(served.keys, ci.key.id, HOUR, NOW);
-  const beside = openSqliteKeys(path, false, failOnWarning);
+  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   const backup = await made(beside.keys, "backup");
   const tokens = [ci.token, rotated?.token ?? "", backup.token];
   for (const token of tokens) expect(await namesAt(NOW, token, served)).not.toEqual([undefined]);
@@ -196,13 +198,13 @@ test("a deleted key stays deleted after a restart", async () => {
   await again.close();
 });
 
-test("openSqliteKeys creates a file only if `make` is true", async () => {
+test("openSqliteKeys creates a file only if `createIfMissing` is true", async () => {
   const path = newPath();
-  expect(() => openSqliteKeys(path, false, failOnWarning)).toThrow(
+  expect(() => openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning })).toThrow(
     `${path} does not exist: check the path of the store`,
   );
   expect(readdirSync(folder).filter((name) => name.startsWith(`${files}.db`))).toEqual([]);
-  const keys = openSqliteKeys(path, true, failOnWarning);
+  const keys = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
   const { token } = await made(keys.keys, "ci");
   keys.close();
   const store = await openSqlite(path);
@@ -211,14 +213,14 @@ test("openSqliteKeys creates a file only if `make` is true", async () => {
   await store.close();
 });
 
-test("openSqliteKeys creates a schema in an empty file only if `make` is true", async () => {
+test("openSqliteKeys creates a schema in an empty file only if `createIfMissing` is true", async () => {
   const path = newPath();
   await Bun.write(path, "");
-  expect(() => openSqliteKeys(path, false, failOnWarning)).toThrow(
+  expect(() => openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning })).toThrow(
     `${path}: it is empty: check the path of the store, or restore a backup with todo restore`,
   );
   expect((await Bun.file(path).bytes()).length).toBe(0);
-  const { keys, close } = openSqliteKeys(path, true, failOnWarning);
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
   await made(keys, "ci");
   close();
 });
@@ -226,19 +228,19 @@ test("openSqliteKeys creates a schema in an empty file only if `make` is true", 
 test("openSqliteKeys rejects an unusable file with the reason", async () => {
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));
-  expect(() => openSqliteKeys(noDatabase, true, failOnWarning)).toThrow(
+  expect(() => openSqliteKeys(noDatabase, { createIfMissing: true, onWarning: failOnWarning })).toThrow(
     `${noDatabase}: file is not a database`,
   );
   const newer = newPath();
   const database = new Database(newer);
   database.run("PRAGMA user_version = 99");
   database.close();
-  expect(() => openSqliteKeys(newer, false, failOnWarning)).toThrow(
+  expect(() => openSqliteKeys(newer, { createIfMissing: false, onWarning: failOnWarning })).toThrow(
     "written by a newer version of this program",
   );
-  expect(() => openSqliteKeys(join(folder, "no", "folder.db"), true, failOnWarning)).toThrow(
-    "unable to open database",
-  );
+  expect(() =>
+    openSqliteKeys(join(folder, "no", "folder.db"), { createIfMissing: true, onWarning: failOnWarning }),
+  ).toThrow("unable to open database");
 });
 
 test("openSqliteKeys creates a file once across concurrent processes", async () => {
@@ -246,7 +248,7 @@ test("openSqliteKeys creates a file once across concurrent processes", async () 
   const source = `
     import { openSqliteKeys } from ${JSON.stringify(join(import.meta.dir, "keys.ts"))};
     import { createKey } from ${JSON.stringify(join(import.meta.dir, "../../credential/key.ts"))};
-    const opened = openSqliteKeys(process.argv[1], true, console.error);
+    const opened = openSqliteKeys(process.argv[1], { createIfMissing: true, onWarning: console.error });
     await createKey(opened.keys, process.argv[2], undefined, ${NOW});
     opened.close();`;
   const processes = Array.from({ length: 8 }, (_, i) =>
@@ -254,7 +256,7 @@ test("openSqliteKeys creates a file once across concurrent processes", async () 
   );
   const said = await Promise.all(processes.map(({ stderr }) => new Response(stderr).text()));
   expect(said.join("")).toBe("");
-  const keys = openSqliteKeys(path, false, failOnWarning);
+  const keys = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   expect(await keys.keys.list()).toHaveLength(8);
   keys.close();
 });

@@ -3,30 +3,27 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
-import type { KeyStoreHandle } from "../store.ts";
+import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { assertNotEmpty, connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
 import { assertNotBehindMark, markNotWritten, markOf, writeMark } from "./mark.ts";
 import { describeOpenError, openError } from "./open-error.ts";
-import { hasOnlyLog } from "./open-file.ts";
+import { hasOnlyWal } from "./open-file.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a
  * StoreUnavailableError if the same call may succeed later.
- * @param make whether to create a missing file
- * @param onWarning called if a change is stored, but the high-water mark cannot be written
  */
 export function openSqliteKeys(
   path: string,
-  make: boolean,
-  onWarning: (message: string) => void,
+  { createIfMissing, onWarning = () => {} }: OpenKeysOptions,
 ): KeyStoreHandle {
-  if (!make && !existsSync(path) && !hasOnlyLog(path))
+  if (!createIfMissing && !existsSync(path) && !hasOnlyWal(path))
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     assertNotBehindMark(path);
-    if (!make) assertNotEmpty(path);
+    if (!createIfMissing) assertNotEmpty(path);
     const database = connectShared(path);
     const onCommit = () => {
       try {

@@ -24,7 +24,7 @@ import { acceptLoss } from "./maintenance/accept-loss.ts";
 import { backup, restore } from "./maintenance/backup.ts";
 import { check } from "./maintenance/check.ts";
 import { migrateFile } from "./maintenance/migrate.ts";
-import { exportReadable } from "./maintenance/rescue.ts";
+import { exportSkippingDamaged } from "./maintenance/skip-damaged.ts";
 import { exportTodos, importTodos } from "./maintenance/transfer.ts";
 import { probeSqlite } from "./probe.ts";
 import { openSqlite } from "./store.ts";
@@ -136,12 +136,12 @@ describe("openSqlite", () => {
     }
     const commands: readonly (() => unknown)[] = [
       () => openSqlite(path),
-      () => openSqliteKeys(path, false, expect.unreachable),
+      () => openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable }),
       () => probeSqlite(path),
       () => check(path),
       () => backup(path, newPath(), signal),
       () => exportTodos(path, async () => {}, work),
-      () => exportReadable(path, async () => {}, work),
+      () => exportSkippingDamaged(path, async () => {}, work),
       () => importTodos(path, lines(), 10, work),
       () => acceptLoss(path),
       () => migrateFile(path),
@@ -284,7 +284,10 @@ describe("openSqlite", () => {
         await createKey(store.keys, "ci", undefined, NOW);
         await store.close();
       } else {
-        const { keys, close } = openSqliteKeys(path, false, expect.unreachable);
+        const { keys, close } = openSqliteKeys(path, {
+          createIfMissing: false,
+          onWarning: expect.unreachable,
+        });
         await createKey(keys, "ci", undefined, NOW);
         await close();
       }
@@ -346,7 +349,9 @@ function makeOldStore(path: string): void {
 
 test("openSqliteKeys refuses a store that is behind its mark", async () => {
   const path = await behindStore();
-  expect(() => openSqliteKeys(path, true, expect.unreachable)).toThrow("its last 2 transactions are missing");
+  expect(() => openSqliteKeys(path, { createIfMissing: true, onWarning: expect.unreachable })).toThrow(
+    "its last 2 transactions are missing",
+  );
 });
 
 test.each<[what: string, run: (path: string) => Promise<unknown>]>([

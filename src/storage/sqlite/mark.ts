@@ -21,7 +21,7 @@ import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { DamageError } from "./damage.ts";
-import { assertNotOnlyLog, openFile, PRIVATE_MODE } from "./open-file.ts";
+import { assertNotOnlyWal, openFile, PRIVATE_MODE } from "./open-file.ts";
 import type { StoreRow } from "./store-row.ts";
 
 export interface Mark {
@@ -149,7 +149,7 @@ function readMark(path: string): Mark | string {
  * A server may be using the store. Throws if the store is damaged or has only a log.
  */
 export function checkMark(path: string): MarkCheck {
-  assertNotOnlyLog(path);
+  assertNotOnlyWal(path);
   // The mark is read first, because a server writes it after the database.
   return checkAgainst(path, readMark(path), (mark) => {
     if (!existsSync(path)) return isMissing(path, mark);

@@ -7,7 +7,7 @@ import { PreconditionError } from "../maintenance.ts";
  * log is not, because SQLite would delete the log.
  */
 export function openFile(path: string, options: ConstructorParameters<typeof Database>[1]): Database {
-  assertNotOnlyLog(path);
+  assertNotOnlyWal(path);
   if (typeof options === "object" && options.create === true) createPrivate(path);
   return new Database(path, options);
 }
@@ -25,8 +25,8 @@ export function createPrivate(path: string): void {
 }
 
 /** Throws a PreconditionError that names the ways out if a store has a log with changes, but no database. */
-export function assertNotOnlyLog(path: string): void {
-  if (!hasOnlyLog(path)) return;
+export function assertNotOnlyWal(path: string): void {
+  if (!hasOnlyWal(path)) return;
   const what = sizeOf(path) === undefined ? "missing" : "empty";
   throw new PreconditionError(
     `it is ${what}, but ${path}-wal has changes: put the right ${path} back, or restore a backup with todo restore, which moves the files aside, or move both files away`,
@@ -37,9 +37,9 @@ export function assertNotOnlyLog(path: string): void {
  * Returns whether the database of a store is missing or empty, but its log is not. Uses `stat` only. Looks at the log first,
  * because another process may be creating the store: SQLite writes the database before its log.
  */
-export const hasOnlyLog = (path: string): boolean => hasLog(path) && (sizeOf(path) ?? 0) === 0;
+export const hasOnlyWal = (path: string): boolean => hasWal(path) && (sizeOf(path) ?? 0) === 0;
 
 /** Returns whether the latest writes of a store are still in the log beside it. */
-export const hasLog = (path: string): boolean => (sizeOf(`${path}-wal`) ?? 0) > 0;
+export const hasWal = (path: string): boolean => (sizeOf(`${path}-wal`) ?? 0) > 0;
 
 const sizeOf = (file: string): number | undefined => statSync(file, { throwIfNoEntry: false })?.size;

@@ -163,13 +163,13 @@ class Writer {
     this.#files.checkAfter(committed);
     this.#committed = committed;
     this.#writeMark();
-    this.#limitLog();
+    this.#limitWal();
   }
 
   /** A failure fails no request, because the commit is on disk. */
-  #limitLog(): void {
+  #limitWal(): void {
     try {
-      this.#files.limitLog();
+      this.#files.limitWal();
     } catch (error) {
       this.#warning = `the log cannot be shortened: ${errorMessage(error)}`;
     }

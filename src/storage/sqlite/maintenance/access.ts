@@ -7,8 +7,8 @@ import { acquireLock } from "../lock.ts";
 import { describeLoss, readMarkFirst } from "../mark.ts";
 import { assertHasSchema } from "../migrations.ts";
 import { describeOpenError } from "../open-error.ts";
-import { assertNotOnlyLog } from "../open-file.ts";
-import { type OpenStore, openShared, openUnchanged } from "./shared.ts";
+import { assertNotOnlyWal } from "../open-file.ts";
+import { type OpenStore, openShared, openUnchanged } from "./open-store.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
 export class UnreadableError extends Error {
@@ -21,7 +21,7 @@ export function requireStore(path: string): void {
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
 }
 
-const requireDatabase = (path: string): void => openOrRefuse(path, () => assertNotOnlyLog(path));
+const requireDatabase = (path: string): void => openOrRefuse(path, () => assertNotOnlyWal(path));
 
 /** A store has lost changes. The message names the store and says what to do. */
 class LossError extends Error {

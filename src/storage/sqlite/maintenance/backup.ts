@@ -9,7 +9,7 @@ import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } fr
 import { contentsDiffer, DamageError, findStructuralDamage, isDamage } from "../damage.ts";
 import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
-import { hasLog, hasOnlyLog } from "../open-file.ts";
+import { hasOnlyWal, hasWal } from "../open-file.ts";
 import { storeRow } from "../store-row.ts";
 import {
   openOrRefuse,
@@ -52,7 +52,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   assertBackupFile(file);
   if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
-    const hasLoss = hasOnlyLog(path) || (existsSync(path) && (await isLostOrDamaged(path)));
+    const hasLoss = hasOnlyWal(path) || (existsSync(path) && (await isLostOrDamaged(path)));
     if (!hasLoss) assertEmpty(path);
     removeDatabase(part);
     try {
@@ -106,7 +106,7 @@ async function isLostOrDamaged(path: string): Promise<boolean> {
 function moveAside(path: string): string {
   const aside = `${path}.${new Date().toISOString().replaceAll(/[-:.]/g, "")}`;
   // The mark comes last: without it, a server would start on a store that lost changes.
-  if (hasLog(path)) renameSync(`${path}-wal`, `${aside}-wal`);
+  if (hasWal(path)) renameSync(`${path}-wal`, `${aside}-wal`);
   if (existsSync(path)) renameSync(path, aside);
   fsyncPath(dirname(path));
   if (existsSync(markPath(path))) renameSync(markPath(path), markPath(aside));
@@ -230,7 +230,7 @@ function assertBackupFile(file: string): void {
   } catch (cause) {
     throw new PreconditionError(`${file}: ${describeFsError(cause)}`, { cause });
   }
-  if (hasLog(file)) {
+  if (hasWal(file)) {
     throw new PreconditionError(
       `${file}-wal has writes, because a server uses the store or has crashed: run todo backup on that store`,
     );

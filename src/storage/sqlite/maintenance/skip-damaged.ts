@@ -1,7 +1,7 @@
 import type { Database } from "bun:sqlite";
 import { ServiceError } from "../../../error.ts";
 import { encodeTodo, parseNewTodo, type Todo, type TodoId } from "../../../todo.ts";
-import type { RescueSummary, TaskOptions } from "../../maintenance.ts";
+import type { SkipDamagedSummary, TaskOptions } from "../../maintenance.ts";
 import { encodeHeader } from "../../ndjson.ts";
 import { matchesStoredDigest, otherTexts } from "../contents.ts";
 import { isDamage } from "../damage.ts";
@@ -15,20 +15,20 @@ const LINES_PER_PIECE = 500;
 const MAX_FAILED_READS = 1_000_000;
 const MAX_IDS_SHOWN = 20;
 
-/** Implements `Maintenance.exportReadable`. */
-export function exportReadable(
+/** Implements `Maintenance.exportSkippingDamaged`. */
+export function exportSkippingDamaged(
   path: string,
   write: (text: string) => Promise<void>,
   { signal, onProgress }: TaskOptions,
-): Promise<RescueSummary> {
+): Promise<SkipDamagedSummary> {
   const checkMark = readMarkFirst(path);
   return withUnchangedStore(path, async (database) => {
     const loss = unlessDamaged(() => checkMark(database).loss);
     database.run("BEGIN");
-    const rescue = new Rescue(database);
-    rescue.readAll();
-    const todos = [...rescue.todos.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
-    const lastId = rescue.lastId;
+    const reader = new DamagedStoreReader(database);
+    reader.readAll();
+    const todos = [...reader.todos.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
+    const lastId = reader.lastId;
     let lines = [encodeHeader({ lastId, todos: todos.length })];
     for (const [index, todo] of todos.entries()) {
       lines.push(encodeTodo(todo));
@@ -40,7 +40,7 @@ export function exportReadable(
     }
     if (lines.length > 0) await write(`${lines.join("\n")}\n`);
     onProgress(todos.length, todos.length);
-    return { todos: todos.length, lastId, problems: [...lossOf(loss), ...rescue.problems()] };
+    return { todos: todos.length, lastId, problems: [...lossOf(loss), ...reader.problems()] };
   });
 }
 
@@ -54,7 +54,7 @@ interface Row {
 }
 
 /** Reads the to-dos of a damaged database, as many as possible. */
-class Rescue {
+class DamagedStoreReader {
   readonly todos = new Map<TodoId, Todo>();
   readonly #database: Database;
   /** The ids of rows that were read but are not to-dos, or have the id of another. */

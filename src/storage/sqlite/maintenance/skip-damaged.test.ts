@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { DEFAULTS } from "../../store.ts";
 import { openSqlite } from "../store.ts";
 import { check } from "./check.ts";
-import { exportReadable } from "./rescue.ts";
+import { exportSkippingDamaged } from "./skip-damaged.ts";
 import { exportTodos, importTodos } from "./transfer.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-rescue-"));
@@ -35,7 +35,7 @@ function run(path: string, sql: string): void {
 
 async function rescue(path: string) {
   let text = "";
-  const summary = await exportReadable(
+  const summary = await exportSkippingDamaged(
     path,
     async (piece) => {
       text += piece;
@@ -80,7 +80,7 @@ function overwrite(path: string, offset: number, bytes: Uint8Array): void {
   writeFileSync(path, all);
 }
 
-describe("exportReadable", () => {
+describe("exportSkippingDamaged", () => {
   test("exports a sound store as export does", async () => {
     const path = await makeStore();
     const { text, problems, todos, lastId } = await rescue(path);
