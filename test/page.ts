@@ -13,6 +13,15 @@ export interface Window extends AsyncDisposable {
 /** Chromium logs this for every failed request or error response. Tests check those elsewhere. */
 const OF_ANSWERS = /^Failed to load resource/;
 
+/**
+ * Makes status messages stay, instead of six seconds. While one stays, its deletion can be undone, and the next step of a test may
+ * come later than that on a busy machine. The clock of `page.clock` is not affected.
+ */
+export const KEEP_STATUS = `{
+  const start = setTimeout;
+  globalThis.setTimeout = (run, ms, ...rest) => start(run, ms === 6000 ? 600_000 : ms, ...rest);
+}`;
+
 export async function openWindow(
   browser: Browser,
   url: string,
@@ -21,6 +30,7 @@ export async function openWindow(
   const context = await browser.newContext({ viewport: { width: 1000, height: 800 }, ...options });
   // Shorter than the timeout of the test.
   context.setDefaultTimeout(60_000);
+  await context.addInitScript(KEEP_STATUS);
   const page = await context.newPage();
   const faults: string[] = [];
   const hosts = new Set<string>();

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import axe from "axe-core";
 import { type FirefoxPage, KEYS, launchFirefox, whyNoFirefox } from "../test/firefox.ts";
+import { KEEP_STATUS } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, start, storedTodos, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -23,6 +24,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     const page = await firefox.open(service.url);
+    await page.evaluate(`${KEEP_STATUS}; true`);
     await untilShown(page, ["one", "two"]);
     await page.type("n");
     expect(await page.evaluate(FOCUSED)).toBe("title");
