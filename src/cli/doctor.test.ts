@@ -233,7 +233,7 @@ describe("todo doctor", () => {
     expect(await outcome()).toEqual([1, `failed: --backup-dir "${backups}": no such file or folder`]);
     mkdirSync(backups);
     expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
-    const backup = join(backups, "todos-20260101T000000Z.db");
+    const backup = join(backups, "todos-20260101T000000Z-epoch.db");
     writeFileSync(backup, "");
     const hourAgo = new Date(Date.now() - 3_600_000);
     utimesSync(backup, hourAgo, hourAgo);

@@ -23,6 +23,14 @@ function newFolder() {
 const serve = (store: string, ...args: readonly string[]): Command =>
   runTodo(["serve", "--port", "0", "--store", store, ...args]);
 
+/** Creates a store and returns its epoch. */
+async function epochOf(url: string): Promise<string> {
+  const store = await openSqlite(url.replace("sqlite:", ""));
+  const { epoch } = await store.position();
+  await store.close();
+  return epoch;
+}
+
 const finished = (server: Command): number => server.stdout().split('"backup finished"').length - 1;
 
 async function post(server: Command, title: string): Promise<void> {
@@ -45,21 +53,23 @@ async function titlesIn(file: string): Promise<string[]> {
 describe("scheduled backups", () => {
   test("are made at the start and after each interval, and only the newest are kept", async () => {
     const { backups, store } = newFolder();
-    writeFileSync(join(backups, "todos-20260101T000000Z.db.part"), "left by a crash");
-    writeFileSync(join(backups, "mine.db"), "not a backup of the server");
+    const epoch = await epochOf(store);
+    const part = `todos-20260101T000000Z-${epoch}.db.part`;
+    const others = ["mine.db", "todos-20260101T000000Z-other.db", "todos-20260101T000000Z-other.db.part"];
+    for (const name of [part, ...others]) writeFileSync(join(backups, name), "");
     await using server = serve(store, "--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "2");
     await post(server, "a");
     await until(() => finished(server) >= 4, "four backups are made");
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     const names = readdirSync(backups).filter((name) => !name.includes(".part"));
-    expect(names.filter((name) => /^todos-\d{8}T\d{6}Z\.db$/.test(name)).length).toBeWithin(2, 4);
-    expect(names).toContain("mine.db");
-    expect(readdirSync(backups)).not.toContain("todos-20260101T000000Z.db.part");
+    expect(names.filter((name) => name.endsWith(`Z-${epoch}.db`)).length).toBeWithin(2, 4);
+    expect(readdirSync(backups)).toEqual(expect.arrayContaining(others));
+    expect(readdirSync(backups)).not.toContain(part);
     const newest = join(
       backups,
       names
-        .filter((name) => name.startsWith("todos-"))
+        .filter((name) => name.endsWith(`Z-${epoch}.db`))
         .toSorted()
         .at(-1) ?? "",
     );
@@ -95,7 +105,7 @@ describe("scheduled backups", () => {
 
   test("succeed, and remove other old backups, when an old backup cannot be removed", async () => {
     const { backups, store } = newFolder();
-    const stuck = join(backups, "todos-20260101T000000Z.db");
+    const stuck = join(backups, `todos-20260101T000000Z-${await epochOf(store)}.db`);
     mkdirSync(stuck);
     const args = ["--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "1"];
     await using server = serve(store, ...args, "--metrics-port", "0");

@@ -62,7 +62,8 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   if (schedule !== undefined) {
-    const backups = scheduleBackups(schedule.path, schedule, log);
+    const { epoch } = await store.position();
+    const backups = scheduleBackups(schedule.path, epoch, schedule, log);
     metrics?.trackBackups({ ...backups, intervalMs: schedule.everyMs });
   }
   const metricsUrl = exporter && `${exporter.url}/metrics`;
