@@ -13,6 +13,7 @@ interface Rules {
   readonly groups: readonly {
     readonly rules: readonly {
       readonly alert: string;
+      readonly labels: { readonly severity: string };
       readonly annotations: { readonly description?: string };
     }[];
   }[];
@@ -68,6 +69,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     // A backup is made every six hours; the healthy service made its last one at the start of the test.
     todo_backup_last_success_timestamp_seconds: "0x1600",
     todo_backup_interval_seconds: "21600x1600",
+    todo_backup_failures_total: "0x1600",
     process_open_fds: "100x1600",
     process_max_fds: "1000x1600",
   };
@@ -197,6 +199,14 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       silentAt: "2h10m",
       firesAt: "2h20m",
     },
+    {
+      alert: "TodoBackupFailing",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "A scheduled backup of a:1 has failed",
+      series: { todo_backup_failures_total: "0x40 1x160" },
+      silentAt: "10m",
+      firesAt: "10m30s",
+    },
   ];
 
   const inputSeries = (changes: Readonly<Record<string, string>>) =>
@@ -236,6 +246,27 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
   test("fires no alert for a healthy service", async () => {
     const tests = ALERTS.map(({ alert }) => ({ eval_time: "6h", alertname: alert, exp_alerts: [] }));
     expect(await testRules("healthy", {}, tests)).toEqual([0, expect.stringContaining("SUCCESS")]);
+  });
+
+  test("fires no critical alert after a failure of 10 seconds", async () => {
+    const failing = (rate: number) => `0x40 ${10 * rate}x160`;
+    const series = {
+      up: "1x40 0 1x160",
+      'todo_http_requests_total{route="/",method="GET",status="503"}': failing(100),
+      'todo_http_requests_total{route="/",method="POST",status="503"}': failing(1),
+      'todo_store_failures_total{operation="insert",reason="unavailable"}': failing(1),
+      // One write in two minutes, and its repetition.
+      'todo_store_operation_duration_seconds_count{operation="delete"}': "0x39 1x8 2x160",
+      'todo_store_failures_total{operation="delete",reason="error"}': "0x40 1x160",
+      todo_store_writable: "1x40 0x2 1x160",
+    };
+    const critical = ALERTS.filter(({ labels }) => labels.severity === "critical");
+    const times = Array.from({ length: 60 }, (_, quarter) => `${600 + quarter * 15}s`);
+    const tests = critical.flatMap(({ alert }) =>
+      times.map((eval_time) => ({ eval_time, alertname: alert, exp_alerts: [] })),
+    );
+    expect(critical.length).toBeGreaterThan(3);
+    expect(await testRules("blip", series, tests)).toEqual([0, expect.stringContaining("SUCCESS")]);
   });
 
   test("has a case for each alert of deploy/", () => {
