@@ -1,6 +1,7 @@
 /**
  * Guesses passwords over kept-alive connections, the next one as soon as the last one is answered. Also a program:
- * `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`, which runs in its own process next to a measurement.
+ * `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`, which runs in its own process next to a measurement. It ends
+ * earlier at SIGTERM, after the guesses under way.
  */
 import { Connection, statusOf } from "./raw-http.ts";
 
@@ -34,7 +35,10 @@ export const basic = (user: string, password: string): string => `Basic ${btoa(`
 
 if (import.meta.main) {
   const [port = 0, connections = 0, ms = 0, users = 1] = process.argv.slice(2).map(Number);
-  const end = performance.now() + ms;
+  let end = performance.now() + ms;
+  process.on("SIGTERM", () => {
+    end = 0;
+  });
   let guesses = 0;
   const next = (): string | undefined =>
     performance.now() > end ? undefined : basic(`user${guesses++ % users}`, `wrong ${guesses}`);
