@@ -62,6 +62,12 @@ function converse(port: number, first: string, next?: string): Conversation {
   return { socket, answers, ended: promise };
 }
 
+/** Resolves when the server has read the request of a conversation, because it answers a later one. */
+async function accepted({ socket }: Conversation, port: number): Promise<void> {
+  if (socket.connecting) await once(socket, "connect");
+  await (await fetch(`http://127.0.0.1:${port}/livez`, { keepalive: false })).text();
+}
+
 /** Returns the number of responses that some connections have received. */
 const answerCount = (connections: readonly Conversation[]): number =>
   connections.reduce((total, { answers }) => total + answers.length, 0);
@@ -155,7 +161,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   test.concurrent(`a second ${signal} to npm ends pending requests immediately`, async () => {
     await using server = await npmStart();
     const hanging = converse(server.port, HEAD);
-    await Bun.sleep(100);
+    await accepted(hanging, server.port);
     server.signal(signal);
     await server.says("stopping");
     await Bun.sleep(APART_MS);
@@ -170,7 +176,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
 test.concurrent("npm start ends within 10 seconds of the signal, even with pending requests", async () => {
   await using server = await npmStart();
   const hanging = converse(server.port, HEAD);
-  await Bun.sleep(100);
+  await accepted(hanging, server.port);
   server.signal("SIGTERM");
   // Half a request, because the listener closes idle connections by itself.
   for (let sent = 0; sent < 14; sent++) {
@@ -202,8 +208,9 @@ test.concurrent.skipIf(skipFor(whyNoTerminal))(
         while (!shown.includes(text)) await Bun.sleep(5);
       };
       await seen("/admin/");
-      const writer = converse(Number(/:(\d+)\/admin/.exec(shown)?.[1]), HEAD + BODY.slice(0, 20));
-      await Bun.sleep(100);
+      const port = Number(/:(\d+)\/admin/.exec(shown)?.[1]);
+      const writer = converse(port, HEAD + BODY.slice(0, 20));
+      await accepted(writer, port);
       terminal.stdin.write("\x03");
       terminal.stdin.flush();
       await seen("stopping");
