@@ -21,6 +21,9 @@ const ASSETS = [
   { name: "docs.ts", type: "text/javascript; charset=utf-8" },
 ] as const;
 
+/** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
+const ICONS = ["icon-192.png", "icon-512.png", "icon-maskable-512.png", "apple-touch-icon.png"] as const;
+
 /** Files of Swagger UI, unchanged and stored compressed. */
 const SWAGGER_UI_ASSETS = [
   { name: "swagger-ui.js", from: "swagger-ui-bundle.js", type: "text/javascript; charset=utf-8" },
@@ -35,7 +38,7 @@ const ERROR_PAGES = { notFound: "not-found.html", unauthorized: "unauthorized.ht
 /** Builds every file of web/built/. Returns their contents by name. */
 export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const files = new Map<string, Uint8Array>();
-  const assets: Record<string, { type: string; text?: string; file?: string }> = {};
+  const assets: Record<string, { type: string; text?: string; base64?: string; file?: string }> = {};
   const pathByName = new Map<string, string>();
 
   for (const { name, type } of ASSETS) {
@@ -44,6 +47,16 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
     pathByName.set(name, path);
     assets[path] = { type, text };
   }
+  for (const name of ICONS) {
+    const bytes = await readFile(`${WEB}icons/${name}`);
+    const path = hashedName(name, bytes);
+    pathByName.set(name, path);
+    assets[path] = { type: "image/png", base64: bytes.toString("base64") };
+  }
+  const manifest = await buildPage("manifest.webmanifest", pathByName);
+  const manifestPath = hashedName("manifest.webmanifest", manifest);
+  pathByName.set("manifest.webmanifest", manifestPath);
+  assets[manifestPath] = { type: "application/manifest+json", text: manifest };
   for (const { name, from, type } of SWAGGER_UI_ASSETS) {
     const bytes = await readFile(SWAGGER_UI_FOLDER + from);
     const path = hashedName(name, bytes);
@@ -86,15 +99,15 @@ async function readPage(name: string): Promise<string> {
     .replace(/\n\s*/g, "\n");
 }
 
-/** Builds a page. Replaces the names of its assets by their paths. */
+/** Builds a page or the manifest. Replaces the names of assets by their paths. */
 async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
   const html = await readPage(name);
   return html.replace(
-    /(href|src|data-script|data-style)="([\w-]+\.(?:svg|css|ts|js))"/g,
-    (_, attribute, asset) => {
+    /(href|src"?|data-script|data-style)(=|: )"([\w-]+\.(?:svg|css|ts|js|png|webmanifest))"/g,
+    (_, attribute, separator, asset) => {
       const path = pathByName.get(asset);
       if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
-      return `${attribute}="/assets/${path}"`;
+      return `${attribute}${separator}"/assets/${path}"`;
     },
   );
 }

@@ -42,7 +42,7 @@ describe("/", () => {
     await using service = startService();
     const response = await service.send("GET", "/", { headers: { Accept: BROWSER } });
     expect(response.headers.get("content-security-policy")).toBe(
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     );
     expect(await response.text()).not.toMatch(/<style|\sstyle=|\son\w+=|<script(?![^>]* src=)|https?:/);
   });
@@ -76,7 +76,7 @@ describe("/", () => {
     await using service = startService();
     const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
     let bytes = gzipSync(html).length;
-    expect(partsOf(html).length).toBe(3);
+    expect(partsOf(html).length).toBe(5);
     for (const path of partsOf(html)) {
       const part = await (await service.send("GET", path)).arrayBuffer();
       bytes += gzipSync(new Uint8Array(part)).length;
@@ -148,6 +148,32 @@ describe("/assets/:name", () => {
       expect((await service.send("GET", `/assets/${name}`)).status).toBe(404);
     }
   });
+});
+
+interface Manifest {
+  readonly start_url: string;
+  readonly icons: readonly { readonly src: string; readonly sizes: string }[];
+}
+
+test("the manifest of the list names icons that exist", async () => {
+  await using service = startService();
+  for (const page of ["/", "/docs"]) {
+    const html = await (await service.send("GET", page, { headers: { Accept: BROWSER } })).text();
+    expect(html).toContain('crossorigin="use-credentials"');
+    const path = partsOf(html).find((part) => part.endsWith(".webmanifest")) ?? "";
+    const response = await service.send("GET", path);
+    expect(response.headers.get("content-type")).toBe("application/manifest+json");
+    const { start_url: startUrl, icons }: Manifest = JSON.parse(await response.text());
+    expect(startUrl).toBe("/");
+    expect(icons).toHaveLength(3);
+    for (const { src, sizes } of icons) {
+      const icon = await service.send("GET", src);
+      expect(icon.headers.get("content-type")).toBe("image/png");
+      const header = Buffer.from(await icon.arrayBuffer());
+      // The width and the height in the header of a PNG file.
+      expect(`${header.readUInt32BE(16)}x${header.readUInt32BE(20)}`).toBe(sizes);
+    }
+  }
 });
 
 describe("/admin/keys", () => {
@@ -258,7 +284,7 @@ test("/docs loads nothing from elsewhere", async () => {
   await using service = startService();
   const response = await service.send("GET", "/docs");
   expect(response.headers.get("content-security-policy")).toBe(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
   );
   expect(await response.text()).not.toMatch(/https?:|<style|\sstyle=/);
 });

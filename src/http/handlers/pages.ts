@@ -18,6 +18,7 @@ const PAGE_CSP = [
   "style-src 'self'",
   "img-src 'self'",
   "connect-src 'self'",
+  "manifest-src 'self'",
   "form-action 'self'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
@@ -32,6 +33,7 @@ const DOCS_CSP = [
   "style-src 'self'",
   "img-src 'self' data:",
   "connect-src 'self'",
+  "manifest-src 'self'",
   "form-action 'none'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
@@ -51,6 +53,8 @@ type Coded = Readonly<Record<Coding, () => Promise<Blob>>>;
 interface Asset {
   readonly type: string;
   readonly text?: string;
+  /** The bytes of an icon. */
+  readonly base64?: string;
   /** A key of `FILES`. */
   readonly file?: string;
 }
@@ -61,8 +65,9 @@ const FILES: Readonly<Record<string, string>> = {
 };
 
 const assets = new Map(
-  Object.entries<Asset>(built.assets).map(([name, { type, text, file = "" }]) => {
-    const coded = text === undefined ? fromBrotli(FILES[file] ?? file) : fromText(text);
+  Object.entries<Asset>(built.assets).map(([name, { type, text, base64, file = "" }]) => {
+    const content = base64 === undefined ? text : Buffer.from(base64, "base64");
+    const coded = content === undefined ? fromBrotli(FILES[file] ?? file) : fromContent(content);
     return [name, { type, coded }] as const;
   }),
 );
@@ -82,7 +87,7 @@ export async function asset(request: RoutedRequest): Promise<Response> {
 
 /** Returns a handler of a JSON text that does not change, in the coding that the client prefers. */
 export function compressedJson(text: string): (request: Request) => Promise<Response> {
-  const coded = fromText(text);
+  const coded = fromContent(text);
   return (request) => send(request, coded, { "Content-Type": "application/json" });
 }
 
@@ -147,7 +152,7 @@ function selfContainedPage(html: string) {
 }
 
 function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
-  const coded = fromText(html);
+  const coded = fromContent(html);
   // Weak, because all codings of a page share the tag (RFC 9110 §8.8.1).
   const etag = `W/"${createHash("sha256").update(html).digest("base64url").slice(0, 16)}"`;
   const headers = {
@@ -197,7 +202,7 @@ function weightsOf(header: string): ReadonlyMap<string, number> {
 const parseWeight = (text: string): number =>
   /^(0(\.\d{0,3})?|1(\.0{0,3})?)$/.test(text) ? Number(text) : 0;
 
-function fromText(text: string): Coded {
+function fromContent(text: string | Buffer<ArrayBuffer>): Coded {
   const whole = new Blob([text]);
   return {
     identity: async () => whole,
