@@ -11,7 +11,7 @@ export type InstalledPackages =
 /** Variables that npm needs where a proxy or a private registry stands between it and the network. */
 const VARIABLES =
   /^(npm_config_registry|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)$/;
-const TIME_LIMIT_MS = 100_000;
+const TIME_LIMIT_MS = 300_000;
 
 /** Installs packages, such as `express@5.3.0`, into a new folder. Asks the registry only if `TODO_TEST_PACKAGE` is set. */
 export async function installPackages(...packages: readonly string[]): Promise<InstalledPackages> {

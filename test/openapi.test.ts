@@ -140,6 +140,22 @@ describe("openapi.json", () => {
     }
   });
 
+  test("has schemas that code generators accept", () => {
+    for (const [pointer, { $ref, const: constant, type, properties = {} }] of objectsOf(document)) {
+      if (typeof $ref === "string")
+        expect([pointer, $ref]).toEqual([pointer, expect.stringMatching(/^#\/components\/\w+\/\w+$/)]);
+      if (constant !== undefined) expect([pointer, type]).toEqual([pointer, expect.any(String)]);
+      expect([pointer, isTree(properties) && Object.values(properties).includes(false)]).toEqual([
+        pointer,
+        false,
+      ]);
+    }
+  });
+
+  test("says how to read ids above 2^53", () => {
+    expect(document.components.schemas.Todo.properties.id.description).toContain("2^53");
+  });
+
   test("requires nosniff on every response", () => {
     const answers = [...objectsOf(document)].filter(
       ([, object]) => typeof object.description === "string" && isTree(object.headers),
