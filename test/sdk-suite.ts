@@ -118,6 +118,30 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     same(await api.delete(todo.id), undefined);
     same((await api.list({ done: true })).todos, []);
   },
+  "ids can be strings": async ({ TodoApi }, { direct }) => {
+    const api = new TodoApi({ baseUrl: direct, ids: "string" });
+    const { position } = await api.list();
+    const { id, title } = await api.create(TITLE);
+    const changed = await api.setDone(id, true);
+    same([typeof id, BigInt(id) > BEFORE_FIRST_ID], ["string", true]);
+    same(JSON.parse(JSON.stringify(changed)), { id, title, done: true });
+    same(await new TodoApi({ baseUrl: direct }).get(id), { id: BigInt(id), title, done: true });
+    await api.create(TITLE);
+    const { todos, next = "" } = await api.list({ after: String(BigInt(id) - 1n), limit: 1 });
+    same([todos, next], [[changed], id]);
+    await api.delete(id);
+    const ids: unknown[] = [];
+    for await (const event of api.events({ since: position })) {
+      if ("todo" in event && event.todo.id === id) ids.push(event.todo.id);
+      if (event.type === "deleted") ids.push(event.id);
+      if (event.type === "deleted") break;
+    }
+    same(ids, [id, id, id]);
+  },
+  "an id in a string cannot change the path": async ({ TodoApi }, { direct }) => {
+    const api = new TodoApi({ baseUrl: direct, ids: "string" });
+    same(await api.get("1/../../whoami").catch(({ code }) => code), "invalid_id");
+  },
   "an id past 2^53 is exact": async ({ TodoApi }, { direct }) => {
     const { id } = await new TodoApi({ baseUrl: direct }).create(TITLE);
     same(id > BEFORE_FIRST_ID, true);

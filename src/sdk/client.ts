@@ -14,16 +14,18 @@ import {
   readText,
   throwIfProblem,
 } from "./exchange.ts";
-import { parseJson, todoOf } from "./json.ts";
+import { createIdReader, parseJson, type ReadId, todoOf } from "./json.ts";
 import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
 import {
+  type AnyId,
   type CallOptions,
+  type IdFormat,
+  type IdOf,
   type ListQuery,
   type Todo,
   TodoApiError,
   type TodoApiOptions,
   type TodoEvent,
-  type TodoId,
   type TodoList,
 } from "./types.ts";
 
@@ -47,21 +49,23 @@ const MAX_PAGE_SIZE = 1000;
  * await api.setDone(todo.id, true);
  * ```
  */
-export class TodoApi {
+export class TodoApi<Format extends IdFormat = "bigint"> {
   readonly #baseUrl: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #fetch: NonNullable<TodoApiOptions["fetch"]>;
   readonly #timeoutMs: number;
   readonly #retries: number;
+  readonly #readId: ReadId<IdOf<Format>>;
 
   /** Throws a TypeError if `baseUrl` is not a URL. */
   constructor({
     baseUrl = defaultBaseUrl(),
+    ids,
     token,
     fetch,
     timeoutMs = 10_000,
     retries = 4,
-  }: TodoApiOptions = {}) {
+  }: TodoApiOptions<Format> = {}) {
     if (!URL.canParse(baseUrl, location?.href)) throw new TypeError(`baseUrl: "${baseUrl}" is not a URL`);
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
     this.#headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
@@ -69,10 +73,11 @@ export class TodoApi {
     this.#fetch = fetch ?? ((url, init) => globalThis.fetch(url, init));
     this.#timeoutMs = timeoutMs;
     this.#retries = retries;
+    this.#readId = createIdReader(ids);
   }
 
   /** Returns the to-dos. Without a `limit`, the list is one consistent snapshot of all of them. */
-  async list(query: ListQuery = {}, options: CallOptions = {}): Promise<TodoList> {
+  async list(query: ListQuery = {}, options: CallOptions = {}): Promise<TodoList<IdOf<Format>>> {
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(query))
       if (value !== undefined) search.set(name, String(value));
@@ -81,7 +86,11 @@ export class TodoApi {
       const position = /"(.+)"/.exec(headers.get("etag") ?? "")?.[1];
       const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
       if (!Array.isArray(todos) || position === undefined) throw new SyntaxError("not a list");
-      return { todos: todos.map(todoOf), position, ...(next !== undefined && { next: BigInt(next) }) };
+      return {
+        todos: todos.map((todo) => todoOf(todo, this.#readId)),
+        position,
+        ...(next !== undefined && { next: this.#readId(next) }),
+      };
     });
   }
 
@@ -89,7 +98,10 @@ export class TodoApi {
    * Yields the to-dos page by page; `limit` is the page size, by default 1000. Each page is a later snapshot than the
    * one before. The pages together with all events since the first page's position give the current list.
    */
-  async *pages(query: ListQuery = {}, options: CallOptions = {}): AsyncGenerator<TodoList, void, undefined> {
+  async *pages(
+    query: ListQuery = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<TodoList<IdOf<Format>>, void, undefined> {
     let page = await this.list({ limit: MAX_PAGE_SIZE, ...query }, options);
     yield page;
     while (page.next !== undefined) {
@@ -99,8 +111,8 @@ export class TodoApi {
   }
 
   /** Returns one to-do. Rejects with `todo_not_found` if it does not exist. */
-  async get(id: TodoId, options: CallOptions = {}): Promise<Todo> {
-    return this.#request("GET", `/api/todos/${id}`, options, readTodo);
+  async get(id: AnyId, options: CallOptions = {}): Promise<Todo<IdOf<Format>>> {
+    return this.#request("GET", todoPath(id), options, this.#readTodo);
   }
 
   /**
@@ -110,21 +122,21 @@ export class TodoApi {
   async create(
     title: string,
     { idempotencyKey = randomKey(), signal }: CallOptions & { readonly idempotencyKey?: string } = {},
-  ): Promise<Todo> {
+  ): Promise<Todo<IdOf<Format>>> {
     const quoted = `"${idempotencyKey.replace(/["\\]/g, "\\$&")}"`;
     return this.#request(
       "POST",
       "/api/todos",
       { signal },
-      readTodo,
+      this.#readTodo,
       { title },
       { "Idempotency-Key": quoted },
     );
   }
 
   /** Sets the state of a to-do and returns it. Rejects with `todo_not_found` if it does not exist. */
-  async setDone(id: TodoId, done: boolean, options: CallOptions = {}): Promise<Todo> {
-    return this.#request("PATCH", `/api/todos/${id}`, options, readTodo, { done });
+  async setDone(id: AnyId, done: boolean, options: CallOptions = {}): Promise<Todo<IdOf<Format>>> {
+    return this.#request("PATCH", todoPath(id), options, this.#readTodo, { done });
   }
 
   /**
@@ -132,8 +144,8 @@ export class TodoApi {
    * earlier attempt may have deleted the to-do. Chromium repeats a request on a broken connection by itself; its
    * caller sees only the second response.
    */
-  async delete(id: TodoId, options: CallOptions = {}): Promise<void> {
-    return this.#request("DELETE", `/api/todos/${id}`, options, ({ ok, status }) => {
+  async delete(id: AnyId, options: CallOptions = {}): Promise<void> {
+    return this.#request("DELETE", todoPath(id), options, ({ ok, status }) => {
       if (ok && status !== 204) throw new SyntaxError("not a deletion");
     });
   }
@@ -164,7 +176,11 @@ export class TodoApi {
   async *events({
     since,
     signal,
-  }: CallOptions & { readonly since?: string } = {}): AsyncGenerator<TodoEvent, void, undefined> {
+  }: CallOptions & { readonly since?: string } = {}): AsyncGenerator<
+    TodoEvent<IdOf<Format>>,
+    void,
+    undefined
+  > {
     let position = since;
     let isDisconnected = false;
     let attempt = 0;
@@ -185,7 +201,7 @@ export class TodoApi {
             yield { type: "connected", position };
           }
           for await (const message of readMessages(exchange)) {
-            const event = interpret(exchange.response, () => parseEvent(message));
+            const event = interpret(exchange.response, () => parseEvent(message, this.#readId));
             if (event === undefined || isDuplicate(event, position)) continue;
             position = event.position;
             attempt = 0;
@@ -244,6 +260,9 @@ export class TodoApi {
     }
   }
 
+  readonly #readTodo = (_response: Response, text: string): Todo<IdOf<Format>> =>
+    todoOf(parseJson(text), this.#readId);
+
   #send(
     method: string,
     path: string,
@@ -275,4 +294,5 @@ function randomKey(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-const readTodo = (_response: Response, text: string): Todo => todoOf(parseJson(text));
+/** Returns a to-do's path. A string from elsewhere could contain a slash. */
+const todoPath = (id: AnyId): string => `/api/todos/${encodeURIComponent(String(id))}`;

@@ -5,8 +5,17 @@ export type { ErrorCode };
 /** An unsigned 64-bit integer, starting at 1. A bigint, because a number loses digits above 2^53. */
 export type TodoId = bigint;
 
-export interface Todo {
-  readonly id: TodoId;
+/** How the client represents ids: `"bigint"`, or `"string"` for JSON, caches and state that cannot hold a bigint. */
+export type IdFormat = "bigint" | "string";
+
+/** The type of ids in a format. */
+export type IdOf<Format extends IdFormat> = Format extends "string" ? string : TodoId;
+
+/** An id in either format. */
+export type AnyId = IdOf<IdFormat>;
+
+export interface Todo<Id extends AnyId = TodoId> {
+  readonly id: Id;
   readonly title: string;
   readonly done: boolean;
 }
@@ -15,24 +24,24 @@ export interface ListQuery {
   /** Only to-dos in this state. */
   readonly done?: boolean;
   /** Only to-dos with a greater id. */
-  readonly after?: TodoId;
+  readonly after?: AnyId;
   /** The maximum number of to-dos, 1 to 1000. Without it, the list is complete. */
   readonly limit?: number;
 }
 
 /** One consistent snapshot of the to-dos, by ascending id. */
-export interface TodoList {
-  readonly todos: readonly Todo[];
+export interface TodoList<Id extends AnyId = TodoId> {
+  readonly todos: readonly Todo<Id>[];
   /** The position of the snapshot. Pass it to `events({ since })` to miss no later change. */
   readonly position: string;
   /** Where the next page starts (`after`). Absent on the last page. */
-  readonly next?: TodoId;
+  readonly next?: Id;
 }
 
 /** An event from `TodoApi.events()`: a change to a to-do, or a change of the connection. */
-export type TodoEvent =
-  | { readonly type: "created" | "updated"; readonly position: string; readonly todo: Todo }
-  | { readonly type: "deleted"; readonly position: string; readonly id: TodoId }
+export type TodoEvent<Id extends AnyId = TodoId> =
+  | { readonly type: "created" | "updated"; readonly position: string; readonly todo: Todo<Id> }
+  | { readonly type: "deleted"; readonly position: string; readonly id: Id }
   /** The server no longer has the missed changes: get the list again. Later events follow `position`. */
   | { readonly type: "resync"; readonly position: string }
   /** The connection is open, for the first time or again. Later events follow `position`. */
@@ -96,7 +105,9 @@ export class TodoApiError extends Error {
   }
 }
 
-export interface TodoApiOptions {
+export interface TodoApiOptions<Format extends IdFormat = "bigint"> {
+  /** The type of the ids that the client returns. Every call accepts both types. Default: `"bigint"`. */
+  readonly ids?: Format;
   /**
    * The address of the service, including a path prefix if it has one. Default: the page's own origin in a browser,
    * `http://127.0.0.1:3000` elsewhere.
