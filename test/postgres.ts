@@ -16,9 +16,9 @@ const READY_WITHIN_MS = 100_000;
 const ENVIRONMENT = { PATH: process.env.PATH ?? "" };
 
 /**
- * Runs a server until standard input has a line, the signal to end it by. When there is none the test has ended,
- * however: the server goes too, and its folder. Prints the server's id first. Whoever waits for it all may be
- * killed, as the test runner does with what a test leaves behind, but not who waits for the line.
+ * Runs a server until standard input has a line: the signal that ends it. If standard input ends without a line, the test
+ * has ended, so the script stops the server and removes its folder. It prints the server's process id first. The test
+ * runner may kill the outer shell, but not the process that waits for the line.
  */
 const UNTIL_TOLD = `
   exec 3<&0

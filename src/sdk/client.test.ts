@@ -200,7 +200,7 @@ describe("the client", () => {
     }
   });
 
-  test("tells of a resync to an earlier position too", async () => {
+  test("reports a resync to an earlier position", async () => {
     const lines = [
       ...["id: e-7", "event: position", "data: {}", ""],
       ...["id: e-1", "event: resync", "data: {}", ""],
@@ -306,7 +306,7 @@ describe("the client", () => {
     expect(first.value).toMatchObject({ type: "disconnected", error: { code: "unexpected_answer" } });
   });
 
-  test("waits for ever where it is told to", async () => {
+  test("waits longer than the maximum delay of a timer", async () => {
     const fetch = async () => {
       await Bun.sleep(50);
       return new Response(TODO);

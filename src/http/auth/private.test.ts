@@ -154,7 +154,7 @@ describe("private mode", () => {
       const status = statusOf(text);
       // The runtime itself rejects what is not HTTP, before any route.
       const isRejected = status === undefined || [400, 401, 403, 421, 505].includes(status);
-      // The runtime does not route a target that is no path, such as "*".
+      // The runtime does not route a target that is not a path, such as "*".
       const isIgnored = status === 404 && /\r\ncontent-length: 0\r\n/i.test(text) && !target.startsWith("/");
       if (!isRejected && !isIgnored) passed.push([line, sent, text.slice(0, 200)]);
       if (PATHS.includes(target) && status !== 401 && status !== 403) passed.push([line, sent, status]);

@@ -17,7 +17,7 @@ export interface SqliteProbe {
 
 /**
  * Checks that a server can open a store and write it, or can create it, and changes nothing. Throws an Error with the
- * reason if it cannot. The lock of another process is no reason.
+ * reason if it cannot. It does not throw because another process has the lock.
  */
 export async function probeSqlite(path: string): Promise<SqliteProbe> {
   describeErrors(path, () => assertNotBehindMark(path));
