@@ -79,6 +79,23 @@ describe("todo serve with a database", () => {
     expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
   });
 
+  test.skipIf(skipFor(whyNoDatabase))(
+    "warns that its generated credentials are not those of other replicas, until a key exists",
+    async () => {
+      await using databases = await openDatabases();
+      const store = await databases.newDatabase();
+      for (const isWarned of [true, false]) {
+        await using server = serve(store);
+        await server.url;
+        server.kill("SIGTERM");
+        expect(await server.exited).toBe(0);
+        expect(server.stdout().includes("each replica generates its own credentials")).toBe(isWarned);
+        await using create = runTodo(["keys", "create", isWarned ? "first" : "second", "--store", store]);
+        expect(await create.exited).toBe(0);
+      }
+    },
+  );
+
   test.skipIf(skipFor(whyNoDatabase))("that rejects the URL exits with 2", async () => {
     await using databases = await openDatabases();
     const url = new URL(await databases.newDatabase());

@@ -69,6 +69,11 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const metricsUrl = exporter && `${exporter.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
+  if (credentials.demo !== undefined && /^postgres/.test(config.store.value))
+    log.warn(
+      {},
+      "each replica generates its own credentials, and rejects those of the others: create an API key with todo keys create, or set TODO_CLIENTS_FILE and TODO_USERS_FILE",
+    );
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
   // After the start, so that a port in use does not lose the token.
   if (credentials.needsFirstKey) await showFirstKey(store.keys, listener.url);
