@@ -625,7 +625,7 @@ describe("the log of todo serve", () => {
     const lines = log(server).filter(({ msg }) => msg === "request");
     expect(lines.map(({ id, method, route, status }) => [id, method, route, status])).toEqual(asked);
     expect(new Set(asked.map(([id]) => id)).size).toBe(asked.length);
-    for (const { ms } of lines) expect(ms).toBeWithin(0, 1000);
+    for (const { ms } of lines) expect(ms).toBeWithin(0, 60_000);
   });
 
   test("is written when the clients file is a pipe, which the server reads only once", async () => {

@@ -174,14 +174,16 @@ test("an Idempotency-Key on sqlite is remembered across a restart", async () => 
 describe("an Idempotency-Key in flight", () => {
   test("gets a 409 in other requests until the first response", async () => {
     const gate = Promise.withResolvers<void>();
+    const inserting = Promise.withResolvers<void>();
     const memory = openMemory();
     const insert: TodoStore["insert"] = async (title, key) => {
+      inserting.resolve();
       await gate.promise;
       return memory.insert(title, key);
     };
     await using service = startService({ store: storeWith({ insert }) });
     const first = post(service, "a");
-    await Bun.sleep(50);
+    await inserting.promise;
     const second = await post(service, "a");
     expect(second.headers.get("retry-after")).toBe("1");
     expect(await statusAndCode(second)).toEqual([409, "idempotency_key_in_flight"]);
