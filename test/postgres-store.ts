@@ -7,6 +7,9 @@ const EMPTY = `
   DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.receipts;
   DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, n = 0, todos = 0, receipts = 0`;
 
+/** On a busy machine, PostgreSQL may need longer than the defaults allow. */
+export const PATIENT: PostgresOptions = { queryTimeoutMs: 60_000 };
+
 /** Returns a function that opens empty stores. It reuses databases of closed stores, because emptying one is faster than creating one. */
 export function emptyStores(databases: () => Databases): (options?: PostgresOptions) => Promise<Store> {
   const free: string[] = [];
@@ -14,7 +17,7 @@ export function emptyStores(databases: () => Databases): (options?: PostgresOpti
     const used = free.pop();
     if (used !== undefined) await executeSql(used, EMPTY);
     const url = used ?? (await databases().newDatabase());
-    const store = await openPostgres(url, options);
+    const store = await openPostgres(url, { ...PATIENT, ...options });
     const close = store.close.bind(store);
     store.close = async () => {
       await close();

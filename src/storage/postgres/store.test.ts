@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
 import { SQL } from "bun";
 import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
-import { emptyStores, executeSql } from "../../../test/postgres-store.ts";
+import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
 import type { StoredKey } from "../../credential/key.ts";
@@ -54,8 +54,8 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   /** Two stores on one new database. */
   async function openTwo(options?: PostgresOptions) {
     const url = await databases.newDatabase();
-    const one = await openPostgres(url, options);
-    const other = await openPostgres(url, options);
+    const one = await openPostgres(url, { ...PATIENT, ...options });
+    const other = await openPostgres(url, { ...PATIENT, ...options });
     return {
       url,
       one,
@@ -531,7 +531,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store closes connections that do not answer, and listens on new ones", async () => {
     const url = await databases.newDatabase();
     await using proxy = await startProxy(url);
-    const store = await openPostgres(proxy.url, { queryTimeoutMs: 2000 });
+    const store = await openPostgres(proxy.url, { queryTimeoutMs: 5000 });
     const events = store.events(await store.position(), new AbortController().signal)[Symbol.asyncIterator]();
     const first = events.next();
     await store.insert("x");
@@ -550,7 +550,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("the database cancels a query that the store has given up", async () => {
     const url = await databases.newDatabase();
-    const store = await openPostgres(url, { queryTimeoutMs: 2000 });
+    const store = await openPostgres(url, { queryTimeoutMs: 5000 });
     const holding = new SQL(url, { max: 1 });
     await holding.begin(async (sql) => {
       await sql.unsafe("SELECT FROM todo_service.store FOR UPDATE");
@@ -885,7 +885,7 @@ async function numberOf(url: string, query: string): Promise<number> {
 
 /** Returns whether the result of a query reaches a number within 10 seconds. */
 async function comesTo(url: string, query: string, wanted: number): Promise<boolean> {
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 60_000;
   for (;;) {
     const found = await numberOf(url, query);
     if (found === wanted || performance.now() > deadline) return found === wanted;
