@@ -132,7 +132,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { page } = window;
     await page.getByRole("button", { name: "Delete: one" }).click();
     await page.getByText("Deleted “one”").first().waitFor();
-    await page.getByRole("button", { name: "Delete: two" }).click();
+    // With the pointer, this could be the second click of a double click, which the page ignores.
+    await page.getByRole("button", { name: "Delete: two" }).press("Enter");
     await until(async () => (await storedTodos(store)).length === 2, "the first deletion is stored");
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["two", "three"]);
