@@ -14,7 +14,7 @@ interface Rules {
     readonly rules: readonly {
       readonly alert: string;
       readonly labels: { readonly severity: string };
-      readonly annotations: { readonly description?: string };
+      readonly annotations: Readonly<Record<string, string>>;
     }[];
   }[];
 }
@@ -64,6 +64,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     todo_store_disk_size_bytes: "1000000x1600",
     nodejs_eventloop_lag_p99_seconds: "0.02x1600",
     todo_certificate_expiry_timestamp_seconds: `${60 * 86_400}x1600`,
+    todo_certificate_files_rejected: "0x1600",
     'todo_authentications_total{surface="basic",outcome="throttled"}': "0x1600",
     'todo_authentications_total{surface="bearer",outcome="throttled"}': "0+15x1600",
     // A backup is made every six hours; the healthy service made its last one at the start of the test.
@@ -176,6 +177,14 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       firesAt: "2h",
     },
     {
+      alert: "TodoCertificateRejected",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "a:1 cannot use the new files of its certificate",
+      series: { todo_certificate_files_rejected: "0x40 1x160" },
+      silentAt: "14m",
+      firesAt: "16m",
+    },
+    {
       alert: "TodoLoginsThrottled",
       labels: { severity: "warning" },
       summary: "5 logins per second are rejected after too many wrong passwords",
@@ -230,10 +239,11 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
 
   test.each(CASES)("fires $alert in time, and not before: $summary", async (given) => {
     const { alert, labels, summary, series, silentAt, firesAt } = given;
-    const description = ALERTS.find((rule) => rule.alert === alert)?.annotations.description;
+    const { summary: _template, ...annotations } =
+      ALERTS.find((rule) => rule.alert === alert)?.annotations ?? {};
     const fired = {
       exp_labels: { job: "todo-service", ...labels },
-      exp_annotations: { summary, ...(description !== undefined && { description }) },
+      exp_annotations: { summary, ...annotations },
     };
     const tests = [
       { eval_time: silentAt, alertname: alert, exp_alerts: [] },

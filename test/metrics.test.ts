@@ -163,6 +163,18 @@ test("every metric in deploy/ exists", async () => {
   for (const series of known.keys()) expect(labelsOf(series)).not.toHaveProperty("instance");
 });
 
+test("each alert links to its section in docs/", () => {
+  const alerts = readFileSync(join(DEPLOY, "alerts.yml"), "utf8");
+  const page = readFileSync(join(DEPLOY, "../docs/alerts.md"), "utf8");
+  const names = [...alerts.matchAll(/- alert: (\w+)/g)].map(([, name = ""]) => name);
+  const links = [...alerts.matchAll(/runbook: "docs\/alerts\.md#(\w+)"/g)].map(([, anchor]) => anchor);
+  expect(names.length).toBeGreaterThan(10);
+  expect(links).toEqual(names.map((name) => name.toLowerCase()));
+  for (const name of names)
+    expect(page).toMatch(new RegExp(`^## ${name}\\n\\n.+(?:\\n.+)*\\n\\n- Look at: `, "m"));
+  expect([...page.matchAll(/^## (\w+)$/gm)].map(([, name]) => name)).toEqual(names);
+});
+
 test("the files of a SQLite store and their disk have metrics", async () => {
   const path = join(folder, "files.db");
   await using server = serve("--metrics-port", "0", "--store", `sqlite:${path}`);
@@ -190,4 +202,18 @@ test("the certificate's expiry is a metric, also after a renewal", async () => {
   write(second);
   await until(() => server.stdout().includes("certificate renewed"), "the certificate is renewed");
   expect(await expiry()).toBe(second / 1000);
+});
+
+test("a certificate that cannot be used is a metric, until its files are right again", async () => {
+  const [certFile, keyFile] = [join(folder, "rejected-cert.pem"), join(folder, "rejected-key.pem")];
+  const { cert, key } = makeCertificate({});
+  writeFileSync(certFile, cert);
+  writeFileSync(keyFile, key);
+  await using server = serve("--metrics-port", "0", "--tls-cert", certFile, "--tls-key", keyFile);
+  const isRejected = async () => parseExposition(await scrape(server)).get("todo_certificate_files_rejected");
+  expect(await isRejected()).toBe(0);
+  writeFileSync(certFile, "not a certificate");
+  await until(async () => (await isRejected()) === 1, "the certificate is rejected");
+  writeFileSync(certFile, cert);
+  await until(async () => (await isRejected()) === 0, "the certificate is accepted again");
 });

@@ -12,6 +12,13 @@ export interface CertificateFiles {
   readonly key: Sourced;
 }
 
+export interface WatchedCertificate {
+  /** Returns the certificate in use. */
+  readonly current: () => Certificate;
+  /** Returns whether the files cannot be used at the last check. */
+  readonly isRejected: () => boolean;
+}
+
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {
   const [certText, keyText] = [readFile(cert), readFile(key)];
@@ -24,15 +31,14 @@ const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
 /**
  * Renews the certificate of a listener whenever its files change. If the files cannot be used, for example because only
- * one of them has been written so far, logs the reason and keeps the previous certificate. Returns a function that
- * returns the certificate in use.
+ * one of them has been written so far, logs the reason and keeps the previous certificate.
  */
 export function watchCertificate(
   files: CertificateFiles,
   first: Certificate,
   { renew }: TlsListener,
   log: Log,
-): () => Certificate {
+): WatchedCertificate {
   let current = first;
   let reason: string | undefined;
   warnUnlessValid(first, log);
@@ -53,7 +59,7 @@ export function watchCertificate(
     }
   };
   pollFiles([files.cert.value, files.key.value], check);
-  return () => current;
+  return { current: () => current, isRejected: () => reason !== undefined };
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

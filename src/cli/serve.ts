@@ -171,8 +171,8 @@ function serveAt(
   if (tls === undefined) return listening(() => listen(service, { host, port }), { host, port }, "--port");
   const certificate = readCertificate(tls);
   const listener = listening(() => listenTls(service, certificate, { host, port }), { host, port }, "--port");
-  const current = watchCertificate(tls, certificate, listener, log);
-  metrics?.trackCertificate(() => current().notAfter);
+  const { current, isRejected } = watchCertificate(tls, certificate, listener, log);
+  metrics?.trackCertificate({ expiry: () => current().notAfter, isRejected });
   return listener;
 }
 

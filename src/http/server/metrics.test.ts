@@ -378,7 +378,7 @@ test("the process and the build have metrics", async () => {
   await using service = startObserved();
   service.metrics.trackStore({ todos: () => 7, maxTodos: 10, eventLag: () => 3, checkWrites: () => {} });
   service.metrics.trackFiles(() => ({ databaseBytes: 1, walBytes: 2, freeBytes: 3, totalBytes: 4 }));
-  service.metrics.trackCertificate(() => new Date(1_900_000_000_000));
+  service.metrics.trackCertificate({ expiry: () => new Date(1_900_000_000_000), isRejected: () => false });
   const samples = await service.samples();
   expect(samples.get('todo_build_info{version="1.2.3",runtime="bun 4.5.6"}')).toBe(1);
   expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([7, 10]);

@@ -36,8 +36,8 @@ export interface Metrics {
   readonly trackStore: (sources: StoreSources) => void;
   /** Adds metrics of a store's files and of their file system. */
   readonly trackFiles: (usage: () => FileUsage) => void;
-  /** Adds a metric for the end of the certificate's validity. */
-  readonly trackCertificate: (expiry: () => Date) => void;
+  /** Adds metrics of the certificate. */
+  readonly trackCertificate: (sources: CertificateSources) => void;
   /** Adds metrics of scheduled backups. */
   readonly trackBackups: (sources: BackupSources) => void;
   /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
@@ -60,6 +60,13 @@ export interface FileUsage {
   /** The space that is available to the user of the server. */
   readonly freeBytes: number;
   readonly totalBytes: number;
+}
+
+export interface CertificateSources {
+  /** Returns the end of the validity of the certificate in use. */
+  readonly expiry: () => Date;
+  /** Returns whether the files of the certificate cannot be used, so that a previous certificate is in use. */
+  readonly isRejected: () => boolean;
 }
 
 export interface BackupSources {
@@ -308,12 +315,18 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
         },
       });
     },
-    trackCertificate: (expiry) =>
+    trackCertificate: ({ expiry, isRejected }) => {
       gauge(
         "todo_certificate_expiry_timestamp_seconds",
         "When the server's certificate expires, in seconds since 1970.",
         () => expiry().getTime() / 1000,
-      ),
+      );
+      gauge(
+        "todo_certificate_files_rejected",
+        "1 while the files of the certificate cannot be used and a previous certificate is in use, otherwise 0.",
+        () => (isRejected() ? 1 : 0),
+      );
+    },
     service: (options) => metricsService(print, options),
   };
 }
