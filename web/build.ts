@@ -17,7 +17,6 @@ const ASSETS = [
   { name: "page.css", type: "text/css; charset=utf-8" },
   { name: "docs.css", type: "text/css; charset=utf-8" },
   { name: "todos.ts", type: "text/javascript; charset=utf-8" },
-  { name: "keys.ts", type: "text/javascript; charset=utf-8" },
   { name: "docs.ts", type: "text/javascript; charset=utf-8" },
 ] as const;
 
@@ -30,10 +29,17 @@ const SWAGGER_UI_ASSETS = [
   { name: "swagger-ui.css", from: "swagger-ui.css", type: "text/css; charset=utf-8" },
 ] as const;
 
-const PAGES = ["todos", "keys", "docs"] as const;
+const PAGES = ["todos", "docs"] as const;
 
-/** Pages of error responses. They contain their style sheet and icon, because a client without credentials gets no assets. */
-const ERROR_PAGES = { notFound: "not-found.html", unauthorized: "unauthorized.html" } as const;
+/**
+ * Pages that contain their style sheet, script and icon. In private mode, a client without credentials gets no assets, and a
+ * browser does not send a password for `/admin/` with requests of assets.
+ */
+const SELF_CONTAINED_PAGES = {
+  keys: "keys.html",
+  notFound: "not-found.html",
+  unauthorized: "unauthorized.html",
+} as const;
 
 /** Builds every file of web/built/. Returns their contents by name. */
 export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
@@ -68,7 +74,8 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   files.set("favicon.ico", await readFile(`${WEB}favicon.ico`));
   const pages: Record<string, string> = {};
   for (const page of PAGES) pages[page] = await buildPage(`${page}.html`, pathByName);
-  for (const [page, name] of Object.entries(ERROR_PAGES)) pages[page] = await buildErrorPage(name);
+  for (const [page, name] of Object.entries(SELF_CONTAINED_PAGES))
+    pages[page] = await buildSelfContainedPage(name);
 
   files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets }, undefined, 2)}\n`));
   const license = await Promise.all(
@@ -113,12 +120,21 @@ async function buildPage(name: string, pathByName: ReadonlyMap<string, string>):
 }
 
 /** Builds a page that needs no other file. */
-async function buildErrorPage(name: string): Promise<string> {
+async function buildSelfContainedPage(name: string): Promise<string> {
   const html = await readPage(name);
-  const style = await buildAsset("error.css");
+  const styleName = /<link rel="stylesheet" href="([^"]+)">/.exec(html)?.[1];
+  if (styleName === undefined) throw new Error(`${name} has no style sheet`);
+  const scriptName = /<script type="module" src="([^"]+)"><\/script>/.exec(html)?.[1];
+  const style = await buildAsset(styleName);
+  const script = scriptName === undefined ? "" : await buildAsset(scriptName);
+  if (/<\/(style|script)/i.test(style + script)) throw new Error(`an asset of ${name} would end its element`);
   const icon = `data:image/svg+xml,${encodeURIComponent(await buildAsset("icon.svg"))}`;
   return html
-    .replace('<link rel="stylesheet" href="error.css">', () => `<style>${style}</style>`)
+    .replace(`<link rel="stylesheet" href="${styleName}">`, () => `<style>${style}</style>`)
+    .replace(
+      `<script type="module" src="${scriptName}"></script>`,
+      () => `<script type="module">${script}</script>`,
+    )
     .replace(/(href|src)="icon\.svg"/g, (_, attribute) => `${attribute}="${icon}"`);
 }
 

@@ -70,6 +70,24 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
   );
 
   test(
+    "the page of the API keys works if it is the first page",
+    async () => {
+      const store = openMemory();
+      const checkUser = (user: string, password: string) => user === "admin" && password === "secret";
+      await using service = startService({ store, keys: store.keys, privateMode: true, checkUser });
+      const httpCredentials = { username: "admin", password: "secret" };
+      await using window = await openWindow(browser, `${service.url}/admin/keys`, { httpCredentials });
+      const { page } = window;
+      await page.getByText("No keys yet.").waitFor();
+      await page.getByLabel("Name").fill("phone");
+      await page.getByRole("button", { name: "Create key" }).click();
+      await page.getByText(/^todo_/).waitFor();
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "the page says what to do when its API key is revoked",
     async () => {
       await using service = await startPrivate();

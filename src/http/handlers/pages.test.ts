@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { brotliDecompressSync, gunzipSync, gzipSync } from "node:zlib";
+import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
@@ -185,7 +186,20 @@ describe("/admin/keys", () => {
     const page = await service.send("GET", "/admin/keys", { headers });
     expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect(page.headers.get("cache-control")).toBe("no-store");
-    expect(page.headers.get("content-security-policy")).toStartWith("default-src 'none'; script-src 'self';");
+  });
+
+  test("is a page that needs no other file, because its password is only sent below /admin", async () => {
+    await using service = startWithKeys();
+    const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
+    const page = await service.send("GET", "/admin/keys", { headers });
+    const html = await page.text();
+    expect(html).not.toMatch(/\ssrc="(?!data:)|<link[^>]*href="(?!data:)|\sstyle=|\son\w+=|url\(/);
+    const hashOf = (element: RegExp): string =>
+      new Bun.CryptoHasher("sha256").update(element.exec(html)?.[1] ?? "").digest("base64");
+    const policy = page.headers.get("content-security-policy");
+    expect(policy).toContain(`script-src 'sha256-${hashOf(/<script type="module">(.+?)<\/script>/s)}';`);
+    expect(policy).toContain(`style-src 'sha256-${hashOf(/<style>(.+?)<\/style>/s)}';`);
+    expect(policy).toStartWith("default-src 'none';");
   });
 
   test("is JSON for other clients", async () => {
@@ -254,6 +268,22 @@ describe("an error", () => {
       "application/problem+json",
     ]);
     expect(response.headers.get("vary")).toBe("Origin");
+  });
+
+  test.each(["a:99999", "a b", "", "[", "%zz"])("is never an internal one for the host %p", async (host) => {
+    await using service = startWithKeys();
+    for (const path of ["/nothing", "/admin/", "/livez"]) {
+      const head = [
+        `GET ${path} HTTP/1.1`,
+        `Host: ${host}`,
+        `Accept: ${BROWSER}`,
+        "Connection: close",
+        "",
+        "",
+      ];
+      const { text } = await sendRaw(service.port, head.join("\r\n"));
+      expect([200, 400, 401, 404, 421]).toContain(statusOf(text) ?? 0);
+    }
   });
 
   test("is a page for signed-in users of unknown paths below /admin", async () => {

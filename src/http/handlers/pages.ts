@@ -74,7 +74,7 @@ const assets = new Map(
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
 export const todosPage = page(built.pages.todos, PAGE_CSP);
-export const keysPage = page(built.pages.keys, PAGE_CSP);
+export const keysPage = page(built.pages.keys, selfContainedCsp(built.pages.keys));
 export const docsPage = page(built.pages.docs, DOCS_CSP);
 
 /** Returns an asset of a page (`/assets/:name`). Throws `route_not_found` for an unknown name. */
@@ -113,7 +113,8 @@ export function prefersHtml({ headers }: Request): boolean {
 export function errorPage({ code, headers }: ServiceError, request: Request): Response | undefined {
   const { method, url } = request;
   if ((method !== "GET" && method !== "HEAD") || !prefersHtml(request)) return undefined;
-  if (new URL(url).pathname.startsWith("/api/")) return undefined;
+  // If the Host field is invalid, the runtime's URL is only a path.
+  if (URL.parse(url, "http://localhost")?.pathname.startsWith("/api/") !== false) return undefined;
   if (code === "route_not_found") return notFoundPage(404, headers);
   const canAsk = headers["WWW-Authenticate"]?.includes("Basic realm=") === true;
   return code === "unauthorized" && canAsk ? unauthorizedPage(401, headers) : undefined;
@@ -125,17 +126,7 @@ const unauthorizedPage = selfContainedPage(built.pages.unauthorized);
 /** Returns a handler of a page that needs no other file. No cache stores the page, because other clients get JSON. */
 function selfContainedPage(html: string) {
   const body = new Blob([html]);
-  const style = /<style>(.*?)<\/style>/s.exec(html)?.[1] ?? "";
-  const csp = [
-    "default-src 'none'",
-    `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
-    "img-src data:",
-    "form-action 'none'",
-    "base-uri 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-  ].join("; ");
+  const csp = selfContainedCsp(html);
   return (status: number, headers: Readonly<Record<string, string>>): Response =>
     respond(
       status,
@@ -149,6 +140,27 @@ function selfContainedPage(html: string) {
       },
       body,
     );
+}
+
+/** Returns the policy of a page that contains its style sheet, its icon and perhaps its script (CSP 3, hash sources). */
+function selfContainedCsp(html: string): string {
+  const style = /<style>(.*?)<\/style>/s.exec(html)?.[1] ?? "";
+  const script = /<script type="module">(.*?)<\/script>/s.exec(html)?.[1];
+  return [
+    "default-src 'none'",
+    ...(script === undefined ? [] : [`script-src '${hashSource(script)}'`, "connect-src 'self'"]),
+    `style-src '${hashSource(style)}'`,
+    "img-src data:",
+    script === undefined ? "form-action 'none'" : "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; ");
+}
+
+function hashSource(text: string): string {
+  return `sha256-${createHash("sha256").update(text).digest("base64")}`;
 }
 
 function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
