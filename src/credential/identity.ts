@@ -1,4 +1,5 @@
 import type { Client } from "./client.ts";
+import type { Scope } from "./scope.ts";
 import type { BasicUser } from "./user.ts";
 
 /** The authenticated sender of a request in private mode. */
@@ -6,15 +7,18 @@ export interface Identity {
   /** Clients and users with the same name are different identities. */
   readonly kind: "client" | "user";
   readonly name: string;
+  /** Users may always write. */
+  readonly scope: Scope;
   /** The id of the API key, if the client has one. */
   readonly keyId: string | undefined;
   /** Returns whether the credential is no longer valid. API keys are checked by their ids instead. */
   readonly isRevoked: (() => boolean) | undefined;
 }
 
-export const clientIdentity = ({ name, keyId, isRevoked }: Client): Identity => ({
+export const clientIdentity = ({ name, scope = "write", keyId, isRevoked }: Client): Identity => ({
   kind: "client",
   name,
+  scope,
   keyId,
   isRevoked,
 });
@@ -22,6 +26,7 @@ export const clientIdentity = ({ name, keyId, isRevoked }: Client): Identity => 
 export const userIdentity = ({ name }: BasicUser, isRevoked: () => boolean): Identity => ({
   kind: "user",
   name,
+  scope: "write",
   keyId: undefined,
   isRevoked,
 });

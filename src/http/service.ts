@@ -7,7 +7,7 @@ import type { TodoStore } from "../todo.ts";
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
-import { privateGuard } from "./auth/private.ts";
+import { createWriteCheck, privateGuard } from "./auth/private.ts";
 import { createWriteLog } from "./auth/write-log.ts";
 import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
@@ -46,8 +46,8 @@ export interface ServiceOptions {
   /** Returns whether a user and a password match. By default, every password is rejected. */
   readonly checkUser?: CheckUser;
   /**
-   * Whether every path needs credentials, except `/livez`, `/readyz` and CORS preflights; false by default. Clients and users
-   * are accepted; below `/admin`, only users.
+   * Whether every path needs credentials, except `/livez`, `/readyz` and preflights of `corsOrigins`; false by default.
+   * Clients and users are accepted; below `/admin`, only users.
    */
   readonly privateMode?: boolean;
   /**
@@ -262,15 +262,15 @@ export function createService(options: ServiceOptions): Service {
       throttle,
       getConnectionInfo,
       allowBasicOverHttp,
-      requireSameOrigin,
       logRejection: createRejectionLog("private", log, limiter),
       recordOutcome: instrumentation.surface("private"),
     });
     const withWriteLog = createWriteLog(log, limiter);
+    const withWriteCheck = createWriteCheck(requireSameOrigin);
     return (path, route) =>
       route.access === "guarded" || HEALTH_PATHS.has(path)
         ? route
-        : privateRoute(guard, withWriteLog(path, route));
+        : privateRoute(guard, withWriteLog(path, withWriteCheck(route)));
   }
 }
 

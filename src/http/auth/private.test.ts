@@ -606,6 +606,31 @@ describe("the log and the metrics of private mode", () => {
     for (const secret of [token, PASSWORD, CANARY, "x"]) expect(text()).not.toContain(`"${secret}"`);
   });
 
+  test("name the API key or the user of a write that its scope or its origin forbids", async () => {
+    const { log, lines, text } = capturingLog();
+    await using service = await startPrivate({ log });
+    const viewer = await createKey(service.store.keys, "viewer", undefined, Date.now(), "read");
+    const { key, token } = service.key;
+    const evil = { Origin: "https://evil.example" };
+    const body = { title: CANARY };
+    await service.sendJson("POST", "/api/todos", body, as(USER_CREDENTIALS, evil));
+    await service.sendJson("POST", "/api/todos", body, as(basic("x", token), evil));
+    await service.send("DELETE", "/api/todos/1", as(`Bearer ${viewer?.token}`));
+    await service.send("DELETE", "/nowhere", as(basic("x", viewer?.token ?? ""), evil));
+    const refused = (method: string, route: string, fields: object) => [
+      "warn",
+      "write refused",
+      { method, route, ...fields },
+    ];
+    expect(lines.map(({ level, message, fields }) => [level, message, fields])).toEqual([
+      refused("POST", "/api/todos", { user: USER, reason: "cross_site_write" }),
+      refused("POST", "/api/todos", { key: key.id, reason: "cross_site_write" }),
+      refused("DELETE", "/api/todos/:id", { key: viewer?.key.id, reason: "insufficient_scope" }),
+      refused("DELETE", "/*", { key: viewer?.key.id, reason: "insufficient_scope" }),
+    ]);
+    for (const secret of [token, viewer?.token, PASSWORD, CANARY]) expect(text()).not.toContain(`${secret}`);
+  });
+
   test("report rejected credentials by reason, never a token", async () => {
     const { log, lines, text } = capturingLog();
     await using service = await startPrivate({ log });
@@ -622,7 +647,7 @@ describe("the log and the metrics of private mode", () => {
     for (const secret of [unknown, service.key.token, "wrong:"]) expect(text()).not.toContain(secret);
   });
 
-  test("count accepted and rejected requests", async () => {
+  test("count authentications by outcome, also of writes that are refused later", async () => {
     const metrics = openMetrics({ version: "1", runtime: "bun" });
     await using service = await startPrivate({ observer: metrics.observer, basicFailures: 1 });
     const { token } = service.key;
@@ -630,11 +655,12 @@ describe("the log and the metrics of private mode", () => {
     for (const credential of [...sent, basic("bob", "wrong"), basic("bob", "wrong")])
       await service.send("GET", "/api/todos", as(credential));
     await service.send("GET", "/nowhere");
+    await service.send("DELETE", "/api/todos/1", as(USER_CREDENTIALS, { Origin: "https://evil.example" }));
     const scraped = metrics.service({ onLoopback: false, log: NOOP_LOG });
     const text = await (await ask(scraped, "/metrics", "127.0.0.1", {})).text();
     const counts = text.matchAll(/^todo_authentications_total\{surface="private",outcome="(\w+)"\} (\d+)$/gm);
     expect(Object.fromEntries([...counts].map(([, outcome, count]) => [outcome, Number(count)]))).toEqual({
-      passed: 3,
+      passed: 4,
       absent: 1,
       malformed: 1,
       wrong: 2,

@@ -1,12 +1,12 @@
 import { chain } from "../../awaitable.ts";
 import { parseBasic, parseBearer } from "../../credential/authorization.ts";
-import type { Client, LookupClient } from "../../credential/client.ts";
+import type { LookupClient } from "../../credential/client.ts";
 import { clientIdentity, type Identity, userIdentity } from "../../credential/identity.ts";
 import { isMintedToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { Awaitable } from "../../todo.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";
-import { type Guard, type HttpServer, isSafeMethod } from "../route.ts";
+import { type Guard, type HttpServer, isSafeMethod, type Route } from "../route.ts";
 import { basicChallenge, createLogin, httpsRequired, type LoginOptions } from "./basic.ts";
 import { createTokenLookup, whyUnknown } from "./bearer.ts";
 
@@ -22,18 +22,15 @@ export interface PrivateOptions extends LoginOptions {
   readonly getConnectionInfo: GetConnectionInfo;
   /** Whether to accept credentials over plain HTTP from other machines. Otherwise TLS or loopback is required. */
   readonly allowBasicOverHttp: boolean;
-  /** Throws `cross_site_write` if a page of another origin sends the request. */
-  readonly requireSameOrigin: (request: Request) => void;
 }
 
 /**
  * Returns the guard of private mode. It accepts a bearer token, a user's password (HTTP Basic), and one of our tokens as
- * the password of any user name. It rejects with `unauthorized`, `https_required`, `too_many_failures`,
- * `insufficient_scope` or `cross_site_write`, and with `credentials_unavailable` if a check throws.
+ * the password of any user name. It rejects with `unauthorized`, `https_required` or `too_many_failures`, and with
+ * `credentials_unavailable` if a check throws.
  */
 export function privateGuard(options: PrivateOptions): Guard<Identity> {
-  const { userEntry, getConnectionInfo, allowBasicOverHttp, requireSameOrigin } = options;
-  const { logRejection, recordOutcome } = options;
+  const { userEntry, getConnectionInfo, allowBasicOverHttp, logRejection, recordOutcome } = options;
   const lookup = createTokenLookup(options);
   const login = createLogin(options);
 
@@ -54,14 +51,9 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
     if (basic.state === "malformed") return reject("malformed", "malformed", request, server);
     if (basic.state === "presented") {
       const { user, password } = basic.credential;
-      const identity = isMintedToken(password)
+      return isMintedToken(password)
         ? authenticateClient(password, request, server)
         : authenticateUser(user, password, request, server);
-      return chain(identity, (authenticated) => {
-        // Browsers send Basic credentials automatically, so a page of another origin could use them.
-        if (!isSafeMethod(request)) requireSameOrigin(request);
-        return authenticated;
-      });
     }
     recordOutcome("absent");
     throw unauthorized(request, "");
@@ -72,10 +64,6 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
       // Plain JavaScript may return a client without a name, to which no write could be attributed.
       if (typeof client?.name !== "string") return reject("wrong", whyUnknown(token), request, server);
       recordOutcome("passed");
-      if (!isSafeMethod(request) && !mayWrite(client)) {
-        logRejection("insufficient scope", getConnectionInfo(request, server).address);
-        throw insufficientScope();
-      }
       return clientIdentity(client);
     });
   }
@@ -105,8 +93,26 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
   }
 }
 
-/** Returns whether a client may write. An unknown scope, which plain JavaScript may return, may not. */
-const mayWrite = ({ scope = "write" }: Client): boolean => scope === "write";
+/**
+ * Returns a function that checks each write to a route after the guard. It throws `insufficient_scope` for an identity that
+ * may not write, and `cross_site_write` if a page of another origin sends Basic credentials.
+ * @param requireSameOrigin throws `cross_site_write` if a page of another origin sends the request
+ */
+export function createWriteCheck(requireSameOrigin: (request: Request) => void): (route: Route) => Route {
+  return ({ handler, ...route }) => ({
+    ...route,
+    handler: (request, server, identity) => {
+      if (!isSafeMethod(request)) {
+        // Plain JavaScript may return an unknown scope, which may not write.
+        if (identity?.scope !== "write") throw insufficientScope();
+        // Browsers send Basic credentials automatically, so a page of another origin could use them.
+        const { state } = parseBearer(request.headers.get("authorization"));
+        if (state !== "presented") requireSameOrigin(request);
+      }
+      return handler(request, server, identity);
+    },
+  });
+}
 
 const insufficientScope = (): ServiceError =>
   new ServiceError("insufficient_scope", {

@@ -40,7 +40,10 @@ export type StoreFailure = "unavailable" | "full" | "error";
 export const SURFACES = ["bearer", "basic", "private"] as const;
 export type Surface = (typeof SURFACES)[number];
 
-/** `absent`: the request has no credential. `in_clear`: the request has a password over plain HTTP, which is rejected. */
+/**
+ * `passed`: the credential is right; the request may still be rejected, for example by its scope. `absent`: the request has no
+ * credential. `in_clear`: the request has a credential over plain HTTP, which is rejected.
+ */
 export const AUTHENTICATION_OUTCOMES = [
   "passed",
   "absent",

@@ -153,7 +153,7 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
 
   const authentications = new Counter({
     name: "todo_authentications_total",
-    help: "Requests to a guarded surface by outcome.",
+    help: "Authentications at a guarded surface by outcome. A request that passed may still be rejected, for example by its scope.",
     labelNames: ["surface", "outcome"],
     registers,
   });
