@@ -66,6 +66,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     todo_certificate_expiry_timestamp_seconds: `${60 * 86_400}x1600`,
     todo_certificate_files_rejected: "0x1600",
     'todo_authentications_total{surface="basic",outcome="throttled"}': "0x1600",
+    'todo_authentications_total{surface="private",outcome="throttled"}': "0x1600",
     'todo_authentications_total{surface="bearer",outcome="throttled"}': "0+15x1600",
     // A backup is made every six hours; the healthy service made its last one at the start of the test.
     todo_backup_last_success_timestamp_seconds: "0x1600",
@@ -189,6 +190,14 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       labels: { severity: "warning" },
       summary: "5 logins per second are rejected after too many wrong passwords",
       series: { 'todo_authentications_total{surface="basic",outcome="throttled"}': "0x20 0+75x180" },
+      silentAt: "9m",
+      firesAt: "20m",
+    },
+    {
+      alert: "TodoLoginsThrottled",
+      labels: { severity: "warning" },
+      summary: "4 logins per second are rejected after too many wrong passwords",
+      series: { 'todo_authentications_total{surface="private",outcome="throttled"}': "0x20 0+60x180" },
       silentAt: "9m",
       firesAt: "20m",
     },
