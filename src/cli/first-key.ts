@@ -1,5 +1,7 @@
 import { createInterface } from "node:readline/promises";
 import { createKey, type KeyStore } from "../credential/key.ts";
+import type { Config } from "./config.ts";
+import { reachableHost } from "./health.ts";
 
 /** The name of the API key that a private server creates at its first start. */
 const NAME = "first";
@@ -23,8 +25,28 @@ export async function confirmFirstKey(): Promise<boolean> {
   }
 }
 
-/** Creates the first API key and prints its token once, on standard error, because secrets do not belong in the log. */
-export async function showFirstKey(keys: KeyStore, url: string): Promise<void> {
+export interface Reachability extends Pick<Config, "allowBasicOverHttp"> {
+  /** Whether the server listens on loopback only. */
+  readonly onLoopback: boolean;
+}
+
+/** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
+export function whereToOpen(listenerUrl: string, { onLoopback, allowBasicOverHttp }: Reachability): string {
+  const { protocol, hostname, host } = new URL(listenerUrl);
+  const reachable = reachableHost(hostname);
+  const url = `${protocol}//${host.replace(hostname, reachable)}`;
+  const acceptsOthers = protocol === "https:" || allowBasicOverHttp;
+  if (reachable !== hostname)
+    return `Open ${url} in a browser on this machine.${acceptsOthers ? "" : " Other machines need HTTPS."}`;
+  if (onLoopback || acceptsOthers) return `Open ${url} in a browser.`;
+  return "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.";
+}
+
+/**
+ * Creates the first API key and prints its token once, on standard error, because secrets do not belong in the log.
+ * @param advice says where to open the list
+ */
+export async function showFirstKey(keys: KeyStore, advice: string): Promise<void> {
   const minted = await createKey(keys, NAME, undefined, Date.now());
   if (minted === undefined) throw new Error(`an API key named ${NAME} was created meanwhile`);
   process.stderr.write(`
@@ -32,7 +54,7 @@ The token of the API key ${minted.key.id} (${minted.key.name}) is shown only onc
 
 ${minted.token}
 
-Open ${url} in a browser. Enter any user name, and the token as the password.
+${advice} Enter any user name, and the token as the password.
 
 `);
 }

@@ -68,8 +68,10 @@ test("a server in private mode accepts an API key and shows no demo credentials"
 });
 
 describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode without credentials", () => {
-  const open = (store: string) =>
-    openTerminal("bin/todo serve --private --port 0", { TODO_STORE: `sqlite:${join(folder, store)}` });
+  const open = (store: string, host = "127.0.0.1") =>
+    openTerminal(`bin/todo serve --private --host ${host} --port 0`, {
+      TODO_STORE: `sqlite:${join(folder, store)}`,
+    });
 
   test("offers to create the first API key, and shows its token once with the address", async () => {
     await using terminal = open("first.db");
@@ -82,6 +84,18 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode
     expect(tokens).toHaveLength(1);
     expect(await statusOf(url, `Basic ${btoa(`me:${tokens[0]}`)}`)).toBe(200);
     expect((await fetch(`${url}/api/todos`)).status).toBe(401);
+  });
+
+  test("shows an address that works on this machine if it listens on all addresses", async () => {
+    await using terminal = open("everywhere.db", "0.0.0.0");
+    await terminal.shows("[y/N]");
+    terminal.type("y\r");
+    await terminal.shows("as the password.");
+    const advice =
+      /Open (http:\/\/127\.0\.0\.1:\d+) in a browser on this machine\. Other machines need HTTPS\./;
+    const url = advice.exec(terminal.shown())?.[1] ?? "";
+    const token = /todo_\w{49}/.exec(terminal.shown())?.[0];
+    expect(await statusOf(url, `Basic ${btoa(`me:${token}`)}`)).toBe(200);
   });
 
   test.each([

@@ -15,7 +15,7 @@ import { readCertificate, watchCertificate } from "./certificate.ts";
 import type { Config } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
-import { showFirstKey } from "./first-key.ts";
+import { showFirstKey, whereToOpen } from "./first-key.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
@@ -76,7 +76,10 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     );
   if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
   // After the start, so that a port in use does not lose the token.
-  if (credentials.needsFirstKey) await showFirstKey(store.keys, listener.url);
+  if (credentials.needsFirstKey) {
+    const { allowBasicOverHttp } = config;
+    await showFirstKey(store.keys, whereToOpen(listener.url, { onLoopback, allowBasicOverHttp }));
+  }
 }
 
 /**
