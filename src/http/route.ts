@@ -7,6 +7,12 @@ import { respond } from "./response.ts";
 /** A request with the path parameters of its route, each percent-decoded once. */
 export type RoutedRequest = Request & { readonly params: Readonly<Record<string, string | undefined>> };
 
+/**
+ * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The
+ * runtime adds up to 2 seconds.
+ */
+export const IDLE_SECONDS = 10;
+
 /** The HTTP server that received a request, such as the one that `Bun.serve` returns. */
 export interface HttpServer {
   /** `https` if this server terminates TLS. */

@@ -9,7 +9,7 @@ import { isLoopback } from "../policy/loopback.ts";
 import { networkPrefix } from "../policy/network.ts";
 import { NetworkLimit } from "../policy/network-limit.ts";
 import { respond } from "../response.ts";
-import type { Handler } from "../route.ts";
+import { type Handler, IDLE_SECONDS } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
 import type { RevocationCheck } from "./revocation.ts";
 
@@ -17,7 +17,7 @@ import type { RevocationCheck } from "./revocation.ts";
 const HIGH_WATER_MARK = 64 * 1024;
 /** After this time without reading even a heartbeat, a subscriber counts as disconnected. */
 const IDLE_TIMEOUT_SECONDS = 120;
-/** The idle timeout after a stream has ended, so that slow subscribers do not delay the shutdown. */
+/** The idle timeout after the shutdown has ended a stream, so that slow subscribers do not delay the shutdown. */
 const CLOSE_TIMEOUT_SECONDS = 1;
 /** Events within this time are sent in one chunk, because a chunk per event costs several times as much. */
 const COALESCE_MS = 10;
@@ -67,10 +67,11 @@ export function createEventHandlers(options: EventOptions) {
     const start = startOf(request);
     const position = await store.position();
     requireCapacity(connection, network);
-    const closeStream = (): void => {
-      server.timeout(request, CLOSE_TIMEOUT_SECONDS);
+    const endStream = (idleSeconds: number): void => {
+      server.timeout(request, idleSeconds);
       subscription.end();
     };
+    const closeStream = (): void => endStream(CLOSE_TIMEOUT_SECONDS);
     let stopWatching = (): void => {};
     const onEnd = (): void => {
       stopWatching();
@@ -83,7 +84,7 @@ export function createEventHandlers(options: EventOptions) {
     subscribers.acquire();
     if (network !== undefined) networks.acquire(network);
     server.timeout(request, IDLE_TIMEOUT_SECONDS);
-    if (identity !== undefined) stopWatching = revocation.watch(identity, closeStream);
+    if (identity !== undefined) stopWatching = revocation.watch(identity, () => endStream(IDLE_SECONDS));
     subscription.run(start, position);
     if (ended) closeStream();
     return respond(200, HEADERS, toReadableStream(subscription, onError));

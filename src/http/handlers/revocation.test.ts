@@ -6,7 +6,7 @@ import { until } from "../../../test/until.ts";
 import { createKey, createKeyLookup, type KeyStore, rotateKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import type { ServiceOptions } from "../service.ts";
+import { createService, type ServiceOptions } from "../service.ts";
 
 const MINUTE = 60_000;
 const basic = (user: string, password: string): string => `Basic ${btoa(`${user}:${password}`)}`;
@@ -158,6 +158,39 @@ test("the event stream of a client ends when its lookup says that the token is r
   await using stream = await service.subscribe("Bearer token");
   isRevoked = true;
   await stream.rest();
+});
+
+test("a connection may be reused for as long as Keep-Alive says after a revocation, but not in a shutdown", async () => {
+  /** Returns the idle timeouts of the request until its stream ends. */
+  const idleTimeouts = async (end: (revoke: () => void, close: () => void) => void): Promise<number[]> => {
+    let isRevoked = false;
+    const service = createService({
+      store: openMemory(),
+      privateMode: true,
+      lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }),
+      heartbeatMs: 10,
+    });
+    const timeouts: number[] = [];
+    const request = new Request("http://localhost/api/events", { headers: { Authorization: "Bearer x" } });
+    const response = await service.routes["/api/events"]?.(Object.assign(request, { params: {} }), {
+      protocol: "http",
+      requestIP: () => ({ address: "127.0.0.1" }),
+      timeout: (_request, seconds) => {
+        timeouts.push(seconds);
+      },
+    });
+    end(
+      () => {
+        isRevoked = true;
+      },
+      () => service.close(),
+    );
+    await response?.text();
+    service.close();
+    return timeouts;
+  };
+  expect(await idleTimeouts((revoke) => revoke())).toEqual([120, 10]);
+  expect(await idleTimeouts((_revoke, close) => close())).toEqual([120, 1]);
 });
 
 test("a check that throws ends the stream, and is logged", async () => {

@@ -1,6 +1,6 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Handler, withHeader } from "../route.ts";
+import { type Handler, IDLE_SECONDS, withHeader } from "../route.ts";
 import type { Service } from "../service.ts";
 import { type Closable, shutdown } from "./shutdown.ts";
 import type { Certificate } from "./tls.ts";
@@ -61,11 +61,6 @@ const RETIRE_MS = 15_000;
 /** Gives a client that reuses its connection the time to send one more request and to read `Connection: close`. */
 const MIN_DRAIN_MS = 300;
 
-/**
- * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The
- * runtime adds up to 2 seconds.
- */
-const IDLE_SECONDS = 10;
 /** Tells clients how long to reuse an idle connection. The runtime closes none before 8 seconds, and a request takes time. */
 const KEEP_ALIVE = "timeout=5";
 
