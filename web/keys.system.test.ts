@@ -61,7 +61,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(key?.scope).toBe("read");
     expect(await row.locator('[data-label="Scope"]').textContent()).toBe("read");
     expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
-    expect(await row.locator("time").count()).toBe(2);
+    expect(await row.locator('[data-label="Created"] time, [data-label="Expires"] time').count()).toBe(2);
     await page.getByRole("button", { name: "Done, hide token" }).click();
     await page.locator("#keys-heading:focus").waitFor();
     expect(await page.content()).not.toContain(token);
@@ -222,6 +222,28 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     const { page } = window;
     await page.getByRole("row", { name: "old" }).getByText("Expired").waitFor();
     expect(await page.getByRole("row", { name: "new" }).getByText("Expired").count()).toBe(0);
+  });
+
+  test("leaves the focus on a new token although the dialog reports its end late", async () => {
+    await using service = start();
+    await createKey(service.keys, "ci", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.evaluate(`addEventListener("close", (event) => {
+      if (!event.isTrusted) return;
+      event.stopImmediatePropagation();
+      setTimeout(() => {
+        event.target.dispatchEvent(new Event("close"));
+        document.title = "closed";
+      }, 1000);
+    }, true)`);
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("The old token works for").fill("0");
+    await dialog.getByRole("button", { name: "Rotate" }).click();
+    await page.locator("#token-heading:focus").waitFor();
+    await page.waitForFunction(() => document.title === "closed");
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("token-heading");
   });
 
   test("rotates and revokes a key after confirmation", async () => {

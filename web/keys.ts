@@ -328,11 +328,13 @@ function confirm(confirmation: Confirmation): void {
   const opener = focusedButton();
   const runOnce = exclusive(confirmButton);
   const isShown = (): boolean => shownConfirmation === confirmation;
+  let isDone = false;
   confirmForm.onsubmit = (event) => {
     event.preventDefault();
     runOnce(async () => {
       try {
         await run();
+        isDone = true;
         const wasShown = isShown();
         if (wasShown) dialog.close();
         await load();
@@ -353,8 +355,8 @@ function confirm(confirmation: Confirmation): void {
     if (dialog.open) return;
     shownConfirmation = undefined;
     confirmButton.ariaDisabled = null;
-    // The row may have been replaced while the dialog was open.
-    if (opener !== undefined && !opener.button.isConnected) focusButton(opener);
+    // The row may have been replaced while the dialog was open. After the action, the focus goes elsewhere.
+    if (!isDone && opener !== undefined && !opener.button.isConnected) focusButton(opener);
   };
   shownConfirmation = confirmation;
   dialog.showModal();
