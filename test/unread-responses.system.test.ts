@@ -66,7 +66,7 @@ const addKeys = (count: number) => (session: ClientHttp2Session) =>
 /** The path of the largest asset: the script of the page at /docs. */
 async function largestAsset(session: ClientHttp2Session): Promise<string> {
   const { text } = await ask(session, { ":path": "/docs" });
-  const path = /src="(\/assets\/swagger-ui-[^"]+\.js)"/.exec(text)?.[1];
+  const path = /"(\/assets\/swagger-ui-[^"]+\.js)"/.exec(text)?.[1];
   if (path === undefined) throw new Error("/docs names no renderer");
   return path;
 }
