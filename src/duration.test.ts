@@ -1,22 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { errorsOf } from "../test/validation-errors.ts";
 import { parseDuration } from "./duration.ts";
-import { type FieldError, ServiceError } from "./error.ts";
 
 const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
-
-/** Returns the validation errors that a call throws; none if it returns. */
-function errorsOf(call: () => unknown): readonly FieldError[] {
-  try {
-    call();
-    return [];
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === "validation_failed") return error.errors ?? [];
-    throw error;
-  }
-}
 
 describe("parseDuration", () => {
   test.each<[text: string, milliseconds: number]>([

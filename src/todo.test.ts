@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type FieldError, ServiceError } from "./error.ts";
+import { errorsOf } from "../test/validation-errors.ts";
 import {
   encodeTodo,
   formatPosition,
@@ -24,17 +24,6 @@ const named = <T>(value: T): [name: string, value: T] => [
   (JSON.stringify(value) ?? "undefined").slice(0, 50),
   value,
 ];
-
-/** Returns the validation errors that a parser throws. */
-function errorsOf(parse: () => unknown): readonly FieldError[] {
-  try {
-    parse();
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === "validation_failed") return error.errors ?? [];
-    throw error;
-  }
-  return [];
-}
 
 describe("parseTodoId", () => {
   test.each([

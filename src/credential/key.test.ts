@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { errorOf } from "../../test/rejection.ts";
-import { type FieldError, ServiceError } from "../error.ts";
+import { errorsOf } from "../../test/validation-errors.ts";
+import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import {
   createKey,
@@ -22,17 +23,6 @@ const NOW = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
 const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
-
-/** Returns the validation errors that a call throws; none if it returns. */
-function errorsOf(call: () => unknown): readonly FieldError[] {
-  try {
-    call();
-    return [];
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === "validation_failed") return error.errors ?? [];
-    throw error;
-  }
-}
 
 describe("parseKeyName", () => {
   test.each(["a", "ci", " ci ", "Zoë 😀", "a:b", "__proto__", "a\u2028b", "x".repeat(100), "😀".repeat(100)])(

@@ -13,6 +13,7 @@ import { decodeEvents } from "../records/event-codec.ts";
 import { digest, idempotencyKeyReused } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import { Table } from "../table/table.ts";
+import { WriteCheck } from "../write-check.ts";
 import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
 import {
@@ -61,8 +62,7 @@ class PostgresStore implements Store {
   #waiting: Write[] = [];
   #writing: Promise<void> | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
-  #hasFailed = false;
-  #checking: Promise<void> | undefined;
+  readonly #writeCheck = new WriteCheck(() => this.#checkWrites());
   readonly #refreshes: RefreshQueue;
   readonly #pollTimer: NodeJS.Timeout;
   #isClosed = false;
@@ -135,11 +135,7 @@ class PostgresStore implements Store {
 
   /** Asks the database only after a failed write. */
   checkWrites(): Promise<void> | undefined {
-    if (!this.#hasFailed) return undefined;
-    this.#checking ??= this.#checkWrites().finally(() => {
-      this.#checking = undefined;
-    });
-    return this.#checking;
+    return this.#writeCheck.run();
   }
 
   /** Sends a batch without writes. It locks the row of `store`, which fails where writes fail. */
@@ -242,7 +238,7 @@ class PostgresStore implements Store {
       batch.settle(row);
     } catch (cause) {
       const failure = storeUnavailable(cause);
-      this.#hasFailed = true;
+      this.#writeCheck.failed();
       batch.fail(failure);
       if (!(failure.cause instanceof TimeoutError)) return;
       // The waiting writes would only time out as well.
@@ -255,7 +251,7 @@ class PostgresStore implements Store {
     const { maxTodos, maxEvents } = this.#options;
     const values = [maxTodos, Math.max(maxEvents, MIN_EVENTS), ...batch.values];
     const row = await this.#queryAtPosition<Tail & Outcomes>(WRITE, values);
-    this.#hasFailed = false;
+    this.#writeCheck.succeeded();
     return row;
   }
 }

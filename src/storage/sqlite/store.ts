@@ -14,6 +14,7 @@ import {
 import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import type { Table } from "../table/table.ts";
+import { WriteCheck } from "../write-check.ts";
 import { Batch } from "./batch.ts";
 import { connect, connectReadOnly } from "./connection.ts";
 import { identityOf } from "./file-guard.ts";
@@ -100,8 +101,7 @@ class SqliteStore implements Store {
   #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
-  #hasFailed = false;
-  #checking: Promise<void> | undefined;
+  readonly #writeCheck = new WriteCheck(() => this.#checkWrites());
 
   constructor(
     state: State,
@@ -174,11 +174,7 @@ class SqliteStore implements Store {
 
   /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
   checkWrites(): Promise<void> | undefined {
-    if (!this.#hasFailed) return undefined;
-    this.#checking ??= this.#checkWrites().finally(() => {
-      this.#checking = undefined;
-    });
-    return this.#checking;
+    return this.#writeCheck.run();
   }
 
   async #checkWrites(): Promise<void> {
@@ -187,7 +183,6 @@ class SqliteStore implements Store {
     } catch (cause) {
       throw new ServiceError("store_unavailable", { cause });
     }
-    this.#hasFailed = false;
   }
 
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
@@ -256,9 +251,9 @@ class SqliteStore implements Store {
     const started = performance.now();
     try {
       await this.#writer.request({ type: "commit", commit });
-      this.#hasFailed = false;
+      this.#writeCheck.succeeded();
     } catch (cause) {
-      this.#hasFailed = true;
+      this.#writeCheck.failed();
       return batch.outcome.reject(new ServiceError("store_unavailable", { cause }));
     }
     this.#onBatch(batch.events.length, performance.now() - started);
