@@ -49,7 +49,7 @@ export const targets: readonly Target[] = [
     figure: "POST on SQLite / todo-service",
     min: 0.8,
     explanation:
-      "A POST on SQLite uses about 3 µs more: 2 µs in the writer's thread (the row, and its share of the events' row, of the commit and of the wake-up), and 1 µs for promises and batches.",
+      "A POST on SQLite uses about 3 µs more. 2 µs are the writer's thread: the row, and a share of the events' row, of the commit and of the wake-up. 1 µs is for promises and batches.",
   },
   {
     description: "SQLite: POST ≥ 0.90 × memory's at 256 connections",
@@ -154,7 +154,7 @@ export const targets: readonly Target[] = [
     figure: "POST through three replicas / through one",
     min: 1,
     explanation:
-      "Each replica has a third of the clients, and so a third of the batch size. The same writes need three times the transactions, and the fixed cost of a transaction (0.3 ms: the counter row, the log, the round trip and the wait for the others) is most of what the database does. All replicas and the database share one core here. The table shows where the CPU time goes. The counter row is the limit by design; replicas serve reads, more clients, and machines that fail. [A model of it](../docs/beyond-one-primary.md).",
+      "Each replica has a third of the clients, and so a third of the batch size. The same writes need three times the transactions. Most of the database's work is the fixed cost of a transaction (0.3 ms): the counter row, the log, the round trip and the wait for the others. All replicas and the database share one core here. The table shows where the CPU time goes. The counter row is the limit by design; replicas serve reads, more clients, and machines that fail. [A model of it](../docs/beyond-one-primary.md).",
   },
   {
     description: "PostgreSQL: the same with as many clients for each of the three",

@@ -1,6 +1,6 @@
 /**
- * The topology of compose.yaml with plain processes on loopback: PostgreSQL, three replicas, nginx in front where it is
- * installed. `npm run topology` runs it until Ctrl-C; TODO_STORE names a database to use instead of a passing one.
+ * Runs the topology of compose.yaml with plain processes on loopback: PostgreSQL, three replicas, and nginx if it is
+ * installed. `npm run topology` runs it until Ctrl-C. With TODO_STORE, it uses that database instead of a temporary one.
  */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,18 +10,21 @@ import { freePort } from "../test/free-port.ts";
 import { startPostgres } from "../test/postgres.ts";
 
 const REPLICAS = 3;
-/** Where nginx.conf expects them, and what it listens on. */
+/** The ports of the replicas and of the balancer in nginx.conf. */
 const REPLICA_PORTS = ["3001", "3002", "3003"];
 const BALANCER_PORT = "8080";
 const READY_WITHIN_MS = 60_000;
 
 export interface Topology extends AsyncDisposable {
-  /** The balancer; `undefined` where there is no nginx. */
+  /** The URL of the balancer; `undefined` if nginx is not installed. */
   readonly balancer: string | undefined;
   readonly replicas: readonly string[];
 }
 
-/** @param store a PostgreSQL URL; without it, one is started, and gone with the rest */
+/**
+ * Starts the replicas and the balancer.
+ * @param store a PostgreSQL URL. By default, a temporary PostgreSQL is started and ends with the rest.
+ */
 export async function startTopology(store?: string): Promise<Topology> {
   await using stack = new AsyncDisposableStack();
   const url = store ?? (await stack.use(await startPostgres()).newDatabase());
@@ -36,14 +39,14 @@ export async function startTopology(store?: string): Promise<Topology> {
 }
 
 export interface BalancerOptions {
-  /** With it, nginx ends TLS. */
+  /** The certificate with which nginx terminates TLS. Default: plain HTTP. */
   readonly certificate?: { readonly cert: string; readonly key: string };
-  /** What a test changes. */
+  /** Changes the configuration for a test. */
   readonly changed?: (site: string) => string;
 }
 
 /**
- * nginx with nginx.conf, of which only the ports are changed.
+ * Starts nginx with nginx.conf, of which only the ports are changed, and returns its URL.
  * @param replicas three URLs
  */
 export async function startBalancer(
@@ -63,7 +66,7 @@ export async function startBalancer(
   });
 }
 
-/** nginx with a server of a configuration, at a port of loopback; gives its URL. */
+/** Starts nginx with a `server` block on a free port of loopback, and returns its URL. */
 export async function startNginx(
   stack: AsyncDisposableStack,
   scheme: "http" | "https",
@@ -79,7 +82,7 @@ export async function startNginx(
     join(folder, "nginx.conf"),
     [
       "daemon off;",
-      // One process, so that it ends whole.
+      // One process, so that ending it leaves no worker behind.
       "master_process off;",
       `pid ${folder}/pid;`,
       ...(process.getuid?.() === 0 ? ["user root;"] : []),
@@ -132,7 +135,7 @@ async function answering(url: string, server: Command): Promise<void> {
     hasEnded = true;
   });
   while (!hasEnded && performance.now() < deadline) {
-    // Its certificate may be of its own making.
+    // A test may use a self-signed certificate.
     const answer = await fetch(url, { tls: { rejectUnauthorized: false } }).catch(() => undefined);
     if (answer?.ok) return;
     await Bun.sleep(20);
