@@ -1,0 +1,365 @@
+import { afterAll, expect, test } from "bun:test";
+import { globSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import contract from "../openapi.json" with { type: "json" };
+import { SETTINGS } from "../src/cli/settings.ts";
+import { EXPIRED_RETENTION_MS } from "../src/credential/key.ts";
+import { MAX_DURATION_MS } from "../src/duration.ts";
+import { ServiceError } from "../src/error.ts";
+import type { ErrorCode } from "../src/error-code.ts";
+import { MAX_BODY_BYTES } from "../src/http/body.ts";
+import { OVERLOAD_DELAY_MS } from "../src/http/middleware.ts";
+import {
+  AUTHENTICATION_OUTCOMES,
+  STORE_OPERATIONS,
+  SURFACES,
+} from "../src/http/observability/instrumentation.ts";
+import { problem } from "../src/http/response.ts";
+import { IDLE_SECONDS } from "../src/http/route.ts";
+import { PRIMARY_DEFAULTS } from "../src/storage/postgres/primary.ts";
+import { MAX_POSTGRES_ID } from "../src/storage/postgres/store.ts";
+import { RETENTION_MS } from "../src/storage/records/idempotency.ts";
+import { MAX_SQLITE_ID } from "../src/storage/sqlite/store.ts";
+import { MAX_TITLE_LENGTH, MAX_TODO_ID } from "../src/todo.ts";
+import { makeCertificate } from "./certificate.ts";
+import { run, runTodo } from "./command.ts";
+import { labelsOf, parseExposition } from "./exposition.ts";
+import { scrape, serve } from "./metrics-server.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "todo-reference-"));
+afterAll(() => rm(folder, { recursive: true }));
+
+const read = (page: string): string =>
+  readFileSync(new URL(`../docs/reference/${page}`, import.meta.url), "utf8");
+
+/** Returns the cells of the table rows of a text, without heads and rules. */
+const rowsOf = (text: string): string[][] =>
+  [...text.matchAll(/^\| (?!---)(.*) \|$(?!\n\| ---)/gm)].map(([, row = ""]) =>
+    row.split(/ ?\| ?/).map((cell) => cell.trim()),
+  );
+
+/** Returns the texts in backticks. */
+const codesIn = (text = ""): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, code = ""]) => code);
+
+/** Returns the part of a page below a heading, up to the next heading of its level. */
+function section(page: string, heading: string): string {
+  const [level = ""] = heading.split(" ");
+  const start = page.indexOf(`\n${heading}\n`);
+  expect([heading, start]).not.toEqual([heading, -1]);
+  const rest = page.slice(start + heading.length + 2);
+  const end = rest.search(new RegExp(`^#{1,${level.length}} `, "m"));
+  return end < 0 ? rest : rest.slice(0, end);
+}
+
+test("the reference lists each error code with its status and title", async () => {
+  const codes: readonly string[] = contract.components.schemas.Problem.properties.code.enum;
+  const isCode = (code: string): code is ErrorCode => codes.includes(code);
+  const expected = codes.filter(isCode).map(async (code) => {
+    const { status, title } = JSON.parse(await problem(new ServiceError(code)).text());
+    return [String(status), code, title];
+  });
+  const listed = rowsOf(section(read("errors.md"), "## Codes")).map(([status, code, title]) => [
+    status,
+    codesIn(code)[0],
+    title,
+  ]);
+  expect(listed.toSorted()).toEqual((await Promise.all(expected)).toSorted());
+});
+
+test("the limits of the reference are those of the program", () => {
+  const limits = new Map(
+    rowsOf(read("limits.md")).map(([what = "", limit = "", setting = ""]) => [what, { limit, setting }]),
+  );
+  const count = (value: number | string): string => Number(value).toLocaleString("en-US");
+  const days = (ms: number): string => `${count(ms / 86_400_000)} days`;
+  const expectLimit = (what: string, start: string): void =>
+    expect([what, limits.get(what)?.limit.slice(0, start.length)]).toEqual([what, start]);
+  for (const [what, setting] of [
+    ["to-dos", SETTINGS.maxTodos],
+    ["changes that are kept for reconnecting subscribers", SETTINGS.maxEvents],
+    [
+      "requests that wait for their response, for each path, counted separately for reads and writes",
+      SETTINGS.maxRequests,
+    ],
+    ["subscribers of `/api/events`", SETTINGS.maxSubscribers],
+    ["wrong passwords in a row, for each user and network", SETTINGS.basicFailures],
+    ["connections of one process", SETTINGS.storeConnections],
+  ] as const) {
+    expectLimit(what, count(setting.default));
+    expect(codesIn(limits.get(what)?.setting)).toEqual([...setting.variables]);
+  }
+  expectLimit("length of a title", `${MAX_TITLE_LENGTH} code points`);
+  expect([MAX_TODO_ID, MAX_SQLITE_ID, MAX_POSTGRES_ID]).toEqual([
+    2n ** 64n - 1n,
+    2n ** 63n - 1n,
+    2n ** 63n - 1n,
+  ]);
+  expectLimit("greatest id", "2^64−1 in memory, 2^63−1 on SQLite and PostgreSQL");
+  expectLimit("body of a request", `${MAX_BODY_BYTES / 1024} KiB`);
+  expectLimit(
+    "time to receive a request, and to wait for the next one on a connection",
+    `${IDLE_SECONDS} seconds`,
+  );
+  expectLimit("lifetime of an API key", days(MAX_DURATION_MS));
+  expectLimit("expired API keys in the list", days(EXPIRED_RETENTION_MS));
+  expectLimit("a query", `${PRIMARY_DEFAULTS.queryTimeoutMs / 1000} seconds`);
+  expectLimit("connecting to one host", `${PRIMARY_DEFAULTS.queryTimeoutMs / 5000} seconds`);
+  const page = read("limits.md");
+  expect(page).toContain(`503 \`overloaded\`, after ${OVERLOAD_DELAY_MS / 1000} second`);
+  expect(page).toContain(`idempotency keys of the last ${RETENTION_MS / 3_600_000} hours`);
+});
+
+test("the reference lists each variable only with a setting that exists", () => {
+  const known = new Set<string>(Object.values(SETTINGS).flatMap(({ variables }) => [...variables]));
+  for (const page of [
+    "http-api.md",
+    "errors.md",
+    "events.md",
+    "limits.md",
+    "stores.md",
+    "metrics-and-logs.md",
+  ])
+    for (const [name] of read(page).matchAll(/\bTODO_[A-Z_]+\b/g))
+      expect([page, known.has(name)]).toEqual([page, true]);
+});
+
+test("the reference lists the metrics of a running server, and no others", async () => {
+  const { cert, key } = makeCertificate();
+  const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+  writeFileSync(certFile, cert);
+  writeFileSync(keyFile, key);
+  const files = ["--tls-cert", certFile, "--tls-key", keyFile, "--backup-dir", folder];
+  await using server = serve(
+    "--metrics-port",
+    "0",
+    "--store",
+    `sqlite:${join(folder, "todos.db")}`,
+    ...files,
+  );
+  const url = await server.url;
+  const options = { headers: { "Content-Type": "application/json" }, tls: { ca: cert } };
+  const created = await fetch(`${url}/api/todos`, { ...options, method: "POST", body: '{"title":"x"}' });
+  expect(created.status).toBe(201);
+
+  const text = await scrape(server);
+  const types = new Map(
+    [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = "", type = ""]) => [name, type]),
+  );
+  const labels = new Map([...types.keys()].map((name) => [name, new Set<string>()]));
+  for (const series of parseExposition(text).keys()) {
+    const name = series.replace(/\{.*/, "");
+    const family = types.has(name) ? name : name.replace(/_(?:bucket|sum|count)$/, "");
+    for (const label of Object.keys(labelsOf(series))) if (label !== "le") labels.get(family)?.add(label);
+  }
+  const page = section(read("metrics-and-logs.md"), "## Metrics");
+  const listed = rowsOf(page).filter(([, type = ""]) => /^(?:counter|gauge|histogram)$/.test(type));
+  const families = listed.map(([name, type, used]) => ({
+    name: codesIn(name)[0],
+    type,
+    labels: codesIn(used).toSorted(),
+  }));
+  // Without a failed operation, its histogram has no series.
+  labels.get("todo_store_failure_duration_seconds")?.add("operation");
+  const actual = [...types].map(([name, type]) => ({
+    name,
+    type,
+    labels: [...(labels.get(name) ?? [])].toSorted(),
+  }));
+  const byName = (one: { name?: string | undefined }, other: { name?: string | undefined }): number =>
+    (one.name ?? "").localeCompare(other.name ?? "");
+  // Elsewhere, the library has no metrics of memory and file descriptors.
+  const isHere = ({ name = "" }): boolean => process.platform === "linux" || !name.startsWith("process_");
+  expect(families.filter(isHere).toSorted(byName)).toEqual(actual.filter(isHere).toSorted(byName));
+
+  const outcomes = rowsOf(page).flatMap(([cell = "", ...rest]) => (rest.length === 1 ? codesIn(cell) : []));
+  expect(outcomes).toEqual([...AUTHENTICATION_OUTCOMES]);
+  for (const value of [...STORE_OPERATIONS, ...SURFACES]) expect(page).toContain(`\`${value}\``);
+});
+
+/** The messages of the log with their levels and fields, as the page lists them. */
+function listedLines(): ReadonlyMap<
+  string,
+  { readonly level: string; readonly fields: ReadonlySet<string> }
+> {
+  const rows = rowsOf(section(read("metrics-and-logs.md"), "## Logs")).filter(([, level = ""]) =>
+    /^(?:info|warn|error)$/.test(level),
+  );
+  return new Map(
+    rows.map(([message = "", level = "", fields]) => [
+      message.replaceAll("`", ""),
+      { level, fields: new Set(codesIn(fields)) },
+    ]),
+  );
+}
+
+const LEVELS = new Map([
+  [30, "info"],
+  [40, "warn"],
+  [50, "error"],
+]);
+
+/** Expects that the page lists the lines that a server has logged, with all their fields. Returns the messages. */
+function expectListed(stdout: string): string[] {
+  const listed = listedLines();
+  return stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => {
+      const { level, time, pid, hostname, msg, times, ...fields } = JSON.parse(line);
+      expect([typeof time, typeof pid, typeof hostname]).toEqual(["number", "number", "string"]);
+      const known = listed.get(msg);
+      expect([msg, known?.level]).toEqual([msg, LEVELS.get(level)]);
+      for (const field of Object.keys(fields))
+        expect([msg, field, known?.fields.has(field)]).toEqual([msg, field, true]);
+      return msg;
+    });
+}
+
+test("the reference lists the log messages of the source, and no others", () => {
+  const files = globSync("src/{http,cli}/**/*.ts", { cwd: ROOT }).filter((file) => !/\.test\.ts$/.test(file));
+  const source = files.map((file) => readFileSync(`${ROOT}/${file}`, "utf8")).join("\n");
+  const logged = [...source.matchAll(/\blog\.(?:info|warn|error)\([^"`;]*?,\s*"([^"]+)"/g)].map(
+    ([, message = ""]) => message,
+  );
+  const listed = [...listedLines().keys()];
+  expect(logged.length).toBeGreaterThan(25);
+  for (const message of logged) expect(listed).toContain(message);
+  for (const message of listed) expect([message, source.includes(`"${message}"`)]).toEqual([message, true]);
+});
+
+test("the reference lists the log lines of a running server with their fields", async () => {
+  const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
+  const clients = join(folder, "clients");
+  writeFileSync(clients, `alice:${"0".repeat(64)}\n`);
+  await using server = runTodo(["serve", "--port", "0", "--access-log", "--clients-file", clients], admin);
+  const url = await server.url;
+  const basic = { Authorization: `Basic ${btoa("admin:secret")}`, "Content-Type": "application/json" };
+  const keys = `${url}/admin/keys`;
+  const created = await fetch(keys, { method: "POST", headers: basic, body: '{"name":"ci"}' });
+  const { id } = JSON.parse(await created.text());
+  await fetch(keys, { method: "POST", headers: basic, body: '{"name":"ci"}' });
+  const rotated = await fetch(`${keys}/${id}/rotate`, { method: "POST", headers: basic });
+  const successor = JSON.parse(await rotated.text());
+  await fetch(`${keys}/${successor.id}`, { method: "DELETE", headers: basic });
+  const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  await fetch(`${url}/api/whoami`, { headers: { Authorization: "Bearer wrong", traceparent } });
+  writeFileSync(clients, `alice:${"0".repeat(64)}\nbob:${"1".repeat(64)}\n`);
+  await until(() => server.stdout().includes("credentials read again"), "the clients file is read again");
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  expect(new Set(expectListed(server.stdout()))).toEqual(
+    new Set([
+      "listening",
+      "request",
+      "key created",
+      "key write refused",
+      "key rotated",
+      "key revoked",
+      "credential refused",
+      "credentials read again",
+      "stopping",
+      "stopped",
+    ]),
+  );
+});
+
+test("the reference lists the log lines of a server in private mode", async () => {
+  const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
+  await using server = runTodo(["serve", "--port", "0", "--private"], admin);
+  const url = await server.url;
+  const headers = { Authorization: `Basic ${btoa("admin:secret")}`, "Content-Type": "application/json" };
+  await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' });
+  await fetch(`${url}/api/todos/1`, { method: "PATCH", headers, body: '{"done":true}' });
+  await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":""}' });
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  expect(expectListed(server.stdout())).toEqual(
+    expect.arrayContaining(["listening", "write", "write refused"]),
+  );
+});
+
+interface Example {
+  readonly command: string;
+  readonly output: string;
+}
+
+/** Returns the shell blocks of a page that send requests, each with the block below it. */
+function examplesIn(page: string): Example[] {
+  const blocks = [...page.matchAll(/^```(\w*)\n(.*?)^```/gms)].map(([, language = "", text = ""]) => ({
+    language,
+    text,
+  }));
+  return blocks.flatMap(({ language, text }, index) =>
+    language === "sh" && text.includes("curl")
+      ? [{ command: text, output: blocks[index + 1]?.text ?? "" }]
+      : [],
+  );
+}
+
+/** Replaces what differs between two servers: random values, times and the port. */
+const masked = (text: string): string =>
+  text
+    .replaceAll("\r", "")
+    .replace(/todo_\w{49}/g, "TOKEN")
+    .replace(/"id":"\w{8}"/g, '"id":"KEY"')
+    .replace(/\d{4}-\d\d-\d\dT[\d:]+Z/g, "TIME")
+    .replace(/^Date: .*$/gm, "Date: DATE")
+    .replace(/"[0-9a-f]{16}-(\d+)"/g, '"EPOCH-$1"')
+    .trimEnd();
+
+test.skipIf(skipFor(whyMissing("curl")))(
+  "the examples of the HTTP API print what the page shows",
+  async () => {
+    const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
+    await using server = runTodo(["serve", "--port", "0"], admin);
+    const url = await server.url;
+    const token = { shown: "", actual: "" };
+    const examples = examplesIn(read("http-api.md"));
+    expect(examples.length).toBeGreaterThan(10);
+    for (const { command, output } of examples) {
+      const script = command
+        .replaceAll("http://127.0.0.1:3000", url)
+        .replaceAll("curl ", "curl -sS ")
+        .replaceAll(token.shown || "no token yet", token.actual)
+        // Each command of a block prints its own line.
+        .replace(/^(curl .*)\n(?=curl)/gm, "$1\necho\n");
+      await using shell = run(["sh", "-c", script]);
+      expect([command, await shell.exited, shell.stderr()]).toEqual([command, 0, ""]);
+      expect(`${command}${masked(shell.stdout())}`).toBe(`${command}${masked(output)}`);
+      const [shown] = /todo_\w{49}/.exec(output) ?? [];
+      const [actual] = /todo_\w{49}/.exec(shell.stdout()) ?? [];
+      if (shown !== undefined && actual !== undefined) Object.assign(token, { shown, actual });
+    }
+  },
+);
+
+test("the event stream prints what the page shows", async () => {
+  const [shown = ""] = /^id: [^`]*/m.exec(read("events.md")) ?? [];
+  await using server = serve();
+  const url = await server.url;
+  const headers = { "Content-Type": "application/json" };
+  const stream = await fetch(`${url}/api/events`);
+  await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"buy milk"}' });
+  await fetch(`${url}/api/todos/1`, { method: "PATCH", headers, body: '{"done":true}' });
+  await fetch(`${url}/api/todos/1`, { method: "DELETE" });
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of stream.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.endsWith('event: deleted\ndata: {"id":1}\n\n')) break;
+  }
+  const maskedIds = (events: string): string =>
+    events
+      .replace(/^id: [0-9a-f]{16}-/gm, "id: EPOCH-")
+      // A heartbeat, if the machine is slow.
+      .replace(/^:\n/gm, "")
+      .trimEnd();
+  expect(maskedIds(text)).toBe(maskedIds(shown));
+});
