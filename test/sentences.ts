@@ -3,17 +3,14 @@ import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 /** The maximum number of words in a sentence of an enforced file. */
-export const MAX_WORDS = 35;
+const MAX_WORDS = 35;
 /** Shorter texts, such as the cells of a table, are not sentences. */
 const MIN_WORDS = 4;
 
-/** Files whose long sentences make the check fail. Add a file here when its sentences have been rewritten. */
-export const ENFORCED: readonly string[] = ["docs/reference/*.md", "docs/explanation/*.md"];
-
-/** Files that are measured but not enforced. */
-const MEASURED: readonly string[] = [
-  "README.md",
-  "docs/**/*.md",
+/** Files whose long sentences make the check fail. */
+const ENFORCED: readonly string[] = [
+  "docs/README.md",
+  "docs/{tutorials,how-to,reference,explanation}/*.md",
   "SECURITY.md",
   "CHANGELOG.md",
   "DECISIONS.md",
@@ -22,6 +19,9 @@ const MEASURED: readonly string[] = [
   "bench/README.md",
   "conformance/README.md",
 ];
+
+/** Files that are measured but not enforced. Move a file to `ENFORCED` when its sentences have been rewritten. */
+const MEASURED: readonly string[] = ["README.md", "docs/*.md"];
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const BLOCK_END = "\0";
