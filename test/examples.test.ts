@@ -4,7 +4,12 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import packageJson from "../package.json" with { type: "json" };
+import { createKeyLookup } from "../src/credential/key.ts";
+import { createFixedUserCheck } from "../src/credential/user.ts";
+import { TodoApi } from "../src/sdk/client.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
 import { run } from "./command.ts";
+import { startService } from "./service.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
@@ -26,6 +31,21 @@ function examples(): readonly Example[] {
   );
 }
 
+/** The pages whose TypeScript is for users of the typed client. */
+const CLIENT_PAGES = ["client/README.md", "docs/reference/client.md"];
+const CLIENT_PACKAGE = "todo-service-client";
+const CLIENT_SOURCE = join(ROOT, "src/sdk/client.ts");
+
+/** Returns the TypeScript of the pages about the client. */
+function clientExamples(): readonly Example[] {
+  return CLIENT_PAGES.flatMap((file) =>
+    [...readFileSync(join(ROOT, file), "utf8").matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => ({
+      file,
+      code,
+    })),
+  );
+}
+
 /** Returns the source file of each entry point of the package. */
 function sources(): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(
@@ -36,17 +56,53 @@ function sources(): Readonly<Record<string, readonly string[]>> {
   );
 }
 
-test("every @example compiles", async () => {
-  const found = examples();
+test("every @example and the examples of the client's pages compile", async () => {
+  const found = [...examples(), ...clientExamples()];
   expect(found.length).toBeGreaterThan(3);
   for (const [index, { file, code }] of found.entries()) {
     await writeFile(join(folder, `${index}.ts`), `// ${file}\n${code}\nexport {};\n`);
   }
-  const compilerOptions = { paths: sources(), noUnusedLocals: false };
+  const paths = { ...sources(), [CLIENT_PACKAGE]: [CLIENT_SOURCE] };
+  const compilerOptions = { paths, noUnusedLocals: false };
   const include = ["*.ts", join(ROOT, "src/**/*.d.ts")];
   const tsconfig = { extends: join(ROOT, "tsconfig.json"), compilerOptions, include, exclude: [] };
   await writeFile(join(folder, "tsconfig.json"), JSON.stringify(tsconfig));
   await using tsc = run(["node_modules/.bin/tsc", "--noEmit", "-p", folder]);
   await tsc.exited;
   expect(tsc.stdout() + tsc.stderr()).toBe("");
+});
+
+test("the examples of the client's pages run, and print what their comments show", async () => {
+  const store = openMemory();
+  await using service = startService({
+    store,
+    keys: store.keys,
+    lookupClient: createKeyLookup(store.keys, Date.now),
+    checkUser: createFixedUserCheck("admin", "correct horse"),
+    onLoopback: true,
+  });
+  const found = clientExamples();
+  expect(found.length).toBeGreaterThan(8);
+  for (const [index, { file, code }] of found.entries()) {
+    const program = join(folder, `run-${index}.ts`);
+    const addressed = code
+      .replaceAll(`"${CLIENT_PACKAGE}"`, JSON.stringify(CLIENT_SOURCE))
+      .replaceAll("http://127.0.0.1:3000", service.url)
+      .replaceAll("new TodoApi()", "new TodoApi({})")
+      .replaceAll("new TodoApi({", `new TodoApi({ baseUrl: "${service.url}", `);
+    await writeFile(program, addressed);
+    await using command = run([process.execPath, "--no-env-file", program]);
+    expect([file, await command.exited, command.stderr()]).toEqual([file, 0, ""]);
+    const shown = [...code.matchAll(/console\.log\(.*\/\/ (.*)$/gm)].map(([, text = ""]) => text);
+    const withoutIds = (text: string): string => text.replace(/"id":"\d+"/g, '"id":"…"');
+    for (const text of shown) expect(withoutIds(command.stdout())).toContain(withoutIds(text));
+  }
+});
+
+test("the client's reference lists every method of the client", () => {
+  const reference = readFileSync(join(ROOT, "docs/reference/client.md"), "utf8");
+  const listed = [...reference.matchAll(/^\| `([\w.]+)\(.*?\)` \|/gm)].map(([, name]) => name);
+  const keys = Object.keys(new TodoApi().keys).map((name) => `keys.${name}`);
+  const methods = Object.getOwnPropertyNames(TodoApi.prototype).filter((name) => name !== "constructor");
+  expect(listed.toSorted()).toEqual([...methods, ...keys].toSorted());
 });

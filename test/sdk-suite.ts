@@ -160,6 +160,18 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
       true,
     );
   },
+  "an iteration yields every to-do once, page by page": async ({ TodoApi }, { direct }) => {
+    const api = new TodoApi({ baseUrl: direct, ids: "string" });
+    for (const n of [1, 2, 3]) await api.create(`iterated ${n}`);
+    const { todos } = await api.list({ done: false });
+    const found = [];
+    for await (const todo of api.todos({ done: false, pageSize: 2 })) found.push(todo);
+    same(found, todos);
+  },
+  "a call can have headers of its own": async ({ TodoApi }, { direct, token }) => {
+    const api = new TodoApi({ baseUrl: direct, token: "wrong" });
+    same(await api.whoami({ headers: { authorization: `Bearer ${token}` } }), "alice");
+  },
   "whoami returns the name of the token's client": async ({ TodoApi }, { direct, token }) => {
     same(await new TodoApi({ baseUrl: direct, token }).whoami(), "alice");
   },

@@ -6,27 +6,33 @@
  */
 import { isDuplicate, parseEvent, readMessages } from "./event-stream.ts";
 import {
+  basicAuthorization,
+  type Call,
   type Exchange,
   interpret,
   isEventStream,
   isOfType,
   openExchange,
+  readDeletion,
   readText,
   throwIfProblem,
 } from "./exchange.ts";
 import { createIdReader, parseJson, type ReadId, todoOf } from "./json.ts";
+import { createKeysApi } from "./keys.ts";
 import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
 import {
   type AnyId,
   type CallOptions,
   type IdFormat,
   type IdOf,
+  type KeysApi,
   type ListQuery,
   type Todo,
   TodoApiError,
   type TodoApiOptions,
   type TodoEvent,
   type TodoList,
+  type TodosQuery,
 } from "./types.ts";
 
 export * from "./types.ts";
@@ -37,8 +43,8 @@ const MAX_PAGE_SIZE = 1000;
 
 /**
  * The service as an object. Every call is retried, with growing delays and as `Retry-After` asks, when its response was
- * lost or has a status such as 503. Retries are safe: GET, PATCH and DELETE are idempotent here, and each POST carries an
- * Idempotency-Key.
+ * lost or has a status such as 503. Retries are safe: GET, PATCH and DELETE are idempotent here, and a POST of a to-do
+ * has an Idempotency-Key. Only `keys.create()` and `keys.rotate()` are sent once.
  *
  * @example
  * ```ts
@@ -51,24 +57,29 @@ const MAX_PAGE_SIZE = 1000;
  */
 export class TodoApi<Format extends IdFormat = "bigint"> {
   readonly #baseUrl: string;
-  readonly #headers: Readonly<Record<string, string>>;
+  readonly #bearer: string | undefined;
+  readonly #basic: string | undefined;
   readonly #fetch: NonNullable<TodoApiOptions["fetch"]>;
   readonly #timeoutMs: number;
   readonly #retries: number;
   readonly #readId: ReadId<IdOf<Format>>;
+  /** Lists, creates, rotates and revokes API keys. It needs the option `admin`. */
+  readonly keys: KeysApi = createKeysApi((call, options, read) => this.#request(call, options, read));
 
-  /** Throws a TypeError if `baseUrl` is not a URL. */
+  /** Throws a TypeError if `baseUrl` is not a URL, or if the name of the admin contains a colon. */
   constructor({
     baseUrl = defaultBaseUrl(),
     ids,
     token,
+    admin,
     fetch,
     timeoutMs = 10_000,
     retries = 4,
   }: TodoApiOptions<Format> = {}) {
     if (!URL.canParse(baseUrl, location?.href)) throw new TypeError(`baseUrl: "${baseUrl}" is not a URL`);
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
-    this.#headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
+    this.#bearer = token === undefined ? undefined : `Bearer ${token}`;
+    this.#basic = admin && basicAuthorization(admin);
     // A browser's own fetch must not be called as a method of another object.
     this.#fetch = fetch ?? ((url, init) => globalThis.fetch(url, init));
     this.#timeoutMs = timeoutMs;
@@ -81,7 +92,8 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(query))
       if (value !== undefined) search.set(name, String(value));
-    return this.#request("GET", `/api/todos?${search}`.replace(/\?$/, ""), options, ({ headers }, text) => {
+    const path = `/api/todos?${search}`.replace(/\?$/, "");
+    return this.#request({ method: "GET", path }, options, ({ headers }, text) => {
       const todos: unknown = parseJson(text);
       const position = /"(.+)"/.exec(headers.get("etag") ?? "")?.[1];
       const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
@@ -110,9 +122,29 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
     }
   }
 
+  /**
+   * Yields the to-dos one by one, in ascending order of id, and requests the next page when it is needed. No id comes
+   * twice. A to-do that exists and matches the query during the whole iteration comes exactly once. One that is created,
+   * changed or deleted meanwhile may come as it was, or not at all: each page is a later snapshot than the one before.
+   *
+   * @example
+   * ```ts
+   * import { TodoApi } from "todo-service/client";
+   *
+   * const api = new TodoApi();
+   * for await (const todo of api.todos({ done: false })) console.log(todo.id, todo.title);
+   * ```
+   */
+  async *todos(
+    { pageSize = MAX_PAGE_SIZE, ...query }: TodosQuery = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<Todo<IdOf<Format>>, void, undefined> {
+    for await (const { todos } of this.pages({ ...query, limit: pageSize }, options)) yield* todos;
+  }
+
   /** Returns one to-do. Rejects with `todo_not_found` if it does not exist. */
   async get(id: AnyId, options: CallOptions = {}): Promise<Todo<IdOf<Format>>> {
-    return this.#request("GET", todoPath(id), options, this.#readTodo);
+    return this.#request({ method: "GET", path: todoPath(id) }, options, this.#readTodo);
   }
 
   /**
@@ -121,22 +153,16 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
    */
   async create(
     title: string,
-    { idempotencyKey = randomKey(), signal }: CallOptions & { readonly idempotencyKey?: string } = {},
+    options: CallOptions & { readonly idempotencyKey?: string } = {},
   ): Promise<Todo<IdOf<Format>>> {
-    const quoted = `"${idempotencyKey.replace(/["\\]/g, "\\$&")}"`;
-    return this.#request(
-      "POST",
-      "/api/todos",
-      { signal },
-      this.#readTodo,
-      { title },
-      { "Idempotency-Key": quoted },
-    );
+    const { idempotencyKey = randomKey() } = options;
+    const call: Call = { method: "POST", path: "/api/todos", body: { title }, idempotencyKey };
+    return this.#request(call, options, this.#readTodo);
   }
 
   /** Sets the state of a to-do and returns it. Rejects with `todo_not_found` if it does not exist. */
   async setDone(id: AnyId, done: boolean, options: CallOptions = {}): Promise<Todo<IdOf<Format>>> {
-    return this.#request("PATCH", todoPath(id), options, this.#readTodo, { done });
+    return this.#request({ method: "PATCH", path: todoPath(id), body: { done } }, options, this.#readTodo);
   }
 
   /**
@@ -145,14 +171,12 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
    * caller sees only the second response.
    */
   async delete(id: AnyId, options: CallOptions = {}): Promise<void> {
-    return this.#request("DELETE", todoPath(id), options, ({ ok, status }) => {
-      if (ok && status !== 204) throw new SyntaxError("not a deletion");
-    });
+    return this.#request({ method: "DELETE", path: todoPath(id) }, options, readDeletion);
   }
 
   /** Returns the name of the client that the token belongs to. Rejects with `unauthorized` if the token is unknown. */
   async whoami(options: CallOptions = {}): Promise<string> {
-    return this.#request("GET", "/api/whoami", options, (response, text) => {
+    return this.#request({ method: "GET", path: "/api/whoami" }, options, (response, text) => {
       if (!isOfType(response, "text/plain")) throw new SyntaxError("not a name");
       return text;
     });
@@ -173,14 +197,10 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
    * for await (const event of api.events({ since: position })) console.log(event.type);
    * ```
    */
-  async *events({
-    since,
-    signal,
-  }: CallOptions & { readonly since?: string } = {}): AsyncGenerator<
-    TodoEvent<IdOf<Format>>,
-    void,
-    undefined
-  > {
+  async *events(
+    options: CallOptions & { readonly since?: string } = {},
+  ): AsyncGenerator<TodoEvent<IdOf<Format>>, void, undefined> {
+    const { since, signal } = options;
     let position = since;
     let isDisconnected = false;
     let attempt = 0;
@@ -189,8 +209,8 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
       let error: TodoApiError | undefined;
       try {
         const search = position === undefined ? "" : `?since=${encodeURIComponent(position)}`;
-        const headers = { Accept: "text/event-stream" };
-        const exchange = await this.#send("GET", `/api/events${search}`, signal, undefined, headers);
+        const call: Call = { method: "GET", path: `/api/events${search}`, accept: "text/event-stream" };
+        const exchange = await this.#send(call, options);
         try {
           await throwIfProblem(exchange);
           interpret(exchange.response, () => {
@@ -225,16 +245,15 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
 
   /** Sends a request, with retries, and returns what `read` makes of the response. */
   async #request<T>(
-    method: string,
-    path: string,
-    { signal }: CallOptions,
+    call: Call,
+    options: CallOptions,
     read: (response: Response, text: string) => T,
-    body?: unknown,
-    headers?: Readonly<Record<string, string>>,
   ): Promise<T> {
+    // Without an Idempotency-Key, the service would execute a repeated POST twice.
+    const retries = call.method === "POST" && call.idempotencyKey === undefined ? 0 : this.#retries;
     for (let attempt = 0; ; attempt++) {
       try {
-        const exchange = await this.#send(method, path, signal, body, headers);
+        const exchange = await this.#send(call, options);
         try {
           await throwIfProblem(exchange);
           const text = await readText(exchange);
@@ -242,20 +261,20 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
         } catch (error) {
           // An earlier attempt may have deleted it.
           const isDeleted =
-            method === "DELETE" &&
+            call.method === "DELETE" &&
             attempt > 0 &&
             error instanceof TodoApiError &&
-            error.code === "todo_not_found";
+            (error.code === "todo_not_found" || error.code === "key_not_found");
           if (isDeleted) return read(exchange.response, "");
           throw error;
         } finally {
           exchange.close();
         }
       } catch (error) {
-        if (attempt >= this.#retries || !isTransient(error)) throw error;
+        if (attempt >= retries || !isTransient(error)) throw error;
         const ms = retryDelay(attempt, error);
         if (ms > RETRY_MAX_MS) throw error;
-        await delay(ms, signal);
+        await delay(ms, options.signal);
       }
     }
   }
@@ -263,18 +282,12 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
   readonly #readTodo = (_response: Response, text: string): Todo<IdOf<Format>> =>
     todoOf(parseJson(text), this.#readId);
 
-  #send(
-    method: string,
-    path: string,
-    signal: AbortSignal | undefined,
-    body?: unknown,
-    headers?: Readonly<Record<string, string>>,
-  ): Promise<Exchange> {
+  #send(call: Call, { headers, signal }: CallOptions): Promise<Exchange> {
     return openExchange({
-      method,
-      url: this.#baseUrl + path,
-      headers: { ...this.#headers, ...headers },
-      body,
+      call,
+      url: this.#baseUrl + call.path,
+      authorization: call.path.startsWith("/admin/") ? this.#basic : this.#bearer,
+      headers,
       signal,
       timeoutMs: this.#timeoutMs,
       fetch: this.#fetch,

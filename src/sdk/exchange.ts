@@ -1,17 +1,28 @@
 import { isObject } from "./json.ts";
 import { retryAfterOf, startTimer } from "./retry.ts";
-import { type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
+import { type AdminCredentials, type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
 
 /** A stream without data for this long is lost. The service sends a comment every 15 seconds. */
 const STREAM_IDLE_MS = 40_000;
 
-/** What one request sends. */
-export interface ExchangeRequest {
+/** What one call of the client sends. */
+export interface Call {
   readonly method: string;
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
+  /** The path below the base URL. */
+  readonly path: string;
   /** Sent as JSON. */
   readonly body?: unknown;
+  readonly accept?: string;
+  readonly idempotencyKey?: string;
+}
+
+/** What one request sends, and how. */
+export interface ExchangeRequest {
+  readonly call: Call;
+  readonly url: string;
+  readonly authorization: string | undefined;
+  /** Headers from the caller. They replace `authorization`; those that the call itself needs replace them. */
+  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly signal: AbortSignal | undefined;
   readonly timeoutMs: number;
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
@@ -31,7 +42,8 @@ export interface Exchange {
  * signal's reason, and with a TypeError for a header that HTTP does not allow.
  */
 export async function openExchange(request: ExchangeRequest): Promise<Exchange> {
-  const { method, url, signal, timeoutMs, fetch } = request;
+  const { call, url, signal, timeoutMs, fetch } = request;
+  const { method, body } = call;
   signal?.throwIfAborted();
   const controller = new AbortController();
   const abort = (): void => controller.abort();
@@ -58,12 +70,8 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
   };
   try {
     // Outside withTimeout: an invalid header is a TypeError, not a network error.
-    const headers = new Headers(request.headers);
-    const init: RequestInit = { method, headers, signal: controller.signal };
-    if (request.body !== undefined) {
-      init.body = JSON.stringify(request.body);
-      headers.set("Content-Type", "application/json");
-    }
+    const init: RequestInit = { method, headers: headersOf(request), signal: controller.signal };
+    if (body !== undefined) init.body = JSON.stringify(body);
     const response = await withTimeout(timeoutMs, fetch(url, init));
     const reader = response.body?.getReader();
     const decoder = new TextDecoder();
@@ -80,6 +88,25 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
     close();
     throw error;
   }
+}
+
+function headersOf({ authorization, headers, call }: ExchangeRequest): Headers {
+  const { body, accept, idempotencyKey } = call;
+  const all = new Headers(authorization === undefined ? {} : { Authorization: authorization });
+  for (const [name, value] of Object.entries(headers ?? {})) all.set(name, value);
+  if (body !== undefined) all.set("Content-Type", "application/json");
+  if (accept !== undefined) all.set("Accept", accept);
+  // A string of Structured Fields (RFC 9651 §3.3.3).
+  if (idempotencyKey !== undefined)
+    all.set("Idempotency-Key", `"${idempotencyKey.replace(/["\\]/g, "\\$&")}"`);
+  return all;
+}
+
+/** Returns the header value of Basic credentials (RFC 7617). Throws a TypeError if the name contains a colon. */
+export function basicAuthorization({ name, password }: AdminCredentials): string {
+  if (name.includes(":")) throw new TypeError(`admin.name: "${name}" must not contain a colon`);
+  const bytes = new TextEncoder().encode(`${name}:${password}`);
+  return `Basic ${btoa(String.fromCharCode(...bytes))}`;
 }
 
 /** Reads the rest of the body. */
@@ -124,6 +151,11 @@ export function interpret<T>(response: Response, read: () => T): T {
       cause,
     });
   }
+}
+
+/** Reads the response to a deletion. Throws a SyntaxError if it is not one. */
+export function readDeletion({ ok, status }: Response): void {
+  if (ok && status !== 204) throw new SyntaxError("not a deletion");
 }
 
 export const isOfType = ({ headers }: Response, mediaType: string): boolean =>

@@ -29,6 +29,15 @@ export interface ListQuery {
   readonly limit?: number;
 }
 
+export interface TodosQuery {
+  /** Only to-dos in this state. */
+  readonly done?: boolean;
+  /** Only to-dos with a greater id. */
+  readonly after?: AnyId;
+  /** The number of to-dos per request, 1 to 1000. Default: 1000. */
+  readonly pageSize?: number;
+}
+
 /** One consistent snapshot of the to-dos, by ascending id. */
 export interface TodoList<Id extends AnyId = TodoId> {
   readonly todos: readonly Todo<Id>[];
@@ -115,6 +124,8 @@ export interface TodoApiOptions<Format extends IdFormat = "bigint"> {
   readonly baseUrl?: string;
   /** A bearer token, sent as `Authorization: Bearer`. */
   readonly token?: string;
+  /** The user for `keys`, sent with HTTP Basic. Without it, a browser sends the credentials that its user entered. */
+  readonly admin?: AdminCredentials;
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: (url: string, init: RequestInit) => Promise<Response>;
   /** Milliseconds without data from the service after which an attempt is aborted. Default: 10,000. */
@@ -126,4 +137,75 @@ export interface TodoApiOptions<Format extends IdFormat = "bigint"> {
 export interface CallOptions {
   /** Aborts the call. A request that was already sent may still take effect. */
   readonly signal?: AbortSignal | undefined;
+  /**
+   * Headers of this call, such as `traceparent`. An `Authorization` replaces the client's own. `Content-Type`,
+   * `Idempotency-Key` and the `Accept` of `events()` are always the client's own.
+   */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A user of the service who may manage API keys. */
+export interface AdminCredentials {
+  /** The user name. It must not contain a colon. */
+  readonly name: string;
+  readonly password: string;
+}
+
+/** An API key without its token. Times are in UTC, such as `2026-01-02T03:04:05Z`. */
+export interface ApiKey {
+  /** Eight letters and digits. The id is not secret. */
+  readonly id: string;
+  /** The name of the client, which `whoami()` returns. */
+  readonly name: string;
+  /** What the client may do in private mode. */
+  readonly scope: "read" | "write";
+  readonly createdAt: string;
+  /** Absent if the key does not expire. */
+  readonly expiresAt?: string;
+  /** The last use, accurate to a few minutes. Absent if the key was never used. */
+  readonly lastUsedAt?: string;
+}
+
+/** A new API key with its token. The service does not store the token and never shows it again. */
+export interface MintedApiKey extends ApiKey {
+  readonly token: string;
+}
+
+/**
+ * The API keys of the service. `create()` and `rotate()` are never retried, because the service would create another
+ * key. If their response is lost, look for the new key with `list()` and revoke it.
+ *
+ * @example
+ * ```ts
+ * import { TodoApi } from "todo-service/client";
+ *
+ * const api = new TodoApi({ admin: { name: "admin", password: "correct horse" } });
+ * const { id, token } = await api.keys.create("ci", { expires: "90d" });
+ * console.log(await new TodoApi({ token }).whoami());
+ * await api.keys.revoke(id);
+ * ```
+ */
+export interface KeysApi {
+  /** Returns all keys by time of creation. Expired keys stay in the list for about 30 days. */
+  list(options?: CallOptions): Promise<readonly ApiKey[]>;
+  /** Creates a key. Rejects with `key_exists` if a valid key has this name. */
+  create(
+    name: string,
+    options?: CallOptions & {
+      /** How long the key is valid, such as `90d` or `12h`. Without it, the key does not expire. */
+      readonly expires?: string;
+      /** Default: `"write"`. */
+      readonly scope?: ApiKey["scope"];
+    },
+  ): Promise<MintedApiKey>;
+  /** Creates a successor with the same name and lifetime. Rejects with `key_not_found` if the key does not exist. */
+  rotate(
+    id: string,
+    options?: CallOptions & {
+      /** How long the existing keys of that name stay valid, such as `1h` or `0`. Default: 24 hours. */
+      readonly overlap?: string;
+    },
+  ): Promise<MintedApiKey>;
+  /** Deletes a key; its token is invalid immediately. Rejects with `key_not_found` if the key does not exist. */
+  revoke(id: string, options?: CallOptions): Promise<void>;
 }

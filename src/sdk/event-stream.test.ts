@@ -1,0 +1,78 @@
+import { describe, expect, test } from "bun:test";
+import { isDuplicate, type Message, parseEvent, readMessages } from "./event-stream.ts";
+import { createIdReader } from "./json.ts";
+
+const readId = createIdReader("string");
+
+/** Returns the messages of a stream that arrives in these pieces. */
+async function messagesIn(...pieces: readonly string[]): Promise<Message[]> {
+  const left = [...pieces];
+  const exchange = { response: new Response(), read: async () => left.shift(), close: () => {} };
+  return await Array.fromAsync(readMessages(exchange));
+}
+
+describe("readMessages", () => {
+  test.each<[what: string, pieces: readonly string[], expected: readonly Message[]]>([
+    [
+      "fields with and without a space",
+      ["id: e-1\nevent:x\ndata:  y\n\n"],
+      [{ id: "e-1", type: "x", data: " y" }],
+    ],
+    ["a message without a type", ["id: e-1\ndata: y\n\n"], [{ id: "e-1", type: "message", data: "y" }]],
+    ["no message without an id or without data", ["data: y\n\nid: e-1\n\nevent: x\n\n"], []],
+    ["no comments", [": x\n\n:\nid: e-1\n: y\ndata:\n\n"], [{ id: "e-1", type: "message", data: "" }]],
+    ["no incomplete message", ["id: e-1\ndata: y\n"], []],
+    [
+      "a line break that is split between pieces",
+      ["id: e-1\r", "\ndata: y\r", "\n\r", "\n"],
+      [{ id: "e-1", type: "message", data: "y" }],
+    ],
+    [
+      "two messages with carriage returns alone",
+      ["id: 1\rdata: a\r\rid: 2\rdata: b\r\r\r"],
+      [
+        { id: "1", type: "message", data: "a" },
+        { id: "2", type: "message", data: "b" },
+      ],
+    ],
+  ])("yields %s", async (_what, pieces, expected) => {
+    expect(await messagesIn(...pieces)).toEqual([...expected]);
+  });
+});
+
+describe("parseEvent", () => {
+  const parse = (type: string, data: string) => parseEvent({ id: "e-1", type, data }, readId);
+
+  test("returns each type of event, with ids in the format of the reader", () => {
+    const todo = { id: "18446744073709551615", title: "a", done: false };
+    const json = '{"id":18446744073709551615,"title":"a","done":false}';
+    expect(parse("position", "{}")).toEqual({ type: "connected", position: "e-1" });
+    expect(parse("resync", "{}")).toEqual({ type: "resync", position: "e-1" });
+    expect(parse("created", json)).toEqual({ type: "created", position: "e-1", todo });
+    expect(parse("updated", json)).toEqual({ type: "updated", position: "e-1", todo });
+    expect(parse("deleted", json)).toEqual({ type: "deleted", position: "e-1", id: todo.id });
+  });
+
+  test("returns undefined for a type of a newer service, whatever its data", () => {
+    expect(parse("archived", "not JSON")).toBeUndefined();
+  });
+
+  test("throws a SyntaxError for data that is not a to-do", () => {
+    expect(() => parse("created", '{"id":1}')).toThrow(SyntaxError);
+    expect(() => parse("deleted", "{}")).toThrow(SyntaxError);
+  });
+});
+
+describe("isDuplicate", () => {
+  test.each<[type: string, position: string, last: string | undefined, expected: boolean]>([
+    ["created", "e-7", undefined, false],
+    ["created", "e-7", "e-6", false],
+    ["created", "e-7", "e-7", true],
+    ["created", "e-7", "e-8", true],
+    ["created", "e-10", "e-9", false],
+    ["created", "f-1", "e-9", false],
+    ["resync", "e-1", "e-9", false],
+  ])("of %s at %s after %s is %p", (type, position, last, expected) => {
+    expect(isDuplicate({ type, position }, last)).toBe(expected);
+  });
+});

@@ -1,0 +1,56 @@
+import { describe, expect, test } from "bun:test";
+import { createIdReader, idOf, parseJson, todoOf } from "./json.ts";
+
+const MAX = "18446744073709551615";
+const asBigint = createIdReader(undefined);
+const asString = createIdReader("string");
+
+describe("parseJson", () => {
+  test.each<[what: string, json: string, expected: unknown]>([
+    ["an id past 2^53", `{"id":${MAX}}`, { id: MAX }],
+    ["an id that is not the first member", `{"done":true,"id":${MAX}}`, { done: true, id: MAX }],
+    ["an id with spaces around it", `{ "id" : ${MAX} }`, { id: MAX }],
+    ["ids of a list", '[{"id":1},{"id":2}]', [{ id: "1" }, { id: "2" }]],
+    ["an id that is text", '{"id":"c7kcKWBu"}', { id: "c7kcKWBu" }],
+    ["other numbers", '{"status":404,"ids":1}', { status: 404, ids: 1 }],
+  ])("keeps %s", (_what, json, expected) => {
+    expect(parseJson(json)).toEqual(expected);
+  });
+
+  test.each(['{"id":1,"title":"x"}', ',"id":2', '\\",\\"id\\":3', '\\\\","id":4', '{\n"id": 5'])(
+    "does not change a title that contains %j",
+    (title) => {
+      expect(parseJson(JSON.stringify({ id: 7, title }))).toEqual({ id: "7", title });
+    },
+  );
+
+  test("throws a SyntaxError for text that is not JSON", () => {
+    expect(() => parseJson('{"id":1')).toThrow(SyntaxError);
+  });
+});
+
+describe("todoOf", () => {
+  const todo = { id: MAX, title: "a", done: false };
+
+  test("returns the id in the format of the reader, and no other members", () => {
+    expect(todoOf({ ...todo, extra: 1 }, asBigint)).toEqual({ ...todo, id: 2n ** 64n - 1n });
+    expect(todoOf({ ...todo, extra: 1 }, asString)).toEqual(todo);
+  });
+
+  test.each<[what: string, value: unknown]>([
+    ["null", null],
+    ["text", "a"],
+    ["a list", [todo]],
+    ["a to-do without id", { title: "a", done: false }],
+    ["an id that is a number", { ...todo, id: 1 }],
+    ["a title that is a number", { ...todo, title: 1 }],
+    ["done that is text", { ...todo, done: "false" }],
+  ])("throws a SyntaxError for %s", (_what, value) => {
+    expect(() => todoOf(value, asString)).toThrow(SyntaxError);
+  });
+});
+
+test("idOf reads the id alone", () => {
+  expect([idOf({ id: "7" }, asBigint), idOf({ id: "7" }, asString)]).toEqual([7n, "7"]);
+  expect(() => idOf({}, asBigint)).toThrow(SyntaxError);
+});

@@ -1,0 +1,150 @@
+import { describe, expect, test } from "bun:test";
+import { errorOf } from "../../test/rejection.ts";
+import { startService } from "../../test/service.ts";
+import { createKeyLookup } from "../credential/key.ts";
+import { createFixedUserCheck } from "../credential/user.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { TodoApi, TodoApiError, type TodoApiOptions } from "./client.ts";
+
+const ADMIN = { name: "admin \u00e4", password: "secret: \u2603" };
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
+const KEY = '{"id":"c7kcKWBu","name":"ci","scope":"write","createdAt":"2026-01-02T03:04:05Z"}';
+
+function start() {
+  const store = openMemory();
+  const service = startService({
+    store,
+    keys: store.keys,
+    lookupClient: createKeyLookup(store.keys, Date.now),
+    checkUser: createFixedUserCheck(ADMIN.name, ADMIN.password),
+    onLoopback: true,
+  });
+  return {
+    admin: new TodoApi({ baseUrl: service.url, admin: ADMIN, token: "unused", ids: "string" }),
+    clientOf: (options: TodoApiOptions) => new TodoApi({ baseUrl: service.url, ...options }),
+    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
+  };
+}
+
+/** Returns the code of the error that a call rejects with. */
+async function codeOf(call: Promise<unknown>): Promise<unknown> {
+  const error = await errorOf(call);
+  return error instanceof TodoApiError ? error.code : error.name;
+}
+
+/** A client whose requests get these responses in turn. */
+function answeredBy(...answers: readonly (() => Response)[]) {
+  const sent: string[] = [];
+  const api = new TodoApi({
+    admin: ADMIN,
+    fetch: async (url, { method }) => {
+      sent.push(`${method} ${new URL(url).pathname}`);
+      const answer = answers[sent.length - 1];
+      if (answer === undefined) throw new Error("connection refused");
+      return answer();
+    },
+  });
+  return { api, sent };
+}
+
+const problem = (status: number, code: string) => () =>
+  Response.json({ title: "No", status, code }, { status });
+
+describe("the client's keys", () => {
+  test("are created, listed, rotated and revoked", async () => {
+    await using service = start();
+    const { keys } = service.admin;
+    expect(await keys.list()).toEqual([]);
+
+    const ci = await keys.create("ci", { expires: "90d", scope: "read" });
+    expect(ci).toEqual({
+      id: expect.stringMatching(/^\w{8}$/),
+      name: "ci",
+      scope: "read",
+      createdAt: expect.stringMatching(TIME),
+      expiresAt: expect.stringMatching(TIME),
+      token: expect.stringMatching(/^todo_\w{49}$/),
+    });
+    expect(await service.clientOf({ token: ci.token }).whoami()).toBe("ci");
+
+    const successor = await keys.rotate(ci.id, { overlap: "0" });
+    expect([successor.name, successor.scope, successor.id === ci.id]).toEqual(["ci", "read", false]);
+    expect(await codeOf(service.clientOf({ token: ci.token }).whoami())).toBe("unauthorized");
+    expect((await keys.list()).map(({ id }) => id)).toEqual([ci.id, successor.id]);
+
+    await keys.revoke(successor.id);
+    expect(await codeOf(service.clientOf({ token: successor.token }).whoami())).toBe("unauthorized");
+    expect((await keys.list()).map(({ id }) => id)).toEqual([ci.id]);
+  });
+
+  test("have defaults: no expiry, the scope write, and an overlap", async () => {
+    await using service = start();
+    const { keys } = service.admin;
+    const key = await keys.create("backup");
+    expect([key.scope, key.expiresAt]).toEqual(["write", undefined]);
+    await keys.rotate(key.id);
+    expect(await service.clientOf({ token: key.token }).whoami()).toBe("backup");
+  });
+
+  test("report the service's errors", async () => {
+    await using service = start();
+    const { keys } = service.admin;
+    await keys.create("ci");
+    expect(await codeOf(keys.create("ci"))).toBe("key_exists");
+    expect(await codeOf(keys.create(" ", { expires: "0" }))).toBe("validation_failed");
+    expect(await codeOf(keys.rotate("absent00"))).toBe("key_not_found");
+    expect(await codeOf(keys.revoke("absent00"))).toBe("key_not_found");
+    expect(await codeOf(keys.revoke("../whoami"))).toBe("key_not_found");
+    expect(await codeOf(service.clientOf({ admin: { ...ADMIN, password: "wrong" } }).keys.list())).toBe(
+      "unauthorized",
+    );
+    // The token is for to-dos only.
+    expect(await codeOf(service.clientOf({ token: "unused" }).keys.list())).toBe("unauthorized");
+  });
+
+  test("leave the token to the other calls", async () => {
+    await using service = start();
+    const { token } = await service.admin.keys.create("ci");
+    const both = service.clientOf({ admin: ADMIN, token });
+    expect([await both.whoami(), (await both.keys.list()).length]).toEqual(["ci", 1]);
+  });
+
+  test.each<[name: string, call: (api: TodoApi) => Promise<unknown>]>([
+    ["creation", (api) => api.keys.create("ci")],
+    ["rotation", (api) => api.keys.rotate("c7kcKWBu")],
+  ])("send a %s once, because a retry would create another key", async (_name, call) => {
+    for (const [code, answer] of [
+      ["store_unavailable", problem(503, "store_unavailable")],
+      ["unexpected_answer", () => new Response(KEY)],
+    ] as const) {
+      const { api, sent } = answeredBy(answer);
+      expect([await codeOf(call(api)), sent.length]).toEqual([code, 1]);
+    }
+    const { api, sent } = answeredBy();
+    expect([await codeOf(call(api)), sent.length]).toEqual(["network_error", 1]);
+  });
+
+  test("retry a list and a revocation", async () => {
+    const list = answeredBy(problem(503, "store_unavailable"), () => new Response(`[${KEY}]`));
+    expect((await list.api.keys.list()).map(({ name }) => name)).toEqual(["ci"]);
+    expect(list.sent).toEqual(["GET /admin/keys", "GET /admin/keys"]);
+    const revocation = answeredBy(problem(503, "store_unavailable"), problem(404, "key_not_found"));
+    await revocation.api.keys.revoke("c7kcKWBu");
+    expect(revocation.sent).toEqual(["DELETE /admin/keys/c7kcKWBu", "DELETE /admin/keys/c7kcKWBu"]);
+  });
+
+  test("take an AbortController as options, as the other calls do", async () => {
+    await using service = start();
+    const controller = new AbortController();
+    controller.abort(new Error("left"));
+    const { keys } = service.admin;
+    for (const call of [keys.list(controller), keys.create("ci", controller), keys.revoke("a", controller)])
+      expect((await errorOf(call)).message).toBe("left");
+  });
+
+  test("reject a user name with a colon immediately", () => {
+    expect(() => new TodoApi({ admin: { name: "a:b", password: "c" } })).toThrow(
+      'admin.name: "a:b" must not contain a colon',
+    );
+  });
+});

@@ -1,0 +1,319 @@
+/** The package todo-service-client, installed from its tarball into fresh projects, works with the running service. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { version } from "../package.json" with { type: "json" };
+import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { run } from "./command.ts";
+import { type InstalledPackages, installPackages } from "./npm-install.ts";
+import { startService } from "./service.ts";
+import { skipFor } from "./skip.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const NAME = "todo-service-client";
+/** What an import of the client may add to a bundle, compressed with gzip at its default level. */
+const MAX_GZIP_BYTES = 4 * 1024;
+const LIMIT_MS = 300_000;
+
+/** The kernel and processor, as packages with programs name them. */
+const PLATFORM = `${process.platform}-${process.arch}`;
+const NODE_22 = `node-${PLATFORM}@22.23.3`;
+const NODE_24 = `node-${PLATFORM}@24.21.0`;
+const DENO = `@deno/${PLATFORM}${process.platform === "linux" ? "-glibc" : ""}@2.9.6`;
+const VITE = "vite@8.3.8";
+const WEBPACK = "webpack@5.112.2";
+const TYPESCRIPT_5 = "typescript@5.9.3";
+
+const [node22, node24, deno, vite, webpack, typescript5] = await Promise.all([
+  installPackages(NODE_22),
+  installPackages(NODE_24),
+  installPackages(DENO),
+  installPackages(VITE),
+  installPackages(WEBPACK),
+  installPackages(TYPESCRIPT_5),
+]);
+
+const folder = await realpath(await mkdtemp(join(tmpdir(), "todo-client-package-")));
+const tarball = join(folder, `${NAME}-${version}.tgz`);
+
+beforeAll(async () => {
+  await output(ROOT, process.execPath, "client/build.ts", join(folder, "built"));
+  await output(join(folder, "built"), "npm", "pack", "--silent", "--pack-destination", folder);
+}, LIMIT_MS);
+afterAll(async () => {
+  for (const packages of [node22, node24, deno, vite, webpack, typescript5])
+    if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
+  await rm(folder, { recursive: true });
+});
+
+/** Returns the path of a file in an installed package. */
+const inPackages = ({ folder: installed }: InstalledPackages, path: string): string =>
+  join(installed ?? "", "node_modules", path);
+
+/** Runs a command in a folder, and returns its output. Rejects if it fails. */
+async function output(where: string, ...commandLine: readonly string[]): Promise<string> {
+  await using command = run(["sh", "-c", 'cd "$0" && exec "$@"', where, ...commandLine], {
+    DO_NOT_TRACK: "1",
+    ...{ DENO_NO_UPDATE_CHECK: "1", DENO_DIR: join(folder, "deno") },
+  });
+  const code = await command.exited;
+  expect([code, code === 0 ? "" : command.stdout() + command.stderr()]).toEqual([0, ""]);
+  return command.stdout();
+}
+
+/** Makes a new project with these files, and installs the tarball. The package has no dependencies: no registry is asked. */
+async function newProject(files: Readonly<Record<string, string>>): Promise<string> {
+  const project = await mkdtemp(join(folder, "project-"));
+  await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
+  await output(project, "npm", "install", "--offline", "--no-audit", "--no-fund", tarball);
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(project, name)), { recursive: true });
+    await writeFile(join(project, name), text);
+  }
+  return project;
+}
+
+/** A program that adds and lists a to-do. It prints `ADDED` for the service at the URL in its first argument. */
+const PROGRAM = `
+import { TodoApi, TodoApiError } from "${NAME}";
+const api = new TodoApi({ baseUrl: process.argv[2] });
+const added = await api.create("buy milk");
+const listed = [];
+for await (const { id, title, done } of api.todos()) listed.push(id === added.id, title, done);
+const code = await api.get(added.id + 1n).catch((error) => error instanceof TodoApiError && error.code);
+console.log(typeof added.id, ...listed, code);
+`;
+const ADDED = "bigint true buy milk false todo_not_found\n";
+
+describe("the package", () => {
+  test("contains the client, its types and no source", async () => {
+    const files = (await output(folder, "tar", "-tzf", tarball)).trimEnd().split("\n");
+    const types = files.filter((path) => /^package\/types\/.*\.d\.ts$/.test(path));
+    expect(types).toContain("package/types/sdk/client.d.ts");
+    expect(files.filter((path) => !types.includes(path)).toSorted()).toEqual(
+      ["LICENSE", "README.md", "client.js", "package.json"].map((path) => `package/${path}`),
+    );
+  });
+
+  test("has the version of the main package, no dependencies and no side effects", async () => {
+    const project = await newProject({});
+    const manifest: unknown = JSON.parse(
+      await readFile(join(project, "node_modules", NAME, "package.json"), "utf8"),
+    );
+    expect(manifest).toMatchObject({
+      name: NAME,
+      version,
+      license: "MIT",
+      type: "module",
+      sideEffects: false,
+    });
+    for (const member of ["dependencies", "peerDependencies", "optionalDependencies", "scripts", "private"])
+      expect(manifest).not.toHaveProperty(member);
+    expect((await readdir(join(project, "node_modules"))).toSorted()).toEqual([".package-lock.json", NAME]);
+  });
+
+  test("publint finds no problem", async () => {
+    expect(await output(ROOT, "node_modules/.bin/publint", "--strict", tarball)).toContain("All good!");
+  });
+
+  test("its examples and its README import it by its own name", async () => {
+    const project = await newProject({});
+    const installed = join(project, "node_modules", NAME);
+    const names = [...new Bun.Glob("**/*.{md,ts}").scanSync(installed)];
+    const texts = await Promise.all(names.map((name) => readFile(join(installed, name), "utf8")));
+    const imported = texts.flatMap((text) => [...text.matchAll(/import \{.*\} from "(todo-service.*)"/g)]);
+    expect(new Set(imported.map(([, name]) => name))).toEqual(new Set([NAME]));
+  });
+});
+
+describe("the installed package adds and lists a to-do", () => {
+  const NODE = `node-${PLATFORM}/bin/node`;
+  test.each([["the installed Node", "node"] as const, ["Bun", process.execPath] as const])(
+    "on %s",
+    async (_name, program) => {
+      const project = await newProject({ "program.js": PROGRAM });
+      await using service = startService();
+      expect(await output(project, program, "program.js", service.url)).toBe(ADDED);
+    },
+    LIMIT_MS,
+  );
+
+  for (const [packages, major] of [
+    [node22, "v22."],
+    [node24, "v24."],
+  ] as const)
+    test.skipIf(skipFor(packages.whyMissing))(
+      `on Node ${major}x`,
+      async () => {
+        const program = inPackages(packages, NODE);
+        expect(await output(folder, program, "--version")).toStartWith(major);
+        const project = await newProject({ "program.js": PROGRAM });
+        await using service = startService();
+        expect(await output(project, program, "program.js", service.url)).toBe(ADDED);
+      },
+      LIMIT_MS,
+    );
+
+  test.skipIf(skipFor(deno.whyMissing))(
+    "on Deno, which checks the types",
+    async () => {
+      const program = inPackages(deno, `${DENO.replace(/@[\d.]+$/, "")}/deno`);
+      const project = await newProject({ "program.ts": PROGRAM.replace("process.argv[2]", "Deno.args[0]") });
+      await using service = startService();
+      const flags = ["--check", "--no-lock", "--cached-only", "--allow-net=127.0.0.1"];
+      expect(await output(project, program, "run", ...flags, "program.ts", service.url)).toBe(ADDED);
+    },
+    LIMIT_MS,
+  );
+
+  test.skipIf(skipFor(vite.whyMissing ?? whyNoBrowser))(
+    "in Chromium, bundled by Vite",
+    async () => {
+      const project = await newProject({ "index.html": PAGE, "main.js": PAGE_PROGRAM });
+      await buildWithVite(project);
+      await using service = startService({ onLoopback: true });
+      await using site = startSite(join(project, "dist"));
+      await using browser = await launchBrowser();
+      const page = await browser.newPage();
+      await page.goto(`${site.url}?${new URLSearchParams({ service: service.url })}`);
+      const result = await page.waitForSelector("output", { state: "attached", timeout: 60_000 });
+      expect(await result.textContent()).toBe(ADDED);
+    },
+    LIMIT_MS,
+  );
+
+  test.skipIf(skipFor(webpack.whyMissing))(
+    "on Node, bundled by webpack",
+    async () => {
+      const project = await newProject({ "main.js": PROGRAM });
+      await buildWithWebpack(project);
+      await rm(join(project, "node_modules"), { recursive: true });
+      await using service = startService();
+      expect(await output(project, "node", "dist/main.cjs", service.url)).toBe(ADDED);
+    },
+    LIMIT_MS,
+  );
+});
+
+const PAGE = '<!doctype html><meta charset="utf-8"><script type="module" src="/main.js"></script>';
+const PAGE_PROGRAM = PROGRAM.replace("process.argv[2]", 'new URLSearchParams(location.search).get("service")')
+  .replace("console.log(", "show(")
+  .concat(`
+function show(...values) {
+  const output = document.createElement("output");
+  output.textContent = values.join(" ") + "\\n";
+  document.body.append(output);
+}`);
+
+/** Serves a folder from an origin that is not the service's. */
+function startSite(where: string) {
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    fetch: async (request) => {
+      const { pathname } = new URL(request.url);
+      const file = Bun.file(join(where, pathname === "/" ? "index.html" : pathname));
+      return (await file.exists()) ? new Response(file) : new Response(null, { status: 404 });
+    },
+  });
+  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
+}
+
+/** Bundles index.html of a project into dist/. */
+async function buildWithVite(project: string): Promise<void> {
+  await output(project, "node", inPackages(vite, "vite/bin/vite.js"), "build", "--logLevel", "error");
+}
+
+/** Bundles main.js of a project into dist/main.cjs. */
+async function buildWithWebpack(project: string): Promise<void> {
+  const options = {
+    ...{ mode: "production", target: "node20", context: project, entry: "./main.js" },
+    output: { path: join(project, "dist"), filename: "main.cjs" },
+  };
+  await writeFile(
+    join(project, "build.js"),
+    `import webpack from ${JSON.stringify(inPackages(webpack, "webpack/lib/index.js"))};
+    webpack(${JSON.stringify(options)}, (error, stats) => {
+      if (error) throw error;
+      if (stats.hasErrors() || stats.hasWarnings()) throw new Error(stats.toString());
+    });`,
+  );
+  await output(project, "node", "build.js");
+}
+
+describe.each([
+  ["Vite", vite.whyMissing, buildWithVite],
+  ["webpack", webpack.whyMissing, buildWithWebpack],
+] as const)("a bundle by %s", (_name, whyNot, bundle) => {
+  /** Returns the scripts of the bundle of a program. */
+  async function bundled(program: string): Promise<string> {
+    const project = await newProject({ "index.html": PAGE, "main.js": program });
+    await bundle(project);
+    const names = [...new Bun.Glob("dist/**/*.{js,cjs}").scanSync(project)];
+    expect(names).toHaveLength(1);
+    return readFile(join(project, names.join()), "utf8");
+  }
+
+  test.skipIf(skipFor(whyNot))(
+    "grows by at most 4 KB compressed if the program imports the client, and by nothing if it does not use it",
+    async () => {
+      const without = await bundled('console.log("x");');
+      const unused = await bundled(`import { TodoApi } from "${NAME}"; console.log("x");`);
+      const used = await bundled(`import { TodoApi } from "${NAME}"; console.log("x", new TodoApi());`);
+      expect(unused).toBe(without);
+      const added = gzipSync(used).length - gzipSync(without).length;
+      process.stderr.write(`the client adds ${added} bytes, compressed with gzip\n`);
+      expect(added).toBeWithin(1000, MAX_GZIP_BYTES + 1);
+    },
+    LIMIT_MS,
+  );
+});
+
+/** A program that uses the whole client, in syntax that both module resolutions accept. */
+const TYPED_PROGRAM = `
+import { type ApiKey, type Todo, TodoApi, TodoApiError, type TodoEvent } from "${NAME}";
+const admin = { name: "admin", password: "secret" };
+const api = new TodoApi({ baseUrl: "http://127.0.0.1:3000", admin });
+export const todo: Todo = await api.create("buy milk", { headers: { traceparent: "00" } });
+export const id: bigint = todo.id;
+// @ts-expect-error: the type is not any
+export const text: string = todo.id;
+const strings = new TodoApi({ ids: "string" });
+for await (const { id } of strings.todos({ done: false, pageSize: 10 })) {
+  const same: string = id;
+  // @ts-expect-error: ids are strings here
+  const other: bigint = id;
+  console.log(same, other);
+}
+for await (const event of api.events({ signal: AbortSignal.timeout(1000) })) {
+  const known: TodoEvent = event;
+  if (known.type === "deleted") console.log(known.id + 1n);
+}
+export const keys: readonly ApiKey[] = await api.keys.list();
+export const token: string = (await api.keys.create("ci", { expires: "90d", scope: "read" })).token;
+export const code = (error: unknown) => (error instanceof TodoApiError ? error.code : undefined);
+// @ts-expect-error: there is no such scope
+await api.keys.create("ci", { scope: "admin" });
+`;
+
+describe.each([
+  ["the project's TypeScript", undefined, join(ROOT, "node_modules/.bin/tsc")],
+  [TYPESCRIPT_5, typescript5.whyMissing, inPackages(typescript5, ".bin/tsc")],
+] as const)("a consumer compiles with %s", (_name, whyNot, tsc) => {
+  test.skipIf(skipFor(whyNot)).each([
+    ["ESNext", "bundler"],
+    ["NodeNext", "nodenext"],
+  ])(
+    "for module %s with resolution %s",
+    async (module, resolution) => {
+      const project = await newProject({ "program.ts": TYPED_PROGRAM });
+      const flags = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
+      const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
+      await output(project, tsc, ...flags, ...how, "program.ts");
+    },
+    LIMIT_MS,
+  );
+});
