@@ -22,7 +22,7 @@ export function readJson(request: Request): Promise<unknown> {
 
 /** Reads a JSON body as readJson does; returns `undefined` for an absent or an empty one, whatever its type. */
 export async function readJsonIfAny(request: Request): Promise<unknown> {
-  // Headers cannot tell whether a body exists: HTTP/2 needs none for one (RFC 9113 §8.1).
+  // Headers do not show whether a body exists: over HTTP/2, a body needs no header (RFC 9113 §8.1).
   if (request.body === null) return undefined;
   const bytes = await readBytes(request).catch(incomplete);
   if (bytes.byteLength === 0) return undefined;

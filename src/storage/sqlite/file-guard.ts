@@ -124,7 +124,7 @@ export class FileGuard {
 
   #requireLock(): void {
     const found = stateOf(this.#lockPath);
-    // Once the file was removed, another server may have started: only a restart makes sure that there is one.
+    // Another server may have started after the file was removed, and only a restart excludes that.
     if (found?.ino !== this.#lock.ino || found.dev !== this.#lock.dev) this.#lockIsLost = true;
     if (this.#lockIsLost)
       throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);

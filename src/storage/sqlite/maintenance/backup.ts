@@ -79,8 +79,8 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
 }
 
 /**
- * Returns whether a file is a store that is damaged or has lost changes. An unreadable file may have been one. The database
- * of another program is none.
+ * Returns whether a file is a store that is damaged or has lost changes. An unreadable file
+ * may have been such a store. The database of another program was not.
  */
 async function isLostOrDamaged(path: string): Promise<boolean> {
   try {
