@@ -17,6 +17,7 @@ const ENFORCED: readonly string[] = [
   "ARCHITECTURE.md",
   "CONTRIBUTING.md",
   "bench/README.md",
+  "bench/notes.md",
   "conformance/README.md",
 ];
 

@@ -61,8 +61,8 @@ export function createClientLookup(stored: Iterable<StoredClient>): (token: stri
 
 /**
  * Parses a clients file: one line `name:SHA256-HEX-OF-TOKEN` per token, split at the last colon. `:read` after the hash
- * gives the client the scope `read`, and `:write` gives it `write`, the default. Skips blank lines and lines that start with `#`. Throws an
- * Error that names the invalid line.
+ * gives the client the scope `read`, and `:write` gives it `write`, the default. Skips blank lines and lines that start
+ * with `#`. Throws an Error that names the invalid line.
  *
  * @example
  * ```ts
