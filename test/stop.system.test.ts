@@ -1,0 +1,168 @@
+/** Tests of a shutdown while many clients write. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { connect as connectHttp2, constants } from "node:http2";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { errnoOf } from "../src/error-message.ts";
+import { makeCertificate } from "./certificate.ts";
+import { runTodo } from "./command.ts";
+import { ask, POST_TODO } from "./http2.ts";
+import { Connection, statusOf } from "./raw-http.ts";
+
+/** How many times the test under load shuts down a server. */
+const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
+const JSON_TYPE = "Content-Type: application/json";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-stop-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe("a server that shuts down", () => {
+  test(
+    `under load responds to all requests on open connections and loses no write, ${ROUNDS} times`,
+    async () => {
+      const path = join(folder, "load.db");
+      const acknowledged = new Set<string>();
+      const unanswered = new Set<string>();
+      for (let round = 0; round < ROUNDS; round++) {
+        const options = ["--store", `sqlite:${path}`, "--stop-delay", "1"];
+        await using server = runTodo(["serve", "--port", "0", ...options]);
+        const port = Number(new URL(await server.url).port);
+        const clients = Array.from({ length: 48 }, (_, index) =>
+          load({ port, index, name: `${round}-${index}`, acknowledged, unanswered }),
+        );
+        const atStart = acknowledged.size;
+        while (acknowledged.size < atStart + 100) await sleep(100 * Math.random());
+        const before = acknowledged.size;
+        server.kill("SIGTERM");
+        expect(await server.exited).toBe(0);
+        expect(await Promise.all(clients)).toEqual(clients.map(() => "refused"));
+        // The server accepted writes after the signal too.
+        expect(acknowledged.size).toBeGreaterThan(before);
+      }
+      await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+      const stored = new Set<string>();
+      for (const { title } of JSON.parse(await (await fetch(`${await server.url}/api/todos`)).text()))
+        stored.add(title);
+      expect([...acknowledged].filter((title) => !stored.has(title))).toEqual([]);
+      // A request that got no answer was not processed.
+      expect([...unanswered].filter((title) => stored.has(title))).toEqual([]);
+    },
+    120_000 + 5000 * ROUNDS,
+  );
+});
+
+describe("a server that shuts down, over HTTP/2", () => {
+  test("responds to each stream or reports that it was not processed, 3 times", async () => {
+    const { cert, key } = makeCertificate();
+    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+    for (let round = 0; round < 3; round++) {
+      const store = ["--store", `sqlite:${join(folder, `http2-${round}.db`)}`];
+      const tls = ["--tls-cert", certFile, "--tls-key", keyFile];
+      await using server = runTodo(["serve", "--port", "0", ...store, ...tls]);
+      const url = await server.url;
+      const acknowledged: string[] = [];
+      const clients = Array.from({ length: 8 }, (_, index) => streams(url, cert, `${index}`, acknowledged));
+      while (acknowledged.length < 100) await sleep(10);
+      const before = acknowledged.length;
+      server.kill("SIGTERM");
+      expect(await server.exited).toBe(0);
+      expect((await Promise.all(clients)).flat()).toEqual([]);
+      expect(acknowledged.length).toBeGreaterThan(before);
+      await using again = runTodo(["serve", "--port", "0", ...store]);
+      const stored: { title: string }[] = JSON.parse(
+        await (await fetch(`${await again.url}/api/todos`)).text(),
+      );
+      expect(stored.map(({ title }) => title).toSorted()).toEqual(acknowledged.toSorted());
+    }
+  });
+});
+
+/**
+ * Keeps eight streams open on a connection until it closes. Each stream creates a to-do. Returns the streams that ended neither
+ * with a response nor with REFUSED_STREAM, which says that the request was not processed (RFC 9113 §8.7).
+ */
+async function streams(url: string, ca: string, name: string, acknowledged: string[]): Promise<string[]> {
+  const session = connectHttp2(url, { ca }).on("error", () => {});
+  const reset: string[] = [];
+  let sent = 0;
+  let isOver = false;
+  session.on("goaway", () => {
+    isOver = true;
+  });
+  session.on("close", () => {
+    isOver = true;
+  });
+  const one = async (): Promise<void> => {
+    while (!isOver && !session.closed && !session.destroyed) {
+      const title = `${name}-${sent++}`;
+      const { status, isWhole, rst } = await ask(session, POST_TODO, JSON.stringify({ title }));
+      if (status === 201 && isWhole) acknowledged.push(title);
+      else if (rst !== constants.NGHTTP2_REFUSED_STREAM) reset.push(`${title}: ${status}, reset with ${rst}`);
+    }
+  };
+  await once(session, "connect");
+  await Promise.all(Array.from({ length: 8 }, one));
+  session.destroy();
+  return reset;
+}
+
+/** The pause between two requests on a connection. Clients without a pause here use a new connection for each request. */
+const PAUSES_MS: readonly number[] = [0, 20, 1000];
+/**
+ * A client that sent nothing for as long as the server drains may send while its connection is closed (RFC 9112
+ * §9.3.1). Half of the stop delay, so that a busy machine has the other half.
+ */
+const QUIET_MS = 500;
+
+interface Load {
+  readonly port: number;
+  readonly index: number;
+  /** The prefix of its titles. */
+  readonly name: string;
+  /** Titles. */
+  readonly acknowledged: Set<string>;
+  readonly unanswered: Set<string>;
+}
+
+/**
+ * Sends requests one after the other until the server refuses connections. Half of the clients read, half write.
+ * Resolves with "reset" as soon as a request on a connection that the server used before gets no complete response.
+ * The first request on a connection may get none, because the listener may close while the connection arrives.
+ */
+async function load({ port, index, name, acknowledged, unanswered }: Load): Promise<"refused" | "reset"> {
+  const isPost = index % 2 === 0;
+  const ways = [...PAUSES_MS, undefined];
+  const pauseMs = ways[(index >> 1) % ways.length];
+  for (let sent = 0; ; ) {
+    const opened = await Connection.open(port).catch(errnoOf);
+    if (opened === "ECONNREFUSED") return "refused";
+    // The listener closed while this connection was being opened. No request was sent on it.
+    if (opened === "ECONNRESET") continue;
+    if (!(opened instanceof Connection)) throw new Error(`cannot connect: ${opened}`);
+    using connection = opened;
+    let answeredAt: number | undefined;
+    while (!connection.isClosed) {
+      const title = `${name}-${sent++}`;
+      const body = JSON.stringify({ title });
+      const isInUse = answeredAt !== undefined && performance.now() - answeredAt < QUIET_MS;
+      const answer = await connection.exchange(
+        isPost
+          ? `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+          : "GET /api/todos?limit=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+      );
+      answeredAt = performance.now();
+      if (answer === undefined) {
+        if (isInUse) return "reset";
+        if (isPost) unanswered.add(title);
+        break;
+      }
+      if (isPost && statusOf(answer) === 201) acknowledged.add(title);
+      if (pauseMs === undefined || /^connection: close\r$/im.test(answer)) break;
+      if (pauseMs > 0) await sleep(pauseMs * Math.random());
+    }
+  }
+}
