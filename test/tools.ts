@@ -1,5 +1,7 @@
 /** Programs that some tests need, each with the version that these tests were last checked with (Debian 12). */
 const TOOLS = {
+  WebKitWebDriver: "2.50.6 (WebKitGTK)",
+  Xvfb: "21.1.7 (X.Org)",
   bash: "5.2.15",
   caddy: "2.6.2",
   chromium: "154",

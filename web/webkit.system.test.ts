@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { KEYS } from "../test/firefox.ts";
+import { KEEP_STATUS } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, start, untilStored } from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+import { launchWebkit, type WebkitPage, whyNoWebkit } from "../test/webkit.ts";
+
+const TITLES = `return [...document.querySelectorAll(".todo")].map((row) =>
+  row.querySelector("input").checked ? "(" + row.textContent + ")" : row.textContent).join()`;
+
+const untilShown = (page: WebkitPage, titles: readonly string[]): Promise<void> =>
+  until(async () => (await page.run(TITLES)) === titles.join(), `${titles} are shown`);
+
+describe.skipIf(skipFor(whyNoWebkit))("to-dos page in WebKitGTK", () => {
+  let webkit: Awaited<ReturnType<typeof launchWebkit>>;
+  beforeAll(async () => {
+    webkit = await launchWebkit();
+  }, 90_000);
+  afterAll(() => webkit?.[Symbol.asyncDispose]());
+
+  test("adds, completes, deletes and restores to-dos", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    const page = await webkit.open(service.url);
+    await page.run(KEEP_STATUS);
+    await untilShown(page, ["one", "two"]);
+    await page.click("#title");
+    await page.type(`three${KEYS.Enter}`);
+    await untilShown(page, ["one", "two", "three"]);
+    await page.click(".todo input");
+    await untilShown(page, ["(one)", "two", "three"]);
+    await page.click(".todo:nth-child(2) button");
+    await untilShown(page, ["(one)", "three"]);
+    await page.click("#status button:not(.dismiss)");
+    await untilShown(page, ["(one)", "two", "three"]);
+    await page.click(".todo:nth-child(3) button");
+    await page.click("#status .dismiss");
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 2, title: "two", done: false },
+    ]);
+  });
+
+  test("shows the changes of other clients, and searches", async () => {
+    const store = await createStore(Array.from({ length: 10 }, (_, index) => `to-do ${index + 1}`));
+    await using service = start(store);
+    const page = await webkit.open(service.url);
+    await until(
+      async () => (await page.run("return document.title")) === "10 open · To-dos",
+      "the list is shown",
+    );
+    await store.insert("Éclair");
+    await until(
+      async () => (await page.run("return document.title")) === "11 open · To-dos",
+      "the new to-do is shown",
+    );
+    await page.type("/ecl");
+    await untilShown(page, ["Éclair"]);
+    await page.type(KEYS.Escape);
+    await until(async () => String(await page.run(TITLES)).split(",").length === 11, "the search is cleared");
+    expect(await page.run("return location.search")).toBe("");
+  });
+});
