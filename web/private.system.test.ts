@@ -3,8 +3,9 @@ import type { Browser, Page } from "playwright-core";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import type { Scope } from "../src/credential/scope.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
+import type { TodoStore } from "../src/todo.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { openWindow } from "../test/page.ts";
+import { openWindow, type Window } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { expectTitles, storedTodos, untilStored } from "../test/todos-page.ts";
@@ -16,14 +17,16 @@ const TIMEOUT_MS = 180_000;
 async function startPrivate(scope: Scope = "write") {
   const store = openMemory();
   const { keys } = store;
-  const minted = await createKey(keys, "phone", undefined, Date.now(), scope);
+  let now = Date.now();
+  const minted = await createKey(keys, "phone", 3_600_000, now, scope);
   if (minted === undefined) throw new Error("the key exists");
   await store.insert("mine alone");
   const service = startService({
     store,
     keys,
     privateMode: true,
-    lookupClient: createKeyLookup(keys, Date.now),
+    now: () => now,
+    lookupClient: createKeyLookup(keys, () => now),
   });
   return {
     ...service,
@@ -31,6 +34,9 @@ async function startPrivate(scope: Scope = "write") {
     token: minted.token,
     credentials: { httpCredentials: { username: "me", password: minted.token } },
     revoke: () => keys.delete(minted.key.id),
+    expire: () => {
+      now += 3_600_001;
+    },
   };
 }
 
@@ -87,23 +93,48 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
     TIMEOUT_MS,
   );
 
-  test(
-    "the page says what to do when its API key is revoked",
-    async () => {
+  /** Adds a to-do after the service stopped accepting the window's credentials. */
+  async function expectRejection({ page, faults }: Window, store: TodoStore): Promise<void> {
+    await add(page, "too late");
+    await page
+      .locator("#title-error")
+      .getByText("no longer accepts your API key or password. Reload this page and enter a valid one.")
+      .waitFor();
+    // The event stream ends at the next check of its credentials.
+    await page.locator("#notice").getByText("it was revoked, changed or has expired. Reload").waitFor();
+    expect(await storedTodos(store)).toEqual(TODOS);
+    expect(faults).toEqual([]);
+  }
+
+  test.each(["revoke", "expire"] as const)(
+    "the page says what to do when the service %ss its API key",
+    async (change) => {
       await using service = await startPrivate();
       await using window = await openWindow(browser, service.url, service.credentials);
-      const { page } = window;
-      await expectTitles(page, ["mine alone"]);
-      await service.revoke();
-      await add(page, "too late");
-      await page
-        .locator("#title-error")
-        .getByText("no longer accepts your API key or password. Reload this page and enter a valid one.")
-        .waitFor();
-      // The event stream ends at the next check of its key.
-      await page.locator("#notice").getByText("it was revoked, changed or has expired. Reload").waitFor();
-      expect(await storedTodos(service.store)).toEqual(TODOS);
-      expect(window.faults).toEqual([]);
+      await expectTitles(window.page, ["mine alone"]);
+      await service[change]();
+      await expectRejection(window, service.store);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "the page says what to do when the password of its user is changed",
+    async () => {
+      const store = openMemory();
+      await store.insert("mine alone");
+      let secret = "first";
+      await using service = startService({
+        store,
+        privateMode: true,
+        checkUser: (user, password) => user === "me" && password === secret,
+        userEntry: () => secret,
+      });
+      const httpCredentials = { username: "me", password: "first" };
+      await using window = await openWindow(browser, service.url, { httpCredentials });
+      await expectTitles(window.page, ["mine alone"]);
+      secret = "second";
+      await expectRejection(window, store);
     },
     TIMEOUT_MS,
   );

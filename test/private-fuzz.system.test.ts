@@ -1,0 +1,85 @@
+/** Sends mutated requests to a service in private mode. */
+import { expect, test } from "bun:test";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { exchange, mutant } from "./fuzzer.ts";
+import { capturingLog } from "./log.ts";
+import { startService } from "./service.ts";
+import { storedTodos } from "./todos-page.ts";
+
+const REQUESTS = 10_000;
+const AT_ONCE = 32;
+const TIMEOUT_MS = 300_000;
+const TITLE = "read by nobody else";
+const BEARER = "Authorization: Bearer token";
+
+/** Any 5xx except 505, which the listener sends for HTTP/2.0 and similar versions. */
+const SERVER_ERROR = /HTTP\/1\.[01] 5(?!05)\d\d /;
+/** Set FUZZ_SEED to repeat a run. Each request has its own seed. */
+const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
+
+type Mutant = ReturnType<typeof mutant>;
+
+/** Sends mutated requests to a private service with one to-do, and returns how often each status was received. */
+async function send(change: (sent: Mutant) => Mutant | undefined, mayRead: RegExp) {
+  const { log, lines } = capturingLog();
+  const store = openMemory();
+  await store.insert(TITLE);
+  await using service = startService({
+    store,
+    keys: store.keys,
+    privateMode: true,
+    lookupClient: (token) => (token === "token" ? { name: "client" } : undefined),
+    onLoopback: true,
+    log: { ...log, info() {}, warn() {} },
+  });
+  const statuses = new Map<string, number>();
+  let next = 0;
+  const work = async (): Promise<void> => {
+    while (next < REQUESTS) {
+      const seed = SEED + next++;
+      const sent = change(mutant(seed));
+      if (sent === undefined) continue;
+      const { text, isHung } = await exchange(service.port, sent);
+      const status = /^HTTP\/1\.1 (\d{3}) /.exec(text)?.[1] ?? "none";
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      const isRead = text.includes(TITLE) && !mayRead.test(sent.bytes);
+      if (isHung || isRead || SERVER_ERROR.test(text) || lines.length > 0) {
+        const bytes = JSON.stringify(sent.bytes.slice(0, 2000));
+        throw new Error(
+          `FUZZ_SEED=${seed} ${text.slice(0, 500)}: ${JSON.stringify({ isHung, isRead, lines })} after ${bytes}`,
+        );
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return { statuses, todos: await storedTodos(store) };
+}
+
+test(
+  `${REQUESTS} mutated requests without credentials neither read nor change the list`,
+  async () => {
+    const { statuses, todos } = await send(
+      (sent) => (sent.bytes.includes(BEARER) ? undefined : sent),
+      /(?!)/,
+    );
+    expect(todos).toEqual([{ id: 1, title: TITLE, done: false }]);
+    expect(statuses.get("401")).toBeGreaterThan(REQUESTS / 10);
+    expect(statuses.get("201")).toBeUndefined();
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  `${REQUESTS} mutated requests with credentials cause no 5xx and no hang`,
+  async () => {
+    // The first line ends the request line, so that the token is the first header.
+    const { statuses } = await send(
+      (sent) => ({ ...sent, bytes: sent.bytes.replace("\r\n", `\r\n${BEARER}\r\n`) }),
+      /./,
+    );
+    // A fuzzer whose requests all fail in the same way tests nothing.
+    for (const status of ["200", "201", "204", "400", "401", "404", "405", "413", "415", "422"])
+      expect([status, (statuses.get(status) ?? 0) > 0]).toEqual([status, true]);
+  },
+  TIMEOUT_MS,
+);
