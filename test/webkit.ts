@@ -99,12 +99,13 @@ function property(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
 }
 
-async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
+async function firstLine(output: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
   let text = "";
-  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
-    text += chunk;
+  const decoder = new TextDecoder();
+  for await (const chunk of output) {
+    text += decoder.decode(chunk, { stream: true });
     const end = text.indexOf("\n");
     if (end !== -1) return text.slice(0, end);
   }
-  throw new Error("the program ended without a line of output");
+  throw new Error(`the program ended without a line of output: ${text}`);
 }
