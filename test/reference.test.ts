@@ -19,6 +19,7 @@ import {
 } from "../src/http/observability/instrumentation.ts";
 import { problem } from "../src/http/response.ts";
 import { IDLE_SECONDS } from "../src/http/route.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
 import { PRIMARY_DEFAULTS } from "../src/storage/postgres/primary.ts";
 import { MAX_POSTGRES_ID } from "../src/storage/postgres/store.ts";
 import { RETENTION_MS } from "../src/storage/records/idempotency.ts";
@@ -28,6 +29,7 @@ import { makeCertificate } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { scrape, serve } from "./metrics-server.ts";
+import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -57,6 +59,15 @@ function section(page: string, heading: string): string {
   const end = rest.search(new RegExp(`^#{1,${level.length}} `, "m"));
   return end < 0 ? rest : rest.slice(0, end);
 }
+
+test("the reference lists each operation of openapi.json", () => {
+  const page = read("http-api.md");
+  for (const [path, item] of Object.entries(contract.paths))
+    for (const method of Object.keys(item).filter((name) => /^(?:get|post|patch|put|delete)$/.test(name))) {
+      const operation = `\`${method.toUpperCase()} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;
+      expect([operation, new RegExp(`${operation}[\` ]`).test(page)]).toEqual([operation, true]);
+    }
+});
 
 test("the reference lists each error code with its status and title", async () => {
   const codes: readonly string[] = contract.components.schemas.Problem.properties.code.enum;
@@ -283,6 +294,82 @@ test("the reference lists the log lines of a server in private mode", async () =
   expect(expectListed(server.stdout())).toEqual(
     expect.arrayContaining(["listening", "write", "write refused"]),
   );
+});
+
+test("a request with several problems gets the error that the page lists first", async () => {
+  const store = openMemory({ maxTodos: 1 });
+  await using service = startService({
+    store,
+    keys: store.keys,
+    onLoopback: true,
+    checkUser: (user, password) => user === "admin" && password === "secret",
+  });
+  await service.sendJson("POST", "/api/todos", { title: "x" }, { headers: { "Idempotency-Key": "used" } });
+  const codeOf = async (method: string, path: string, headers: Record<string, string>, body?: string) => {
+    const response = await fetch(service.url + path, {
+      method,
+      headers,
+      ...(body !== undefined && { body }),
+    });
+    return JSON.parse(await response.text()).code;
+  };
+  const problems: Record<string, string> = {
+    Host: "other.example",
+    "Sec-Fetch-Site": "cross-site",
+    "Idempotency-Key": " ",
+    "Content-Type": "text/plain",
+  };
+  let body = "no JSON".repeat(MAX_BODY_BYTES);
+  const codes: string[] = [];
+  const create = async (): Promise<void> => {
+    codes.push(await codeOf("POST", "/api/todos", problems, body));
+  };
+  await create();
+  delete problems.Host;
+  codes.push(await codeOf("POST", "/api/unknown", problems, body));
+  codes.push(await codeOf("PUT", "/api/todos", problems, body));
+  await create();
+  delete problems["Sec-Fetch-Site"];
+  problems["Idempotency-Key"] = "two words";
+  await create();
+  codes.push(await codeOf("PATCH", "/api/todos/one", problems, body));
+  codes.push(await codeOf("PATCH", "/api/todos/2", problems, body));
+  problems["Idempotency-Key"] = "used";
+  await create();
+  problems["Content-Type"] = "application/json";
+  await create();
+  body = "no JSON";
+  await create();
+  body = '{"title":""}';
+  await create();
+  body = '{"title":"other"}';
+  await create();
+  problems["Idempotency-Key"] = "new";
+  await create();
+  expect(codes).toEqual([
+    "misdirected_host",
+    "route_not_found",
+    "method_not_allowed",
+    "cross_site_write",
+    "invalid_idempotency_key",
+    "invalid_id",
+    "todo_not_found",
+    "unsupported_media_type",
+    "body_too_large",
+    "invalid_json",
+    "validation_failed",
+    "idempotency_key_reused",
+    "store_full",
+  ]);
+  const cross = { "Sec-Fetch-Site": "cross-site" };
+  const basic = { ...cross, Authorization: `Basic ${btoa("admin:secret")}` };
+  expect([
+    await codeOf("PUT", "/admin/unknown", cross),
+    await codeOf("PUT", "/admin/unknown", basic),
+    await codeOf("PUT", "/admin/keys", basic),
+    await codeOf("DELETE", "/admin/keys/unknown", basic),
+    await codeOf("DELETE", "/admin/keys/unknown", { Authorization: basic.Authorization }),
+  ]).toEqual(["unauthorized", "route_not_found", "method_not_allowed", "cross_site_write", "key_not_found"]);
 });
 
 interface Example {
