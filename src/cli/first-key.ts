@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline/promises";
 import { createKey, type KeyStore } from "../credential/key.ts";
 import type { Config } from "./config.ts";
-import { reachableHost } from "./health.ts";
+import { reachableUrl } from "./health.ts";
 
 /** The name of the API key that a private server creates at its first start. */
 const NAME = "first";
@@ -32,11 +32,10 @@ export interface Reachability extends Pick<Config, "allowBasicOverHttp"> {
 
 /** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
 export function whereToOpen(listenerUrl: string, { onLoopback, allowBasicOverHttp }: Reachability): string {
-  const { protocol, hostname, host } = new URL(listenerUrl);
-  const reachable = reachableHost(hostname);
-  const url = `${protocol}//${host.replace(hostname, reachable)}`;
+  const { protocol, hostname } = new URL(listenerUrl);
+  const url = reachableUrl(listenerUrl);
   const acceptsOthers = protocol === "https:" || allowBasicOverHttp;
-  if (reachable !== hostname)
+  if (new URL(url).hostname !== hostname)
     return `Open ${url} in a browser on this machine.${acceptsOthers ? "" : " Other machines need HTTPS."}`;
   if (onLoopback || acceptsOthers) return `Open ${url} in a browser.`;
   return "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.";

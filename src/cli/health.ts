@@ -37,6 +37,12 @@ export function reachableHost(host: string): string {
   return bare.includes(":") ? `[${bare}]` : bare;
 }
 
+/** Returns the URL, without a path, at which this machine reaches a server that listens on a URL. */
+export function reachableUrl(listenerUrl: string): string {
+  const { protocol, hostname, host } = new URL(listenerUrl);
+  return `${protocol}//${host.replace(hostname, reachableHost(hostname))}`;
+}
+
 /** Returns why the server is not healthy, or `undefined` if it is. */
 async function probe(url: string): Promise<string | undefined> {
   try {

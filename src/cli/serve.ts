@@ -18,6 +18,7 @@ import { clusterVariables, type Environment } from "./environment.ts";
 import { showFirstKey, whereToOpen } from "./first-key.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
+import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
 import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
@@ -74,12 +75,15 @@ export async function serve(config: Config, env: Environment): Promise<void> {
       {},
       "each replica generates its own credentials, and rejects those of the others: create an API key with todo keys create, or set TODO_CLIENTS_FILE and TODO_USERS_FILE",
     );
-  if (credentials.demo !== undefined) showDemo(credentials.demo, listener.url);
+  const subject = { ...config, ...credentials, store: config.store.value, onLoopback };
+  // On standard error, because secrets do not belong in the log.
+  const { stderr } = process;
+  if (stderr.isTTY && !credentials.needsFirstKey)
+    stderr.write(`\n${describeAddresses(listener.url, subject)}`);
+  if (credentials.demo !== undefined) stderr.write(describeDemo(credentials.demo, listener.url));
   // After the start, so that a port in use does not lose the token.
-  if (credentials.needsFirstKey) {
-    const { allowBasicOverHttp } = config;
-    await showFirstKey(store.keys, whereToOpen(listener.url, { onLoopback, allowBasicOverHttp }));
-  }
+  if (credentials.needsFirstKey) await showFirstKey(store.keys, whereToOpen(listener.url, subject));
+  if (stderr.isTTY) stderr.write(describeMemory(subject.store));
 }
 
 /**
@@ -257,18 +261,4 @@ function warnOfSurfaces(
       `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP`,
     );
   }
-}
-
-/** Prints the demo credentials once, on standard error, because secrets do not belong in the log. */
-function showDemo({ token, user, password }: NonNullable<Credentials["demo"]>, url: string): void {
-  process.stderr.write(`
-No credentials are configured. These work until the server stops:
-
-demo-token=${token}
-demo-password=${password}
-
-curl -H 'Authorization: Bearer ${token}' '${url}/api/whoami'
-curl -u '${user}:${password}' '${url}/admin/'
-
-`);
 }
