@@ -1,52 +1,25 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import contract from "../openapi.json" with { type: "json" };
-import { SETTINGS } from "../src/cli/settings.ts";
+import { readFileSync } from "node:fs";
 import { run, runTodo } from "./command.ts";
+import { readPage } from "./docs.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 
-const readme = await readFile(new URL("../README.md", import.meta.url), "utf8");
+const { text: readme, blocks } = readPage("README.md");
+const results = readFileSync(new URL("../bench/results.md", import.meta.url), "utf8");
 
-interface Block {
-  readonly language: string;
-  readonly text: string;
-}
-
-const blocks: readonly Block[] = [...readme.matchAll(/^```(\w*)\n(.*?)^```/gms)].map(
-  ([, language = "", text = ""]) => ({ language, text }),
-);
-
-/** The shell blocks that send requests, each with the output shown below it. */
-const shown = blocks.flatMap(({ language, text }, index) =>
-  language === "sh" && text.startsWith("curl") ? [[text, blocks[index + 1]?.text ?? ""] as const] : [],
-);
-
-async function pasted(line: string): Promise<string> {
-  const shell = run(["sh", "-c", line.replace(/^curl /, "curl -sS ")]);
-  await shell.exited;
-  return shell.stdout() + shell.stderr();
-}
-
-test("the README's first command starts the service", () => {
-  expect(blocks[0]).toEqual({ language: "sh", text: "npm ci && npm start\n" });
+test("the README begins with the two commands that set up the service and its tests", () => {
+  const commands = blocks.map(({ language, text }) => [language, text]);
+  expect(commands.slice(0, 2)).toEqual([
+    ["sh", "npm ci && npm start\n"],
+    ["sh", "npm ci && npm test\n"],
+  ]);
 });
 
-test.skipIf(skipFor(whyMissing("curl")))("the README's commands print what it shows", async () => {
+test.skipIf(skipFor(whyMissing("curl")))("the README shows what the first start prints", async () => {
   await using server = runTodo(["serve", "--port", "0"]);
   const url = await server.url;
-  expect(shown.length).toBeGreaterThanOrEqual(2);
-  for (const [line, output] of shown) {
-    expect(`${await pasted(line.replaceAll("http://127.0.0.1:3000", url))}\n`).toBe(output);
-  }
-});
-
-test("the README shows what the first start prints", async () => {
-  await using server = runTodo(["serve", "--port", "0"]);
-  const url = await server.url;
-  while (!server.stderr().includes("/admin/")) await Bun.sleep(5);
+  while (!server.stderr().includes("/admin/'")) await Bun.sleep(5);
   const masked = (text: string): string =>
     text
       .replaceAll(url, "URL")
@@ -57,69 +30,40 @@ test("the README shows what the first start prints", async () => {
     .stderr()
     .split("\n")
     .filter((line) => line.startsWith("curl"));
-  const picture =
-    blocks
-      .find(({ text }) => text.startsWith("curl -H"))
-      ?.text.trimEnd()
-      .split("\n") ?? [];
-  expect(picture.map(masked)).toEqual(lines.map(masked));
-  expect(await Promise.all(lines.map(pasted))).toEqual(["demo", "Hello, admin!"]);
+  const shown = blocks.findIndex(({ text }) => text.startsWith("curl -H"));
+  expect(masked(blocks[shown]?.text ?? "")).toBe(masked(`${lines.join("\n")}\n`));
+  const answers = await Promise.all(lines.map(pasted));
+  expect(`${answers.join("\n")}\n`).toBe(blocks[shown + 1]?.text ?? "");
 });
 
-test("the README lists the settings of the command", () => {
-  const section = readme.slice(readme.indexOf("## Settings"), readme.indexOf("## Running it"));
-  const rows = [...section.matchAll(/^\| (.*?) ?\| (`.*?`) \| (.*?) ?\| /gm)].map(
-    ([, flag, variables, value]) => ({
-      flag: flag?.trim().replaceAll("`", ""),
-      variables: variables?.replaceAll("`", ""),
-      value: value?.trim().replaceAll("`", ""),
-    }),
-  );
-  expect(rows).toEqual(
-    Object.values(SETTINGS).map((setting) => ({
-      flag: "flag" in setting ? setting.flag.replace(/ <.*/, "") : "",
-      variables: setting.variables.join(", "),
-      value: "default" in setting ? setting.default : "",
-    })),
-  );
-});
+async function pasted(line: string): Promise<string> {
+  await using shell = run(["sh", "-c", line.replace(/^curl /, "curl -sS ")]);
+  await shell.exited;
+  return shell.stdout() + shell.stderr();
+}
 
-test("the README lists the error codes of openapi.json", () => {
-  const section = readme.slice(readme.indexOf("### Errors"), readme.indexOf("## Who may pass"));
-  const codes = [...section.matchAll(/^\| \d{3} \| (.*?) \|/gm)].flatMap(([, cell = ""]) =>
-    [...cell.matchAll(/`(\w+)`/g)].map(([, code]) => code),
-  );
-  const documented: readonly string[] = contract.components.schemas.Problem.properties.code.enum;
-  expect(codes.toSorted()).toEqual(documented.toSorted());
-});
+/** Returns the cells of the rows of a Markdown table, without its head. */
+const rowsIn = (text: string): readonly (readonly string[])[] =>
+  [...text.matchAll(/^\| (.*) \|$/gm)].map(([, row = ""]) => row.split("|").map((cell) => cell.trim()));
 
-test("the README's code runs unchanged", async () => {
-  const example = blocks.find(({ text }) => text.includes("createService("))?.text ?? "";
-  const folder = await mkdtemp(join(tmpdir(), "todo-readme-"));
-  try {
-    const clients = join(folder, "clients");
-    await Bun.write(clients, `alice:${new Bun.CryptoHasher("sha256").update("secret").digest("hex")}\n`);
-    const code = example
-      .replace('"clients"', JSON.stringify(clients))
-      .replace("port: 3000", "port: 0")
-      .replace(/^listen\(/m, "const { url } = listen(");
-    const ask = 'await fetch(url + "/api/whoami", { headers: { authorization: "Bearer secret" } })';
-    const script = run([
-      process.execPath,
-      "-e",
-      `${code}\nconsole.write(await (${ask}).text()); process.exit();`,
+/** Returns the text below a heading of the second level. */
+const section = (text: string, heading: string): string =>
+  text.split(/^## /m).find((part) => part.startsWith(`${heading}\n`)) ?? "";
+
+test("the README's CPU times are those of bench/results.md", () => {
+  const [head = [], , ...rows] = rowsIn(section(readme, "Speed"));
+  expect(rows.length).toBeGreaterThan(2);
+  for (const [workload = "", ...figures] of rows) {
+    const measured = new Map(rowsIn(section(results, workload)).map(([server = "", time]) => [server, time]));
+    expect([workload, ...figures]).toEqual([
+      workload,
+      ...head.slice(1).map((server) => measured.get(server) ?? "not measured"),
     ]);
-    expect([await script.exited, script.stdout(), script.stderr()]).toEqual([0, "alice", ""]);
-  } finally {
-    await rm(folder, { recursive: true });
   }
 });
 
-test("the README's client runs unchanged", async () => {
-  const example = blocks.find(({ text }) => text.includes("new TodoApi("))?.text ?? "";
-  await using server = runTodo(["serve", "--port", "0"]);
-  const code = example.replace("http://127.0.0.1:3000", await server.url);
-  await using script = run([process.execPath, "--no-env-file", "-e", code]);
-  expect([await script.exited, script.stderr()]).toEqual([0, ""]);
-  expect(script.stdout()).toMatch(/"connected"[\s\S]*"updated"/);
+test("the README lists the missed targets of bench/results.md", () => {
+  const missed = rowsIn(section(results, "Targets")).filter(([, , , outcome]) => outcome === "**missed**");
+  const listed = [...section(readme, "Speed").matchAll(/^- (.+): measured (\S+)$/gm)].map(([, target, value]) => [target, value]);
+  expect(listed).toEqual(missed.map(([target = "", value = ""]) => [target, value]));
 });

@@ -1,0 +1,62 @@
+import { describe, expect, test } from "bun:test";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
+import { FAST_PAGES } from "./docs-pages.ts";
+import { skipFor } from "./skip.ts";
+import { isTool, whyMissing } from "./tools.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const pages = readPages();
+const tracked = globSync("{*,{bench,conformance}/*,docs/**/*}.md", { cwd: ROOT });
+
+test.each(tracked)("the relative links of %s lead to a file and a heading", (path) => {
+  const text = readFileSync(join(ROOT, path), "utf8");
+  const broken = relativeLinks(text).filter((link) => {
+    const [file = "", anchor] = link.split("#");
+    const target = file === "" ? join(ROOT, path) : join(ROOT, dirname(path), decodeURI(file));
+    if (!existsSync(target)) return true;
+    return anchor !== undefined && target.endsWith(".md") && !anchorsIn(readFileSync(target, "utf8")).has(anchor);
+  });
+  expect(broken).toEqual([]);
+});
+
+test("docs/README.md links to every page", () => {
+  const index = readPage("docs/README.md");
+  const linked = relativeLinks(index.text).map((link) => join("docs", link.replace(/#.*/, "")));
+  const missing = pages.map(({ path }) => path).filter((path) => path !== index.path && !linked.includes(path));
+  expect(missing).toEqual(["README.md"].filter((path) => !linked.includes(path)));
+});
+
+test("the README has at most 150 lines", () => {
+  expect(readPage("README.md").text.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
+});
+
+test("every page of docs/ says its outcome in the first line", () => {
+  for (const { path, text } of pages.filter((page) => page.path.startsWith("docs/")))
+    expect([path, text]).toEqual([path, expect.stringMatching(/^# .+\n\n[A-Z`].+\n/)]);
+});
+
+test("every marker of a block is known, and a block that does not run has a reason", () => {
+  for (const { path, blocks } of pages)
+    for (const block of blocks) {
+      const { marker, line } = block;
+      if (marker === undefined) continue;
+      const tool = markerOf(block, "needs");
+      const isKnown =
+        marker === "crash" ||
+        /^markdownlint-/.test(marker) ||
+        (tool !== undefined && isTool(tool)) ||
+        ["not run", "exits", "example"].some((name) => markerOf(block, name) !== undefined);
+      expect([`${path}:${line}`, isKnown]).toEqual([`${path}:${line}`, true]);
+      const reason = isCommand(block) ? markerOf(block, "not run") : undefined;
+      if (reason !== undefined) process.stderr.write(`not run: ${path}:${line}: ${reason}\n`);
+    }
+});
+
+describe.skipIf(skipFor(whyMissing("curl")))("the commands work and print what the page shows", () => {
+  test.concurrent.each(FAST_PAGES)("%s", async (path) => {
+    expect(await runPage(readPage(path))).toEqual([]);
+  });
+});

@@ -1,0 +1,291 @@
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Command, run } from "./command.ts";
+import { freePort } from "./free-port.ts";
+import { skipFor } from "./skip.ts";
+import { isTool, whyMissing } from "./tools.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+/** Ports that the pages name. Each run of a page uses free ports instead. */
+const PORTS = /\b(?:3000|5173|9090|9464)\b/g;
+
+/** A command that runs until it is stopped. The next one of the page stops it first. */
+const SERVICE = /^(?:\w+=\S+ )*(?:todo serve|npm start|npx bun server\.ts)(?: .*)?$/;
+/** A web server that runs beside the service, in another terminal. */
+const SITE = /^npx bun --port=\d+ .*$/;
+
+/** The first line of a block that is a file says its name: `// server.ts`, `# Caddyfile` or `<!-- live.html -->`. */
+const FILE_NAME = /^(?:\/\/|#|<!--) ([\w.-]+)(?: -->)?\n/;
+
+/** A fenced block of a page. An HTML comment before it, its marker, tells the tests how to run it. */
+export interface Block {
+  readonly language: string;
+  readonly text: string;
+  /** The line of the page on which the block starts. */
+  readonly line: number;
+  /**
+   * - `not run: REASON`
+   * - `needs: TOOL`: the block runs only where this program is installed
+   * - `exits: CODE`: the commands fail with this exit code
+   * - `crash`: the server of the page is killed before the block starts the next one
+   * - `example: REASON`: the output differs from run to run
+   */
+  readonly marker: string | undefined;
+  /** Whether only blank lines are between the previous block and this one. */
+  readonly followsBlock: boolean;
+}
+
+/** A Markdown page with a path such as `docs/how-to/users.md`. */
+export interface Page {
+  readonly path: string;
+  readonly text: string;
+  readonly blocks: readonly Block[];
+}
+
+/** Returns the README and all pages of docs/. */
+export function readPages(): readonly Page[] {
+  return ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT }).toSorted()].map(readPage);
+}
+
+export function readPage(path: string): Page {
+  const text = readFileSync(join(ROOT, path), "utf8");
+  return { path, text, blocks: blocksIn(text) };
+}
+
+function blocksIn(page: string): readonly Block[] {
+  let previousEnd = -1;
+  return [...page.matchAll(/^( *)```(\w*)\n([\s\S]*?)^\1```$/gm)].map((match) => {
+    const [whole, indent = "", language = "", text = ""] = match;
+    const before = page.slice(0, match.index);
+    const block = {
+      language,
+      text: text.replaceAll(new RegExp(`^${indent}`, "gm"), ""),
+      line: before.split("\n").length,
+      marker: /<!-- (.*?) -->\s*$/.exec(before)?.[1],
+      followsBlock: previousEnd >= 0 && page.slice(previousEnd, match.index).trim() === "",
+    };
+    previousEnd = match.index + whole.length;
+    return block;
+  });
+}
+
+/** Returns what follows the name of a marker: `REASON` for `not run: REASON`. */
+export function markerOf({ marker }: Block, name: string): string | undefined {
+  return marker?.startsWith(`${name}: `) ? marker.slice(name.length + 2) : undefined;
+}
+
+export const isCommand = ({ language }: Block): boolean => language === "sh";
+
+export interface RunOptions {
+  /** Whether to run in a copy of the repository instead of a folder with links to it. */
+  readonly copy?: boolean;
+  /** Variables for the commands. `PATH` comes before the usual one. */
+  readonly variables?: Readonly<Record<string, string>>;
+  /** Changes each block before it runs, for example to use other paths. */
+  readonly changed?: (text: string) => string;
+  /** Shell commands that run first, for example to define functions. */
+  readonly prelude?: string;
+  /**
+   * Runs after the last block, while the servers of the page still run.
+   * @param usePorts replaces the ports of the page by those of this run
+   */
+  readonly whileRunning?: (usePorts: (text: string) => string) => Promise<void>;
+}
+
+/**
+ * Runs the command blocks of a page, in order and in one shell, in a clean folder with the files of the repository. Returns
+ * what went wrong: commands that fail, and outputs that differ from the `text` block directly below the commands.
+ */
+export async function runPage(page: Page, options: RunOptions = {}): Promise<readonly string[]> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-docs-"));
+  const results = await mkdtemp(join(tmpdir(), "todo-docs-results-"));
+  let shell: Command | undefined;
+  try {
+    await (options.copy === true ? copyRepository(folder) : linkRepository(folder));
+    const ports = new Map<string, string>([["3000", String(await freePort())]]);
+    for (const [port] of page.text.matchAll(PORTS))
+      if (!ports.has(port)) ports.set(port, String(await freePort()));
+    const usePorts = (text: string): string => text.replaceAll(PORTS, (port) => ports.get(port) ?? port);
+    const { changed = (text) => text } = options;
+    const steps = stepsOf(page, (text) => changed(usePorts(text)));
+    const port = ports.get("3000") ?? "";
+    const { PATH: path = "", ...variables } = options.variables ?? {};
+    const script = join(results, "script");
+    const { prelude = "", whileRunning } = options;
+    await writeFile(script, scriptOf(steps, usePorts(prelude), whileRunning === undefined ? "" : WAIT));
+    shell = run(["bash", "-c", 'cd "$0" && exec bash "$1"', folder, script], {
+      PATH: [path, join(ROOT, "bin"), process.env.PATH].filter(Boolean).join(":"),
+      PORT: port,
+      TODO_PORT: port,
+      TODO_URL: `http://127.0.0.1:${port}`,
+      RESULTS: results,
+      npm_config_update_notifier: "false",
+      ...variables,
+    });
+    if (whileRunning !== undefined) {
+      let hasEnded = false;
+      shell.exited.then(() => {
+        hasEnded = true;
+      });
+      while (!hasEnded && !existsSync(join(results, "ready"))) await Bun.sleep(20);
+      if (!hasEnded) await whileRunning(usePorts);
+      await writeFile(join(results, "end"), "");
+    }
+    await shell.exited;
+    return await problemsOf(page, steps, results);
+  } finally {
+    await shell?.[Symbol.asyncDispose]();
+    for (const name of ["service", "site"]) await stopServer(join(results, `${name}.group`));
+    for (const each of [folder, results]) await rm(each, { recursive: true });
+  }
+}
+
+interface Step {
+  readonly block: Block;
+  readonly script: string;
+  /** The text that the commands print, if the page shows it. */
+  readonly output: string | undefined;
+}
+
+function stepsOf({ path, blocks }: Page, changed: (text: string) => string): readonly Step[] {
+  return blocks.flatMap((block, index): Step[] => {
+    const name = FILE_NAME.exec(block.text)?.[1];
+    if (!isCommand(block))
+      return name === undefined ? [] : [{ block, script: fileScript(name, changed(block.text)), output: undefined }];
+    if (markerOf(block, "not run") !== undefined) return [];
+    const tool = markerOf(block, "needs");
+    if (tool !== undefined && isTool(tool) && skipFor(whyMissing(tool))) return [];
+    const next = blocks[index + 1];
+    const isOutput = next?.language === "text" && next.followsBlock && markerOf(next, "example") === undefined;
+    return [
+      {
+        block,
+        script: commandScript(block, changed(block.text.replace(/^npm ci(?: && |\n)/, "")), path),
+        output: isOutput ? changed(next.text) : undefined,
+      },
+    ];
+  });
+}
+
+const fileScript = (name: string, text: string): string => `cat >${name} <<'END_OF_FILE'\n${text}END_OF_FILE\n`;
+
+function commandScript(block: Block, text: string, path: string): string {
+  const exits = markerOf(block, "exits");
+  if (exits !== undefined) return `code=0\n(\n${text}) || code=$?\n[ "$code" -eq ${exits} ]\n`;
+  const lines = text.trimEnd().split("\n");
+  const last = lines.at(-1) ?? "";
+  const isSite = SITE.test(last);
+  if (!isSite && !SERVICE.test(last)) return text;
+  const signal = block.marker === "crash" ? "KILL" : "TERM";
+  if (last.includes("'")) throw new Error(`${path}:${block.line}: the command of a server has a quote`);
+  return `${[...lines.slice(0, -1), `start_server ${isSite ? "site" : "service"} ${signal} '${last}'`].join("\n")}\n`;
+}
+
+/** Each job has a process group of its own, as in a terminal, so that a signal reaches npm and the server. */
+const FUNCTIONS = `
+set -eum
+stop_server() {
+  [ -e "$RESULTS/$1.group" ] || return 0
+  kill -"$2" -- "-$(cat "$RESULTS/$1.group")" 2>/dev/null || true
+  wait "$(cat "$RESULTS/$1.group")" 2>/dev/null || true
+  rm "$RESULTS/$1.group"
+}
+start_server() {
+  stop_server "$1" "$2"
+  (eval "exec env $3") >"$RESULTS/$1.log" 2>&1 </dev/null &
+  echo "$!" >"$RESULTS/$1.group"
+  until grep -qE '"msg":"listening"|^[^{]*http://' "$RESULTS/$1.log"; do
+    kill -0 "$!" 2>/dev/null || { cat "$RESULTS/$1.log" >&2; return 1; }
+    sleep 0.05
+  done
+}
+curl() { command curl -sS "$@"; }
+trap 'stop_server site TERM; stop_server service TERM' EXIT
+`;
+
+/** Keeps the servers until the test has used them. */
+const WAIT = `
+: >"$RESULTS/ready"
+until [ -e "$RESULTS/end" ]; do sleep 0.05; done
+`;
+
+function scriptOf(steps: readonly Step[], prelude: string, end: string): string {
+  const parts = steps.map(
+    ({ block: { line }, script }) =>
+      `exec >"$RESULTS/${line}.out" 2>"$RESULTS/${line}.err" </dev/null\n${script}echo done >"$RESULTS/${line}.done"\n`,
+  );
+  return [FUNCTIONS, prelude, ...parts, end].join("\n");
+}
+
+async function problemsOf({ path }: Page, steps: readonly Step[], results: string): Promise<readonly string[]> {
+  const read = (name: string): Promise<string> => readFile(join(results, name), "utf8").catch(() => "");
+  const problems: string[] = [];
+  for (const { block, output } of steps) {
+    const [out, err, done] = await Promise.all(
+      ["out", "err", "done"].map((kind) => read(`${block.line}.${kind}`)),
+    );
+    const where = `${path}:${block.line}`;
+    if (done === "") return [...problems, `${where} failed: ${out}${err}${await read("service.log")}`];
+    if (output === undefined) continue;
+    const printed = masked(joined(out || err));
+    const expected = masked(joined(output));
+    if (printed !== expected) problems.push(`${where} printed ${printed} instead of ${expected}`);
+  }
+  return problems;
+}
+
+/** curl ends no line, so outputs of several requests need not be on lines of their own. */
+const joined = (text: string): string => text.replaceAll("\n", "").trim();
+
+/** Replaces what differs from run to run. */
+const masked = (text: string): string =>
+  text
+    .replaceAll(/todo_\w{49}/g, "TOKEN")
+    .replaceAll(/\b[0-9a-f]{16}-\d+\b/g, "POSITION")
+    .replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME");
+
+async function linkRepository(folder: string): Promise<void> {
+  for (const name of await readdir(ROOT))
+    if (name !== ".git" && name !== "dist") await symlink(join(ROOT, name), join(folder, name));
+}
+
+async function copyRepository(folder: string): Promise<void> {
+  const files = 'git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null';
+  await using copy = run(["sh", "-c", `${files} | tar -cf - -T - | tar -xf - -C "$0"`, folder]);
+  if ((await copy.exited) !== 0) throw new Error(copy.stderr());
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
+}
+
+async function stopServer(file: string): Promise<void> {
+  const group = Number(await readFile(file, "utf8").catch(() => "0"));
+  if (group === 0) return;
+  try {
+    process.kill(-group, "SIGKILL");
+  } catch (error) {
+    // It has ended.
+    if (!(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error;
+  }
+}
+
+/** Returns the anchors of a page's headings, as GitHub makes them. */
+export function anchorsIn(page: string): ReadonlySet<string> {
+  const anchors = new Set<string>();
+  for (const [, heading = ""] of page.replaceAll(/^ *```[\s\S]*?^ *```$/gm, "").matchAll(/^#+ (.+)$/gm)) {
+    const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1").trim().toLowerCase();
+    const slug = text.replaceAll(/[^\p{L}\p{N}_\- ]/gu, "").replaceAll(" ", "-");
+    let anchor = slug;
+    for (let n = 1; anchors.has(anchor); n += 1) anchor = `${slug}-${n}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+/** Returns the targets of a page's relative links, without those in blocks and code. */
+export function relativeLinks(page: string): readonly string[] {
+  const prose = page.replaceAll(/^ *```[\s\S]*?^ *```$/gm, "").replaceAll(/`[^`\n]*`/g, "");
+  return [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target).filter((target) => !/^\w+:/.test(target));
+}
