@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, globSync, readFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
 import { FAST_PAGES } from "./docs-pages.ts";
@@ -17,7 +17,9 @@ test.each(tracked)("the relative links of %s lead to a file and a heading", (pat
     const [file = "", anchor] = link.split("#");
     const target = file === "" ? join(ROOT, path) : join(ROOT, dirname(path), decodeURI(file));
     if (!existsSync(target)) return true;
-    return anchor !== undefined && target.endsWith(".md") && !anchorsIn(readFileSync(target, "utf8")).has(anchor);
+    return (
+      anchor !== undefined && target.endsWith(".md") && !anchorsIn(readFileSync(target, "utf8")).has(anchor)
+    );
   });
   expect(broken).toEqual([]);
 });
@@ -25,7 +27,9 @@ test.each(tracked)("the relative links of %s lead to a file and a heading", (pat
 test("docs/README.md links to every page", () => {
   const index = readPage("docs/README.md");
   const linked = relativeLinks(index.text).map((link) => join("docs", link.replace(/#.*/, "")));
-  const missing = pages.map(({ path }) => path).filter((path) => path !== index.path && !linked.includes(path));
+  const missing = pages
+    .map(({ path }) => path)
+    .filter((path) => path !== index.path && !linked.includes(path));
   expect(missing).toEqual(["README.md"].filter((path) => !linked.includes(path)));
 });
 

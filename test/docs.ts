@@ -155,12 +155,15 @@ function stepsOf({ path, blocks }: Page, changed: (text: string) => string): rea
   return blocks.flatMap((block, index): Step[] => {
     const name = FILE_NAME.exec(block.text)?.[1];
     if (!isCommand(block))
-      return name === undefined ? [] : [{ block, script: fileScript(name, changed(block.text)), output: undefined }];
+      return name === undefined
+        ? []
+        : [{ block, script: fileScript(name, changed(block.text)), output: undefined }];
     if (markerOf(block, "not run") !== undefined) return [];
     const tool = markerOf(block, "needs");
     if (tool !== undefined && isTool(tool) && skipFor(whyMissing(tool))) return [];
     const next = blocks[index + 1];
-    const isOutput = next?.language === "text" && next.followsBlock && markerOf(next, "example") === undefined;
+    const isOutput =
+      next?.language === "text" && next.followsBlock && markerOf(next, "example") === undefined;
     return [
       {
         block,
@@ -171,7 +174,8 @@ function stepsOf({ path, blocks }: Page, changed: (text: string) => string): rea
   });
 }
 
-const fileScript = (name: string, text: string): string => `cat >${name} <<'END_OF_FILE'\n${text}END_OF_FILE\n`;
+const fileScript = (name: string, text: string): string =>
+  `cat >${name} <<'END_OF_FILE'\n${text}END_OF_FILE\n`;
 
 function commandScript(block: Block, text: string, path: string): string {
   const exits = markerOf(block, "exits");
@@ -221,11 +225,15 @@ function scriptOf(steps: readonly Step[], prelude: string, end: string): string 
   return [FUNCTIONS, prelude, ...parts, end].join("\n");
 }
 
-async function problemsOf({ path }: Page, steps: readonly Step[], results: string): Promise<readonly string[]> {
+async function problemsOf(
+  { path }: Page,
+  steps: readonly Step[],
+  results: string,
+): Promise<readonly string[]> {
   const read = (name: string): Promise<string> => readFile(join(results, name), "utf8").catch(() => "");
   const problems: string[] = [];
   for (const { block, output } of steps) {
-    const [out, err, done] = await Promise.all(
+    const [out = "", err = "", done] = await Promise.all(
       ["out", "err", "done"].map((kind) => read(`${block.line}.${kind}`)),
     );
     const where = `${path}:${block.line}`;
@@ -254,7 +262,7 @@ async function linkRepository(folder: string): Promise<void> {
 }
 
 async function copyRepository(folder: string): Promise<void> {
-  const files = 'git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null';
+  const files = "git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null";
   await using copy = run(["sh", "-c", `${files} | tar -cf - -T - | tar -xf - -C "$0"`, folder]);
   if ((await copy.exited) !== 0) throw new Error(copy.stderr());
   await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
@@ -275,7 +283,10 @@ async function stopServer(file: string): Promise<void> {
 export function anchorsIn(page: string): ReadonlySet<string> {
   const anchors = new Set<string>();
   for (const [, heading = ""] of page.replaceAll(/^ *```[\s\S]*?^ *```$/gm, "").matchAll(/^#+ (.+)$/gm)) {
-    const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1").trim().toLowerCase();
+    const text = heading
+      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+      .trim()
+      .toLowerCase();
     const slug = text.replaceAll(/[^\p{L}\p{N}_\- ]/gu, "").replaceAll(" ", "-");
     let anchor = slug;
     for (let n = 1; anchors.has(anchor); n += 1) anchor = `${slug}-${n}`;
@@ -287,5 +298,7 @@ export function anchorsIn(page: string): ReadonlySet<string> {
 /** Returns the targets of a page's relative links, without those in blocks and code. */
 export function relativeLinks(page: string): readonly string[] {
   const prose = page.replaceAll(/^ *```[\s\S]*?^ *```$/gm, "").replaceAll(/`[^`\n]*`/g, "");
-  return [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target).filter((target) => !/^\w+:/.test(target));
+  return [...prose.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = ""]) => target)
+    .filter((target) => !/^\w+:/.test(target));
 }

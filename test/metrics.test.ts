@@ -153,7 +153,9 @@ test("each alert links to its section in docs/", () => {
   const alerts = readFileSync(join(DEPLOY, "alerts.yml"), "utf8");
   const page = readFileSync(join(DEPLOY, "../docs/how-to/alerts.md"), "utf8");
   const names = [...alerts.matchAll(/- alert: (\w+)/g)].map(([, name = ""]) => name);
-  const links = [...alerts.matchAll(/runbook: "docs\/how-to\/alerts\.md#(\w+)"/g)].map(([, anchor]) => anchor);
+  const links = [...alerts.matchAll(/runbook: "docs\/how-to\/alerts\.md#(\w+)"/g)].map(
+    ([, anchor]) => anchor,
+  );
   expect(names.length).toBeGreaterThan(10);
   expect(links).toEqual(names.map((name) => name.toLowerCase()));
   for (const name of names)

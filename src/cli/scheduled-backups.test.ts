@@ -138,7 +138,10 @@ describe("scheduled backups", () => {
 });
 
 test("the restore drill of the docs restores the newest backup", async () => {
-  const docs = await readFile(fileURLToPath(new URL("../../docs/how-to/backup-and-restore.md", import.meta.url)), "utf8");
+  const docs = await readFile(
+    fileURLToPath(new URL("../../docs/how-to/backup-and-restore.md", import.meta.url)),
+    "utf8",
+  );
   const drill = /## Restore drill[\s\S]*?```sh\n([\s\S]*?)```/.exec(docs)?.[1] ?? "";
   expect(drill).toContain("todo restore");
   const { folder, backups } = newFolder();
