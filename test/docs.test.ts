@@ -52,7 +52,7 @@ test("every marker of a block is known, and a block that does not run has a reas
         marker === "crash" ||
         /^markdownlint-/.test(marker) ||
         (tool !== undefined && isTool(tool)) ||
-        ["not run", "exits", "example"].some((name) => markerOf(block, name) !== undefined);
+        ["not run", "exits", "waits", "example"].some((name) => markerOf(block, name) !== undefined);
       expect([`${path}:${line}`, isKnown]).toEqual([`${path}:${line}`, true]);
       const reason = isCommand(block) ? markerOf(block, "not run") : undefined;
       if (reason !== undefined) process.stderr.write(`not run: ${path}:${line}: ${reason}\n`);

@@ -31,6 +31,7 @@ export interface Block {
    * - `not run: REASON`
    * - `needs: TOOL`: the block runs only where this program is installed
    * - `exits: CODE`: the commands fail with this exit code
+   * - `waits: FILE`: the block runs when a file exists, which the server creates; the name is a pattern
    * - `crash`: the server of the page is killed before the block starts the next one
    * - `example: REASON`: the output differs from run to run
    */
@@ -180,6 +181,8 @@ const fileScript = (name: string, text: string): string =>
 function commandScript(block: Block, text: string, path: string): string {
   const exits = markerOf(block, "exits");
   if (exits !== undefined) return `code=0\n(\n${text}) || code=$?\n[ "$code" -eq ${exits} ]\n`;
+  const file = markerOf(block, "waits");
+  if (file !== undefined) return `until ls ${file} >/dev/null 2>&1; do sleep 0.05; done\n${text}`;
   const lines = text.trimEnd().split("\n");
   const last = lines.at(-1) ?? "";
   const isSite = SITE.test(last);
