@@ -203,9 +203,10 @@ stop_server() {
 }
 start_server() {
   stop_server "$1" "$2"
+  rm -f "$RESULTS/$1.log"
   (eval "exec env $3") >"$RESULTS/$1.log" 2>&1 </dev/null &
   echo "$!" >"$RESULTS/$1.group"
-  until grep -qE '"msg":"listening"|^[^{]*http://' "$RESULTS/$1.log"; do
+  until grep -qE '"msg":"listening"|^[^{]*http://' "$RESULTS/$1.log" 2>/dev/null; do
     kill -0 "$!" 2>/dev/null || { cat "$RESULTS/$1.log" >&2; return 1; }
     sleep 0.05
   done
