@@ -159,7 +159,7 @@ export const targets: readonly Target[] = [
     figure: "POST through three replicas / through one",
     min: 1,
     explanation:
-      "Each replica has a third of the clients, and so a third of the batch size. The same writes need three times the transactions. Most of the database's work is the fixed cost of a transaction (0.3 ms): the counter row, the log, the round trip and the wait for the others. All replicas and the database share one core here. The table shows where the CPU time goes. The counter row is the limit by design; replicas serve reads, more clients, and machines that fail. [A model of it](../docs/beyond-one-primary.md).",
+      "Each replica has a third of the clients, and so a third of the batch size. The same writes need three times the transactions. Most of the database's work is the fixed cost of a transaction (0.3 ms): the counter row, the log, the round trip and the wait for the others. All replicas and the database share one core here. The table shows where the CPU time goes. The counter row is the limit by design; replicas serve reads, more clients, and machines that fail. [A model of it](../docs/explanation/beyond-one-primary.md).",
   },
   {
     description: "PostgreSQL: the same with as many clients for each of the three",
