@@ -9,6 +9,7 @@ const MIN_WORDS = 4;
 
 /** Files whose long sentences make the check fail. */
 const ENFORCED: readonly string[] = [
+  "README.md",
   "docs/README.md",
   "docs/{tutorials,how-to,reference,explanation}/*.md",
   "SECURITY.md",
@@ -22,7 +23,7 @@ const ENFORCED: readonly string[] = [
 ];
 
 /** Files that are measured but not enforced. Move a file to `ENFORCED` when its sentences have been rewritten. */
-const MEASURED: readonly string[] = ["README.md", "docs/*.md"];
+const MEASURED: readonly string[] = [];
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const BLOCK_END = "\0";
