@@ -22,9 +22,6 @@ const ENFORCED: readonly string[] = [
   "conformance/README.md",
 ];
 
-/** Files that are measured but not enforced. Move a file to `ENFORCED` when its sentences have been rewritten. */
-const MEASURED: readonly string[] = [];
-
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const BLOCK_END = "\0";
 const segmenter = new Intl.Segmenter("en", { granularity: "sentence" });
@@ -86,7 +83,6 @@ const filesOf = (patterns: readonly string[]): string[] =>
   [...new Set(patterns.flatMap((pattern) => globSync(pattern, { cwd: ROOT })))].toSorted();
 
 function main(): void {
-  const enforced = new Set(filesOf(ENFORCED));
   const all: string[] = [];
   const tooLong: string[] = [];
   const row = (name: string, { sentences, median, longest, grade }: Measurement): void => {
@@ -94,12 +90,11 @@ function main(): void {
     process.stdout.write(`${name.padEnd(48)}${cells.map((cell) => cell.padStart(11)).join("")}\n`);
   };
   process.stdout.write(`${"words per sentence".padEnd(48)}  sentences     median    longest      grade\n`);
-  for (const file of filesOf([...MEASURED, ...ENFORCED])) {
+  for (const file of filesOf(ENFORCED)) {
     const sentences = sentencesOf(readFileSync(`${ROOT}/${file}`, "utf8"));
     if (sentences.length === 0) continue;
     all.push(...sentences);
-    row(enforced.has(file) ? file : `${file} (not enforced)`, measure(sentences));
-    if (!enforced.has(file)) continue;
+    row(file, measure(sentences));
     for (const sentence of sentences)
       if (countWords(sentence) > MAX_WORDS)
         tooLong.push(`${file}: ${countWords(sentence)} words, at most ${MAX_WORDS}: ${sentence}`);
