@@ -1,5 +1,5 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,7 +16,7 @@ const PORTS = /\b(?:3000|5173|9090|9464)\b/g;
 /** A command that runs until it is stopped. The next one of the page stops it first. */
 const SERVICE = /^(?:\w+=\S+ )*(?:todo serve|npm start|npx bun server\.ts)(?: .*)?$/;
 /** A web server that runs beside the service, in another terminal. */
-const SITE = /^npx bun --port=\d+ .*$/;
+const SITE = /^npx bun \S+ --port=\d+$/;
 
 /** The first line of a block that is a file says its name: `// server.ts`, `# Caddyfile` or `<!-- live.html -->`. */
 const FILE_NAME = /^(?:\/\/|#|<!--) ([\w.-]+)(?: -->)?\n/;
@@ -82,8 +82,6 @@ export function markerOf({ marker }: Block, name: string): string | undefined {
 export const isCommand = ({ language }: Block): boolean => language === "sh";
 
 export interface RunOptions {
-  /** Whether to run in a copy of the repository instead of a folder with links to it. */
-  readonly copy?: boolean;
   /** Variables for the commands. `PATH` comes before the usual one. */
   readonly variables?: Readonly<Record<string, string>>;
   /** Changes each block before it runs, for example to use other paths. */
@@ -98,7 +96,7 @@ export interface RunOptions {
 }
 
 /**
- * Runs the command blocks of a page, in order and in one shell, in a clean folder with the files of the repository. Returns
+ * Runs the command blocks of a page, in order and in one shell, in a clean copy of the repository. Returns
  * what went wrong: commands that fail, and outputs that differ from the `text` block directly below the commands.
  */
 export async function runPage(page: Page, options: RunOptions = {}): Promise<readonly string[]> {
@@ -106,7 +104,7 @@ export async function runPage(page: Page, options: RunOptions = {}): Promise<rea
   const results = await mkdtemp(join(tmpdir(), "todo-docs-results-"));
   let shell: Command | undefined;
   try {
-    await (options.copy === true ? copyRepository(folder) : linkRepository(folder));
+    await copyRepository(folder);
     const ports = new Map<string, string>([["3000", String(await freePort())]]);
     for (const [port] of page.text.matchAll(PORTS))
       if (!ports.has(port)) ports.set(port, String(await freePort()));
@@ -259,11 +257,6 @@ const masked = (text: string): string =>
     .replaceAll(/todo_\w{49}/g, "TOKEN")
     .replaceAll(/\b[0-9a-f]{16}-\d+\b/g, "POSITION")
     .replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME");
-
-async function linkRepository(folder: string): Promise<void> {
-  for (const name of await readdir(ROOT))
-    if (name !== ".git" && name !== "dist") await symlink(join(ROOT, name), join(folder, name));
-}
 
 async function copyRepository(folder: string): Promise<void> {
   const files = "git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null";
