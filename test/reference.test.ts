@@ -29,6 +29,7 @@ import { makeCertificate } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { scrape, serve } from "./metrics-server.ts";
+import { request, sendRaw, statusOf } from "./raw-http.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
@@ -294,6 +295,26 @@ test("the reference lists the log lines of a server in private mode", async () =
   expect(expectListed(server.stdout())).toEqual(
     expect.arrayContaining(["listening", "write", "write refused"]),
   );
+});
+
+test("the runtime rejects malformed requests as the reference says", async () => {
+  await using service = startService();
+  const end = "Connection: close\r\n\r\n";
+  const statuses = new Map(
+    rowsOf(section(read("errors.md"), "## Errors without a code")).map(([status, cause]) => [cause, status]),
+  );
+  const requests: Readonly<Record<string, string>> = {
+    "The runtime cannot parse the request, or the request has no `Host`.": `GET /livez HTTP/1.1\r\n${end}`,
+    "The body has more than 1 MiB.": request("POST /api/todos", [`Content-Length: ${2 ** 20 + 1}`]),
+    "The head has more than 16 KiB.": request("GET /livez", [`X: ${"x".repeat(17_000)}`]),
+    "The request has another version of HTTP.": `GET /livez HTTP/3.0\r\nHost: localhost\r\n${end}`,
+    "The method is unknown; the runtime closes the connection.": request("BREW /livez"),
+  };
+  expect([...statuses.keys()]).toEqual(Object.keys(requests));
+  for (const [cause, bytes] of Object.entries(requests)) {
+    const { text } = await sendRaw(service.port, bytes, 60_000);
+    expect([cause, String(statusOf(text) ?? "none")]).toEqual([cause, statuses.get(cause) ?? ""]);
+  }
 });
 
 test("a request with several problems gets the error that the page lists first", async () => {
