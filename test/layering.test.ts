@@ -16,7 +16,8 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "src/credential": ["src", "src/credential"],
   "src/storage": ["src", "src/credential", "src/storage"],
   "src/http": ["src", "src/credential", "src/http", "web/built", "."],
-  "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "src/sdk", "."],
+  "src/mcp": ["src", "src/sdk", "src/mcp"],
+  "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "src/sdk", "src/mcp", "."],
   conformance: ["conformance"],
   web: ["web", "src/sdk"],
 };

@@ -57,6 +57,7 @@ test("readConfig returns the default of every setting that has one", () => {
     allowedHosts: [],
     corsOrigins: [],
     logLevel: "info",
+    mcp: false,
     metricsPort: undefined,
     metricsHost: "127.0.0.1",
     accessLog: false,

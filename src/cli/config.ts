@@ -53,6 +53,7 @@ export function readConfig(flags: Flags, env: Environment) {
     trustedProxies: readOr(SETTINGS.trustedProxy),
     allowedHosts: readOr(SETTINGS.allowedHosts),
     corsOrigins: readOr(SETTINGS.corsOrigins),
+    mcp: readOr(SETTINGS.mcp),
     metricsPort: read(SETTINGS.metricsPort),
     metricsHost: readOr(SETTINGS.metricsHost),
     logLevel: readOr(SETTINGS.logLevel),

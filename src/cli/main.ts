@@ -9,6 +9,7 @@ import { type Flags, readConfig } from "./config.ts";
 import { addDoctorCommand } from "./doctor.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
+import { addMcpCommand } from "./mcp.ts";
 import { addMigrateCommand } from "./migrate.ts";
 import { handleStdoutErrors } from "./output.ts";
 import { serve } from "./serve.ts";
@@ -38,6 +39,7 @@ program.hook("preAction", (_program, command) => {
 });
 serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
 addTodoCommands(program);
+addMcpCommand(program);
 addHealthCommand(program);
 addDoctorCommand(program);
 addKeysCommand(program);

@@ -3,6 +3,7 @@ import { accessSync, constants, statSync } from "node:fs";
 import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
+import type { McpEndpoint } from "../http/handlers/mcp.ts";
 import { isLoopback } from "../http/policy/loopback.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
 import type { Metrics } from "../http/server/metrics.ts";
@@ -58,6 +59,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     lookupClient,
     ...(checkUser !== undefined && { checkUser }),
     ...(metrics !== undefined && { observer: metrics.observer }),
+    ...(config.mcp && { mcp: await loadMcpEndpoint() }),
   });
   const exporter = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
@@ -122,6 +124,12 @@ async function openConfiguredMetrics({ metricsPort }: Config): Promise<Metrics |
   if (metricsPort === undefined) return undefined;
   const { openMetrics } = await import("../http/server/metrics.ts");
   return openMetrics({ version, runtime: `bun ${process.versions.bun}` });
+}
+
+/** Loads the Model Context Protocol only if it is on. */
+async function loadMcpEndpoint(): Promise<McpEndpoint> {
+  const { createMcpEndpoint } = await import("../mcp/http.ts");
+  return createMcpEndpoint({ version });
 }
 
 async function exportMetrics(

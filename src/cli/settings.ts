@@ -244,6 +244,13 @@ export const SETTINGS = {
     parse: hostName,
     description: "address for Prometheus metrics",
   },
+  mcp: {
+    flag: "--mcp",
+    variables: ["TODO_MCP"],
+    default: "off",
+    parse: onOrOff,
+    description: "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)",
+  },
   logLevel: {
     flag: "--log-level <level>",
     variables: ["TODO_LOG_LEVEL"],

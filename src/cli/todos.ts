@@ -291,7 +291,7 @@ const isDistrusted = (cause: unknown): boolean =>
   cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
 
 /** Returns what is wrong and what to do about it. */
-function describeError(error: unknown, { url, token }: CommandContext["service"]): string {
+export function describeError(error: unknown, { url, token }: CommandContext["service"]): string {
   if (!(error instanceof TodoApiError)) return errorMessage(error);
   switch (error.code) {
     case "network_error":

@@ -42,6 +42,8 @@ export interface MiddlewareOptions {
   readonly overloadDelayMs: number;
   /** A steady clock in milliseconds. */
   readonly monotonicNow: () => number;
+  /** Request headers that pages of allowed origins may send, besides the usual ones. */
+  readonly requestHeaders?: string;
   /** Returns the HTML page of an error, or undefined if the client gets JSON. By default, every client gets JSON. */
   readonly errorPage?: (error: ServiceError, request: Request) => Response | undefined;
 }
@@ -57,6 +59,7 @@ export interface Middleware {
 /** Creates the middleware of one service. */
 export function createMiddleware(options: MiddlewareOptions): Middleware {
   const { origins, log, limiter, accessLog, maxRequests, overloadDelayMs, monotonicNow, errorPage } = options;
+  const { requestHeaders } = options;
   const logError = createErrorLog(log, limiter);
   const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
   let draining = false;
@@ -101,7 +104,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       const handled = handleErrors(
         // A preflight carries no credentials, so it must not reveal the methods of a guarded route.
         preflighted
-          ? () => preflight(route.access === "public" ? route.allow : notFoundRoute.allow)
+          ? () => preflight(route.access === "public" ? route.allow : notFoundRoute.allow, requestHeaders)
           : route.handler,
         request,
         server,

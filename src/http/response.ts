@@ -88,6 +88,12 @@ export function respond(
   return new Response(body, { status, headers: { ...SECURITY_HEADERS, ...headers } });
 }
 
+/** Adds the security headers to a response that was made elsewhere. */
+export function secure(response: Response): Response {
+  for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.headers.set(name, value);
+  return response;
+}
+
 /**
  * Keeps a response out of shared caches (RFC 9111 §5.2.2.7). Without a Cache-Control of its own, no cache may store it.
  * `Vary` also keeps a private cache from serving it to another identity of the same browser.

@@ -13,6 +13,7 @@ import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
+import { createMcpHandler, MCP_REQUEST_HEADERS, type McpEndpoint } from "./handlers/mcp.ts";
 import {
   asset,
   compressedJson,
@@ -83,6 +84,8 @@ export interface ServiceOptions {
   readonly maxSubscribers?: number;
   /** Maximum open event streams of one network, except loopback; a quarter of `maxSubscribers` by default. */
   readonly maxSubscribersPerNetwork?: number;
+  /** Serves assistants at `/mcp`: `createMcpEndpoint` of `todo-service/mcp`. Without it, that path responds with 404. */
+  readonly mcp?: McpEndpoint;
   /** Milliseconds between two heartbeats of an event stream; 15,000 by default. */
   readonly heartbeatMs?: number;
   /** A steady clock in milliseconds; `performance.now` by default. */
@@ -139,7 +142,7 @@ export const SERVICE_DEFAULTS = {
  * ```
  */
 export function createService(options: ServiceOptions): Service {
-  const { keys, observer, log = NOOP_LOG, realm = SERVICE_DEFAULTS.realm } = options;
+  const { keys, mcp, observer, log = NOOP_LOG, realm = SERVICE_DEFAULTS.realm } = options;
   const { monotonicNow = () => performance.now(), now = Date.now } = options;
   const { allowBasicOverHttp = false, accessLog = false, privateMode = false } = options;
   const { basicFailures = SERVICE_DEFAULTS.basicFailures } = options;
@@ -162,6 +165,7 @@ export function createService(options: ServiceOptions): Service {
     maxRequests,
     overloadDelayMs,
     monotonicNow,
+    ...(mcp !== undefined && { requestHeaders: MCP_REQUEST_HEADERS }),
     errorPage,
   });
   const todos = createTodoHandlers(store, log, limiter);
@@ -235,12 +239,17 @@ export function createService(options: ServiceOptions): Service {
     "/admin/keys/:id": guardedRoute(basic, admin && { DELETE: admin.revoke }),
     "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
     "/admin/*": guardedRoute(basic),
+    ...(mcp !== undefined && {
+      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, origins, handlerOf) }),
+    }),
     "/*": notFoundRoute,
   };
   const protect = privateMode ? createProtection() : (_path: string, route: Route) => route;
-  const routes = Object.entries(table).map(
-    ([path, route]) =>
-      [path, instrumentation.handler(path, middleware.wrap(path, protect(path, route)))] as const,
+  const routes: Readonly<Record<string, Handler>> = Object.fromEntries(
+    Object.entries(table).map(([path, route]) => [
+      path,
+      instrumentation.handler(path, middleware.wrap(path, protect(path, route))),
+    ]),
   );
   const drain = (): void => {
     isDraining = true;
@@ -251,7 +260,12 @@ export function createService(options: ServiceOptions): Service {
     revocation.stop();
     limiter.flush();
   };
-  return { routes: Object.fromEntries(routes), drain, close };
+  return { routes, drain, close };
+
+  /** Returns the handler of a path pattern with all its checks. Call it when all routes exist. */
+  function handlerOf(path: string): Handler {
+    return routes[path] ?? notFoundRoute.handler;
+  }
 
   /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or is exempt. */
   function createProtection(): (path: string, route: Route) => Route {
@@ -267,12 +281,16 @@ export function createService(options: ServiceOptions): Service {
     });
     const withWriteLog = createWriteLog(log, limiter);
     const withWriteCheck = createWriteCheck(requireSameOrigin);
-    return (path, route) =>
-      route.access === "guarded" || HEALTH_PATHS.has(path)
-        ? route
-        : privateRoute(guard, withWriteLog(path, withWriteCheck(route)));
+    return (path, route) => {
+      if (route.access === "guarded" || HEALTH_PATHS.has(path)) return route;
+      // The requests of the tools are checked and logged as writes themselves, so an identity that only reads may POST here.
+      if (path === MCP_PATH) return privateRoute(guard, route);
+      return privateRoute(guard, withWriteLog(path, withWriteCheck(route)));
+    };
   }
 }
+
+const MCP_PATH = "/mcp";
 
 /** The paths that stay open in private mode, because load balancers have no credentials. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(["/livez", "/readyz"]);

@@ -20,6 +20,11 @@ export interface OriginPolicy {
    * Browsers attach Basic credentials automatically, also to requests from a page on another loopback port.
    */
   readonly requireSameOrigin: (request: Request) => void;
+  /**
+   * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is allowed. Works without
+   * Fetch Metadata, as the Model Context Protocol demands (Streamable HTTP, security warning).
+   */
+  readonly requireKnownOrigin: (request: Request) => void;
 }
 
 export interface OriginOptions {
@@ -58,6 +63,14 @@ export function createOriginPolicy({ onLoopback, allowedHosts, corsOrigins }: Or
         detail: "To allow writes from this page, list its origin in TODO_CORS_ORIGINS.",
       });
     },
+    requireKnownOrigin: ({ headers, url }) => {
+      const origin = headers.get("origin");
+      if (origin === null ? headers.get("sec-fetch-site") !== "cross-site" : isAllowed(origin)) return;
+      if (origin !== null && isOwn(origin, headers.get("host"), url)) return;
+      throw new ServiceError("cross_site_write", {
+        detail: "To allow requests from this page, list its origin in TODO_CORS_ORIGINS.",
+      });
+    },
     requireSameOrigin: ({ headers, url }) => {
       const origin = headers.get("origin");
       if (origin !== null && origins.has(origin)) return;
@@ -86,12 +99,16 @@ export function isPreflight(request: Request): boolean {
   return request.method === "OPTIONS" && request.headers.has("access-control-request-method");
 }
 
-/** Returns the response to a preflight of an allowed origin. */
-export function preflight(allow: string): Response {
+/**
+ * Returns the response to a preflight of an allowed origin.
+ * @param ownHeaders request headers that only this path allows
+ */
+export function preflight(allow: string, ownHeaders?: string): Response {
+  const headers =
+    "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate";
   return respond(204, {
     "Access-Control-Allow-Methods": allow,
-    "Access-Control-Allow-Headers":
-      "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate",
+    "Access-Control-Allow-Headers": ownHeaders === undefined ? headers : `${headers}, ${ownHeaders}`,
     "Access-Control-Max-Age": PREFLIGHT_SECONDS,
   });
 }

@@ -1,0 +1,341 @@
+import { describe, expect, test } from "bun:test";
+import { capturingLog } from "../../../test/log.ts";
+import {
+  callTool,
+  connectHttpClient,
+  type HttpClient,
+  isModern,
+  mcpHeaders,
+  mcpSender,
+  PROTOCOL_VERSIONS,
+} from "../../../test/mcp-client.ts";
+import { statusAndCode } from "../../../test/problem.ts";
+import { startService, type TestService } from "../../../test/service.ts";
+import { storeWith } from "../../../test/store.ts";
+import { createKey, createKeyLookup } from "../../credential/key.ts";
+import type { Scope } from "../../credential/scope.ts";
+import { createMcpEndpoint } from "../../mcp/http.ts";
+import { TODOS_URI } from "../../mcp/server.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { openMetrics } from "../server/metrics.ts";
+import type { ServiceOptions } from "../service.ts";
+
+const USER = "ann";
+const PASSWORD = "s3cret";
+const BASIC = `Basic ${btoa(`${USER}:${PASSWORD}`)}`;
+const VERSION = "2025-11-25";
+
+const start = (options: Partial<ServiceOptions> = {}): TestService =>
+  startService({ mcp: createMcpEndpoint({ version: "1.2.3" }), ...options });
+
+/** Starts a service in private mode, with a key that may read and one that may write. */
+async function startPrivate(options: Partial<ServiceOptions> = {}) {
+  const store = openMemory();
+  const mint = async (name: string, scope: Scope): Promise<string> =>
+    (await createKey(store.keys, name, undefined, Date.now(), scope))?.token ?? "";
+  const service = start({
+    store,
+    keys: store.keys,
+    privateMode: true,
+    lookupClient: createKeyLookup(store.keys, Date.now),
+    checkUser: (user, password) => user === USER && password === PASSWORD,
+    ...options,
+  });
+  return { ...service, reader: await mint("reader", "read"), writer: await mint("writer", "write") };
+}
+
+const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
+const at = ({ url }: { readonly url: string }): string => `${url}/mcp`;
+
+/** Sends a request of version 2025-11-25, with these headers. */
+const post = (
+  service: { readonly url: string },
+  headers: Record<string, string> = {},
+  method = "tools/list",
+  params: object = {},
+): Promise<Response> => mcpSender(VERSION, at(service))(method, params, headers);
+
+describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVersion) => {
+  const connect = (service: TestService): Promise<HttpClient> =>
+    connectHttpClient(protocolVersion, at(service));
+
+  test("lists, adds, marks and deletes, and reports failures as tool errors", async () => {
+    await using service = start();
+    await using client = await connect(service);
+    expect((await callTool(client, "add_todo", { title: "buy milk" })).structured).toEqual({
+      todo: { id: "1", title: "buy milk", done: false },
+    });
+    await callTool(client, "add_todos", { todos: [{ title: "eat" }, { title: "sleep" }] });
+    expect((await callTool(client, "set_done", { id: "2", done: true })).isError).toBe(false);
+    expect((await callTool(client, "delete_todo", { id: "1" })).structured).toEqual({ id: "1" });
+    expect(await callTool(client, "delete_todo", { id: "1" })).toEqual({
+      isError: true,
+      structured: undefined,
+      text: { code: "todo_not_found", message: "To-do not found" },
+    });
+    const todos = [
+      { id: "2", title: "eat", done: true },
+      { id: "3", title: "sleep", done: false },
+    ];
+    expect((await callTool(client, "list_todos")).structured).toEqual({ todos });
+    const { result } = await client.request("resources/read", { uri: TODOS_URI });
+    const contents = [{ uri: TODOS_URI, mimeType: "application/json", text: JSON.stringify({ todos }) }];
+    expect(result?.contents).toEqual(contents);
+  });
+
+  test("offers no updates, and rejects what it does not offer", async () => {
+    await using service = start();
+    await using client = await connect(service);
+    expect(client.offer.result?.capabilities).toEqual({ tools: {}, resources: {} });
+    for (const method of ["resources/subscribe", "prompts/list", "logging/setLevel", "x"]) {
+      const response = await client.post(method, { uri: TODOS_URI });
+      const { error } = JSON.parse(await response.text());
+      expect([method, response.status, error.code]).toEqual([
+        method,
+        isModern(protocolVersion) ? 404 : 200,
+        -32601,
+      ]);
+    }
+    expect((await client.request("tools/call", { name: "x", arguments: {} })).error?.code).toBe(-32602);
+  });
+
+  test("answers in JSON with the headers of every response, and keeps no session", async () => {
+    await using service = start();
+    await using client = await connect(service);
+    const { headers } = await client.post("tools/list");
+    expect([...headers.keys()]).not.toContain("mcp-session-id");
+    expect(Object.fromEntries(headers)).toMatchObject({
+      "content-type": "application/json",
+      "x-content-type-options": "nosniff",
+      "cross-origin-resource-policy": "same-origin",
+    });
+  });
+});
+
+test("/mcp accepts a subscription of a client of version 2026-07-28, and ends it at once", async () => {
+  await using service = start();
+  const notifications = { resourceSubscriptions: [TODOS_URI], toolsListChanged: true };
+  const response = await mcpSender("2026-07-28", at(service))("subscriptions/listen", { notifications });
+  const events = (await response.text()).split("\n").filter((line) => line.startsWith("data: "));
+  expect(events.map((line) => JSON.parse(line.slice(6)))).toMatchObject([
+    { method: "notifications/subscriptions/acknowledged", params: { notifications: {} } },
+    { id: 1, result: { resultType: "complete" } },
+  ]);
+});
+
+describe("without the option, /mcp", () => {
+  test.each(["GET", "POST", "DELETE", "OPTIONS", "PUT"])("answers %s as any unknown path", async (method) => {
+    await using service = startService();
+    const answers = await Promise.all(
+      ["/mcp", "/nowhere"].map(async (path) => {
+        const response = await fetch(service.url + path, { method });
+        const headers = [...response.headers].filter(([name]) => name !== "date");
+        return [response.status, headers, await response.text()];
+      }),
+    );
+    expect(answers[0]).toEqual(answers[1] ?? []);
+    expect(answers[0]?.[0]).toBe(404);
+  });
+});
+
+describe("in private mode, /mcp", () => {
+  test("rejects requests without valid credentials before it reads them", async () => {
+    await using service = await startPrivate();
+    for (const headers of [{}, bearer("wrong"), { Authorization: "Basic eDp5" }]) {
+      for (const method of ["initialize", "tools/list", "tools/call", "x"])
+        expect(await statusAndCode(await post(service, headers, method))).toEqual([401, "unauthorized"]);
+      expect((await fetch(at(service), { method: "POST", headers, body: "{" })).status).toBe(401);
+    }
+  });
+
+  test("lets a key with the scope read list, but not write", async () => {
+    await using service = await startPrivate();
+    await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
+    await using writer = await connectHttpClient(VERSION, at(service), bearer(service.writer));
+    expect((await callTool(writer, "add_todo", { title: "a" })).isError).toBe(false);
+    expect((await callTool(reader, "list_todos")).structured).toMatchObject({ todos: [{ title: "a" }] });
+    const writes: [name: string, given: object][] = [
+      ["add_todo", { title: "b" }],
+      ["add_todos", { todos: [{ title: "b" }] }],
+      ["set_done", { id: "1", done: true }],
+      ["delete_todo", { id: "1" }],
+    ];
+    for (const [name, given] of writes)
+      expect([name, await callTool(reader, name, given)]).toMatchObject([
+        name,
+        { isError: true, text: { code: "insufficient_scope" } },
+      ]);
+    const todos = [{ id: "1", title: "a", done: false }];
+    expect((await callTool(writer, "list_todos")).structured).toEqual({ todos });
+  });
+
+  test("accepts a user, and no writes of pages of other origins in the user's name", async () => {
+    const origin = "http://127.0.0.1:1";
+    await using service = await startPrivate({ onLoopback: true });
+    const add = { name: "add_todo", arguments: { title: "a" } };
+    const fromPage = { Authorization: BASIC, Origin: origin, "Sec-Fetch-Site": "same-site" };
+    const rejected = await (await post(service, fromPage, "tools/call", add)).json();
+    expect(JSON.stringify(rejected)).toContain("cross_site_write");
+    const accepted = await (await post(service, { Authorization: BASIC }, "tools/call", add)).json();
+    expect(JSON.stringify(accepted)).not.toContain("isError");
+  });
+
+  test("keeps the idempotency keys of two clients apart", async () => {
+    await using service = await startPrivate();
+    const add = { name: "add_todo", arguments: { title: "a", idempotencyKey: "k" } };
+    for (const headers of [bearer(service.writer), { Authorization: BASIC }])
+      for (let time = 0; time < 2; time++) await post(service, headers, "tools/call", add);
+    await using client = await connectHttpClient(VERSION, at(service), bearer(service.reader));
+    expect((await callTool(client, "list_todos")).structured).toMatchObject({ todos: { length: 2 } });
+  });
+
+  test("logs writes of tools with the key, and no request as a write of its own", async () => {
+    const log = capturingLog();
+    await using service = await startPrivate({ log: log.log });
+    await using client = await connectHttpClient(VERSION, at(service), bearer(service.writer));
+    await callTool(client, "add_todo", { title: "canary-title" });
+    await callTool(client, "list_todos");
+    const writes = log.lines.filter(({ message }) => message === "write");
+    expect(writes.map(({ fields }) => fields)).toMatchObject([
+      { route: "/api/todos", key: expect.any(String) },
+    ]);
+    expect(log.text()).not.toContain("canary-title");
+    expect(log.text()).not.toContain(service.writer);
+  });
+
+  test("keeps its responses out of caches", async () => {
+    await using service = await startPrivate();
+    const { headers } = await post(service, bearer(service.reader));
+    expect([headers.get("cache-control"), headers.get("vary")]).toEqual([
+      "no-store",
+      "Origin, Authorization",
+    ]);
+  });
+});
+
+test("the metrics and the access log count /mcp and the requests of its tools", async () => {
+  const metrics = openMetrics({ version: "1", runtime: "test" });
+  const log = capturingLog();
+  await using service = start({ observer: metrics.observer, accessLog: true, log: log.log });
+  await using client = await connectHttpClient(VERSION, at(service));
+  await callTool(client, "add_todo", { title: "a" });
+  const routes = log.lines.map(({ fields }) => fields.route);
+  expect(routes).toEqual(["/mcp", "/api/todos", "/mcp"]);
+});
+
+describe("/mcp", () => {
+  test("rejects a Host that is not this server's", async () => {
+    await using service = start({ onLoopback: true });
+    expect(await statusAndCode(await post(service, { Host: "evil.example" }))).toEqual([
+      421,
+      "misdirected_host",
+    ]);
+  });
+
+  test.each<[what: string, headers: Record<string, string>, isAccepted: boolean]>([
+    ["no origin", {}, true],
+    ["another site", { Origin: "https://evil.example" }, false],
+    ["a page without an origin", { Origin: "null" }, false],
+    ["a navigation of another site", { "Sec-Fetch-Site": "cross-site" }, false],
+    ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
+    ["another port of loopback", { Origin: "http://localhost:6274", "Sec-Fetch-Site": "same-site" }, true],
+  ])("from %s is checked", async (_what, headers, isAccepted) => {
+    await using service = start({ onLoopback: true, corsOrigins: ["https://app.example"] });
+    const response = await post(service, headers);
+    expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
+  });
+
+  test("accepts its own origin, and off loopback no other one", async () => {
+    await using service = start();
+    expect((await post(service, { Origin: service.url })).status).toBe(200);
+    expect((await post(service, { Origin: "http://localhost:6274" })).status).toBe(403);
+  });
+
+  test("lets pages of listed origins send its headers", async () => {
+    const preflight = { Origin: "https://app.example", "Access-Control-Request-Method": "POST" };
+    const allowed = async (service: TestService): Promise<string | null> => {
+      const response = await fetch(at(service), { method: "OPTIONS", headers: preflight });
+      return response.headers.get("access-control-allow-headers");
+    };
+    await using on = start({ corsOrigins: ["https://app.example"] });
+    expect(await allowed(on)).toEndWith(", MCP-Protocol-Version, Mcp-Method, Mcp-Name");
+    await using off = startService({ corsOrigins: ["https://app.example"] });
+    expect(await allowed(off)).toEndWith("tracestate");
+  });
+
+  test("allows POST only", async () => {
+    await using service = start();
+    for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
+      const response = await fetch(at(service), { method });
+      expect([response.status, response.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
+    }
+  });
+
+  test.each<[what: string, body: string | Uint8Array, status: number, code: number | string]>([
+    ["text that is not JSON", "hello", 400, -32700],
+    ["an empty body", "", 400, -32700],
+    ["bytes that are not UTF-8", new Uint8Array([0x22, 0xff, 0x22]), 400, -32700],
+    ["a batch", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600],
+    ["a body above 64 KiB", JSON.stringify("x".repeat(65_536)), 413, "body_too_large"],
+  ])("rejects %s", async (_what, body, status, code) => {
+    await using service = start();
+    for (const version of PROTOCOL_VERSIONS) {
+      const init = { method: "POST", headers: mcpHeaders(version, "ping"), body };
+      const response = await fetch(at(service), init);
+      const answer = JSON.parse(await response.text());
+      expect([response.status, answer.error?.code ?? answer.code]).toEqual([status, code]);
+    }
+  });
+
+  test.each(["1", "null", '"x"', "{}", '{"jsonrpc":"1.0","id":1,"method":"ping"}'])(
+    "rejects %s, which is not a message",
+    async (body) => {
+      await using service = start();
+      for (const version of PROTOCOL_VERSIONS) {
+        const init = { method: "POST", headers: mcpHeaders(version, "ping"), body };
+        const response = await fetch(at(service), init);
+        expect([response.status, JSON.parse(await response.text()).error.code]).toEqual([
+          400,
+          expect.any(Number),
+        ]);
+      }
+    },
+  );
+
+  test("rejects other media types", async () => {
+    await using service = start();
+    const response = await post(service, { "Content-Type": "text/plain" });
+    expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
+  });
+
+  test("reports failures of the store with the service's code", async () => {
+    const broken = storeWith({
+      list: () => {
+        throw new Error("secret details");
+      },
+    });
+    const log = capturingLog();
+    await using service = start({ store: broken, log: log.log });
+    await using client = await connectHttpClient("2026-07-28", at(service));
+    expect(await callTool(client, "list_todos")).toMatchObject({
+      isError: true,
+      text: { code: "internal_error", message: "Internal server error" },
+    });
+    const { error } = await client.request("resources/read", { uri: TODOS_URI });
+    expect(error).toMatchObject({ code: -32603, data: { code: "internal_error" } });
+    expect(log.lines[0]?.fields.err).toHaveProperty("message", "secret details");
+  });
+
+  test("passes no header about its own body on to the handlers", async () => {
+    await using service = start();
+    await service.sendJson("POST", "/api/todos", { title: "a" });
+    const etag = (await service.send("GET", "/api/todos")).headers.get("etag") ?? "";
+    const headers = { "If-None-Match": etag, "Idempotency-Key": "k" };
+    for (const title of ["b", "c"]) {
+      const call = { name: "add_todo", arguments: { title } };
+      await post(service, headers, "tools/call", call);
+    }
+    const listed = await (await post(service, headers, "tools/call", { name: "list_todos" })).text();
+    for (const title of ["a", "b", "c"]) expect(listed).toContain(`"title":"${title}"`);
+  });
+});

@@ -1,0 +1,86 @@
+import {
+  createMcpHandler,
+  INVALID_REQUEST,
+  isLegacyRequest,
+  PARSE_ERROR,
+  type Server,
+  WebStandardStreamableHTTPServerTransport,
+} from "@modelcontextprotocol/server";
+import { ServiceError } from "../error.ts";
+import { TodoApi, type TodoApiOptions } from "../sdk/client.ts";
+import { createTodoServer } from "./server.ts";
+
+/** Options of `createMcpEndpoint`. */
+export interface McpEndpointOptions {
+  /** The version of the program, which clients show. */
+  readonly version: string;
+}
+
+/** Returns the response to one POST of Streamable HTTP. `ServiceOptions.mcp` takes it. */
+export type McpEndpoint = (
+  request: Request,
+  /** Reads the JSON body. Its errors have the code of the service. */
+  readBody: () => Promise<unknown>,
+  /** Sends a request to the service's own handlers in the name of the sender. */
+  fetch: NonNullable<TodoApiOptions["fetch"]>,
+) => Promise<Response>;
+
+/**
+ * Creates the handler of `/mcp`, which offers the to-dos to assistants (Model Context Protocol, Streamable HTTP). It keeps
+ * nothing between two requests, so every replica can answer each of them. It does not report changes of the to-dos.
+ * @example
+ * ```ts
+ * import { createService } from "todo-service";
+ * import { createMcpEndpoint } from "todo-service/mcp";
+ * import { openMemory } from "todo-service/memory";
+ *
+ * const service = createService({ store: openMemory(), mcp: createMcpEndpoint({ version: "1.0.0" }) });
+ * ```
+ */
+export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint {
+  return async (request, readBody, fetch) => {
+    let body: unknown;
+    try {
+      body = await readBody();
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === "invalid_json")) throw error;
+      return errorResponse(PARSE_ERROR, `Parse error: ${error.message}`);
+    }
+    if (Array.isArray(body))
+      return errorResponse(INVALID_REQUEST, "Batches are not supported: send one message");
+    // Without retries, because the caller can repeat the request.
+    const todos = new TodoApi({ baseUrl: new URL(request.url).origin, ids: "string", retries: 0, fetch });
+    let internalError: unknown;
+    const onInternalError = (error: unknown): void => {
+      internalError = error;
+    };
+    const create = (): Server => createTodoServer({ todos, version, onInternalError });
+    // Without the signal of the request: a write that has started finishes although its sender has left.
+    const detached = new Request(request.url, { method: "POST", headers: request.headers });
+    let reported: unknown;
+    const onerror = (error: unknown): void => {
+      reported = error;
+    };
+    const response = (await isLegacyRequest(detached, body))
+      ? await answerLegacy(create(), detached, body)
+      : await createMcpHandler(create, { legacy: "reject", onerror }).fetch(detached, { parsedBody: body });
+    if (internalError === undefined && response.status < 500) return response;
+    throw new ServiceError("internal_error", { cause: internalError ?? reported });
+  };
+}
+
+/** Answers a client of a version before 2026-07-28. The SDK's handler would answer as an event stream. */
+async function answerLegacy(server: Server, request: Request, parsedBody: unknown): Promise<Response> {
+  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
+  await server.connect(transport);
+  try {
+    return await transport.handleRequest(request, { parsedBody });
+  } finally {
+    await server.close();
+  }
+}
+
+/** Returns an error that belongs to no request. JSON-RPC 2.0 §5 asks for the id `null` then. */
+function errorResponse(code: number, message: string): Response {
+  return Response.json({ jsonrpc: "2.0", error: { code, message }, id: null }, { status: 400 });
+}

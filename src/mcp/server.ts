@@ -1,0 +1,131 @@
+import {
+  ProtocolError,
+  ProtocolErrorCode,
+  ResourceNotFoundError,
+  Server,
+  specTypeSchemas,
+} from "@modelcontextprotocol/server";
+import { TodoApiError } from "../sdk/client.ts";
+import {
+  callTool,
+  type DescribeError,
+  MAX_PAGE,
+  pageOf,
+  TITLES_ARE_DATA,
+  TOOL_DEFINITIONS,
+  type Todos,
+} from "./tools.ts";
+
+/** The protocol versions that the tests cover. For another version, `initialize` offers the first one of `initialize`. */
+export const PROTOCOL_VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18"];
+
+export const TODOS_URI = "todo://todos";
+
+const RESOURCE = {
+  uri: TODOS_URI,
+  name: "todos",
+  title: "To-dos",
+  description: `The first ${MAX_PAGE} to-dos by ascending id, as list_todos returns them. ${TITLES_ARE_DATA}`,
+  mimeType: "application/json",
+};
+
+/** The subscribers of the resource. */
+export interface Subscriptions {
+  /** Resolves when changes from now on are reported. */
+  readonly add: (subscriber: unknown) => Promise<void>;
+  readonly delete: (subscriber: unknown) => void;
+}
+
+export interface TodoServerOptions {
+  readonly todos: Todos;
+  /** The version of this program. */
+  readonly version: string;
+  /** Reports an error of this program. The client only sees that there was one. */
+  readonly onInternalError: (error: unknown) => void;
+  /** Returns the message of a tool error. By default, it is the service's own message. */
+  readonly describe?: DescribeError;
+  /** Where clients subscribe to changes of the resource. Without it, they cannot. */
+  readonly subscriptions?: Subscriptions;
+}
+
+/**
+ * Creates the server of one connection, or of one HTTP request. It uses the low-level class of the SDK, because the
+ * high-level class reports invalid arguments in a format of its own, and compiles the schemas for each instance.
+ */
+export function createTodoServer(options: TodoServerOptions): Server {
+  const { todos, version, onInternalError, describe = ({ message }) => message, subscriptions } = options;
+  const server = new Server(
+    { name: "todo-service", title: "To-do list", version },
+    {
+      capabilities: { tools: {}, resources: subscriptions === undefined ? {} : { subscribe: true } },
+      supportedProtocolVersions: PROTOCOL_VERSIONS,
+    },
+  );
+
+  server.setRequestHandler("tools/list", () => ({ tools: TOOL_DEFINITIONS }));
+  server.setRequestHandler("tools/call", ({ params: { name, arguments: given } }, { mcpReq: { signal } }) =>
+    guarded(signal, async () => {
+      const result = await callTool(todos, name, given, { signal, describe });
+      if (result === undefined)
+        throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${name}`);
+      return result;
+    }),
+  );
+
+  server.setRequestHandler("resources/list", () => ({ resources: [RESOURCE] }));
+  server.setRequestHandler("resources/templates/list", () => ({ resourceTemplates: [] }));
+  server.setRequestHandler(
+    "resources/read",
+    { params: specTypeSchemas.ReadResourceRequestParams },
+    ({ uri }, { mcpReq: { signal } }) =>
+      guarded(signal, async () => {
+        requireOurs(uri);
+        const page = pageOf(await todos.list({ limit: MAX_PAGE }, { signal }));
+        return { contents: [{ uri, mimeType: RESOURCE.mimeType, text: JSON.stringify(page) }] };
+      }),
+  );
+
+  if (subscriptions !== undefined) {
+    server.setRequestHandler(
+      "resources/subscribe",
+      { params: specTypeSchemas.SubscribeRequestParams },
+      ({ uri }, { mcpReq: { signal } }) =>
+        guarded(signal, async () => {
+          requireOurs(uri);
+          await subscriptions.add(server);
+          return {};
+        }),
+    );
+    server.setRequestHandler(
+      "resources/unsubscribe",
+      { params: specTypeSchemas.UnsubscribeRequestParams },
+      ({ uri }) => {
+        requireOurs(uri);
+        subscriptions.delete(server);
+        return {};
+      },
+    );
+  }
+  return server;
+
+  /** Turns errors of the service into protocol errors, and hides the messages of internal errors. */
+  async function guarded<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      // The client has cancelled the request, and gets no response.
+      if (error instanceof ProtocolError || signal.aborted) throw error;
+      if (error instanceof TodoApiError) throw toProtocolError(error, describe);
+      onInternalError(error);
+      throw new ProtocolError(ProtocolErrorCode.InternalError, "Internal error");
+    }
+  }
+}
+
+/** Returns an error of the service as an error of the protocol, with the service's code as data. */
+export const toProtocolError = (error: TodoApiError, describe: DescribeError): ProtocolError =>
+  new ProtocolError(ProtocolErrorCode.InternalError, describe(error), { code: error.code });
+
+function requireOurs(uri: string): void {
+  if (uri !== TODOS_URI) throw new ResourceNotFoundError(uri);
+}

@@ -1,0 +1,80 @@
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { createMcpEndpoint } from "../src/mcp/http.ts";
+import { mcpSender, startStdioClient } from "./mcp-client.ts";
+import { startService } from "./service.ts";
+
+const BIN = fileURLToPath(new URL("../bin", import.meta.url));
+const page = readFileSync(new URL("../docs/how-to/assistants.md", import.meta.url), "utf8");
+const blocks = (language: string): string[] =>
+  [...page.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\``, "gms"))].map(([, text = ""]) => text);
+
+interface Entry {
+  readonly type?: string;
+  readonly command?: string;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly url?: string;
+  readonly headers?: Record<string, string>;
+}
+
+/** The server in each JSON block of the page. */
+const entries = blocks("json").flatMap((text) => {
+  const { mcpServers, servers = mcpServers }: Record<string, Record<string, Entry>> = JSON.parse(text);
+  return Object.values(servers ?? {});
+});
+
+/** Replaces what the assistant or the reader replaces. */
+const filled = (values: Readonly<Record<string, string>>, url: string): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [
+      name,
+      value.replace("http://127.0.0.1:3000", url).replace(/\$\{[\w:-]+\}|YOUR_TOKEN/, "t0ken"),
+    ]),
+  );
+
+describe("docs/how-to/assistants.md", () => {
+  test("has valid JSON for every assistant, over both ways", () => {
+    expect(entries).toHaveLength(blocks("json").length);
+    expect(entries.filter(({ command }) => command !== undefined)).toHaveLength(4);
+    expect(entries.filter(({ url }) => url !== undefined)).toHaveLength(3);
+  });
+
+  test("names a command that starts, with the variables that it reads", async () => {
+    await using service = startService();
+    for (const { command = "", args = [], env = {} } of entries.filter(({ url }) => url === undefined)) {
+      const variables = { ...filled(env, service.url), PATH: `${BIN}:${process.env.PATH}` };
+      await using client = await startStdioClient("2025-11-25", variables, [command, ...args]);
+      const { result } = await client.request("tools/list");
+      expect([command, args, result?.tools]).toEqual(["todo", ["mcp"], expect.arrayContaining([])]);
+    }
+  });
+
+  test("names an address that answers, with headers that it accepts", async () => {
+    await using service = startService({ mcp: createMcpEndpoint({ version: "1" }) });
+    for (const { url = "", headers = {} } of entries.filter(({ command }) => command === undefined)) {
+      const address = filled({ url }, service.url).url ?? "";
+      const send = mcpSender("2025-11-25", address, filled(headers, service.url));
+      expect([address, (await send("tools/list")).status]).toEqual([`${service.url}/mcp`, 200]);
+    }
+  });
+
+  test("gives Claude Code the same command and address on its command line", () => {
+    const lines = blocks("sh").flatMap((text) => text.match(/^claude .*$/gm) ?? []);
+    expect(lines).toEqual([
+      expect.stringMatching(/^claude mcp add todo .*--env TODO_TOKEN=YOUR_TOKEN -- todo mcp$/),
+      expect.stringMatching(
+        / --transport http todo http:\/\/127\.0\.0\.1:3000\/mcp --header "Authorization: Bearer YOUR_TOKEN"$/,
+      ),
+    ]);
+  });
+
+  test("lists exactly the tools that exist", async () => {
+    await using service = startService({ mcp: createMcpEndpoint({ version: "1" }) });
+    const response = await mcpSender("2025-11-25", `${service.url}/mcp`)("tools/list");
+    const { result }: { result: { tools: { name: string }[] } } = JSON.parse(await response.text());
+    const documented = [...page.matchAll(/^\| `(\w+)` \|.*\|.*\|$/gm)].map(([, name]) => name);
+    expect(documented).toEqual(result.tools.map(({ name }) => name));
+  });
+});

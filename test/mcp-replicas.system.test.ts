@@ -1,0 +1,87 @@
+import { expect, test } from "bun:test";
+import { startBalancer } from "../deploy/topology.ts";
+import { type Command, runTodo } from "./command.ts";
+import { callTool, connectHttpClient, PROTOCOL_VERSIONS, startStdioClient } from "./mcp-client.ts";
+import { startPostgres, whyNoServer } from "./postgres.ts";
+import { skipFor } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
+
+const REPLICAS = 3;
+
+/** Creates an API key. Returns its token. */
+async function createKey(
+  variables: Readonly<Record<string, string>>,
+  name: string,
+  scope: "read" | "write",
+): Promise<string> {
+  await using command = runTodo(["keys", "create", name, "--scope", scope], variables);
+  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
+  return /todo_\w{49}/.exec(command.stdout())?.[0] ?? "";
+}
+
+test.skipIf(skipFor(whyNoServer ?? whyMissing("nginx")))(
+  `${REPLICAS} private replicas behind nginx serve assistants with their scopes`,
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const postgres = stack.use(await startPostgres());
+    const variables = { TODO_STORE: await postgres.newDatabase() };
+    const reader = await createKey(variables, "reader", "read");
+    const writer = await createKey(variables, "writer", "write");
+    const serve = (): Command =>
+      stack.use(
+        runTodo(["serve", "--port", "0", "--private", "--mcp", "--access-log"], {
+          ...variables,
+          TODO_TRUSTED_PROXY: "127.0.0.1",
+          // The balancer of this test ends no TLS.
+          TODO_ALLOW_BASIC_OVER_HTTP: "on",
+        }),
+      );
+    const replicas = Array.from({ length: REPLICAS }, serve);
+    const url = await startBalancer(stack, await Promise.all(replicas.map((replica) => replica.url)));
+    expect((await fetch(`${url}/mcp`, { method: "POST" })).status).toBe(401);
+
+    for (const [index, version] of PROTOCOL_VERSIONS.entries()) {
+      const connect = (token: string) =>
+        connectHttpClient(version, `${url}/mcp`, { Authorization: `Bearer ${token}` });
+      await using writing = await connect(writer);
+      await using reading = await connect(reader);
+      const todo = { id: String(index + 1), title: `with ${version}`, done: false };
+      const add = { title: todo.title, idempotencyKey: version };
+      // Each request may reach another replica.
+      for (let time = 0; time < REPLICAS; time++)
+        expect((await callTool(writing, "add_todo", add)).structured).toEqual({ todo });
+      expect((await callTool(writing, "set_done", { id: todo.id, done: true })).isError).toBe(false);
+      expect(JSON.stringify((await callTool(reading, "list_todos")).structured)).toContain(
+        JSON.stringify({ ...todo, done: true }),
+      );
+      for (const [name, given] of [
+        ["add_todo", { title: "x" }],
+        ["set_done", { id: todo.id, done: false }],
+        ["delete_todo", { id: todo.id }],
+      ] as const)
+        expect(await callTool(reading, name, given)).toMatchObject({
+          isError: true,
+          text: { code: "insufficient_scope" },
+        });
+    }
+    await until(
+      () => replicas.every((replica) => replica.stdout().includes('"route":"/mcp"')),
+      "each replica has answered assistants",
+    );
+
+    // An assistant over standard input and output learns what one over HTTP changes.
+    await using watcher = await startStdioClient("2026-07-28", { TODO_URL: url, TODO_TOKEN: reader });
+    watcher.send("subscriptions/listen", { notifications: { resourceSubscriptions: ["todo://todos"] } });
+    await watcher.server.next("the subscription", ({ method }) => /acknowledged$/.test(method ?? ""));
+    await using writing = await connectHttpClient("2025-11-25", `${url}/mcp`, {
+      Authorization: `Bearer ${writer}`,
+    });
+    await callTool(writing, "delete_todo", { id: "1" });
+    await watcher.server.next("an update", ({ method }) => method === "notifications/resources/updated");
+
+    for (const replica of replicas) replica.kill("SIGTERM");
+    expect(await Promise.all(replicas.map((replica) => replica.exited))).toEqual(replicas.map(() => 0));
+  },
+  300_000,
+);
