@@ -54,7 +54,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     await using service = startService();
     await using window = await openWindow(browser, `${service.url}/docs`);
     const { page } = window;
-    await page.getByRole("link", { name: "/api/todos/{id} Get a todo" }).click();
+    await page.getByRole("link", { name: "/api/todos/{id} Get a to-do" }).click();
     const operation = page.locator("#operations-todos-getTodo");
     await operation.locator(".execute").waitFor();
     expect(await operation.locator("details").getAttribute("open")).toBeNull();
@@ -166,7 +166,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
         }
       };
       await expectToFit();
-      await page.getByRole("link", { name: "/api/todos Create a todo" }).click();
+      await page.getByRole("link", { name: "/api/todos Create a to-do" }).click();
       await page.locator(".opblock.is-open .execute").waitFor();
       await expectToFit();
       expect(await accessibilityViolations(page, SWAGGER_UI_VIOLATIONS)).toEqual([]);
