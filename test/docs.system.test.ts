@@ -82,7 +82,7 @@ describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", ()
 
 /** Stand-ins for systemd, the system's users and ssh: plain processes of this user, with all files below $SERVER_ROOT. */
 const ONE_MACHINE = `
-mkdir -p "$SERVER_ROOT"/{usr/local/bin,etc/systemd/system,etc/caddy,etc/prometheus,var/lib,root,run}
+mkdir -p "$SERVER_ROOT"/{usr/local/bin,etc/systemd/system,etc/default,etc/caddy,etc/prometheus,var/lib,root,run}
 PATH="$SERVER_ROOT/usr/local/bin:$PATH"
 export CURL_CA_BUNDLE="$SERVER_ROOT/caddy/caddy/pki/authorities/local/root.crt"
 scp() { cp "\${@:1:$#-1}" "$SERVER_ROOT/root/" && cd "$SERVER_ROOT/root"; }

@@ -30,10 +30,9 @@ test.skipIf(skipFor(whyMissing("curl")))("the README shows what the first start 
     .stderr()
     .split("\n")
     .filter((line) => line.startsWith("curl"));
-  const shown = blocks.findIndex(({ text }) => text.startsWith("curl -H"));
-  expect(masked(blocks[shown]?.text ?? "")).toBe(masked(`${lines.join("\n")}\n`));
-  const answers = await Promise.all(lines.map(pasted));
-  expect(`${answers.join("\n")}\n`).toBe(blocks[shown + 1]?.text ?? "");
+  const shown = blocks.find(({ text }) => text.startsWith("curl -H"))?.text ?? "";
+  expect(masked(shown)).toBe(masked(`${lines.join("\n")}\n`));
+  for (const answer of await Promise.all(lines.map(pasted))) expect(readme).toContain(`\`${answer}\``);
 });
 
 async function pasted(line: string): Promise<string> {
