@@ -26,14 +26,16 @@ const DENO = `@deno/${PLATFORM}${process.platform === "linux" ? "-glibc" : ""}@2
 const VITE = "vite@8.3.8";
 const WEBPACK = "webpack@5.112.2";
 const TYPESCRIPT_5 = "typescript@5.9.3";
+const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
 
-const [node22, node24, deno, vite, webpack, typescript5] = await Promise.all([
+const [node22, node24, deno, vite, webpack, typescript5, attw] = await Promise.all([
   installPackages(NODE_22),
   installPackages(NODE_24),
   installPackages(DENO),
   installPackages(VITE),
   installPackages(WEBPACK),
   installPackages(TYPESCRIPT_5),
+  installPackages(ARE_THE_TYPES_WRONG),
 ]);
 
 const folder = await realpath(await mkdtemp(join(tmpdir(), "todo-client-package-")));
@@ -44,7 +46,7 @@ beforeAll(async () => {
   await output(join(folder, "built"), "npm", "pack", "--silent", "--pack-destination", folder);
 }, LIMIT_MS);
 afterAll(async () => {
-  for (const packages of [node22, node24, deno, vite, webpack, typescript5])
+  for (const packages of [node22, node24, deno, vite, webpack, typescript5, attw])
     if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
   await rm(folder, { recursive: true });
 });
@@ -118,6 +120,14 @@ describe("the package", () => {
   test("publint finds no problem", async () => {
     expect(await output(ROOT, "node_modules/.bin/publint", "--strict", tarball)).toContain("All good!");
   });
+
+  test.skipIf(skipFor(attw.whyMissing))(
+    "has the right types for every module resolution that supports ES modules",
+    async () => {
+      await output(folder, inPackages(attw, ".bin/attw"), "--profile", "esm-only", tarball);
+    },
+    LIMIT_MS,
+  );
 
   test("its examples and its README import it by its own name", async () => {
     const project = await newProject({});
