@@ -5,6 +5,7 @@ import {
   type ExchangeRequest,
   interpret,
   openExchange,
+  readDeletion,
   readText,
   throwIfProblem,
 } from "./exchange.ts";
@@ -49,12 +50,16 @@ const silent: ExchangeRequest["fetch"] = (_url, { signal }) =>
 describe("openExchange", () => {
   test("sends the body as JSON, and the headers", async () => {
     const { url, method, headers, body } = await sentFor({
-      call: { method: "POST", path: "/api/todos", body: { title: "ä" }, idempotencyKey: 'a"\\b' },
+      call: {
+        ...{ method: "POST", path: "/api/todos", body: { title: "ä" } },
+        ...{ accept: "text/plain", idempotencyKey: 'a"\\b' },
+      },
       authorization: "Bearer t0ken",
       headers: { traceparent: "00-1" },
     });
     expect([url, method, body]).toEqual([URL, "POST", '{"title":"ä"}']);
     expect(Object.fromEntries(new Headers(headers))).toEqual({
+      accept: "text/plain",
       authorization: "Bearer t0ken",
       "content-type": "application/json",
       "idempotency-key": '"a\\"\\\\b"',
@@ -157,6 +162,15 @@ describe("throwIfProblem", () => {
     });
   });
 
+  test("names the violated rules, else the detail, else only the title", async () => {
+    const messageOf = async (body: object): Promise<unknown> =>
+      problemOf(Response.json({ title: "No", code: "teapot", ...body }, { status: 418 }));
+    const errors = [{ field: "title", message: "is required" }];
+    expect(await messageOf({ detail: "why", errors })).toMatchObject({ message: "No: title is required" });
+    expect(await messageOf({ detail: "why" })).toMatchObject({ message: "No: why" });
+    expect(await messageOf({})).toMatchObject({ message: "No" });
+  });
+
   test.each<[body: string]>([
     ["<h1>Bad Gateway"],
     ["null"],
@@ -181,6 +195,12 @@ test("interpret turns any error into unexpected_answer, with the error as its ca
   expect(await errorOf((async () => interpret(response, read))())).toMatchObject({
     ...{ code: "unexpected_answer", status: 200, cause },
   });
+});
+
+test("readDeletion accepts 204 and a failure that a retry explains, and no other success", () => {
+  readDeletion(new Response(null, { status: 204 }));
+  readDeletion(new Response(null, { status: 404 }));
+  expect(() => readDeletion(new Response("a page"))).toThrow(SyntaxError);
 });
 
 test("basicAuthorization encodes name and password as UTF-8", () => {

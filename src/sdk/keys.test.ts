@@ -124,6 +124,29 @@ describe("the client's keys", () => {
     expect([await codeOf(call(api)), sent.length]).toEqual(["network_error", 1]);
   });
 
+  test.each<[what: string, body: string]>([
+    ["no list", KEY],
+    ["null", "null"],
+    ["a list with null", "[null]"],
+    ["a list with text", '["a"]'],
+    ["a key without a name", '[{"id":"c7kcKWBu"}]'],
+    ["a key without an id", '[{"name":"ci"}]'],
+    ["a key whose id is a number", '[{"id":1,"name":"ci"}]'],
+  ])("reject %s instead of the list", async (_what, body) => {
+    const api = new TodoApi({ retries: 0, fetch: async () => new Response(body) });
+    expect(await codeOf(api.keys.list())).toBe("unexpected_answer");
+  });
+
+  test.each<[what: string, body: string]>([
+    ["no object", `[${KEY}]`],
+    ["a key without a token", KEY],
+    ["a key whose token is a number", KEY.replace("}", ',"token":1}')],
+    ["a token without a key", '{"token":"todo_a"}'],
+  ])("reject %s instead of a new key", async (_what, body) => {
+    const { api } = answeredBy(() => new Response(body));
+    expect(await codeOf(api.keys.create("ci"))).toBe("unexpected_answer");
+  });
+
   test("retry a list and a revocation", async () => {
     const list = answeredBy(problem(503, "store_unavailable"), () => new Response(`[${KEY}]`));
     expect((await list.api.keys.list()).map(({ name }) => name)).toEqual(["ci"]);

@@ -19,6 +19,7 @@ describe("isTransient", () => {
     ["504", true, error("unexpected_answer", 504)],
     ["507", false, error("store_full", 507)],
     ["a success that is cut off", true, error("unexpected_answer", 200)],
+    ["300", false, error("unexpected_answer", 300)],
     ["a redirect", false, error("unexpected_answer", 304)],
     ["an error of another kind", false, new TypeError("no")],
     ["an abort", false, "reason"],
@@ -74,6 +75,14 @@ describe("delay", () => {
     await delay(20, undefined);
     // A timer may fire a millisecond early.
     expect(performance.now() - start).toBeGreaterThanOrEqual(19);
+  });
+
+  test("waits when it is longer than a timer can be", async () => {
+    const controller = new AbortController();
+    const long = delay(2 ** 31, controller.signal).then(() => "long");
+    expect(await Promise.race([long, delay(20, undefined).then(() => "short")])).toBe("short");
+    controller.abort();
+    expect(await long).toBe("long");
   });
 
   test("resolves when the signal aborts, before or during the delay", async () => {

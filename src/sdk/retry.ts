@@ -11,9 +11,8 @@ const RETRYABLE_STATUSES: readonly (number | undefined)[] = [408, 429, 502, 503,
 export function isTransient(error: unknown): error is TodoApiError {
   if (!(error instanceof TodoApiError)) return false;
   const { code, status = 0 } = error;
-  if (code === "network_error" || code === "timeout" || code === "idempotency_key_in_flight") return true;
-  // A success status with an unreadable body: the response was cut off on the way.
-  return RETRYABLE_STATUSES.includes(status) || status < 300;
+  // Without a status, there was no response. A success with an unreadable body was cut off on the way.
+  return code === "idempotency_key_in_flight" || RETRYABLE_STATUSES.includes(status) || status < 300;
 }
 
 /**
