@@ -72,6 +72,7 @@ describe("isDuplicate", () => {
     ["created", "e-10", "e-9", false],
     ["created", "f-1", "e-9", false],
     ["created", "ae-1", "be-9", false],
+    ["created", "ae-1", "ae-9", true],
     ["resync", "e-1", "e-9", false],
   ])("of %s at %s after %s is %p", (type, position, last, expected) => {
     expect(isDuplicate({ type, position }, last)).toBe(expected);
