@@ -89,11 +89,11 @@ test("the package contains only the needed files", async () => {
         "LICENSE",
         "README.md",
         "SECURITY.md",
-        "docs/page.png",
+        "docs/demo.gif",
         "openapi.json",
         "package.json",
       ],
-      ...["bin/bun", "bin/todo", "dist/client.js", ...sources, ...pages],
+      ...["bin/bun", "bin/todo", "bin/todo-service", "dist/client.js", ...sources, ...pages],
     ].toSorted(),
   );
   for (const entry of Object.values(entries))
@@ -107,6 +107,31 @@ test("publint finds no problem in the package", async () => {
 // The package is ESM only: every supported Node can require() it, and the mode "node10" does not support "exports".
 test.skipIf(skipFor(whyNoInstall))("the package's types are right for every module resolution", async () => {
   await said(runIn(folder, ["npx", "--yes", ARE_THE_TYPES_WRONG, "--profile", "esm-only", tarball]));
+});
+
+test.skipIf(skipFor(whyNoInstall))("npx starts the server from the package, without a command", async () => {
+  const where = join(folder, "npx");
+  await mkdir(where);
+  // npx keeps what it installs in npm's cache.
+  const cache = ["--cache", join(folder, "npx-cache")];
+  const spec = `file:${tarball}`;
+  await using npx = runIn(where, [
+    "npx",
+    "--yes",
+    ...cache,
+    spec,
+    "--port",
+    "0",
+    "--store",
+    "sqlite:todos.db",
+  ]);
+  expect((await fetch(`${await npx.url}/readyz`)).status).toBe(200);
+  // To the server itself, because the shell that npx starts may not forward the signal.
+  process.kill(pidOf(npx), "SIGTERM");
+  expect(await npx.exited).toBe(0);
+  expect(await readdir(where)).toContain("todos.db");
+  const help = runIn(where, ["npx", "--yes", ...cache, spec, "--version"]);
+  expect(await said(help)).toBe(`${version}\n`);
 });
 
 /** Installs the package into a folder as npm does, with the dependencies that are already here. */

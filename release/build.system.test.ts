@@ -1,0 +1,183 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, open, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { dependencies, version } from "../package.json" with { type: "json" };
+import { type Command, run } from "../test/command.ts";
+import { skipFor } from "../test/skip.ts";
+import { TARGETS } from "./runtimes.ts";
+
+const whyNoRegistry =
+  process.env.TODO_TEST_PACKAGE === undefined
+    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
+    : undefined;
+/** The platform whose executable this machine runs. */
+const NATIVE = `${process.platform === "darwin" ? "macos" : process.platform}-${process.arch}`;
+const PLATFORMS = TARGETS.map(({ name }) => name);
+const LIMIT_MS = 1_200_000;
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "todo-release-"));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const build = (
+  out: string,
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Command =>
+  run(
+    [
+      "npm",
+      "run",
+      "release",
+      "--",
+      "--out",
+      join(folder, out),
+      "--runtimes",
+      join(folder, "runtimes"),
+      ...args,
+    ],
+    variables,
+  );
+
+/** Returns the standard output of a command that succeeds. */
+async function said(command: Command): Promise<string> {
+  expect([await command.exited, command.stdout(), command.stderr()]).toEqual([
+    0,
+    expect.any(String),
+    expect.any(String),
+  ]);
+  return command.stdout();
+}
+
+async function firstBytes(path: string): Promise<Buffer> {
+  await using file = await open(path);
+  const { buffer } = await file.read(Buffer.alloc(4096), 0, 4096, 0);
+  return buffer;
+}
+
+/** Returns the system and the processor that an executable is for, from its header. */
+async function platformOf(path: string): Promise<string> {
+  const head = await firstBytes(path);
+  if (head.toString("latin1", 0, 4) === "\x7fELF")
+    return { 62: "linux-x64", 183: "linux-arm64" }[head.readUInt16LE(18)] ?? "an unknown ELF";
+  if (head.readUInt32LE(0) === 0xfeedfacf)
+    return { 16777223: "macos-x64", 16777228: "macos-arm64" }[head.readUInt32LE(4)] ?? "an unknown Mach-O";
+  if (head.toString("latin1", 0, 2) === "MZ")
+    return (
+      { 34404: "windows-x64", 43620: "windows-arm64" }[head.readUInt16LE(head.readUInt32LE(0x3c) + 4)] ??
+      "an unknown PE"
+    );
+  return "unknown";
+}
+
+describe("npm run release", () => {
+  const withoutExecutables = ["--platforms", ""];
+  const names = [
+    "SHA256SUMS",
+    `todo-service-${version}-container.tar.gz`,
+    `todo-service-${version}.cdx.json`,
+    `todo-service-${version}.tgz`,
+    `todo-service-client-${version}.tgz`,
+  ];
+
+  test(
+    "makes packages, build context, SBOM and checksums, and the same ones again",
+    async () => {
+      for (const out of ["first", "second"]) {
+        await said(build(out, withoutExecutables));
+        expect((await readdir(join(folder, out))).toSorted()).toEqual(names.toSorted());
+      }
+      const [first, second] = await Promise.all(
+        ["first", "second"].map((out) => readFile(join(folder, out, "SHA256SUMS"), "utf8")),
+      );
+      // Local changes get the time of the build.
+      const isClean = (await said(run(["git", "status", "--porcelain"]))) === "";
+      const compared = (sums = ""): string[] =>
+        sums.split("\n").filter((line) => isClean || !line.endsWith("-container.tar.gz"));
+      expect(compared(second)).toEqual(compared(first));
+      await said(
+        run(["sh", "-c", 'cd "$0" && sha256sum --check --strict SHA256SUMS', join(folder, "first")]),
+      );
+    },
+    LIMIT_MS,
+  );
+
+  test("lists what is shipped in the SBOM, and nothing that is only for development", async () => {
+    const sbom = JSON.parse(
+      await readFile(join(folder, "first", `todo-service-${version}.cdx.json`), "utf8"),
+    );
+    expect([sbom.bomFormat, sbom.metadata.component.version]).toEqual(["CycloneDX", version]);
+    const components: string[] = sbom.components.map(({ name }: { readonly name: string }) => name);
+    expect(components).toEqual(expect.arrayContaining([...Object.keys(dependencies), "swagger-ui-dist"]));
+    for (const name of ["typescript", "playwright-core", "ajv"]) expect(components).not.toContain(name);
+  });
+
+  test("makes a build context that contains the Containerfile and what it copies", async () => {
+    const context = join(folder, "first", `todo-service-${version}-container.tar.gz`);
+    const files = (await said(run(["tar", "-tzf", context]))).split("\n");
+    for (const file of [
+      "deploy/Containerfile",
+      ".dockerignore",
+      "package-lock.json",
+      "src/cli/main.ts",
+      "bin/bun",
+    ])
+      expect(files).toContain(file);
+    const containerfile = await readFile("deploy/Containerfile", "utf8");
+    for (const [, sources = ""] of containerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm))
+      for (const source of sources.split(" "))
+        expect(files.some((file) => file === source || file.startsWith(`${source}/`))).toBe(true);
+    expect(files.filter((file) => /^(?:test|bench|docs)\//.test(file))).toEqual([]);
+  });
+
+  test(
+    "names each platform that cannot be built, and fails unless that is allowed",
+    async () => {
+      const unreachable = {
+        npm_config_registry: "http://127.0.0.1:1/",
+        npm_config_fetch_retries: "0",
+        npm_config_cache: join(folder, "empty-cache"),
+      };
+      const args = ["--platforms", "windows-arm64"];
+      await using refused = build("missing", args, unreachable);
+      expect(await refused.exited).toBe(1);
+      expect(refused.stdout()).toMatch(/^cannot build windows-arm64: npm pack .*ECONNREFUSED/ms);
+      expect(refused.stdout()).toContain(
+        "missing: windows-arm64. To release without these, add --allow-missing windows-arm64",
+      );
+      await said(build("allowed", [...args, "--allow-missing", "windows-arm64"], unreachable));
+    },
+    LIMIT_MS,
+  );
+
+  test("rejects a platform that does not exist", async () => {
+    await using refused = build("unknown", ["--platforms", "amiga"]);
+    expect(await refused.exited).toBe(1);
+    expect(refused.stderr()).toContain('"amiga" is not a platform: use linux-x64, linux-arm64,');
+  });
+
+  test.skipIf(skipFor(whyNoRegistry))(
+    "makes an executable for each platform, and that of this machine runs",
+    async () => {
+      // The registry may lack the runtime of another platform.
+      const output = await said(build("all", ["--allow-missing", PLATFORMS.join(",")]));
+      const missing = [...output.matchAll(/^cannot build (\S+): npm pack /gm)].map(([, name]) => name);
+      const all = join(folder, "all");
+      const executables = (await readdir(all)).filter((name) => name.startsWith(`todo-${version}-`));
+      const platforms = await Promise.all(executables.map((name) => platformOf(join(all, name))));
+      expect(executables).toEqual(
+        platforms.map((name) => `todo-${version}-${name}${name.startsWith("windows") ? ".exe" : ""}`),
+      );
+      expect(platforms.toSorted()).toEqual(PLATFORMS.filter((name) => !missing.includes(name)).toSorted());
+      expect(platforms).toContain(NATIVE);
+      await using server = run([join(all, `todo-${version}-${NATIVE}`), "serve", "--port", "0"]);
+      expect((await fetch(`${await server.url}/docs`, { headers: { Accept: "text/html" } })).status).toBe(
+        200,
+      );
+    },
+    LIMIT_MS,
+  );
+});

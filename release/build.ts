@@ -1,0 +1,109 @@
+/**
+ * Builds every artifact of a release into dist/release: executables, npm packages, the container's build context, an SBOM and
+ * checksums. Exits with 1 if an executable cannot be built, except for platforms that --allow-missing names.
+ *
+ *   npm run release -- [--out FOLDER] [--platforms NAME,…] [--allow-missing NAME,…]
+ */
+import { createHash } from "node:crypto";
+import { createReadStream, renameSync, rmSync } from "node:fs";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { parseArgs } from "node:util";
+import { version } from "../package.json" with { type: "json" };
+import { errorMessage } from "../src/error-message.ts";
+import { output, ROOT } from "./command.ts";
+import { fetchRuntime, TARGETS, type Target } from "./runtimes.ts";
+import { createSbom } from "./sbom.ts";
+
+const { values } = parseArgs({
+  options: {
+    out: { type: "string" },
+    runtimes: { type: "string", default: join(ROOT, "dist/runtimes") },
+    platforms: { type: "string", default: TARGETS.map(({ name }) => name).join(",") },
+    "allow-missing": { type: "string", default: "" },
+  },
+});
+const out = resolve(values.out ?? join(ROOT, "dist/release"));
+const targets = values.platforms.split(",").filter(Boolean).map(targetNamed);
+const allowed = values["allow-missing"].split(",").filter(Boolean).map(targetNamed);
+
+if (values.out === undefined) await rm(out, { recursive: true, force: true });
+await mkdir(out, { recursive: true });
+if ((await readdir(out)).length > 0) throw new Error(`${out} is not empty: name an empty folder`);
+const missing = targets.filter((target) => !built(target));
+packPackages();
+writeContext(join(out, `todo-service-${version}-container.tar.gz`));
+const date = output(ROOT, "git", "log", "-1", "--format=%cI").trim();
+await writeFile(join(out, `todo-service-${version}.cdx.json`), createSbom(ROOT, date));
+await writeChecksums(out);
+
+print(`built ${(await readdir(out)).length} files in ${out}`);
+const unexpected = missing.filter((target) => !allowed.includes(target));
+if (unexpected.length > 0) {
+  const names = unexpected.map(({ name }) => name).join(",");
+  print(`missing: ${names}. To release without these, add --allow-missing ${names}`);
+  process.exitCode = 1;
+}
+
+function targetNamed(name: string): Target {
+  const target = TARGETS.find((one) => one.name === name);
+  if (target !== undefined) return target;
+  const known = TARGETS.map((one) => one.name).join(", ");
+  throw new Error(`"${name}" is not a platform: use ${known}`);
+}
+
+/** Builds one executable. If that is impossible, prints the reason and returns false. */
+function built(target: Target): boolean {
+  const name = `todo-${version}-${target.name}${target.suffix}`;
+  // Bun also writes the source maps, which the executable contains anyway.
+  const folder = join(out, "build");
+  try {
+    const runtime = fetchRuntime(target, resolve(values.runtimes));
+    const outfile = join(folder, name);
+    const flags = [`--target=${target.bun}`, `--compile-executable-path=${runtime}`, `--outfile=${outfile}`];
+    output(ROOT, "npm", "run", "build:executable", "--", ...flags);
+    renameSync(outfile, join(out, name));
+    print(`built ${name}`);
+    return true;
+  } catch (error) {
+    print(`cannot build ${target.name}: ${errorMessage(error)}`);
+    return false;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Packs the service and the client. */
+function packPackages(): void {
+  const client = join(ROOT, "dist/client-package");
+  output(ROOT, "npm", "run", "build:client-package", "--", client);
+  for (const folder of [ROOT, client]) output(ROOT, "npm", "pack", folder, "--pack-destination", out);
+}
+
+/**
+ * Writes what `docker build` needs, in one file: `docker build -f deploy/Containerfile - < FILE`. Contains the files of git that
+ * .dockerignore names, with local changes.
+ */
+function writeContext(path: string): void {
+  // A commit of the local changes, which no branch contains. Without changes, the result is empty.
+  const commit = output(ROOT, "git", "stash", "create").trim() || "HEAD";
+  const sent = output(ROOT, "git", "show", `${commit}:.dockerignore`).match(/(?<=^!).+$/gm) ?? [];
+  const files = [...sent, ".dockerignore", "deploy/Containerfile"];
+  output(ROOT, "git", "archive", "--format=tar.gz", `--output=${path}`, commit, "--", ...files);
+}
+
+/** Writes SHA256SUMS, which `sha256sum --check` and `shasum -a 256 --check` read. */
+async function writeChecksums(folder: string): Promise<void> {
+  const lines: string[] = [];
+  for (const name of (await readdir(folder)).toSorted()) {
+    const hash = createHash("sha256");
+    await pipeline(createReadStream(join(folder, name)), hash);
+    lines.push(`${hash.digest("hex")}  ${name}\n`);
+  }
+  await writeFile(join(folder, "SHA256SUMS"), lines.join(""));
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
