@@ -1,5 +1,5 @@
 /** The package todo-service-client, installed from its tarball into fresh projects, works with the running service. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -17,6 +17,7 @@ const NAME = "todo-service-client";
 /** What an import of the client may add to a bundle, compressed with gzip at its default level. */
 const MAX_GZIP_BYTES = 4 * 1024;
 const LIMIT_MS = 300_000;
+setDefaultTimeout(LIMIT_MS);
 
 /** The kernel and processor, as packages with programs name them. */
 const PLATFORM = `${process.platform}-${process.arch}`;
@@ -126,7 +127,6 @@ describe("the package", () => {
     async () => {
       await output(folder, inPackages(attw, ".bin/attw"), "--profile", "esm-only", tarball);
     },
-    LIMIT_MS,
   );
 
   test("its examples and its README import it by its own name", async () => {
@@ -148,64 +148,48 @@ describe("the installed package adds and lists a to-do", () => {
       await using service = startService();
       expect(await output(project, program, "program.js", service.url)).toBe(ADDED);
     },
-    LIMIT_MS,
   );
 
   for (const [packages, major] of [
     [node22, "v22."],
     [node24, "v24."],
   ] as const)
-    test.skipIf(skipFor(packages.whyMissing))(
-      `on Node ${major}x`,
-      async () => {
-        const program = inPackages(packages, NODE);
-        expect(await output(folder, program, "--version")).toStartWith(major);
-        const project = await newProject({ "program.js": PROGRAM });
-        await using service = startService();
-        expect(await output(project, program, "program.js", service.url)).toBe(ADDED);
-      },
-      LIMIT_MS,
-    );
-
-  test.skipIf(skipFor(deno.whyMissing))(
-    "on Deno, which checks the types",
-    async () => {
-      const program = inPackages(deno, `${DENO.replace(/@[\d.]+$/, "")}/deno`);
-      const project = await newProject({ "program.ts": PROGRAM.replace("process.argv[2]", "Deno.args[0]") });
+    test.skipIf(skipFor(packages.whyMissing))(`on Node ${major}x`, async () => {
+      const program = inPackages(packages, NODE);
+      expect(await output(folder, program, "--version")).toStartWith(major);
+      const project = await newProject({ "program.js": PROGRAM });
       await using service = startService();
-      const flags = ["--check", "--no-lock", "--cached-only", "--allow-net=127.0.0.1"];
-      expect(await output(project, program, "run", ...flags, "program.ts", service.url)).toBe(ADDED);
-    },
-    LIMIT_MS,
-  );
+      expect(await output(project, program, "program.js", service.url)).toBe(ADDED);
+    });
 
-  test.skipIf(skipFor(vite.whyMissing ?? whyNoBrowser))(
-    "in Chromium, bundled by Vite",
-    async () => {
-      const project = await newProject({ "index.html": PAGE, "main.js": PAGE_PROGRAM });
-      await buildWithVite(project);
-      await using service = startService({ onLoopback: true });
-      await using site = startSite(join(project, "dist"));
-      await using browser = await launchBrowser();
-      const page = await browser.newPage();
-      await page.goto(`${site.url}?${new URLSearchParams({ service: service.url })}`);
-      const result = await page.waitForSelector("output", { state: "attached", timeout: 60_000 });
-      expect(await result.textContent()).toBe(ADDED);
-    },
-    LIMIT_MS,
-  );
+  test.skipIf(skipFor(deno.whyMissing))("on Deno, which checks the types", async () => {
+    const program = inPackages(deno, `${DENO.replace(/@[\d.]+$/, "")}/deno`);
+    const project = await newProject({ "program.ts": PROGRAM.replace("process.argv[2]", "Deno.args[0]") });
+    await using service = startService();
+    const flags = ["--check", "--no-lock", "--cached-only", "--allow-net=127.0.0.1"];
+    expect(await output(project, program, "run", ...flags, "program.ts", service.url)).toBe(ADDED);
+  });
 
-  test.skipIf(skipFor(webpack.whyMissing))(
-    "on Node, bundled by webpack",
-    async () => {
-      const project = await newProject({ "main.js": PROGRAM });
-      await buildWithWebpack(project);
-      await rm(join(project, "node_modules"), { recursive: true });
-      await using service = startService();
-      expect(await output(project, "node", "dist/main.cjs", service.url)).toBe(ADDED);
-    },
-    LIMIT_MS,
-  );
+  test.skipIf(skipFor(vite.whyMissing ?? whyNoBrowser))("in Chromium, bundled by Vite", async () => {
+    const project = await newProject({ "index.html": PAGE, "main.js": PAGE_PROGRAM });
+    await buildWithVite(project);
+    await using service = startService({ onLoopback: true });
+    await using site = startSite(join(project, "dist"));
+    await using browser = await launchBrowser();
+    const page = await browser.newPage();
+    page.setDefaultTimeout(120_000);
+    await page.goto(`${site.url}?${new URLSearchParams({ service: service.url })}`);
+    const result = await page.waitForSelector("output", { state: "attached" });
+    expect(await result.textContent()).toBe(ADDED);
+  });
+
+  test.skipIf(skipFor(webpack.whyMissing))("on Node, bundled by webpack", async () => {
+    const project = await newProject({ "main.js": PROGRAM });
+    await buildWithWebpack(project);
+    await rm(join(project, "node_modules"), { recursive: true });
+    await using service = startService();
+    expect(await output(project, "node", "dist/main.cjs", service.url)).toBe(ADDED);
+  });
 });
 
 const PAGE = '<!doctype html><meta charset="utf-8"><script type="module" src="/main.js"></script>';
@@ -278,7 +262,6 @@ describe.each([
       process.stderr.write(`the client adds ${added} bytes, compressed with gzip\n`);
       expect(added).toBeWithin(1000, MAX_GZIP_BYTES + 1);
     },
-    LIMIT_MS,
   );
 });
 
@@ -316,14 +299,10 @@ describe.each([
   test.skipIf(skipFor(whyNot)).each([
     ["ESNext", "bundler"],
     ["NodeNext", "nodenext"],
-  ])(
-    "for module %s with resolution %s",
-    async (module, resolution) => {
-      const project = await newProject({ "program.ts": TYPED_PROGRAM });
-      const flags = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
-      const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
-      await output(project, tsc, ...flags, ...how, "program.ts");
-    },
-    LIMIT_MS,
-  );
+  ])("for module %s with resolution %s", async (module, resolution) => {
+    const project = await newProject({ "program.ts": TYPED_PROGRAM });
+    const flags = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
+    const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
+    await output(project, tsc, ...flags, ...how, "program.ts");
+  });
 });
