@@ -9,6 +9,7 @@ import { createFixedUserCheck } from "../src/credential/user.ts";
 import { TodoApi } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { run } from "./command.ts";
+import { readPages } from "./docs.ts";
 import { startService } from "./service.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -46,6 +47,15 @@ function clientExamples(): readonly Example[] {
   );
 }
 
+/** Returns the TypeScript of the README and of all other pages of docs/. */
+function pageExamples(): readonly Example[] {
+  return readPages()
+    .filter(({ path }) => !CLIENT_PAGES.includes(path))
+    .flatMap(({ path, blocks }) =>
+      blocks.filter(({ language }) => language === "ts").map(({ text }) => ({ file: path, code: text })),
+    );
+}
+
 /** Returns the source file of each entry point of the package. */
 function sources(): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(
@@ -56,8 +66,8 @@ function sources(): Readonly<Record<string, readonly string[]>> {
   );
 }
 
-test("every @example and the examples of the client's pages compile", async () => {
-  const found = [...examples(), ...clientExamples()];
+test("every @example and the TypeScript of all pages compile", async () => {
+  const found = [...examples(), ...clientExamples(), ...pageExamples()];
   expect(found.length).toBeGreaterThan(3);
   for (const [index, { file, code }] of found.entries()) {
     await writeFile(join(folder, `${index}.ts`), `// ${file}\n${code}\nexport {};\n`);
