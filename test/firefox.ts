@@ -34,6 +34,8 @@ export interface FirefoxPage {
   readonly type: (text: string) => Promise<void>;
   /** Presses a key while Control is held. */
   readonly pressWithControl: (key: string) => Promise<void>;
+  /** Sets the size of the window's content in CSS pixels. */
+  readonly resize: (width: number, height: number) => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
@@ -106,6 +108,9 @@ export async function launchFirefox() {
         pressWithControl: async (key) => {
           const value = KEYS.Control;
           await perform([{ type: "keyDown", value }, ...press(key), { type: "keyUp", value }]);
+        },
+        resize: async (width, height) => {
+          await send("browsingContext.setViewport", { context, viewport: { width, height } });
         },
         close: async () => {
           await send("browsingContext.close", { context });

@@ -10,8 +10,11 @@ export interface Window extends AsyncDisposable {
   readonly hosts: ReadonlySet<string>;
 }
 
-/** Chromium logs this for every failed request or error response. Tests check those elsewhere. */
-const OF_ANSWERS = /^Failed to load resource/;
+/**
+ * Chromium logs the first for every failed request or error response; tests check those elsewhere. Playwright logs the second
+ * where it blocks service workers.
+ */
+const IGNORED = /^Failed to load resource|^Service Worker registration blocked by Playwright/;
 
 /**
  * Makes status messages stay, instead of six seconds. While one stays, its deletion can be undone, and the next step of a test may
@@ -27,7 +30,12 @@ export async function openWindow(
   url: string,
   options: BrowserContextOptions = {},
 ): Promise<Window> {
-  const context = await browser.newContext({ viewport: { width: 1000, height: 800 }, ...options });
+  // With a service worker, Playwright would not see all requests of the page. offline.system.test.ts allows it.
+  const context = await browser.newContext({
+    viewport: { width: 1000, height: 800 },
+    serviceWorkers: "block",
+    ...options,
+  });
   // Shorter than the timeout of the test.
   context.setDefaultTimeout(60_000);
   await context.addInitScript(KEEP_STATUS);
@@ -36,7 +44,7 @@ export async function openWindow(
   const hosts = new Set<string>();
   page.on("console", (message) => {
     const isFault = message.type() === "error" || message.type() === "warning";
-    if (isFault && !OF_ANSWERS.test(message.text())) faults.push(message.text());
+    if (isFault && !IGNORED.test(message.text())) faults.push(message.text());
   });
   page.on("pageerror", (error) => faults.push(String(error)));
   page.on("request", (request) => hosts.add(new URL(request.url()).host));

@@ -12,6 +12,23 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
   afterAll(() => browser?.close());
 
+  test.each(["light", "dark"] as const)("fits windows of six widths in the %s theme", async (colorScheme) => {
+    const titles = ["W".repeat(120), "many words ".repeat(10), ...Array.from("abcdefghij")];
+    const store = await createStore(titles);
+    for (const id of [1n, 2n]) await store.setDone(id, true);
+    await using service = start(store);
+    for (const path of ["/", "/?show=done", "/?q=nothing"]) {
+      await using window = await openWindow(browser, service.url + path, { colorScheme });
+      const { page } = window;
+      await page.waitForFunction(() => document.title === "10 open · To-dos");
+      for (const width of [320, 375, 768, 1000, 1280, 1920]) {
+        await page.setViewportSize({ width, height: 800 });
+        const scrollWidth = await page.evaluate(() => document.documentElement.scrollWidth);
+        expect([path, width, scrollWidth]).toEqual([path, width, width]);
+      }
+    }
+  });
+
   test("prints every to-do", async () => {
     const titles = Array.from({ length: 300 }, (_, index) => `to-do ${index + 1}`);
     await using service = start(await createStore(titles));

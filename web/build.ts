@@ -30,6 +30,8 @@ const SWAGGER_UI_ASSETS = [
 ] as const;
 
 const PAGES = ["todos", "docs"] as const;
+/** The attribute of the to-dos page that lets browsers keep the list. In private mode, the page does not have it. */
+const OFFLINE = " data-offline";
 
 /**
  * Pages that contain their style sheet, script and icon. In private mode, a client without credentials gets no assets, and a
@@ -39,6 +41,7 @@ const SELF_CONTAINED_PAGES = {
   keys: "keys.html",
   notFound: "not-found.html",
   unauthorized: "unauthorized.html",
+  httpsRequired: "https-required.html",
 } as const;
 
 /** Builds every file of web/built/. Returns their contents by name. */
@@ -74,10 +77,21 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   files.set("favicon.ico", await readFile(`${WEB}favicon.ico`));
   const pages: Record<string, string> = {};
   for (const page of PAGES) pages[page] = await buildPage(`${page}.html`, pathByName);
+  const { todos = "" } = pages;
+  if (!todos.includes(OFFLINE)) throw new Error(`todos.html lacks the attribute${OFFLINE}`);
+  pages.privateTodos = todos.replace(OFFLINE, "");
   for (const [page, name] of Object.entries(SELF_CONTAINED_PAGES))
     pages[page] = await buildSelfContainedPage(name);
 
-  files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets }, undefined, 2)}\n`));
+  const workers = {
+    offline: await buildScript("service-worker.ts", {
+      BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
+      BUILT_VERSION: JSON.stringify(hashOf(todos)),
+    }),
+    remove: await buildScript("remove-service-worker.ts"),
+  };
+
+  files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets, workers }, undefined, 2)}\n`));
   const license = await Promise.all(
     ["LICENSE", "NOTICE"].map((name) => readFile(SWAGGER_UI_FOLDER + name, "utf8")),
   );
@@ -88,7 +102,12 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
 /** Bundles and minifies a script or style sheet. Returns an SVG unchanged. */
 async function buildAsset(name: string): Promise<string> {
   if (name.endsWith(".svg")) return (await readFile(WEB + name, "utf8")).trim();
-  const { outputs } = await Bun.build({ entrypoints: [WEB + name], target: "browser", minify: true });
+  return buildScript(name);
+}
+
+/** Bundles and minifies a script or style sheet. @param define expressions that replace names */
+async function buildScript(name: string, define: Record<string, string> = {}): Promise<string> {
+  const { outputs } = await Bun.build({ entrypoints: [WEB + name], target: "browser", minify: true, define });
   const [output] = outputs;
   if (output === undefined) throw new Error(`the build of ${name} has no output`);
   return (await output.text()).trim();
@@ -139,9 +158,12 @@ async function buildSelfContainedPage(name: string): Promise<string> {
 }
 
 function hashedName(name: string, content: string | Uint8Array): string {
-  const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
+  const hash = hashOf(content);
   return name.replace(/\.(\w+)$/, (_, extension) => `-${hash}.${extension === "ts" ? "js" : extension}`);
 }
+
+const hashOf = (content: string | Uint8Array): string =>
+  createHash("sha256").update(content).digest("hex").slice(0, 12);
 
 function compress(bytes: Uint8Array): Uint8Array {
   return brotliCompressSync(bytes, {

@@ -34,7 +34,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     const { page } = window;
     await page.locator(".operations a").first().waitFor();
     const listed = await page.locator(".operations code").allTextContents();
-    const technical = ["/", "/docs", "/favicon.ico", "/assets/{name}", "/admin"];
+    const technical = ["/", "/docs", "/favicon.ico", "/assets/{name}", "/service-worker.js", "/admin"];
     const expected = Object.entries(contract.paths)
       .filter(([path]) => !technical.includes(path))
       .flatMap(([path, item]) => Object.keys(item).map(() => path));

@@ -19,7 +19,7 @@ function start() {
   });
 }
 
-const WIDTHS = [320, 375, 768, 1280, 1920];
+const WIDTHS = [320, 375, 768, 1000, 1280, 1920];
 
 describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
   let browser: Browser;

@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import axe from "axe-core";
+import { createKeyLookup } from "../src/credential/key.ts";
+import { createFixedUserCheck } from "../src/credential/user.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
 import { type FirefoxPage, KEYS, launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { KEEP_STATUS } from "../test/page.ts";
+import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, start, storedTodos, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -85,4 +89,76 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
     await page.evaluate("void setTimeout(() => location.assign('/api/openapi.json'))");
     await until(async () => (await storedTodos(store)).length === 1, "the deletion is stored");
   });
+});
+
+describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
+  let firefox: Awaited<ReturnType<typeof launchFirefox>>;
+  beforeAll(async () => {
+    firefox = await launchFirefox();
+  }, 90_000);
+  afterAll(() => firefox?.[Symbol.asyncDispose]());
+
+  test.each([320, 768, 1000, 1920])(
+    "creates, rotates and revokes a key in a window of %d pixels",
+    async (width) => {
+      const store = openMemory();
+      const { keys } = store;
+      const checkUser = createFixedUserCheck("admin", "secret");
+      const lookupClient = createKeyLookup(keys, Date.now);
+      await using service = startService({ store, keys, checkUser, lookupClient, onLoopback: true });
+      const page = await firefox.open(`${service.url.replace("//", "//admin:secret@")}/admin/keys`);
+      await page.resize(width, 800);
+      const untilTrue = (expression: string): Promise<void> =>
+        until(async () => (await page.evaluate(expression)) === true, expression);
+      const click = (selector: string) => page.evaluate(`document.querySelector('${selector}').click()`);
+      const expectNoSidewaysScroll = async (): Promise<void> => {
+        // The scroll bar needs a part of the width.
+        const [inner, scroll] = String(
+          await page.evaluate(
+            "[innerWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth].join()",
+          ),
+        ).split(",");
+        expect([inner, scroll]).toEqual([String(width), "0"]);
+        const isOutside = `[...document.querySelectorAll("button, td, th, code")]
+          .some((element) => element.checkVisibility() && element.getBoundingClientRect().right > ${width})`;
+        expect(await page.evaluate(isOutside)).toBe(false);
+      };
+      const shownToken = async (): Promise<string> => {
+        await untilTrue(`document.activeElement.id === "token-heading"`);
+        return String(await page.evaluate(`document.querySelector("#token-text").textContent`));
+      };
+      const whoami = async (token: string): Promise<string> =>
+        (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
+
+      await untilTrue(`document.querySelector("#placeholder").textContent === "No keys yet."`);
+      await page.evaluate(`document.querySelector("#name").focus()`);
+      await page.type(KEYS.Enter);
+      await untilTrue(`document.querySelector("#name-error").textContent === "It must not be empty."`);
+      await expectNoSidewaysScroll();
+      await page.type(`ci${KEYS.Enter}`);
+      const first = await shownToken();
+      expect(await whoami(first)).toBe("ci");
+      await untilTrue(`document.querySelectorAll("#keys tr").length === 1`);
+      await expectNoSidewaysScroll();
+      await click("#hide-token");
+      await click('#keys [aria-label="Rotate ci"]');
+      await page.evaluate(`document.querySelector("#overlap").value = "0"`);
+      await click("#confirm-submit");
+      const second = await shownToken();
+      expect(await whoami(second)).toBe("ci");
+      expect(await whoami(first)).toContain('"unauthorized"');
+      await expectNoSidewaysScroll();
+      await click("#hide-token");
+      await click('#keys [aria-label="Revoke ci"]');
+      await page.type(KEYS.Escape);
+      await untilTrue(`!document.querySelector("#confirm").open`);
+      expect(await whoami(second)).toBe("ci");
+      await click('#keys [aria-label="Revoke ci"]');
+      await click("#confirm-submit");
+      await untilTrue(`document.querySelector('#keys [aria-label="Revoke ci"]') === null`);
+      expect(await whoami(second)).toContain('"unauthorized"');
+      await page.close();
+    },
+    90_000,
+  );
 });

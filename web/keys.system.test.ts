@@ -7,6 +7,7 @@ import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
+import { until } from "../test/until.ts";
 
 const DAY = 24 * 60 * 60 * 1000;
 const ADMIN = { httpCredentials: { username: "admin", password: "secret" } };
@@ -212,6 +213,105 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Revoke two" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await page.getByText("Revoked: two").waitFor();
+  });
+
+  test("shows a late token without closing a dialog or changing the next name, and loses no earlier token", async () => {
+    await using service = start();
+    await createKey(service.keys, "other", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    const name = page.getByLabel("Name", { exact: true });
+    let hold: (route: Route) => void = () => {};
+    await page.route("**/admin/keys", (route) =>
+      route.request().method() === "POST" ? hold(route) : route.fallback(),
+    );
+    /** Submits the form and returns a function that lets its request go on. */
+    const submit = async (value: string): Promise<() => Promise<void>> => {
+      const { promise: held, resolve } = Promise.withResolvers<Route>();
+      hold = resolve;
+      await name.fill(value);
+      await page.getByRole("button", { name: "Create key" }).click();
+      const route = await held;
+      return () => route.continue();
+    };
+    const dialog = page.getByRole("dialog");
+    let proceed = await submit("first");
+    for (const label of ["Rotate other", "Revoke other"]) {
+      await page.getByRole("button", { name: label }).click();
+      if (label.startsWith("Rotate")) await page.keyboard.press("Escape");
+    }
+    await proceed();
+    await page.getByRole("rowheader", { name: "first" }).waitFor();
+    expect(await dialog.getByRole("heading").textContent()).toBe("Revoke this key?");
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    expect((await service.keys.list()).map((key) => key.name).toSorted()).toEqual(["first", "other"]);
+
+    proceed = await submit("second");
+    await name.fill("third");
+    await proceed();
+    await page.getByRole("heading", { name: "Token for second" }).waitFor();
+    expect(await name.inputValue()).toBe("third");
+    expect(await name.evaluate((input) => input === document.activeElement)).toBe(true);
+    await page.getByText("Another token appears when you hide this one.").waitFor();
+    for (const owner of ["second", "first"]) {
+      await page.getByRole("heading", { name: `Token for ${owner}` }).waitFor();
+      const token = (await page.locator("#token-text").textContent()) ?? "";
+      expect(await service.whoami(token)).toBe(owner);
+      await page.getByRole("button", { name: "Done, hide token" }).click();
+    }
+    await page.locator("#token").waitFor({ state: "hidden" });
+    await page.locator("#keys-heading:focus").waitFor();
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says that a key may exist whose token is lost with the response", async () => {
+    await using service = start();
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByText("No keys yet.").waitFor();
+    const loseResponse = async (route: Route): Promise<void> => {
+      if (route.request().method() !== "POST") return route.fallback();
+      await route.fetch();
+      return route.abort("connectionreset");
+    };
+    await page.route("**/admin/keys", loseResponse);
+    await page.getByLabel("Name", { exact: true }).fill("ci");
+    await page.getByRole("button", { name: "Create key" }).click();
+    const toast = page.getByRole("alert");
+    await toast.getByText("If the key is listed below, revoke it and create another one").waitFor();
+    await page.getByRole("rowheader", { name: "ci" }).waitFor();
+    await page.route("**/rotate", loseResponse);
+    await page.getByRole("button", { name: "Rotate ci" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
+    await toast.getByText("If the key is listed twice below, rotate the newer one").waitFor();
+    await page.waitForFunction(() => document.querySelectorAll("#keys tr").length === 2);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("asks before it closes while a token was neither copied nor hidden", async () => {
+    await using service = start();
+    await using window = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = window;
+    const questions: string[] = [];
+    page.on("dialog", async (dialog) => {
+      questions.push(dialog.type());
+      await dialog.dismiss();
+    });
+    const leave = () => page.evaluate(() => void setTimeout(() => location.reload()));
+    await page.getByLabel("Name", { exact: true }).fill("ci");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+    await page.getByRole("rowheader", { name: "ci" }).waitFor();
+    await leave();
+    await until(() => questions.length === 1, "the browser asks");
+    expect(questions).toEqual(["beforeunload"]);
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied.").waitFor();
+    const reloaded = page.waitForEvent("load");
+    await leave();
+    await reloaded;
+    expect(questions).toHaveLength(1);
+    expect(window.faults).toEqual([]);
   });
 
   test("labels an expired key", async () => {

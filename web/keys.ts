@@ -45,6 +45,7 @@ const scopeInput = requireElement("#scope", HTMLSelectElement);
 const createKeyButton = requireElement("#new-key button", HTMLButtonElement);
 const tokenCard = requireElement("#token", HTMLElement);
 const tokenHeading = requireElement("#token-heading", HTMLElement);
+const tokenHint = requireElement("#token-hint", HTMLElement);
 const tokenText = requireElement("#token-text", HTMLElement);
 const copyButton = requireElement("#copy", HTMLButtonElement);
 const tableBody = requireElement("#keys", HTMLTableSectionElement);
@@ -93,8 +94,12 @@ interface Row {
 
 const rows = new Map<string, Row>();
 let loads = 0;
-/** The id of the key whose token is shown. */
-let tokenKeyId: string | undefined;
+/** The tokens that the user has not hidden. The last one is shown. The service cannot show them again. */
+let tokens: readonly MintedKey[] = [];
+/** The tokens that were copied. */
+const copied = new Set<string>();
+/** The number of requests whose response will contain a token. */
+let pendingTokens = 0;
 
 /** Reads the keys and shows them. Ignores the response if a later call has started, because that one knows more. */
 async function load(): Promise<void> {
@@ -115,7 +120,7 @@ async function load(): Promise<void> {
 /** Shows the keys, newest first. Keeps the rows that did not change, and with them the focus. */
 function showKeys(keys: readonly Key[]): void {
   const focused = focusedButton();
-  const isTokenKeyListed = tokenKeyId !== undefined && rows.has(tokenKeyId);
+  const listed = new Set(rows.keys());
   const shown = new Set(keys.map(({ id }) => id));
   for (const id of rows.keys()) if (!shown.has(id)) rows.delete(id);
   const elements = keys.map((key) => {
@@ -137,8 +142,8 @@ function showKeys(keys: readonly Key[]): void {
     else tableBody.insertBefore(element, next);
   }
   if (focused !== undefined && !focused.button.isConnected) focusButton(focused);
-  const tokenKey = keys.find(({ id }) => id === tokenKeyId);
-  if (isTokenKeyListed && (tokenKey === undefined || isExpired(tokenKey))) hideToken();
+  const valid = new Set(keys.filter((key) => !isExpired(key)).map(({ id }) => id));
+  keepTokens(tokens.filter(({ id }) => valid.has(id) || !listed.has(id)));
 }
 
 interface FocusedButton {
@@ -240,9 +245,33 @@ function readExpires(): string | undefined {
 
 const createOnce = exclusive(createKeyButton);
 
+/**
+ * Requests a key with a new token. An error that is not from the service gets `advice`, because the key may exist and its
+ * token is lost.
+ */
+async function mint(path: string, body: object | undefined, advice: string): Promise<MintedKey> {
+  pendingTokens++;
+  try {
+    return await readJson<MintedKey>(await sendRequest("POST", path, body));
+  } catch (error) {
+    if (!isUncertain(error)) throw error;
+    throw new ProblemError({ title: `${error.message} ${advice}` });
+  } finally {
+    pendingTokens--;
+  }
+}
+
+/** Returns whether a request failed without an answer from the service, which may have done what was requested. */
+const isUncertain = (error: unknown): error is ProblemError =>
+  error instanceof ProblemError && error.problem.code === undefined;
+
+const readForm = (): string =>
+  JSON.stringify([nameInput, presetInput, expiresInput, scopeInput].map(({ value }) => value));
+
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   createOnce(async () => {
+    const submitted = readForm();
     try {
       const expires = readExpires();
       const input = {
@@ -250,14 +279,22 @@ form.addEventListener("submit", (event) => {
         scope: scopeInput.value,
         ...(expires !== undefined && { expires }),
       };
-      const minted = await readJson<MintedKey>(await sendRequest("POST", "/admin/keys", input));
-      form.reset();
-      showOtherDuration();
-      showFieldErrors([nameInput, expiresInput], []);
+      const advice =
+        "If the key is listed below, revoke it and create another one, because its token is lost.";
+      const minted = await mint("/admin/keys", input, advice);
       showToken(minted);
+      // The user may have typed the next name, or opened a dialog, before the response came.
+      if (readForm() === submitted) {
+        form.reset();
+        showOtherDuration();
+        showFieldErrors([nameInput, expiresInput], []);
+        focusToken();
+      }
       await load();
     } catch (error) {
-      showError(error, [nameInput, expiresInput]);
+      if (readForm() === submitted) showError(error, [nameInput, expiresInput]);
+      else showToast("The key was not created: ", errorMessage(error));
+      if (isUncertain(error)) await load();
     }
   });
 });
@@ -268,12 +305,9 @@ function rotate(key: Key): void {
   const text = " gets a new token. The old token works for the time below, so that the client can switch.";
   const run = async (): Promise<void> => {
     const overlap = overlapInput.value.trim();
-    const response = await sendRequest(
-      "POST",
-      `/admin/keys/${key.id}/rotate`,
-      overlap === "" ? undefined : { overlap },
-    );
-    showToken(await readJson<MintedKey>(response));
+    const body = overlap === "" ? undefined : { overlap };
+    const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
+    showToken(await mint(`/admin/keys/${key.id}/rotate`, body, advice));
   };
   confirm({ title: "Rotate this key?", name: key.name, text, label: "Rotate", showsOverlap: true, run });
 }
@@ -340,7 +374,7 @@ function confirm(confirmation: Confirmation): void {
         await load();
         if (!wasShown || dialog.open) return;
         if (tokenCard.hidden) keysHeading.focus();
-        else tokenHeading.focus();
+        else focusToken();
       } catch (error) {
         if (isShown() && showError(error, [overlapInput])) return;
         if (isShown()) dialog.close();
@@ -378,18 +412,50 @@ function exclusive(button: HTMLButtonElement): (run: () => Promise<void>) => Pro
   };
 }
 
-function showToken({ id, name, token }: MintedKey): void {
-  tokenKeyId = id;
-  tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, name));
-  tokenText.textContent = token;
-  copyButton.textContent = "Copy";
-  tokenCard.hidden = false;
-  tokenHeading.focus();
+/** Shows a token above those that the user has not hidden yet. */
+function showToken(minted: MintedKey): void {
+  keepTokens([...tokens, minted]);
+  announce(`The token for ${minted.name} is shown above your keys.`);
 }
 
+/** Moves the focus to the token, unless a dialog is open. */
+function focusToken(): void {
+  if (!dialog.open) tokenHeading.focus();
+}
+
+/** Forgets all tokens except these, and shows the last one. */
+function keepTokens(kept: readonly MintedKey[]): void {
+  const hadFocus = tokenCard.contains(document.activeElement);
+  const shown = tokens.at(-1);
+  tokens = kept;
+  const last = kept.at(-1);
+  const others = kept.length - 1;
+  tokenHint.textContent = "Copy the token now. The service cannot show it again.";
+  if (others > 0)
+    tokenHint.append(
+      others === 1
+        ? " Another token appears when you hide this one."
+        : ` ${others} other tokens appear when you hide this one.`,
+    );
+  if (last === shown) return;
+  tokenCard.hidden = last === undefined;
+  tokenText.textContent = last?.token ?? "";
+  tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, last?.name ?? ""));
+  copyButton.textContent = "Copy";
+  if (hadFocus) (last === undefined ? keysHeading : tokenHeading).focus();
+}
+
+// A token that nobody has copied would be lost.
+addEventListener("beforeunload", (event) => {
+  if (pendingTokens > 0 || tokens.some(({ token }) => !copied.has(token))) event.preventDefault();
+});
+tokenText.addEventListener("copy", () => copied.add(tokenText.textContent ?? ""));
+
 copyButton.addEventListener("click", async () => {
+  const token = tokenText.textContent ?? "";
   try {
-    await navigator.clipboard.writeText(tokenText.textContent ?? "");
+    await navigator.clipboard.writeText(token);
+    copied.add(token);
     announce("Copied.");
     copyButton.textContent = "Copied";
   } catch {
@@ -399,15 +465,9 @@ copyButton.addEventListener("click", async () => {
   }
 });
 
-function hideToken(): void {
-  const hadFocus = tokenCard.contains(document.activeElement);
-  tokenKeyId = undefined;
-  tokenText.textContent = "";
-  tokenCard.hidden = true;
-  if (hadFocus) keysHeading.focus();
-}
-
-requireElement("#hide-token", HTMLButtonElement).addEventListener("click", hideToken);
+requireElement("#hide-token", HTMLButtonElement).addEventListener("click", () => {
+  keepTokens(tokens.slice(0, -1));
+});
 
 /** Shows an error at its field, or as a toast if it belongs to no visible field. Returns whether it was shown at a field. */
 function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {

@@ -15,7 +15,14 @@ test("the document on the page omits technical routes and keeps every other oper
   const shown = forDisplay(document);
   expect(shown.info.description).toBe("");
   const omitted = paths.filter((path) => !(path in shown.paths));
-  expect(omitted.toSorted()).toEqual(["/", "/admin", "/assets/{name}", "/docs", "/favicon.ico"]);
+  expect(omitted.toSorted()).toEqual([
+    "/",
+    "/admin",
+    "/assets/{name}",
+    "/docs",
+    "/favicon.ico",
+    "/service-worker.js",
+  ]);
 });
 
 test("the document on the page has errors as a collapsed list, and no example of an optional parameter", () => {

@@ -33,7 +33,7 @@ interface OperationResponse {
 }
 
 /** Routes that serve the pages of browsers. They are in the document, but not on its page. */
-const TECHNICAL = ["/", "/docs", "/favicon.ico", "/assets/{name}", "/admin"];
+const TECHNICAL = ["/", "/docs", "/favicon.ico", "/assets/{name}", "/service-worker.js", "/admin"];
 
 /**
  * Returns the document as the page shows it: without the prose, which has its own section, and without technical routes.

@@ -78,19 +78,32 @@ export class State {
     return this.#position === undefined ? undefined : epochOf(this.#position);
   }
 
+  /** All to-dos as the service reported them, in ascending order of id. */
+  get confirmed(): readonly Todo[] {
+    return this.#todos;
+  }
+
+  /** Shows a list from an earlier visit until the list has loaded. */
+  showUntilLoaded(todos: readonly Todo[]): void {
+    if (this.#position !== undefined) return;
+    this.#todos = [...todos];
+    this.#onChange();
+  }
+
   /**
    * Loads the list. Its pages may differ in age; it is correct after the events since the first page were applied.
    * Returns how many to-dos are missing because the service has another list than before.
+   * @param api sends the requests, for example without retries
    */
-  async load(signal: AbortSignal): Promise<number> {
-    const first = await this.#api.list({ limit: FIRST_PAGE_SIZE }, { signal });
+  async load(signal: AbortSignal, api = this.#api): Promise<number> {
+    const first = await api.list({ limit: FIRST_PAGE_SIZE }, { signal });
     const last = first.todos.at(-1);
     if (first.next === undefined || last === undefined) return this.#replaceAll(first.todos, first.position);
     if (this.#position === undefined) {
       this.#todos = [...first.todos];
       this.#onChange();
     }
-    const rest = await this.#api.list({ after: last.id }, { signal });
+    const rest = await api.list({ after: last.id }, { signal });
     return this.#replaceAll(first.todos.concat(rest.todos), first.position);
   }
 

@@ -3,7 +3,9 @@ import type { State } from "./state.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
 import { errorMessage } from "./undoable-changes.ts";
 
-const RETRY_DELAY_MS = 3000;
+const MIN_RETRY_MS = 200;
+/** Short, because people wait for the list. A visible window needs one small request for each attempt. */
+const MAX_RETRY_MS = 1000;
 /** Time after which a hidden window closes its event stream, because a browser opens at most six connections per server. */
 const HIDDEN_TIMEOUT_MS = 30_000;
 
@@ -26,23 +28,30 @@ export interface SynchronizeOptions {
  * service rejects the credentials, because each further request could count as a failed login.
  */
 export async function synchronize(state: State, options: SynchronizeOptions): Promise<void> {
+  let attempt = 0;
+  const onConnected = (): void => {
+    attempt = 0;
+    options.onConnected();
+  };
   while (true) {
     await pageVisible();
     const controller = new AbortController();
-    const stopWatching = onHidden(() => controller.abort());
+    const { signal } = controller;
+    const stopWatching = onHiddenOrOnline(() => controller.abort());
     let release = (): void => {};
     try {
-      if (state.position === undefined) options.onLoaded(await state.load(controller.signal));
-      release = await acquireStreamSlot({ signal: controller.signal, onFull: options.onTooManyWindows });
-      await applyEvents(state, options, controller.signal);
+      if (state.position === undefined) options.onLoaded(await state.load(signal, API));
+      release = await acquireStreamSlot({ signal, onFull: options.onTooManyWindows });
+      await applyEvents(state, { ...options, onConnected }, signal);
     } catch (error) {
+      release();
       if (error instanceof TodoApiError && error.code === "unauthorized") {
         options.onUnauthorized();
         return;
       }
-      if (!controller.signal.aborted) {
+      if (!signal.aborted) {
         options.onDisconnected(errorMessage(error));
-        await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY_MS));
+        await pause(retryDelay(attempt++, error), signal);
       }
     } finally {
       release();
@@ -51,21 +60,44 @@ export async function synchronize(state: State, options: SynchronizeOptions): Pr
   }
 }
 
+/** Each attempt has its own delay here, so requests are not repeated. */
+const API = new TodoApi({ retries: 0 });
+
+/** Applies events until the signal aborts. Throws when the connection is lost. */
 async function applyEvents(
   state: State,
-  { onConnected, onDisconnected, onLoaded, onEvent }: SynchronizeOptions,
+  { onConnected, onLoaded, onEvent }: SynchronizeOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const since = state.position;
-  for await (const event of new TodoApi().events({ ...(since !== undefined && { since }), signal })) {
+  for await (const event of API.events({ ...(since !== undefined && { since }), signal })) {
     if (event.type === "connected") onConnected();
-    else if (event.type === "disconnected") onDisconnected("the service cannot be reached.");
-    else if (event.type === "resync") onLoaded(await state.load(signal));
+    else if (event.type === "disconnected")
+      throw event.error ?? new TodoApiError("network_error", "the service closed the connection");
+    else if (event.type === "resync") onLoaded(await state.load(signal, API));
     else {
       state.apply(event);
       onEvent();
     }
   }
+}
+
+/** Returns exponential backoff, of which half is random, and at least what `Retry-After` asks for. */
+function retryDelay(attempt: number, error: unknown): number {
+  const backoff = Math.min(MIN_RETRY_MS * 2 ** attempt, MAX_RETRY_MS) * (0.5 + Math.random() / 2);
+  const retryAfter = error instanceof TodoApiError ? (error.retryAfter ?? 0) : 0;
+  return Math.max(backoff, retryAfter * 1000);
+}
+
+/** Resolves after a delay, or when the signal aborts. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }
 
 /** Resolves when the window is visible. */
@@ -76,17 +108,22 @@ function pageVisible(): Promise<void> {
   });
 }
 
-/** Calls `callback` when the window has been hidden for `HIDDEN_TIMEOUT_MS`. Returns a function that stops watching. */
-function onHidden(callback: () => void): () => void {
+/**
+ * Calls `callback` when the window has been hidden for `HIDDEN_TIMEOUT_MS`, and when the device is back online, so that the
+ * window connects again at once. Returns a function that stops watching.
+ */
+function onHiddenOrOnline(callback: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const onVisibilityChange = (): void => {
     clearTimeout(timer);
     if (document.hidden) timer = setTimeout(callback, HIDDEN_TIMEOUT_MS);
   };
   document.addEventListener("visibilitychange", onVisibilityChange);
+  addEventListener("online", callback);
   onVisibilityChange();
   return () => {
     document.removeEventListener("visibilitychange", onVisibilityChange);
+    removeEventListener("online", callback);
     clearTimeout(timer);
   };
 }

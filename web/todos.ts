@@ -2,6 +2,7 @@ import { type Todo, TodoApi } from "../src/sdk/client.ts";
 import { copyText } from "./clipboard.ts";
 import { requireElement, showFieldError } from "./dom.ts";
 import { announce, quote, showStatus, showToast } from "./notifications.ts";
+import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
 import { toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
 import { createMatcher, prepareSearch } from "./search.ts";
@@ -15,6 +16,8 @@ import { VirtualList } from "./virtual-list.ts";
 
 /** Delay before the page reports a lost connection, so that short interruptions stay silent. */
 const DISCONNECT_NOTICE_DELAY_MS = 800;
+/** Without any answer after this time, the page shows the last list that the browser kept. */
+const LAST_LIST_DELAY_MS = 2000;
 /** Shortest interval between two announcements of changes made elsewhere. */
 const ANNOUNCE_INTERVAL_MS = 3000;
 /** The search field appears from this number of to-dos on. */
@@ -56,7 +59,14 @@ const list = new VirtualList(listElement, {
       restoreFocus: () => list.focusTodo(todo.id, control),
     }),
   onFocusLost: () => titleInput.focus(),
+  onReadOnly: () => announce(READ_ONLY),
 });
+/** What the browser keeps of this page. In private mode, browsers keep nothing. */
+const isOfflineAllowed = document.documentElement.hasAttribute("data-offline");
+const offlineCopy = new OfflineCopy(() => state.confirmed);
+/** The last list, while it is shown because the service has not answered yet. It is read-only. */
+let lastList: LastList | undefined;
+const READ_ONLY = "The list cannot be changed until the service can be reached.";
 
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
 const EMPTY_MESSAGES = {
@@ -101,7 +111,8 @@ function scheduleRender(): void {
 function render(): void {
   const filter = currentFilter();
   const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
-  const isLoaded = state.position !== undefined;
+  const isLoaded = state.position !== undefined || lastList !== undefined;
+  renderReadOnly();
   list.render(isNewestFirst() ? todos.toReversed() : todos);
   listElement.ariaBusy = String(!isLoaded);
   heading.textContent = HEADINGS[filter];
@@ -116,13 +127,26 @@ function render(): void {
     if (isAllDone) placeholder.textContent = "All done.";
     else if (todos.length > 0) placeholder.textContent = "";
     else if (query !== "") placeholder.replaceChildren("No matches for ", quote(query), ".");
+    else if (lastList?.total === 0) placeholder.textContent = "The list was empty.";
     else placeholder.textContent = EMPTY_MESSAGES[filter];
   } else if (todos.length > 0) placeholder.textContent = "";
   changes.hideConfirmedFailure();
 }
 
+/** Disables what changes the list while the last list is shown. */
+function renderReadOnly(): void {
+  const isReadOnly = lastList !== undefined;
+  list.setReadOnly(isReadOnly);
+  if (titleInput.readOnly === isReadOnly) return;
+  titleInput.readOnly = isReadOnly;
+  titleInput.placeholder = isReadOnly ? "Read only while offline" : TITLE_PLACEHOLDER;
+  addButton.ariaDisabled = isReadOnly ? "true" : null;
+}
+
+const TITLE_PLACEHOLDER = titleInput.placeholder;
+
 function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>): void {
-  const isLoaded = state.position !== undefined;
+  const isLoaded = state.position !== undefined || lastList !== undefined;
   for (const link of filterLinks) {
     const show = filterOf(link);
     link.href = addressOf(show);
@@ -235,6 +259,10 @@ interface Submission {
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
+  if (lastList !== undefined) {
+    announce(READ_ONLY);
+    return;
+  }
   // The same text, submitted twice without an edit, is one to-do.
   if (submissions.some((submission) => submission.idempotencyKey === idempotencyKey)) return;
   if (submissions.push({ title: titleInput.value, idempotencyKey }) > 1) return;
@@ -296,7 +324,8 @@ const pasteDialog = new PasteDialog({
 });
 
 titleInput.addEventListener("paste", (event) => {
-  if (pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
+  if (!titleInput.readOnly && pasteDialog.open(event.clipboardData?.getData("text/plain") ?? ""))
+    event.preventDefault();
 });
 
 // Change to-dos
@@ -342,10 +371,35 @@ copyButton.addEventListener("click", async () => {
 let disconnectTimer: ReturnType<typeof setTimeout> | undefined;
 
 function onDisconnected(reason: string): void {
-  if (state.position === undefined) placeholder.textContent = `The list cannot be loaded: ${reason}`;
+  offlineCopy.onDisconnected();
+  if (state.position === undefined) {
+    if (lastList === undefined) placeholder.textContent = `The list cannot be loaded: ${reason}`;
+    showLastList();
+  }
   disconnectTimer ??= setTimeout(() => {
+    if (lastList !== undefined) return;
     notice.textContent = "Connection lost. Reconnecting… Changes made elsewhere will appear then.";
   }, DISCONNECT_NOTICE_DELAY_MS);
+}
+
+/** Shows the list that the browser kept, until the service answers. */
+async function showLastList(): Promise<void> {
+  if (!isOfflineAllowed || lastList !== undefined) return;
+  const stored = await readLastList();
+  if (stored === undefined || state.position !== undefined || lastList !== undefined) return;
+  lastList = stored;
+  const { todos, total, readAt } = stored;
+  const subject =
+    todos.length < total ? `the newest ${formatCount(todos.length)} of ${formatCount(total)} to-dos` : "list";
+  notice.textContent = `Offline, ${subject} from ${formatTime(readAt)}. ${READ_ONLY}`;
+  state.showUntilLoaded(todos);
+}
+
+/** Returns the time of day, with the date unless it is today. */
+function formatTime(time: Date): string {
+  const isToday = time.toDateString() === new Date().toDateString();
+  const format = { ...(!isToday && { dateStyle: "medium" as const }), timeStyle: "short" as const };
+  return new Intl.DateTimeFormat(undefined, format).format(time);
 }
 
 function onTooManyWindows(): void {
@@ -355,8 +409,15 @@ function onTooManyWindows(): void {
     "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
 }
 
-function onUnauthorized(): void {
+async function onUnauthorized(): Promise<void> {
   clearTimeout(disconnectTimer);
+  // The service has become private. The browser asks for a password when the page loads without its service worker.
+  if (isOfflineAllowed && (await offlineCopy.forget())) {
+    // The browser keeps showing this page while it asks.
+    document.body.replaceChildren();
+    location.reload();
+    return;
+  }
   if (state.position === undefined) placeholder.textContent = "The list cannot be loaded.";
   notice.textContent =
     "The service no longer accepts your API key or password: it was revoked, changed or has expired. Reload this page and enter a valid one.";
@@ -367,9 +428,15 @@ function onConnected(): void {
   disconnectTimer = undefined;
   if (notice.textContent !== "") announce("Reconnected.");
   notice.textContent = "";
+  if (isOfflineAllowed) offlineCopy.onConnected();
 }
 
 function onLoaded(missing: number): void {
+  clearTimeout(lastListTimer);
+  if (lastList !== undefined) {
+    lastList = undefined;
+    scheduleRender();
+  }
   changes.reportUnsentDeletions();
   prepareSearch(state.view("all").todos);
   if (missing === 0) return;
@@ -394,11 +461,18 @@ function announceSoon(): void {
 requireElement("#app", HTMLElement).hidden = false;
 readAddress();
 render();
+if (!isOfflineAllowed) offlineCopy.forget();
+const lastListTimer = setTimeout(() => {
+  if (state.confirmed.length === 0) showLastList();
+}, LAST_LIST_DELAY_MS);
 synchronize(state, {
   onConnected,
   onDisconnected,
   onTooManyWindows,
   onUnauthorized,
   onLoaded,
-  onEvent: announceSoon,
+  onEvent: () => {
+    offlineCopy.onChanged();
+    announceSoon();
+  },
 });

@@ -36,6 +36,8 @@ export interface VirtualListOptions {
   readonly onDelete: (todo: Todo, control: Control) => void;
   /** The focused row was removed, and no other row is left. */
   readonly onFocusLost: () => void;
+  /** The user tried to change a read-only list. */
+  readonly onReadOnly: () => void;
 }
 
 /** Renders a list of any length into an element with the role `list`. */
@@ -49,13 +51,14 @@ export class VirtualList {
   readonly #rows = new Map<TodoId, Row>();
   #lastClick: Click | undefined;
   #isPrinting = false;
+  #isReadOnly = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
   readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
     rootMargin: ROOT_MARGIN,
   });
 
-  constructor(list: HTMLElement, { onToggle, onDelete, onFocusLost }: VirtualListOptions) {
+  constructor(list: HTMLElement, { onToggle, onDelete, onFocusLost, onReadOnly }: VirtualListOptions) {
     this.#list = list;
     this.#onFocusLost = onFocusLost;
     list.addEventListener("change", ({ target }) => {
@@ -67,14 +70,19 @@ export class VirtualList {
       const todo = this.#findRow(target)?.todo;
       if (todo === undefined) return;
       // preventDefault keeps the state of a checkbox.
-      if (this.#isAccidentalClick(event, todo.id)) event.preventDefault();
+      if (this.#isReadOnly) {
+        event.preventDefault();
+        // A click on a title is followed by one on its checkbox.
+        if (target instanceof HTMLInputElement || target instanceof HTMLButtonElement) onReadOnly();
+      } else if (this.#isAccidentalClick(event, todo.id)) event.preventDefault();
       else if (target instanceof HTMLButtonElement) onDelete(todo, "button");
     });
     list.addEventListener("keydown", (event) => {
       const todo = this.#findRow(event.target)?.todo;
       if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      if (key === "Delete" && !repeat) onDelete(todo, this.#focused()?.control ?? "checkbox");
+      if (key === "Delete" && this.#isReadOnly) onReadOnly();
+      else if (key === "Delete" && !repeat) onDelete(todo, this.#focused()?.control ?? "checkbox");
       else if (key === "ArrowDown") this.#moveFocus(todo.id, 1);
       else if (key === "ArrowUp") this.#moveFocus(todo.id, -1);
       else if (key === "Home") this.#moveFocus(todo.id, Number.NEGATIVE_INFINITY);
@@ -92,6 +100,17 @@ export class VirtualList {
       this.#isPrinting = false;
       this.#renderBlocks();
     });
+  }
+
+  /** Disables or enables the controls of all rows. The keyboard still reaches them, so that the list can be read. */
+  setReadOnly(isReadOnly: boolean): void {
+    if (this.#isReadOnly === isReadOnly) return;
+    this.#isReadOnly = isReadOnly;
+    for (const row of this.#rows.values()) this.#disable(row);
+  }
+
+  #disable({ checkbox, button }: Row): void {
+    for (const control of [checkbox, button]) control.ariaDisabled = this.#isReadOnly ? "true" : null;
   }
 
   /** Renders these to-dos, in ascending or descending order of id. Keeps the focus, or moves it to the next row. */
@@ -254,6 +273,7 @@ export class VirtualList {
     );
     element.dataset.id = String(id);
     const row = { element, checkbox, title, button, todo: undefined };
+    this.#disable(row);
     this.#rows.set(id, row);
     return row;
   }

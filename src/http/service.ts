@@ -21,6 +21,9 @@ import {
   errorPage,
   favicon,
   prefersHtml,
+  privateTodosPage,
+  serviceWorker,
+  serviceWorkerRemoval,
   todosPage,
 } from "./handlers/pages.ts";
 import { RevocationCheck } from "./handlers/revocation.ts";
@@ -216,10 +219,12 @@ export function createService(options: ServiceOptions): Service {
       return handler(request, server, identity);
     };
 
+  const home = privateMode ? privateTodosPage : todosPage;
   const table: Readonly<Record<string, Route>> = {
-    "/": publicRoute({ GET: (request) => (prefersHtml(request) ? todosPage(request) : plainTextHome()) }),
+    "/": publicRoute({ GET: (request) => (prefersHtml(request) ? home(request) : plainTextHome()) }),
     "/docs": publicRoute({ GET: docsPage }),
     "/assets/:name": publicRoute({ GET: asset }),
+    "/service-worker.js": publicRoute({ GET: privateMode ? serviceWorkerRemoval : serviceWorker }),
     "/favicon.ico": publicRoute({ GET: favicon }),
     "/livez": publicRoute({ GET: health.live }),
     "/readyz": publicRoute({ GET: health.ready }),

@@ -400,6 +400,34 @@ describe("Basic over plain HTTP", () => {
     }
   });
 
+  test("is refused over plain HTTP with a page if a browser opens an address", async () => {
+    const open = createService({ store: openMemory(), checkUser });
+    const closed = createService({ store: openMemory(), checkUser, privateMode: true });
+    for (const [service, path] of [
+      [open, "/admin/"],
+      [open, "/admin/*"],
+      [closed, "/"],
+      [closed, "/docs"],
+      [closed, "/admin/"],
+    ] as const) {
+      for (const authorization of [{}, AUTHORIZED.headers]) {
+        const headers = { ...authorization, Accept: "text/html,*/*;q=0.8" };
+        const response = await ask(service, "192.0.2.1", headers, path);
+        expect([response.status, response.headers.get("content-type")]).toEqual([
+          403,
+          "text/html; charset=utf-8",
+        ]);
+        expect(response.headers.get("cache-control")).toBe("no-store");
+        expect(response.headers.get("www-authenticate")).toBeNull();
+        const html = await response.text();
+        expect(html).toContain("<h1>Open this page with HTTPS</h1>");
+        expect(html).not.toMatch(/\ssrc="(?!data:)|<link[^>]*href="(?!data:)|<script/);
+      }
+    }
+    const response = await ask(closed, "192.0.2.1", { Accept: "text/html" }, "/api/todos");
+    expect(await statusAndCode(response)).toEqual([403, "https_required"]);
+  });
+
   test("is accepted from anywhere if that is allowed", async () => {
     const service = createService({ store: openMemory(), checkUser, allowBasicOverHttp: true });
     for (const address of ["127.0.0.1", "10.0.0.5", "2001:db8::1", undefined]) {

@@ -43,7 +43,7 @@ describe("/", () => {
     await using service = startService();
     const response = await service.send("GET", "/", { headers: { Accept: BROWSER } });
     expect(response.headers.get("content-security-policy")).toBe(
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types service-worker",
     );
     expect(await response.text()).not.toMatch(/<style|\sstyle=|\son\w+=|<script(?![^>]* src=)|https?:/);
   });
@@ -148,6 +148,48 @@ describe("/assets/:name", () => {
     for (const name of ["todos.ts", "constructor", "..%2Fpages.json", "swagger-ui.js.br"]) {
       expect((await service.send("GET", `/assets/${name}`)).status).toBe(404);
     }
+  });
+});
+
+describe("/service-worker.js", () => {
+  test("is revalidated each time and may only send requests to this server", async () => {
+    await using service = startService();
+    const first = await service.send("GET", "/service-worker.js");
+    expect(first.headers.get("content-type")).toBe("text/javascript; charset=utf-8");
+    expect(first.headers.get("cache-control")).toBe("no-cache");
+    expect(first.headers.get("content-security-policy")).toBe(
+      "default-src 'none'; connect-src 'self'; frame-ancestors 'none'",
+    );
+    const headers = { "If-None-Match": first.headers.get("etag") ?? "" };
+    expect((await service.send("GET", "/service-worker.js", { headers })).status).toBe(304);
+  });
+
+  test("keeps the assets of the page", async () => {
+    await using service = startService();
+    const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
+    const script = await (await service.send("GET", "/service-worker.js")).text();
+    const kept = [...script.matchAll(/"(\/assets\/[^"]+)"/g)].map(([, path = ""]) => path);
+    const parts = partsOf(html).filter((path) => /\.(?:svg|css|js)$/.test(path));
+    expect(kept.toSorted()).toEqual([...parts].toSorted());
+  });
+
+  test("is different in private mode, where the page allows no service worker", async () => {
+    const checkUser = () => true;
+    await using open = startService({ checkUser });
+    await using closed = startService({ checkUser, privateMode: true });
+    const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
+    const stranger = await closed.send("GET", "/service-worker.js");
+    expect(stranger.status).toBe(401);
+    const scripts = [];
+    for (const service of [open, closed])
+      scripts.push(await (await service.send("GET", "/service-worker.js", { headers })).text());
+    expect(scripts[0]).toContain("/assets/");
+    expect(scripts[1]).not.toContain("/assets/");
+    const page = await closed.send("GET", "/", { headers });
+    expect(page.headers.get("content-security-policy")).toContain("worker-src 'none';");
+    expect(page.headers.get("content-security-policy")).toEndWith("trusted-types 'none'");
+    expect(await page.text()).not.toContain("data-offline");
+    expect(await (await open.send("GET", "/", { headers })).text()).toContain("data-offline");
   });
 });
 

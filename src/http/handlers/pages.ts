@@ -11,20 +11,28 @@ import { matchesEtag } from "../etag.ts";
 import { respond } from "../response.ts";
 import type { RoutedRequest } from "../route.ts";
 
-/** Allows only scripts, styles and requests of this server, nothing inline, and no HTML from strings (CSP 3, Trusted Types). */
-const PAGE_CSP = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self'",
-  "connect-src 'self'",
-  "manifest-src 'self'",
-  "form-action 'self'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
-].join("; ");
+/**
+ * Returns the policy of the to-dos page: only scripts, styles and requests of this server, nothing inline, and no HTML from
+ * strings (CSP 3, Trusted Types).
+ */
+const todosCsp = (workers: string, trustedTypes: string): string =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "manifest-src 'self'",
+    `worker-src ${workers}`,
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    `trusted-types ${trustedTypes}`,
+  ].join("; ");
+
+/** The service worker may only send requests to this server. */
+const WORKER_CSP = "default-src 'none'; connect-src 'self'; frame-ancestors 'none'";
 
 /** Swagger UI has inline images in its style sheet and creates HTML from strings, so it needs a weaker policy. */
 const DOCS_CSP = [
@@ -41,6 +49,8 @@ const DOCS_CSP = [
 
 /** Lets clients cache an asset for a year, because its name changes with its content. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
+
+const JAVASCRIPT = "text/javascript; charset=utf-8";
 
 const ONE_DAY = "public, max-age=86400";
 
@@ -73,9 +83,15 @@ const assets = new Map(
 );
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-export const todosPage = page(built.pages.todos, PAGE_CSP);
+export const todosPage = page(built.pages.todos, todosCsp("'self'", "service-worker"));
+/** In private mode, no browser keeps the list, and the page deletes what an earlier one kept. */
+export const privateTodosPage = page(built.pages.privateTodos, todosCsp("'none'", "'none'"));
 export const keysPage = page(built.pages.keys, selfContainedCsp(built.pages.keys));
 export const docsPage = page(built.pages.docs, DOCS_CSP);
+
+/** Handle the script of the service worker. In private mode, it removes the worker and what that one kept. */
+export const serviceWorker = revalidated(built.workers.offline, JAVASCRIPT, WORKER_CSP);
+export const serviceWorkerRemoval = revalidated(built.workers.remove, JAVASCRIPT, WORKER_CSP);
 
 /** Returns an asset of a page (`/assets/:name`). Throws `route_not_found` for an unknown name. */
 export async function asset(request: RoutedRequest): Promise<Response> {
@@ -107,8 +123,8 @@ export function prefersHtml({ headers }: Request): boolean {
 }
 
 /**
- * Returns the HTML page of an error if a browser opens an address: for `route_not_found`, and for `unauthorized` where the
- * browser can ask for a password. Returns undefined below `/api/`, for other errors, and for other clients.
+ * Returns the HTML page of an error if a browser opens an address: for `route_not_found`, for `https_required`, and for
+ * `unauthorized` where the browser can ask for a password. Returns undefined below `/api/`, for other errors, and for other clients.
  */
 export function errorPage({ code, headers }: ServiceError, request: Request): Response | undefined {
   const { method, url } = request;
@@ -116,11 +132,13 @@ export function errorPage({ code, headers }: ServiceError, request: Request): Re
   // If the Host field is invalid, the runtime's URL is only a path.
   if (URL.parse(url, "http://localhost")?.pathname.startsWith("/api/") !== false) return undefined;
   if (code === "route_not_found") return notFoundPage(404, headers);
+  if (code === "https_required") return httpsRequiredPage(403, headers);
   const canAsk = headers["WWW-Authenticate"]?.includes("Basic realm=") === true;
   return code === "unauthorized" && canAsk ? unauthorizedPage(401, headers) : undefined;
 }
 
 const notFoundPage = selfContainedPage(built.pages.notFound);
+const httpsRequiredPage = selfContainedPage(built.pages.httpsRequired);
 const unauthorizedPage = selfContainedPage(built.pages.unauthorized);
 
 /** Returns a handler of a page that needs no other file. No cache stores the page, because other clients get JSON. */
@@ -164,9 +182,18 @@ function hashSource(text: string): string {
 }
 
 function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
-  const coded = fromContent(html);
-  // Weak, because all codings of a page share the tag (RFC 9110 §8.8.1).
-  const etag = `W/"${createHash("sha256").update(html).digest("base64url").slice(0, 16)}"`;
+  return revalidated(html, "text/html; charset=utf-8", contentSecurityPolicy);
+}
+
+/** Returns a handler of a text that clients store and revalidate each time. */
+function revalidated(
+  text: string,
+  type: string,
+  contentSecurityPolicy: string,
+): (request: Request) => Promise<Response> {
+  const coded = fromContent(text);
+  // Weak, because all codings of a text share the tag (RFC 9110 §8.8.1).
+  const etag = `W/"${createHash("sha256").update(text).digest("base64url").slice(0, 16)}"`;
   const headers = {
     "Cache-Control": "no-cache",
     ETag: etag,
@@ -177,7 +204,7 @@ function page(html: string, contentSecurityPolicy: string): (request: Request) =
     const ifNoneMatch = request.headers.get("if-none-match");
     if (ifNoneMatch !== null && matchesEtag(ifNoneMatch, etag))
       return respond(304, { ...headers, Vary: VARY_PAGE });
-    return send(request, coded, { ...headers, "Content-Type": "text/html; charset=utf-8", Vary: VARY_PAGE });
+    return send(request, coded, { ...headers, "Content-Type": type, Vary: VARY_PAGE });
   };
 }
 

@@ -1,0 +1,476 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import { listen } from "../src/http/server/listen.ts";
+import { createService, type ServiceOptions } from "../src/http/service.ts";
+import type { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
+import { freePort } from "../test/free-port.ts";
+import { capturingLog } from "../test/log.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, expectTitles, untilStored } from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+const TIMEOUT_MS = 180_000;
+
+/** Starts a service on a port, so that another one can replace it at the same address. */
+function startOn(port: number, options: ServiceOptions) {
+  const listener = listen(createService(options), { host: "127.0.0.1", port });
+  return { url: listener.url, [Symbol.asyncDispose]: () => listener.abort() };
+}
+
+/** Starts a private service and returns it with an API key for it. */
+async function startPrivateOn(port: number, store: ReturnType<typeof openMemory>) {
+  const minted = await createKey(store.keys, "phone", undefined, Date.now());
+  if (minted === undefined) throw new Error("the key exists");
+  const lookupClient = createKeyLookup(store.keys, Date.now);
+  const { log, lines } = capturingLog();
+  const service = startOn(port, {
+    store,
+    keys: store.keys,
+    privateMode: true,
+    lookupClient,
+    log,
+    accessLog: true,
+  });
+  const hasRejectedPage = (): boolean =>
+    lines.some(({ fields }) => fields.route === "/" && fields.status === 401);
+  return { ...service, hasRejectedPage, credentials: { username: "me", password: minted.token } };
+}
+
+/** What a browser keeps of the list, as a page of its origin sees it. */
+const KEPT = `(async () => {
+  const registrations = await navigator.serviceWorker.getRegistrations();
+  const active = registrations.filter(({ active }) => active?.state === "activated");
+  const names = await caches.keys();
+  const list = await caches.match("/last-list");
+  return JSON.stringify({
+    workers: registrations.length,
+    isActive: active.length === 1,
+    caches: names.length,
+    titles: list === undefined ? "" : (await list.json()).todos.map(({ title }) => title).join(),
+    settings: Object.keys(localStorage).join(),
+  });
+})()`;
+
+interface Kept {
+  readonly workers: number;
+  readonly isActive: boolean;
+  readonly caches: number;
+  readonly titles: string;
+  readonly settings: string;
+}
+
+const NOTHING = { workers: 0, isActive: false, caches: 0, titles: "", settings: "" };
+
+/** Returns what the browser keeps. Evaluates again if the page reloads meanwhile. */
+async function keptBy(evaluate: (expression: string) => Promise<unknown>): Promise<Kept | undefined> {
+  try {
+    return JSON.parse(String(await evaluate(KEPT)));
+  } catch (error) {
+    if (/context was destroyed|because of a navigation|no such frame|Target closed/i.test(String(error)))
+      return undefined;
+    throw error;
+  }
+}
+
+const untilKept = (page: Pick<Page, "evaluate">, titles: readonly string[]): Promise<void> =>
+  until(async () => {
+    const kept = await keptBy((expression) => page.evaluate(expression));
+    return kept?.isActive === true && kept.titles === titles.join();
+  }, `the browser keeps ${titles}`);
+
+const untilForgotten = (page: Page): Promise<void> =>
+  until(async () => {
+    const kept = await keptBy((expression) => page.evaluate(expression));
+    return Bun.deepEquals(kept, NOTHING);
+  }, "the browser keeps nothing");
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string, options: BrowserContextOptions = {}) =>
+    openWindow(browser, url, { serviceWorkers: "allow", locale: "en-GB", ...options });
+
+  test(
+    "shows the last list, which cannot be changed, until the service is back",
+    async () => {
+      const port = await freePort();
+      const store = await createStore(["one", "two"]);
+      await store.setDone(2n, true);
+      const service = startOn(port, { store });
+      await using window = await open(`${service.url}/?show=open`);
+      const { page } = window;
+      await expectTitles(page, ["one"]);
+      await store.insert("three");
+      await untilKept(page, ["one", "two", "three"]);
+      await service[Symbol.asyncDispose]();
+
+      await page.reload();
+      await expectTitles(page, ["one", "three"]);
+      const notice = page.locator("#notice");
+      await notice.getByText(/^Offline, list from \d\d:\d\d\. The list cannot be changed/).waitFor();
+      await page.getByRole("link", { name: "All 3" }).click();
+      await expectTitles(page, ["one", "(two)", "three"]);
+      const checkbox = page.getByRole("checkbox", { name: "one" });
+      const controls = [
+        checkbox,
+        page.getByRole("button", { name: "Delete: one" }),
+        page.getByRole("button", { name: "Add", exact: true }),
+      ];
+      for (const control of controls) expect(await control.getAttribute("aria-disabled")).toBe("true");
+      expect(await page.getByLabel("New to-do").isEditable()).toBe(false);
+      for (const name of ["Mark all done", "Clear 1 done"])
+        expect(await page.getByRole("button", { name }).isVisible()).toBe(false);
+      await page.locator("#new-todo").evaluate((form: HTMLFormElement) => form.requestSubmit());
+      await checkbox.focus();
+      for (const key of ["Space", "Delete"]) await page.keyboard.press(key);
+      await page.getByRole("button", { name: "Delete: one" }).click({ force: true });
+      await page.locator(".todo label").first().click({ force: true });
+      await page.locator("#announcement").getByText("The list cannot be changed").waitFor();
+      await checkbox.focus();
+      await page.keyboard.press("ArrowDown");
+      expect(await page.evaluate(() => document.activeElement?.closest(".todo")?.textContent)).toBe("two");
+      await expectTitles(page, ["one", "(two)", "three"]);
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        expect(await accessibilityViolations(page)).toEqual([]);
+      }
+
+      await store.insert("four");
+      await using _again = startOn(port, { store });
+      await expectTitles(page, ["one", "(two)", "three", "four"]);
+      await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
+      await page.getByLabel("New to-do").fill("five");
+      await page.keyboard.press("Enter");
+      await page.getByRole("checkbox", { name: "one" }).check();
+      await expectTitles(page, ["(one)", "(two)", "three", "four", "five"]);
+      await untilKept(page, ["one", "two", "three", "four", "five"]);
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "opens at its own address, also after the browser has closed all its windows",
+    async () => {
+      const port = await freePort();
+      const service = startOn(port, { store: await createStore(["one"]) });
+      await using window = await open(service.url);
+      await untilKept(window.page, ["one"]);
+      const context = window.page.context();
+      await window.page.close();
+      await service[Symbol.asyncDispose]();
+      const page = await context.newPage();
+      await page.goto(`${service.url}/?q=on`);
+      await expectTitles(page, ["one"]);
+      await page.getByText(/^Offline, list from/).waitFor();
+      // Other pages have no copy.
+      const failure = await page.goto(`${service.url}/docs`).catch((error) => error);
+      expect(String(failure)).toContain("ERR_CONNECTION_REFUSED");
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "connects at once when the device is online again",
+    async () => {
+      const store = await createStore(["one"]);
+      await using service = startOn(await freePort(), { store });
+      await using window = await open(service.url);
+      const { page } = window;
+      await untilKept(page, ["one"]);
+      const context = page.context();
+      await context.setOffline(true);
+      await page.reload();
+      await page.getByText(/^Offline, list from/).waitFor();
+      await store.insert("two");
+      await context.setOffline(false);
+      await expectTitles(page, ["one", "two"]);
+      await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "is shown if a proxy answers for the service, or nobody answers",
+    async () => {
+      const port = await freePort();
+      const service = startOn(port, { store: await createStore(["one"]) });
+      await using window = await open(service.url);
+      const { page } = window;
+      await untilKept(page, ["one"]);
+      await service[Symbol.asyncDispose]();
+      const answers = [
+        () => new Response("Bad Gateway", { status: 502 }),
+        () => new Promise<Response>(() => {}),
+      ];
+      for (const fetch of answers) {
+        const proxy = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
+        await page.reload();
+        await expectTitles(page, ["one"]);
+        await page.getByText(/^Offline, list from/).waitFor();
+        await proxy.stop(true);
+      }
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "keeps the newest 5,000 to-dos of a longer list, and says so",
+    async () => {
+      const port = await freePort();
+      const titles = Array.from({ length: 5100 }, (_, index) => `to-do ${index + 1}`);
+      const service = startOn(port, { store: await createStore(titles) });
+      await using window = await open(service.url);
+      const { page } = window;
+      await untilKept(page, titles.slice(100));
+      await service[Symbol.asyncDispose]();
+      await page.reload();
+      await page.getByText(/^Offline, the newest 5,000 of 5,100 to-dos from \d\d:\d\d\./).waitFor();
+      await page.getByText("to-do 101", { exact: true }).waitFor();
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "leaves requests of the API and other pages to the browser",
+    async () => {
+      const store = await createStore(["one"]);
+      await using service = startOn(await freePort(), { store });
+      await using window = await open(service.url);
+      const { page } = window;
+      await untilKept(page, ["one"]);
+      const paths = new Set<string>();
+      page.context().on("request", (request) => {
+        if (request.serviceWorker() !== null) paths.add(new URL(request.url()).pathname);
+      });
+      await page.reload();
+      expect(await page.evaluate(() => navigator.serviceWorker.controller !== null)).toBe(true);
+      await page.getByLabel("New to-do").fill("two");
+      await page.keyboard.press("Enter");
+      await page.getByRole("checkbox", { name: "one" }).check();
+      await store.insert("three");
+      await expectTitles(page, ["(one)", "two", "three"]);
+      for (const path of ["/docs", "/nothing"]) await page.goto(service.url + path);
+      await page.goto(service.url);
+      await expectTitles(page, ["(one)", "two", "three"]);
+      expect([...paths].filter((path) => !path.startsWith("/assets/"))).toEqual(["/"]);
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "is replaced at the first visit after an update, and never mixes two versions",
+    async () => {
+      const backend = startOn(0, { store: await createStore(["one"]) });
+      const port = await freePort();
+      /** Which files come from the new version. */
+      let updated: readonly string[] = [];
+      const update = (path: string, text: string): string =>
+        path === "/" ? text.replace("<h1>To-dos</h1>", "<h1>Updated</h1>") : `${text};"new"`;
+      const proxy = Bun.serve({
+        hostname: "127.0.0.1",
+        port,
+        idleTimeout: 0,
+        fetch: async (request) => {
+          const { pathname, search } = new URL(request.url);
+          const headers = new Headers(request.headers);
+          headers.delete("if-none-match");
+          headers.set("accept-encoding", "identity");
+          const response = await fetch(backend.url + pathname + search, { headers });
+          if (!updated.includes(pathname)) return response;
+          const text = update(pathname, await response.text());
+          // The build puts a hash of the page into the script.
+          const changed = text.replace(/(?<=")[0-9a-f]{12}(?=")/, "0123456789ab");
+          return new Response(changed, { headers: response.headers });
+        },
+      });
+      const url = `http://127.0.0.1:${port}`;
+      await using window = await open(url);
+      const { page } = window;
+      await untilKept(page, ["one"]);
+      const pageCaches = () =>
+        page.evaluate(async () => (await caches.keys()).filter((name) => name.includes("page")).join());
+      const before = await pageCaches();
+      updated = ["/", "/service-worker.js"];
+      await page.reload();
+      await page.getByRole("heading", { name: "Updated" }).waitFor();
+      await until(async () => (await pageCaches()) === "todo-service.page-0123456789ab", "it is replaced");
+      expect(before).not.toContain("0123456789ab");
+      await untilKept(page, ["one"]);
+      await proxy.stop(true);
+      await backend[Symbol.asyncDispose]();
+      await page.reload();
+      await page.getByRole("heading", { name: "Updated" }).waitFor();
+      await expectTitles(page, ["one"]);
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "leaves nothing in the browser if the service becomes private while the page is open",
+    async () => {
+      const port = await freePort();
+      const store = await createStore(["mine alone"]);
+      const service = startOn(port, { store });
+      await using window = await open(service.url);
+      const { page } = window;
+      await untilKept(page, ["mine alone"]);
+      // The page is opened by its service worker from now on.
+      await page.reload();
+      await untilKept(page, ["mine alone"]);
+      await service[Symbol.asyncDispose]();
+      const unauthorized = page.waitForResponse((response) => {
+        const isNavigation = response.request().isNavigationRequest();
+        return isNavigation && response.status() === 401;
+      });
+      await using closed = await startPrivateOn(port, store);
+      const challenge = await (await unauthorized).headerValue("www-authenticate");
+      expect(challenge).toStartWith('Basic realm="todo"');
+      const other = await page.context().newPage();
+      await other.goto(`${closed.url}/livez`);
+      await untilForgotten(other);
+      expect(await page.content()).not.toContain("mine alone");
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "leaves nothing in the browser if the service has become private since the last visit",
+    async () => {
+      const port = await freePort();
+      const store = await createStore(["one"]);
+      const service = startOn(port, { store });
+      await using window = await open(service.url);
+      await untilKept(window.page, ["one"]);
+      const context = window.page.context();
+      await window.page.close();
+      await service[Symbol.asyncDispose]();
+      await using closed = await startPrivateOn(port, store);
+      const page = await context.newPage();
+      const response = await page.goto(closed.url).catch(() => null);
+      if (response !== null) {
+        expect(response.status()).toBe(401);
+        // The browser itself asked, not the service worker.
+        expect(response.fromServiceWorker()).toBe(false);
+      }
+      const other = await context.newPage();
+      await other.goto(`${closed.url}/livez`);
+      await untilForgotten(other);
+      await context.setHTTPCredentials(closed.credentials);
+      await page.goto(closed.url);
+      await expectTitles(page, ["one"]);
+      await page.reload();
+      await expectTitles(page, ["one"]);
+      expect(await keptBy((expression) => page.evaluate(expression))).toEqual(NOTHING);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "leaves nothing in a browser that knows the credentials of the private service",
+    async () => {
+      for (const path of ["/", "/docs"]) {
+        const port = await freePort();
+        const store = await createStore(["one"]);
+        const service = startOn(port, { store });
+        await using window = await open(service.url);
+        const { page } = window;
+        await untilKept(page, ["one"]);
+        await service[Symbol.asyncDispose]();
+        await using closed = await startPrivateOn(port, store);
+        await page.context().setHTTPCredentials(closed.credentials);
+        await page.goto(closed.url + path);
+        await untilForgotten(page);
+      }
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "works as before where the browser keeps nothing",
+    async () => {
+      const port = await freePort();
+      const store = await createStore(["one"]);
+      await using _service = startOn(port, { store });
+      // Over plain HTTP from another host, browsers have neither service workers nor caches.
+      await using plain = await open(`http://list.test:${port}`);
+      expect(await plain.page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
+      await expectTitles(plain.page, ["one"]);
+      await plain.page.getByRole("checkbox", { name: "one" }).check();
+      await untilStored(store, [{ id: 1, title: "one", done: true }]);
+      expect(plain.faults).toEqual([]);
+
+      await using full = await open("about:blank");
+      let failures = 0;
+      await full.page.exposeFunction("onPut", () => failures++);
+      await full.page.addInitScript(`
+        Cache.prototype.put = async () => {
+          await onPut();
+          throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
+        };
+        Object.defineProperty(globalThis, "localStorage", {
+          get: () => { throw new DOMException("blocked", "SecurityError"); },
+        });
+      `);
+      await full.page.goto(`http://127.0.0.1:${port}`);
+      await expectTitles(full.page, ["(one)"]);
+      await until(() => failures > 0, "the browser has refused to store the list");
+      await full.page.getByRole("checkbox", { name: "one" }).uncheck();
+      await untilStored(store, [{ id: 1, title: "one", done: false }]);
+      await until(
+        async () => (await full.page.evaluate("caches.has('todo-service.list')")) === false,
+        "no list is kept",
+      );
+      expect(full.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Firefox", () => {
+  const TITLES = `[...document.querySelectorAll(".todo .title")].map(({ textContent }) => textContent).join()`;
+  const RELOAD = "void setTimeout(() => location.reload())";
+
+  test(
+    "shows the last list and connects again, and leaves nothing if the service becomes private",
+    async () => {
+      const port = await freePort();
+      const store = await createStore(["one"]);
+      const service = startOn(port, { store });
+      await using firefox = await launchFirefox();
+      const page = await firefox.open(service.url);
+      await untilKept(page, ["one"]);
+      await service[Symbol.asyncDispose]();
+      await page.evaluate(RELOAD);
+      const evaluate = (expression: string) => page.evaluate(expression).catch(() => undefined);
+      await until(
+        async () =>
+          /^Offline, list from/.test(String(await evaluate("document.querySelector('#notice').textContent"))),
+        "the list is offline",
+      );
+      expect(await page.evaluate(TITLES)).toBe("one");
+      expect(await page.evaluate("document.querySelector('.todo input').ariaDisabled")).toBe("true");
+      await store.insert("two");
+      const again = startOn(port, { store });
+      await until(async () => (await evaluate(TITLES)) === "one,two", "the list is current");
+      await untilKept(page, ["one", "two"]);
+      await again[Symbol.asyncDispose]();
+      await using closed = await startPrivateOn(port, store);
+      // A second tab hides the page, and hidden pages do not connect.
+      await until(closed.hasRejectedPage, "the page is loaded again");
+      const other = await firefox.open(`${closed.url}/livez`);
+      await until(async () => Bun.deepEquals(await keptBy(other.evaluate), NOTHING), "nothing is kept");
+    },
+    TIMEOUT_MS,
+  );
+});

@@ -1,0 +1,216 @@
+import type { Todo } from "../src/sdk/client.ts";
+import { deleteCaches, LIST_CACHE } from "./offline-cache.ts";
+
+/** Trusted Types and their sink, which the compiler's library does not declare. */
+declare global {
+  interface TrustedScriptURL {
+    readonly toJSON: () => string;
+  }
+  interface Window {
+    readonly trustedTypes?: {
+      readonly createPolicy: (
+        name: string,
+        rules: { readonly createScriptURL: () => string },
+      ) => { readonly createScriptURL: (input: string) => TrustedScriptURL };
+    };
+  }
+  interface ServiceWorkerContainer {
+    register(url: TrustedScriptURL, options?: RegistrationOptions): Promise<ServiceWorkerRegistration>;
+  }
+}
+
+/** The stored list contains the newest to-dos up to this number, so that storing it takes a few milliseconds. */
+const MAX_TODOS = 5000;
+/** Delay between a change and the next store of the list, so that many changes are stored once. */
+const SAVE_DELAY_MS = 2000;
+/** How often a connected page stores that the list is still current. */
+const NOTE_INTERVAL_MS = 60_000;
+const WORKER_URL = "/service-worker.js";
+/** The names of the list and of its time in the cache. No request uses these addresses. */
+const LIST_ENTRY = "/last-list";
+const TIME_ENTRY = "/last-list-time";
+
+/** The list as it was when this browser was last connected. */
+export interface LastList {
+  /** The newest to-dos, in ascending order of id. */
+  readonly todos: readonly Todo[];
+  /** The number of all to-dos. */
+  readonly total: number;
+  readonly readAt: Date;
+}
+
+interface StoredList {
+  readonly readAt: number;
+  readonly total: number;
+  readonly todos: readonly { readonly id: string; readonly title: string; readonly done: boolean }[];
+}
+
+/** Keeps the page and the last list in the browser, so that they can be read without a connection. */
+export class OfflineCopy {
+  readonly #readTodos: () => readonly Todo[];
+  #registration: Promise<boolean> | undefined;
+  /** The list is connected, so it is current. */
+  #isCurrent = false;
+  #isForgotten = false;
+  #saveTimer: ReturnType<typeof setTimeout> | undefined;
+  #noteTimer: ReturnType<typeof setInterval> | undefined;
+  /** Resolves when the last use of the cache is done. */
+  #lastUse: Promise<unknown> = Promise.resolve();
+
+  /** @param readTodos returns all to-dos in ascending order of id */
+  constructor(readTodos: () => readonly Todo[]) {
+    this.#readTodos = readTodos;
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden || !this.#isCurrent) return;
+      this.#noteTime();
+      if (this.#saveTimer !== undefined) this.#save();
+    });
+  }
+
+  /** The list is current from now on. Registers the service worker and stores the list. */
+  onConnected(): void {
+    this.#isCurrent = true;
+    this.#registration ??= registerServiceWorker();
+    clearInterval(this.#noteTimer);
+    this.#noteTimer = setInterval(() => this.#noteTime(), NOTE_INTERVAL_MS);
+    this.onChanged();
+  }
+
+  /** Stores the changed list when the page has time. */
+  onChanged(): void {
+    if (!this.#isCurrent) return;
+    this.#saveTimer ??= setTimeout(() => whenIdle(() => this.#save()), SAVE_DELAY_MS);
+  }
+
+  /** The list may be outdated from now on. */
+  onDisconnected(): void {
+    if (!this.#isCurrent) return;
+    this.#noteTime();
+    this.#stop();
+  }
+
+  /** Deletes all that the browser keeps, and unregisters the service worker. Returns whether there was anything. */
+  async forget(): Promise<boolean> {
+    this.#stop();
+    this.#isForgotten = true;
+    if (!isSupported()) return false;
+    await this.#lastUse;
+    const hadCaches = await unlessBlocked(() => deleteCaches());
+    const hadWorker = await unlessBlocked(async () => {
+      const registration = await navigator.serviceWorker.getRegistration("/");
+      return registration?.unregister();
+    });
+    return hadCaches === true || hadWorker === true;
+  }
+
+  #stop(): void {
+    this.#isCurrent = false;
+    clearInterval(this.#noteTimer);
+    clearTimeout(this.#saveTimer);
+    this.#saveTimer = undefined;
+  }
+
+  #noteTime(): void {
+    const time = String(Date.now());
+    this.#use((cache) => cache.put(TIME_ENTRY, new Response(time)));
+  }
+
+  #save(): void {
+    clearTimeout(this.#saveTimer);
+    this.#saveTimer = undefined;
+    if (!this.#isCurrent) return;
+    const todos = this.#readTodos();
+    const stored: StoredList = {
+      readAt: Date.now(),
+      total: todos.length,
+      todos: todos.slice(-MAX_TODOS).map(({ id, title, done }) => ({ id: String(id), title, done })),
+    };
+    const text = JSON.stringify(stored);
+    this.#use((cache) => cache.put(LIST_ENTRY, new Response(text)));
+  }
+
+  /** Changes the cache after earlier changes. Deletes it if that fails: an older list must not get the time of a newer one. */
+  #use(change: (cache: Cache) => Promise<void>): void {
+    this.#lastUse = this.#lastUse.then(async () => {
+      if (!(await this.#registration) || this.#isForgotten) return;
+      const isDone = await unlessBlocked(async () => {
+        await change(await caches.open(LIST_CACHE));
+        return true;
+      });
+      if (isDone !== true) await unlessBlocked(() => caches.delete(LIST_CACHE));
+    });
+  }
+}
+
+/** Returns the last list that a connected page stored, or undefined if there is none. */
+export async function readLastList(): Promise<LastList | undefined> {
+  if (!isSupported()) return undefined;
+  const stored = parseStoredList((await readEntry(LIST_ENTRY)) ?? "null");
+  if (stored === undefined) return undefined;
+  const { readAt, total, todos } = stored;
+  const currentAt = Number((await readEntry(TIME_ENTRY)) ?? 0);
+  return {
+    todos: todos.map(({ id, title, done }) => ({ id: BigInt(id), title, done })),
+    total,
+    readAt: new Date(Math.max(readAt, currentAt)),
+  };
+}
+
+const readEntry = (name: string): Promise<string | undefined> =>
+  unlessBlocked(async () => (await caches.match(name, { cacheName: LIST_CACHE }))?.text());
+
+/** Returns false on pages over plain HTTP from another machine, where browsers have neither API, and in some private windows. */
+const isSupported = (): boolean => "serviceWorker" in navigator && "caches" in globalThis;
+
+async function registerServiceWorker(): Promise<boolean> {
+  if (!isSupported()) return false;
+  // The only policy of the page: it creates this one URL, whatever its input is.
+  const policy = window.trustedTypes?.createPolicy("service-worker", { createScriptURL: () => WORKER_URL });
+  const options = { scope: "/", updateViaCache: "none" } as const;
+  const registration = await unlessBlocked(() =>
+    policy === undefined
+      ? navigator.serviceWorker.register(WORKER_URL, options)
+      : navigator.serviceWorker.register(policy.createScriptURL(""), options),
+  );
+  return registration !== undefined;
+}
+
+/** Returns undefined if the browser blocks the use of its storage, or if that is full: the page works without it. */
+async function unlessBlocked<T>(use: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await use();
+  } catch (error) {
+    // Browsers report a script that cannot be loaded, such as after a network error, as a TypeError.
+    if (error instanceof DOMException || error instanceof TypeError) return undefined;
+    throw error;
+  }
+}
+
+/** Runs a function when the page has nothing else to do. Safari has no `requestIdleCallback`. */
+function whenIdle(run: () => void): void {
+  if ("requestIdleCallback" in window) requestIdleCallback(run, { timeout: SAVE_DELAY_MS });
+  else run();
+}
+
+function parseStoredList(text: string): StoredList | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isStoredList(value) ? value : undefined;
+  } catch {
+    // Not written by this version of the page.
+    return undefined;
+  }
+}
+
+const isStoredList = (value: unknown): value is StoredList =>
+  typeof value === "object" &&
+  value !== null &&
+  "readAt" in value &&
+  typeof value.readAt === "number" &&
+  "total" in value &&
+  typeof value.total === "number" &&
+  "todos" in value &&
+  Array.isArray(value.todos) &&
+  value.todos.every(
+    (todo) => /^\d+$/.test(todo?.id) && typeof todo?.title === "string" && typeof todo?.done === "boolean",
+  );

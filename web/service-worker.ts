@@ -1,0 +1,66 @@
+/**
+ * The service worker of the list: it keeps the page and opens it when the service cannot be reached. It handles the page and
+ * its assets only. The page itself reads and writes the last list (offline.ts).
+ */
+import { deleteCaches, PAGE_CACHE_PREFIX } from "./offline-cache.ts";
+
+declare const self: ServiceWorkerGlobalScope;
+/** The build inserts the paths of the assets that the page needs. */
+declare const BUILT_ASSETS: readonly string[];
+/** The build inserts a hash of the page, so that this script changes with the page. */
+declare const BUILT_VERSION: string;
+
+const ASSETS = BUILT_ASSETS;
+const PAGE_CACHE = PAGE_CACHE_PREFIX + BUILT_VERSION;
+/** Time after which a service that does not answer counts as unreachable. */
+const PATIENCE_MS = 5000;
+
+/** True after the service has rejected this browser: every request then goes to the service. */
+let isRemoved = false;
+
+self.addEventListener("install", (event) => event.waitUntil(install()));
+self.addEventListener("activate", (event) => event.waitUntil(deleteCaches(PAGE_CACHE_PREFIX, PAGE_CACHE)));
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  const { origin, pathname } = new URL(request.url);
+  if (isRemoved || request.method !== "GET" || origin !== self.location.origin) return;
+  if (request.mode === "navigate" && pathname === "/") event.respondWith(openPage(request));
+  else if (ASSETS.includes(pathname)) event.respondWith(openAsset(request));
+});
+
+async function install(): Promise<void> {
+  const page = await fetch("/", { headers: { Accept: "text/html" }, cache: "no-cache" });
+  const html = await page.clone().text();
+  // While several servers are updated, the page may come from another version than this script.
+  if (!page.ok || page.redirected || !ASSETS.every((path) => html.includes(path)))
+    throw new Error("the page has another version than its service worker; the next visit tries again");
+  const cache = await caches.open(PAGE_CACHE);
+  await cache.addAll(ASSETS);
+  await cache.put("/", page);
+  // Open pages have loaded all their assets, so they do not depend on the previous version.
+  await self.skipWaiting();
+}
+
+/** Opens the page from the service, or the stored page if the service does not answer or fails. */
+async function openPage(request: Request): Promise<Response> {
+  const answer = fetch(request).catch(() => undefined);
+  const timeout = new Promise<undefined>((resolve) => setTimeout(resolve, PATIENCE_MS));
+  const response = await Promise.race([answer, timeout]);
+  if (response?.status === 401 || response?.status === 403) return reopenWithoutWorker(request);
+  if (response !== undefined && response.status < 500) return response;
+  const stored = await caches.match("/", { cacheName: PAGE_CACHE, ignoreVary: true });
+  return stored ?? (await answer) ?? Response.error();
+}
+
+async function openAsset(request: Request): Promise<Response> {
+  const stored = await caches.match(request, { cacheName: PAGE_CACHE, ignoreVary: true });
+  return stored ?? fetch(request);
+}
+
+/** Deletes all that is stored and opens the page again, because a browser asks for a password only without a service worker. */
+async function reopenWithoutWorker({ url }: Request): Promise<Response> {
+  isRemoved = true;
+  await deleteCaches();
+  await self.registration.unregister();
+  return Response.redirect(url);
+}
