@@ -22,10 +22,14 @@ export interface Terminal extends AsyncDisposable {
   readonly type: (text: string) => void;
 }
 
-/** Runs a shell command in a terminal of 60 columns. Of the other variables, it gets only PATH, HOME and TERM. */
-export function openTerminal(line: string, variables: Readonly<Record<string, string>> = {}): Terminal {
+/** Runs a shell command in a terminal of 20 rows. Of the other variables, it gets only PATH, HOME and TERM. */
+export function openTerminal(
+  line: string,
+  variables: Readonly<Record<string, string>> = {},
+  columns = 60,
+): Terminal {
   const { PATH = "", HOME = "" } = process.env;
-  const child = Bun.spawn(["script", "-qec", `stty cols 60 rows 20; ${line}`, "/dev/null"], {
+  const child = Bun.spawn(["script", "-qec", `stty cols ${columns} rows 20; ${line}`, "/dev/null"], {
     cwd: new URL("..", import.meta.url).pathname,
     env: { PATH, HOME, TERM: "xterm", BUN: process.execPath, ...variables },
     stdin: "pipe",

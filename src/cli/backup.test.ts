@@ -143,15 +143,53 @@ describe("todo rejects, with one line,", () => {
     return stderr.slice("todo: ".length, -1);
   }
 
-  test.each(["backup", "restore", "export", "import"])("%s of a memory store", async (command) => {
-    const line = "the memory store keeps nothing: set --store sqlite:PATH";
-    expect(await refusal(command, newPath())).toBe(line);
-    expect(await refusal(command, newPath(), "--store", "memory:")).toBe(line);
+  const SQLITE = "sqlite:PATH";
+  const KEPT = "sqlite:PATH or postgres://…";
+  const ACCEPTED: [command: string, urls: string, args: readonly string[]][] = [
+    ["backup", SQLITE, ["x.db"]],
+    ["restore", SQLITE, ["x.db"]],
+    ["check", SQLITE, []],
+    ["export", KEPT, []],
+    ["import", KEPT, []],
+    ["migrate", KEPT, []],
+  ];
+
+  test.each(ACCEPTED)(
+    "%s without a store, or with one that it does not accept",
+    async (command, urls, args) => {
+      const called = [command, ...args];
+      expect(await refusal(...called)).toBe(`no store is named: set --store or TODO_STORE to ${urls}`);
+      expect(await refusal(...called, "--store", "memory:")).toBe(
+        `--store names the memory store, which keeps nothing: use ${urls}`,
+      );
+      expect(await refusal(...called, "--store", "mysql://u:hunter2@h/d")).toBe(
+        `--store: there is no store of the kind "mysql:": use ${urls}`,
+      );
+      await using command_ = runTodo(called, { TODO_STORE: "memory:" });
+      expect([await command_.exited, command_.stderr()]).toEqual([
+        2,
+        `todo: TODO_STORE names the memory store, which keeps nothing: use ${urls}\n`,
+      ]);
+    },
+  );
+
+  test.each([
+    [["backup", "x.db"], "to back up PostgreSQL, run pg_dump"],
+    [["restore", "x.db"], "to restore PostgreSQL, run pg_restore"],
+    [["check"], "to check PostgreSQL, run pg_amcheck"],
+    [["export", "--skip-damaged"], "on PostgreSQL, leave out --skip-damaged"],
+  ])("PostgreSQL with todo %j, and names the alternative", async (args, hint) => {
+    expect(await refusal(...args, "--store", "postgres://u:hunter2@h/d")).toBe(
+      `--store names PostgreSQL: use sqlite:PATH; ${hint}`,
+    );
   });
 
-  test("an unknown kind of store, without repeating its password", async () => {
-    const said = await refusal("export", "--store", "mysql://u:hunter2@h/d");
-    expect(said).toStartWith('--store: there is no store of the kind "mysql:": use ');
+  test.each(ACCEPTED)("%s, and offers only the stores that it accepts", async (command, urls) => {
+    await using help = runTodo([command, "--help"]);
+    expect(await help.exited).toBe(0);
+    expect(help.stdout().replace(/\s+/g, " ")).toContain(`store to use: ${urls} (TODO_STORE)`);
+    expect(help.stdout()).not.toContain("memory:");
+    if (urls === SQLITE) expect(help.stdout()).not.toContain("postgres:");
   });
 
   test("a backup without a file name, and over an existing file", async () => {

@@ -2,16 +2,19 @@ import type { Command } from "commander";
 import type { BackupSummary } from "../storage/maintenance.ts";
 import { formatPosition } from "../todo.ts";
 import type { Flags } from "./config.ts";
-import { addStoreOptions, withMaintenance } from "./maintenance.ts";
+import { addStoreOptions, sqliteStores, withMaintenance } from "./maintenance.ts";
+
+const BACKED_UP = sqliteStores("to back up PostgreSQL, run pg_dump");
+const RESTORED = sqliteStores("to restore PostgreSQL, run pg_restore");
 
 /** Adds `todo backup`. */
 export function addBackupCommand(program: Command): void {
   const command = program
     .command("backup")
-    .description("Back up the store, API keys included, into a new file. Works while a server runs.")
+    .description("Back up a SQLite store, API keys included, into a new file. Works while a server runs.")
     .argument("<file>");
-  addStoreOptions(command).action((file: string, flags: Flags) =>
-    withMaintenance(flags, async (maintenance, signal) =>
+  addStoreOptions(command, BACKED_UP).action((file: string, flags: Flags) =>
+    withMaintenance(flags, BACKED_UP, async (maintenance, signal) =>
       printSummary("backed up", await maintenance.backup(file, signal)),
     ),
   );
@@ -22,11 +25,11 @@ export function addRestoreCommand(program: Command): void {
   const command = program
     .command("restore")
     .description(
-      "Restore a backup into a store that is empty, missing, or has lost changes. Stop the server first.",
+      "Restore a backup into a SQLite store that is empty, missing, or has lost changes. Stop the server first.",
     )
     .argument("<file>");
-  addStoreOptions(command).action((file: string, flags: Flags) =>
-    withMaintenance(flags, async (maintenance, signal) => {
+  addStoreOptions(command, RESTORED).action((file: string, flags: Flags) =>
+    withMaintenance(flags, RESTORED, async (maintenance, signal) => {
       const restored = await maintenance.restore(file, signal);
       printSummary("restored", restored);
       if (restored.movedTo !== undefined)

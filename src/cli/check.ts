@@ -1,9 +1,10 @@
 import type { Command } from "commander";
 import type { Maintenance } from "../storage/maintenance.ts";
 import type { Flags } from "./config.ts";
-import { addStoreOptions, maintain, sqliteUrl, withMaintenance } from "./maintenance.ts";
+import { addStoreOptions, maintain, sqliteStores, sqliteUrl, withMaintenance } from "./maintenance.ts";
 
 const DAMAGED_EXIT_CODE = 1;
+const CHECKED = sqliteStores("to check PostgreSQL, run pg_amcheck");
 
 /** Adds `todo check`. */
 export function addCheckCommand(program: Command): void {
@@ -11,10 +12,12 @@ export function addCheckCommand(program: Command): void {
     .command("check")
     .description("Check a SQLite store or a backup for damage. Works while a server runs.")
     .argument("[file]", "the file to check; default: the configured store");
-  addStoreOptions(command)
+  addStoreOptions(command, CHECKED)
     .addHelpText("after", "\nThe exit code is 0 if the file is sound, and 1 if it is damaged.")
     .action((file: string | undefined, flags: Flags) =>
-      file === undefined ? withMaintenance(flags, check) : maintain(sqliteUrl(file, command), file, check),
+      file === undefined
+        ? withMaintenance(flags, CHECKED, check)
+        : maintain(sqliteUrl(file, command), file, check),
     );
 }
 

@@ -2,7 +2,15 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CASES, outputLines, writeCompletion } from "../../test/completion.ts";
+import {
+  CASES,
+  ID_CASES,
+  ID_TITLES,
+  outputLines,
+  outputLinesWith,
+  startWithTitles,
+  writeCompletion,
+} from "../../test/completion.ts";
 import { skipFor } from "../../test/skip.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { whyMissing } from "../../test/tools.ts";
@@ -16,6 +24,21 @@ describe.skipIf(skipFor(whyMissing("fish")))("completion in fish", () => {
     const line = `source ${file}; complete -C '${words.join(" ")}'`;
     const lines = await outputLines("fish", "--no-config", "-c", line);
     expect(lines.map((line) => line.split("\t")[0]).toSorted()).toEqual([...found]);
+  });
+});
+
+describe.skipIf(skipFor(whyMissing("fish")))("completion of ids in fish", () => {
+  test.each(ID_CASES)("completes %j to %j, with titles", async (words, found) => {
+    await using service = await startWithTitles();
+    const file = await writeCompletion("fish", folder);
+    const line = `source ${file}; complete -C '${words.join(" ")}'`;
+    const commandLine = ["fish", "--no-config", "-c", line];
+    const lines = await outputLinesWith({ TODO_URL: service.url }, commandLine);
+    expect(lines.map((line) => line.split("\t")[0])).toEqual([...found]);
+    for (const line of lines) {
+      const [id, title] = line.split("\t");
+      if (!id?.startsWith("-")) expect(title).toBe(ID_TITLES[Number(id) - 1]);
+    }
   });
 });
 

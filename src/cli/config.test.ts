@@ -33,6 +33,7 @@ test("readConfig returns the default of every setting that has one", () => {
   expect(readConfig({}, {})).toEqual({
     host: "127.0.0.1",
     port: 3000,
+    portSource: "--port or TODO_PORT",
     store: { value: "memory:", source: "--store" },
     storeConnections: 4,
     backupDir: undefined,
@@ -59,6 +60,7 @@ test("readConfig returns the default of every setting that has one", () => {
     logLevel: "info",
     mcp: false,
     metricsPort: undefined,
+    metricsPortSource: "--metrics-port or TODO_METRICS_PORT",
     metricsHost: "127.0.0.1",
     accessLog: false,
   });
@@ -67,11 +69,16 @@ test("readConfig returns the default of every setting that has one", () => {
 test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config>]>([
   ["a flag", { host: "::1", port: "8080" }, {}, { host: "::1", port: 8080 }],
   ["a variable", {}, { TODO_HOST: "::1", TODO_PORT: "8080" }, { host: "::1", port: 8080 }],
-  ["a flag before its variable", { port: "1" }, { TODO_PORT: "2", PORT: "3" }, { port: 1 }],
+  [
+    "a flag before its variable",
+    { port: "1" },
+    { TODO_PORT: "2", PORT: "3" },
+    { port: 1, portSource: "--port" },
+  ],
   ["a flag before a bad variable", { port: "1" }, { TODO_PORT: "x" }, { port: 1 }],
   ["a switch before its variable", { accessLog: true }, { TODO_ACCESS_LOG: "off" }, { accessLog: true }],
   ["TODO_PORT before PORT", {}, { TODO_PORT: "2", PORT: "3" }, { port: 2 }],
-  ["PORT alone", {}, { PORT: "3" }, { port: 3 }],
+  ["PORT alone", {}, { PORT: "3" }, { port: 3, portSource: "PORT" }],
   ["PORT beside an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
   ["PORT beside a cluster's TODO_PORT", {}, { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" }, { port: 3 }],
   ["a cluster's TODO_PORT as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
@@ -150,7 +157,8 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
   ["levels", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
 ])("readConfig accepts %s", (_what, flags, env, outcome) => {
-  expect(readConfig(flags, env)).toEqual({ ...readConfig({}, {}), ...outcome });
+  const { portSource } = readConfig(flags, env);
+  expect(readConfig(flags, env)).toEqual({ ...readConfig({}, {}), portSource, ...outcome });
 });
 
 test.each([
@@ -250,31 +258,25 @@ test.each<[flags: Flags, env: Environment, message: string]>([
     {},
     '--trusted-proxy "10.0.0.0/33": "10.0.0.0/33" has a prefix that is longer than the address',
   ],
-  [{ tlsCert: "c" }, {}, "a TLS certificate is configured without a key: set --tls-key or TODO_TLS_KEY"],
-  [
-    {},
-    { TODO_TLS_KEY: "k" },
-    "a TLS key is configured without a certificate: set --tls-cert or TODO_TLS_CERT",
-  ],
+  [{ tlsCert: "c" }, {}, "--tls-cert is set without a key: set --tls-key"],
+  [{}, { TODO_TLS_CERT: "c" }, "TODO_TLS_CERT is set without a key: set TODO_TLS_KEY"],
+  [{ tlsKey: "k" }, {}, "--tls-key is set without a certificate: set --tls-cert"],
+  [{}, { TODO_TLS_KEY: "k" }, "TODO_TLS_KEY is set without a certificate: set TODO_TLS_CERT"],
   [
     { adminUser: "a" },
     {},
-    "an admin user is configured without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+    "--admin-user is set without a password: set TODO_ADMIN_PASSWORD or --admin-password-file",
   ],
   [
     {},
     { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: "" },
-    "an admin user is configured without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
+    "TODO_ADMIN_USER is set without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
   ],
-  [
-    {},
-    { TODO_ADMIN_PASSWORD: SECRET },
-    "an admin password is configured without a user: set --admin-user or TODO_ADMIN_USER",
-  ],
+  [{}, { TODO_ADMIN_PASSWORD: SECRET }, "TODO_ADMIN_PASSWORD is set without a user: set TODO_ADMIN_USER"],
   [
     { adminPasswordFile: file("alone", SECRET) },
     {},
-    "an admin password is configured without a user: set --admin-user or TODO_ADMIN_USER",
+    "--admin-password-file is set without a user: set --admin-user",
   ],
   [
     {},

@@ -26,11 +26,12 @@ export function readConfig(flags: Flags, env: Environment) {
   rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
   rejectSamePort(flags, env);
 
-  const passwordFile = read(SETTINGS.adminPasswordFile);
-  const password = read(SETTINGS.adminPassword);
-  const user = read(SETTINGS.adminUser);
+  const password = readSourced(SETTINGS.adminPassword);
+  // The value of this setting is the text of the file.
+  const passwordFile = readSourced(SETTINGS.adminPasswordFile);
   return {
     ...readAddress(flags, env),
+    portSource: sourceOf(SETTINGS.port, flags, env),
     store: readStore(flags, env),
     storeConnections: readOr(SETTINGS.storeConnections),
     backupDir: readSourced(SETTINGS.backupDir),
@@ -43,7 +44,7 @@ export function readConfig(flags: Flags, env: Environment) {
     maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
     stopDelay: readOr(SETTINGS.stopDelay),
     clientsFile: readSourced(SETTINGS.clientsFile),
-    fixedPair: fixedPair(user, password ?? passwordFile),
+    fixedPair: fixedPair(readSourced(SETTINGS.adminUser), password ?? passwordFile),
     usersFile: readUsersFile(flags, env),
     authModule: readSourced(SETTINGS.authModule),
     private: readOr(SETTINGS.private),
@@ -55,6 +56,7 @@ export function readConfig(flags: Flags, env: Environment) {
     corsOrigins: readOr(SETTINGS.corsOrigins),
     mcp: readOr(SETTINGS.mcp),
     metricsPort: read(SETTINGS.metricsPort),
+    metricsPortSource: sourceOf(SETTINGS.metricsPort, flags, env),
     metricsHost: readOr(SETTINGS.metricsHost),
     logLevel: readOr(SETTINGS.logLevel),
     accessLog: readOr(SETTINGS.accessLog),
@@ -76,10 +78,7 @@ function rejectSamePort(flags: Flags, env: Environment): void {
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */
 export function readStore(flags: Flags, env: Environment): Sourced {
-  const { readSourced, rejectBoth } = reader(flags, env);
-  rejectBoth(SETTINGS.store, SETTINGS.storeFile);
-  const configured = readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
-  return configured ?? { value: SETTINGS.store.default, source: "--store" };
+  return readNamedStore(flags, env) ?? { value: SETTINGS.store.default, source: "--store" };
 }
 
 /** Returns the server's address and the paths of its TLS files. Throws a UsageError as `readConfig` does. */
@@ -92,6 +91,20 @@ export function readAddress(flags: Flags, env: Environment) {
 /** Returns the maximum number of to-dos. Throws a UsageError as `readConfig` does. */
 export function readMaxTodos(flags: Flags, env: Environment): number {
   return reader(flags, env).readOr(SETTINGS.maxTodos);
+}
+
+/** Returns the flag or the variable that sets a setting; without either, the names of both: `--port or TODO_PORT`. */
+export function sourceOf(setting: Setting, flags: Flags, env: Environment): string {
+  const { flag, variables } = setting;
+  const names = [...(flag === undefined ? [] : [longName(flag)]), ...variables.slice(0, 1)];
+  return reader(flags, env).find(setting)?.source ?? names.join(" or ");
+}
+
+/** Returns the store that a flag or a variable names, if any. Throws a UsageError as `readConfig` does. */
+export function readNamedStore(flags: Flags, env: Environment): Sourced | undefined {
+  const { readSourced, rejectBoth } = reader(flags, env);
+  rejectBoth(SETTINGS.store, SETTINGS.storeFile);
+  return readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
 }
 
 /** Returns the path of the users file. Throws a UsageError as `readConfig` does. */
@@ -112,10 +125,23 @@ export function readSecretFiles(
   });
 }
 
-/** Returns the URL of the service and the token to send. Throws a UsageError as `readConfig` does. */
+/**
+ * Returns the URL of the service, the flag or variable that names it, if any, and the token to send. Throws a UsageError as
+ * `readConfig` does.
+ */
 export function readService(flags: Flags, env: Environment) {
-  const { read, readOr } = reader(flags, env);
-  return { url: readOr(CLIENT_SETTINGS.url), token: read(CLIENT_SETTINGS.token) };
+  const { read, readSourced } = reader(flags, env);
+  const configured = readSourced(CLIENT_SETTINGS.url);
+  return {
+    url: configured?.value ?? CLIENT_SETTINGS.url.default,
+    urlSource: configured?.source,
+    token: read(CLIENT_SETTINGS.token),
+  };
+}
+
+/** Returns the command line of the pager. Throws a UsageError as `readConfig` does. */
+export function readPager(flags: Flags, env: Environment): string {
+  return reader(flags, env).readOr(CLIENT_SETTINGS.pager);
 }
 
 function reader(flags: Flags, env: Environment) {
@@ -154,28 +180,30 @@ function reader(flags: Flags, env: Environment) {
   return { find, read, readOr, readSourced, rejectBoth };
 }
 
-function fixedPair(user: string | undefined, password: string | undefined) {
+function fixedPair(user: Sourced | undefined, password: Sourced | undefined) {
   if (user === undefined && password === undefined) return undefined;
-  if (user === undefined) {
-    throw new UsageError(
-      "an admin password is configured without a user: set --admin-user or TODO_ADMIN_USER",
-    );
-  }
+  if (user === undefined) throw withoutPartner(password, "a user", SETTINGS.adminUser);
   if (password === undefined) {
-    throw new UsageError(
-      "an admin user is configured without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
-    );
+    const file = nameLike(user.source, SETTINGS.adminPasswordFile);
+    throw new UsageError(`${user.source} is set without a password: set TODO_ADMIN_PASSWORD or ${file}`);
   }
-  return { user, password };
+  return { user: user.value, password: password.value };
 }
 
 function tlsFiles(cert: Sourced | undefined, key: Sourced | undefined) {
   if (cert === undefined && key === undefined) return undefined;
-  if (cert === undefined) {
-    throw new UsageError("a TLS key is configured without a certificate: set --tls-cert or TODO_TLS_CERT");
-  }
-  if (key === undefined) {
-    throw new UsageError("a TLS certificate is configured without a key: set --tls-key or TODO_TLS_KEY");
-  }
+  if (cert === undefined) throw withoutPartner(key, "a certificate", SETTINGS.tlsCert);
+  if (key === undefined) throw withoutPartner(cert, "a key", SETTINGS.tlsKey);
   return { cert, key };
+}
+
+/** Returns the error for a setting that needs another one. */
+function withoutPartner(configured: Sourced | undefined, what: string, partner: Setting): UsageError {
+  const { source = "" } = configured ?? {};
+  return new UsageError(`${source} is set without ${what}: set ${nameLike(source, partner)}`);
+}
+
+/** Returns the name of a setting of the same form as another name: its flag after a flag, its variable after a variable. */
+function nameLike(source: string, { flag, variables: [variable = ""] }: Setting): string {
+  return flag !== undefined && source.startsWith("--") ? longName(flag) : variable;
 }

@@ -9,13 +9,13 @@ import { openMemory } from "../storage/memory/store.ts";
 import { probeStore, type StoreProbe } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/file-usage.ts";
 import { readCertificate } from "./certificate.ts";
-import { type Config, type Flags, readConfig, readSecretFiles } from "./config.ts";
+import { type Config, type Flags, readConfig, readSecretFiles, sourceOf } from "./config.ts";
 import { openCredentials } from "./credentials.ts";
 import type { Environment } from "./environment.ts";
 import { reachableHost } from "./health.ts";
 import { lastBackupIn } from "./scheduled-backups.ts";
 import { addressOf } from "./serve.ts";
-import { addServeOptions } from "./settings.ts";
+import { addServeOptions, SETTINGS } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
 
 /** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */
@@ -59,8 +59,8 @@ export function addDoctorCommand(program: Command): void {
 async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: string, outcome: Outcome]> {
   const config = readConfig(flags, env);
   const store = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
-  const port = await attempt(() => checkPort(config, "--port"));
-  yield ["store", storeOutcome(store, port)];
+  const port = await attempt(() => checkPort(config, sourceOf(SETTINGS.port, flags, env)));
+  yield ["store", storeOutcome(store, port, sourceOf(SETTINGS.store, flags, env))];
   yield ["credentials", await attempt(() => checkCredentials(config))];
   yield ["certificate", await attempt(() => checkCertificate(config))];
   yield [
@@ -72,7 +72,10 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
     typeof store === "string" ? ["warning", "unknown, because the store failed"] : checkClock(store),
   ];
   yield ["port", port];
-  yield ["metrics", await attempt(() => checkMetricsPort(config))];
+  yield [
+    "metrics",
+    await attempt(() => checkMetricsPort(config, sourceOf(SETTINGS.metricsPort, flags, env))),
+  ];
   yield ["backups", await attempt(() => checkBackups(config))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
   for (const outcome of await risks(config)) yield ["risks", outcome];
@@ -87,13 +90,13 @@ async function attempt(check: () => Outcome | Promise<Outcome>): Promise<Outcome
   }
 }
 
-function storeOutcome(store: StoreProbe | string, [, port]: Outcome): Outcome {
+function storeOutcome(store: StoreProbe | string, [, port]: Outcome, source: string): Outcome {
   if (typeof store === "string") return ["failed", store];
   switch (store.kind) {
     case "memory":
       return [
         "warning",
-        "memory: loses all to-dos when the server stops: set --store sqlite:PATH to keep them",
+        `memory: loses all to-dos when the server stops: set ${source} to sqlite:PATH to keep them`,
       ];
     case "sqlite":
       if (store.lastChange === undefined)
@@ -178,14 +181,17 @@ function checkBackups({ backupDir, backupEvery }: Config): Outcome {
   }
 }
 
-function checkMetricsPort({ metricsHost: host, metricsPort: port }: Config): Promise<Outcome> | Outcome {
+function checkMetricsPort(
+  { metricsHost: host, metricsPort: port }: Config,
+  source: string,
+): Promise<Outcome> | Outcome {
   if (port === undefined) return ["ok", "not configured"];
-  return checkPort({ host, port, tls: undefined }, "--metrics-port");
+  return checkPort({ host, port, tls: undefined }, source);
 }
 
 type Address = Pick<Config, "host" | "port" | "tls">;
 
-async function checkPort({ host, port, tls }: Address, flag: string): Promise<Outcome> {
+async function checkPort({ host, port, tls }: Address, source: string): Promise<Outcome> {
   const address = await addressOf(host);
   if (port === 0) return ["ok", `the server uses any free port on ${host}`];
   const reason = await whyNotFree(address, port);
@@ -193,7 +199,7 @@ async function checkPort({ host, port, tls }: Address, flag: string): Promise<Ou
   if (reason !== "EADDRINUSE") return ["failed", `${port} on ${host} cannot be used: ${reason}`];
   const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
   if (await isOurs(url)) return ["ok", `${port} on ${host} ${USED_BY_US}`];
-  return ["failed", `${port} on ${host} is used by another program: stop it, or set ${flag}`];
+  return ["failed", `${port} on ${host} is used by another program: stop it, or set ${source}`];
 }
 
 /** Returns why a server cannot listen on a port, or `undefined` if it can. */

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { errnoOf, errorMessage } from "../error-message.ts";
-import { type Flags, readAddress } from "./config.ts";
+import { type Flags, readAddress, sourceOf } from "./config.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -18,8 +18,12 @@ export function addHealthCommand(program: Command): void {
     .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
     .action(async (flags: Flags) => {
       const { host, port, tls } = readAddress(flags, process.env);
-      if (port === 0)
-        throw new UsageError("port 0 means any free port: set the port that the server listens on");
+      if (port === 0) {
+        const source = sourceOf(SETTINGS.port, flags, process.env);
+        throw new UsageError(
+          `port 0 means any free port: set ${source} to the port that the server listens on`,
+        );
+      }
       const scheme = tls === undefined ? "http" : "https";
       const url = `${scheme}://${reachableHost(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
       const failure = await probe(url);

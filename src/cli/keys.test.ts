@@ -420,7 +420,8 @@ describe("todo keys", () => {
     async (...args) => {
       for (const store of [[], ["--store", "memory:"]]) {
         const line = await refusal(...args, ...store);
-        for (const way of ["TODO_CLIENTS_FILE", "/admin/keys", "sqlite:PATH"]) expect(line).toContain(way);
+        for (const way of ["TODO_CLIENTS_FILE", "/admin/keys", "sqlite:PATH or postgres://…"])
+          expect(line).toContain(way);
       }
     },
   );

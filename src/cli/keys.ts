@@ -17,21 +17,22 @@ import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
 import { openKeys } from "../storage/open.ts";
 import type { OpenKeysOptions } from "../storage/store.ts";
-import { type Flags, readStore } from "./config.ts";
+import type { Flags } from "./config.ts";
+import { type AcceptedStores, addStoreOptions, KEPT_STORES, readAcceptedStore } from "./maintenance.ts";
 import { writeStdout } from "./output.ts";
-import { optionFor, SETTINGS } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
 import { asUsageError, toStoreError, UsageError } from "./usage-error.ts";
+
+const STORES: AcceptedStores = {
+  ...KEPT_STORES,
+  hints: { memory: "manage the keys of a memory store at /admin/keys, or use TODO_CLIENTS_FILE" },
+};
 
 /** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
 export function addKeysCommand(program: Command): void {
   const keys = program.command("keys").description("Manage API keys, also while the server runs.");
   const add = (name: string, description: string): Command =>
-    keys
-      .command(name)
-      .description(description)
-      .addOption(optionFor(SETTINGS.store))
-      .addOption(optionFor(SETTINGS.storeFile));
+    addStoreOptions(keys.command(name).description(description), STORES);
 
   add("create", "Create an API key and print its token, which is shown only once.")
     .argument("<name>", "name of the client")
@@ -123,15 +124,11 @@ async function withKeys(
   { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
   work: (keys: KeyStore) => Promise<void>,
 ): Promise<void> {
-  const { value: url, source } = readStore(flags, process.env);
+  const { value: url, source } = readAcceptedStore(flags, STORES);
   const opened = await openKeys(url, { createIfMissing, onWarning: printWarning }).catch((error) => {
     throw toStoreError(source, error);
   });
-  if (opened === undefined) {
-    throw new UsageError(
-      "only the server can reach the keys of a memory: store: manage them at /admin/keys, use TODO_CLIENTS_FILE, or set --store sqlite:PATH",
-    );
-  }
+  if (opened === undefined) throw new Error("this store has no keys that a command can open");
   try {
     await work(opened.keys);
   } catch (error) {

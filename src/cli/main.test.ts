@@ -7,8 +7,9 @@ import { type Command, run, runTodo } from "../../test/command.ts";
 import { countOccurrences } from "../../test/log.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
+import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
-import { SETTINGS } from "./settings.ts";
+import { SETTINGS, serveSettingGroups } from "./settings.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-main-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -81,6 +82,45 @@ describe("todo", () => {
     expect([await command.exited, command.stderr()]).toEqual([0, ""]);
     expect(command.stdout()).toContain("serve [options]");
   });
+
+  test("--help has the commands in groups, examples and exit codes", async () => {
+    await using command = runTodo(["--help"]);
+    expect(await command.exited).toBe(0);
+    const headings = [...command.stdout().matchAll(/^\S.*:$/gm)].map(([heading]) => heading);
+    expect(headings).toEqual([
+      "Options:",
+      "Server:",
+      "To-dos of a running service:",
+      "API keys and users:",
+      "Stores:",
+      "Shell and help:",
+      "Examples:",
+      "Exit codes:",
+    ]);
+  });
+
+  test("serve --help has the settings in groups", async () => {
+    await using command = runTodo(["serve", "--help"]);
+    expect(await command.exited).toBe(0);
+    const headings = [...command.stdout().matchAll(/^\S.*:$/gm)].map(([heading]) => heading);
+    expect(headings).toEqual([...serveSettingGroups().map(({ heading }) => `${heading}:`), "Options:"]);
+  });
+
+  test.skipIf(skipFor(whyNoTerminal)).each([60, 120])(
+    "--help fits a terminal of %i columns",
+    async (columns) => {
+      for (const command of ["", "list", "api", "keys create"]) {
+        const line = `"$BUN" --no-env-file src/cli/main.ts ${command} --help`;
+        await using terminal = openTerminal(line, {}, columns);
+        expect(await terminal.exited).toBe(0);
+        const widths = terminal
+          .shown()
+          .split("\n")
+          .map((text) => Bun.stringWidth(text));
+        expect(Math.max(...widths)).toBeLessThanOrEqual(columns);
+      }
+    },
+  );
 
   test("serve --help lists each setting with its variables", async () => {
     await using command = runTodo(["serve", "--help"]);
@@ -218,7 +258,7 @@ describe("todo rejects, with one line and before it listens,", () => {
     [
       "a password without a user",
       { TODO_ADMIN_PASSWORD: "hunter2" },
-      "without a user: set --admin-user or TODO_ADMIN_USER",
+      "TODO_ADMIN_PASSWORD is set without a user: set TODO_ADMIN_USER",
     ],
     [
       "an unknown kind of store, without repeating its password",
@@ -244,10 +284,15 @@ describe("todo rejects, with one line and before it listens,", () => {
   test("a port that is in use", async () => {
     await using first = serve();
     const { port } = new URL(await first.url);
-    await using second = runTodo(["serve", "--port", port]);
-    expect(await refusal(second)).toBe(
-      `todo: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --port`,
-    );
+    for (const [args, variables, source] of [
+      [["--port", port], {}, "--port"],
+      [[], { TODO_PORT: port }, "TODO_PORT"],
+    ] as const) {
+      await using second = runTodo(["serve", ...args], variables);
+      expect(await refusal(second)).toBe(
+        `todo: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with ${source}`,
+      );
+    }
     expect((await fetch(`${await first.url}/livez`)).status).toBe(200);
   });
 });

@@ -1,23 +1,65 @@
 import type { Command } from "commander";
 import { errorMessage } from "../error-message.ts";
 import { type Maintenance, PreconditionError } from "../storage/maintenance.ts";
-import { openMaintenance } from "../storage/open.ts";
-import { type Flags, readStore } from "./config.ts";
+import { kindOf, openMaintenance, type StoreKind, unknownKind } from "../storage/open.ts";
+import { type Flags, readNamedStore, type Sourced } from "./config.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
-import { asUsageError, UsageError } from "./usage-error.ts";
+import { asUsageError, toUsageError, UsageError } from "./usage-error.ts";
+
+/** The stores that a command accepts. */
+export interface AcceptedStores {
+  readonly kinds: readonly StoreKind[];
+  /** Their URLs, as help and errors write them. */
+  readonly urls: string;
+  /** What to do about a store of another kind. */
+  readonly hints?: Readonly<Partial<Record<StoreKind, string>>>;
+}
+
+/** Every store that outlives its server. */
+export const KEPT_STORES: AcceptedStores = {
+  kinds: ["sqlite", "postgres"],
+  urls: "sqlite:PATH or postgres://…",
+};
+
+/**
+ * Returns SQLite files.
+ * @param forPostgres what to do instead on PostgreSQL
+ */
+export const sqliteStores = (forPostgres: string): AcceptedStores => ({
+  kinds: ["sqlite"],
+  urls: "sqlite:PATH",
+  hints: { postgres: forPostgres },
+});
 
 /** Adds the options that select the store of a command. */
-export function addStoreOptions(command: Command): Command {
-  return command.addOption(optionFor(SETTINGS.store)).addOption(optionFor(SETTINGS.storeFile));
+export function addStoreOptions(command: Command, { urls }: AcceptedStores): Command {
+  const { flag, variables, parse } = SETTINGS.store;
+  return command
+    .addOption(optionFor({ flag, variables, parse, description: `store to use: ${urls}` }))
+    .addOption(optionFor(SETTINGS.storeFile));
+}
+
+/** Returns the configured store. Throws a UsageError unless the command accepts it. */
+export function readAcceptedStore(flags: Flags, { kinds, urls, hints = {} }: AcceptedStores): Sourced {
+  const store = readNamedStore(flags, process.env);
+  const kind = store === undefined ? "memory" : kindOf(store.value);
+  const hint = kind === undefined || hints[kind] === undefined ? "" : `; ${hints[kind]}`;
+  if (store === undefined)
+    throw new UsageError(`no store is named: set --store or TODO_STORE to ${urls}${hint}`);
+  const { source, value } = store;
+  if (kind === undefined) throw toUsageError(source, unknownKind(value, urls));
+  if (kinds.includes(kind)) return store;
+  const name = kind === "memory" ? "the memory store, which keeps nothing" : "PostgreSQL";
+  throw new UsageError(`${source} names ${name}: use ${urls}${hint}`);
 }
 
 /** Runs `work` on the configured store, as `maintain` does. */
 export function withMaintenance(
   flags: Flags,
+  accepted: AcceptedStores,
   work: (maintenance: Maintenance, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const { value, source } = readStore(flags, process.env);
-  if (value === "memory:") throw new UsageError("the memory store keeps nothing: set --store sqlite:PATH");
+  const { value, source } = readAcceptedStore(flags, accepted);
   return maintain(value, source, work);
 }
 

@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { TodoApi } from "../sdk/client.ts";
+import { describeError } from "./client-command.ts";
 import { type Flags, readService } from "./config.ts";
 import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
-import { describeError } from "./todos.ts";
 
 /** Adds `todo mcp`. */
 export function addMcpCommand(program: Command): void {

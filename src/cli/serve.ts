@@ -96,10 +96,13 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
   if (backupDir === undefined) return undefined;
   const { value: folder, source } = backupDir;
   const path = pathOf(store);
-  if (path === undefined)
-    throw new UsageError(
-      `${source} needs a sqlite: store: back up PostgreSQL with its own tools, such as pg_dump`,
-    );
+  if (path === undefined) {
+    const next =
+      store.value === "memory:"
+        ? `set ${store.source} to sqlite:PATH`
+        : "back up PostgreSQL with its own tools, such as pg_dump";
+    throw new UsageError(`${source} needs a sqlite: store: ${next}`);
+  }
   try {
     if (!statSync(folder).isDirectory())
       throw new UsageError(`${source} "${folder}": it is not a folder: name an existing folder`);
@@ -135,7 +138,7 @@ async function loadMcpEndpoint(): Promise<McpEndpoint> {
 async function exportMetrics(
   metrics: Metrics,
   store: Store,
-  { metricsHost: host, metricsPort: port = 0, maxTodos, store: configured }: Config,
+  { metricsHost: host, metricsPort: port = 0, metricsPortSource, maxTodos, store: configured }: Config,
   log: Logger,
 ): Promise<Listener> {
   metrics.trackStore({
@@ -148,7 +151,7 @@ async function exportMetrics(
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
   const onLoopback = isLoopback(await addressOf(host));
   const service = metrics.service({ onLoopback, log });
-  return listening(() => listen(service, { host, port }), { host, port }, "--metrics-port");
+  return listening(() => listen(service, { host, port }), { host, port }, metricsPortSource);
 }
 
 async function openConfiguredStore(
@@ -179,31 +182,32 @@ export async function addressOf(host: string): Promise<string> {
 
 function serveAt(
   service: Service,
-  { host, port, tls }: Config,
+  { host, port, portSource, tls }: Config,
   metrics: Metrics | undefined,
   log: Logger,
 ): Listener {
-  if (tls === undefined) return listening(() => listen(service, { host, port }), { host, port }, "--port");
+  const address = { host, port };
+  if (tls === undefined) return listening(() => listen(service, address), address, portSource);
   const certificate = readCertificate(tls);
-  const listener = listening(() => listenTls(service, certificate, { host, port }), { host, port }, "--port");
+  const listener = listening(() => listenTls(service, certificate, address), address, portSource);
   const { current, isRejected } = watchCertificate(tls, certificate, listener, log);
   metrics?.trackCertificate({ expiry: () => current().notAfter, isRejected });
   return listener;
 }
 
 /** Returns the started listener. Throws a UsageError that says in plain words why it cannot listen. */
-function listening<T extends Listener>(start: () => T, { host, port }: ListenOptions, flag: string): T {
+function listening<T extends Listener>(start: () => T, { host, port }: ListenOptions, source: string): T {
   try {
     return start();
   } catch (error) {
     const code = errnoOf(error);
     if (code === "EADDRINUSE") {
       throw new UsageError(
-        `port ${port} on ${host} is in use: stop the other program, or choose another port with ${flag}`,
+        `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`,
       );
     }
     if (code === "EACCES")
-      throw new UsageError(`this user may not use port ${port}: choose a port above 1023`);
+      throw new UsageError(`this user may not use port ${port}: choose a port above 1023 with ${source}`);
     if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is not an address of this machine`);
     throw new UsageError(`cannot listen on ${host}, port ${port}: ${errorMessage(error)}`);
   }

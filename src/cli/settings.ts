@@ -4,6 +4,7 @@ import { validateBlock } from "../http/policy/connection.ts";
 import { SERVICE_DEFAULTS } from "../http/service.ts";
 import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
 import { DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
+import { DEFAULT_PAGER } from "./pager.ts";
 import {
   anyText,
   bearerToken,
@@ -256,7 +257,7 @@ export const SETTINGS = {
     variables: ["TODO_LOG_LEVEL"],
     default: "info",
     parse: oneOf(["debug", "info", "warn", "error", "silent"]),
-    description: "debug, info, warn, error or silent",
+    description: "lowest level to log: debug, info, warn, error or silent",
   },
   accessLog: {
     flag: "--access-log",
@@ -277,6 +278,12 @@ export const CLIENT_SETTINGS = {
     description: "URL of the service",
   },
   token: { variables: ["TODO_TOKEN"], parse: bearerToken, description: "bearer token of a client" },
+  pager: {
+    variables: ["TODO_PAGER", "PAGER"],
+    default: DEFAULT_PAGER,
+    parse: anyText,
+    description: "command that shows long lists on a terminal",
+  },
 } as const satisfies Record<string, Setting>;
 
 export const ALL_SETTINGS: readonly Setting[] = [
@@ -284,17 +291,58 @@ export const ALL_SETTINGS: readonly Setting[] = [
   ...Object.values(CLIENT_SETTINGS),
 ];
 
-/** Returns the option of a setting for commander. */
-export function optionFor(setting: Setting & { readonly flag: string }): Option {
-  const option = new Option(setting.flag, `${setting.description} (${setting.variables.join(", ")})`);
-  if (setting.default) option.description += `, by default ${setting.default}`;
-  return option;
+/** The heading of each group of settings, by the setting that starts it. */
+const GROUP_STARTS: Readonly<Partial<Record<string, string>>> = {
+  host: "Address",
+  store: "Store",
+  backupDir: "Scheduled backups",
+  maxTodos: "Limits and shutdown",
+  clientsFile: "Clients and users",
+  tlsCert: "TLS, proxies and other sites",
+  metricsPort: "Metrics",
+  mcp: "Assistants",
+  logLevel: "Log",
+};
+
+export interface SettingGroup {
+  readonly heading: string;
+  readonly settings: readonly Setting[];
 }
 
-/** Adds the options of all settings of `todo serve` to a command. */
+/** Returns the settings of `todo serve` in groups. */
+export function serveSettingGroups(): SettingGroup[] {
+  const groups: { heading: string; settings: Setting[] }[] = [];
+  for (const [name, setting] of Object.entries<Setting>(SETTINGS)) {
+    const heading = GROUP_STARTS[name];
+    if (heading !== undefined) groups.push({ heading, settings: [] });
+    groups.at(-1)?.settings.push(setting);
+  }
+  return groups;
+}
+
+type FlagSetting = Setting & { readonly flag: string };
+
+/** An option of a command that is a setting, too. */
+export class SettingOption extends Option {
+  readonly setting: FlagSetting;
+
+  constructor(setting: FlagSetting) {
+    const value = setting.default ? `, by default ${setting.default}` : "";
+    super(setting.flag, `${setting.description} (${setting.variables.join(", ")})${value}`);
+    this.setting = setting;
+  }
+}
+
+/** Returns the option of a setting for commander. */
+export const optionFor = (setting: FlagSetting): SettingOption => new SettingOption(setting);
+
+const hasFlag = (setting: Setting): setting is FlagSetting => setting.flag !== undefined;
+
+/** Adds the options of all settings of `todo serve` to a command, in groups. */
 export function addServeOptions(command: Command): void {
-  for (const setting of Object.values(SETTINGS)) {
-    if ("flag" in setting) command.addOption(optionFor(setting));
+  for (const { heading, settings } of serveSettingGroups()) {
+    for (const setting of settings.filter(hasFlag))
+      command.addOption(optionFor(setting).helpGroup(`${heading}:`));
   }
 }
 

@@ -41,6 +41,30 @@ export function truncate(text: string, columns: number): string {
   return `${kept}…`;
 }
 
+/** Returns text as lines of at most this many columns, broken at spaces where that is possible. */
+export function wrap(text: string, columns: number): string[] {
+  const lines = [""];
+  let width = 0;
+  for (const word of text.split(/(?<= )/)) {
+    // The spaces at the end of a line need no column.
+    const needed = Bun.stringWidth(word.trimEnd());
+    if (width > 0 && needed > 0 && width + needed > columns) {
+      lines.push("");
+      width = 0;
+    }
+    for (const { segment } of graphemes.segment(word)) {
+      const more = Bun.stringWidth(segment);
+      if (width > 0 && width + more > columns && segment !== " ") {
+        lines.push("");
+        width = 0;
+      }
+      lines[lines.length - 1] += segment;
+      width += more;
+    }
+  }
+  return lines.map((line) => line.trimEnd());
+}
+
 export const columnsOf = (output: NodeJS.WriteStream): number => output.columns || FALLBACK_WIDTH;
 
 /** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */

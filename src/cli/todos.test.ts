@@ -113,9 +113,34 @@ describe("in a pipe, todo", () => {
     expect(await lines("undo", SECOND)).toHaveLength(1);
     expect(await lines("list", "--done")).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);
     expect(await lines("list", "--open")).toHaveLength(1);
+    expect(await lines("show", FIRST)).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);
     expect(await lines("rm", FIRST)).toEqual([`{"id":${FIRST}}`]);
     expect(await lines("list")).toHaveLength(1);
     expect(await titles(service)).toEqual([EVIL]);
+  });
+
+  test("list --limit prints the first to-dos, also more than one page of them", async () => {
+    await using service = start();
+    for (let n = 1; n <= 1003; n++) await service.sendJson("POST", "/api/todos", { title: `${n}` });
+    await service.sendJson("PATCH", `/api/todos/${FIRST}`, { done: true });
+    const listed = async (...args: readonly string[]): Promise<string[]> => {
+      const { code, out, error } = await todo(service, ["list", ...args]);
+      expect([code, error]).toEqual([0, ""]);
+      return out.split("\n").slice(0, -1);
+    };
+    expect((await listed("--limit", "2")).map((line) => JSON.parse(line).title)).toEqual(["1", "2"]);
+    expect((await listed("--limit", "1", "--open")).map((line) => JSON.parse(line).title)).toEqual(["2"]);
+    const many = await listed("--limit", "1002");
+    expect(many).toHaveLength(1002);
+    expect(many.at(-1)).toContain('"title":"1002"');
+    expect(await listed("--limit", "5000")).toHaveLength(1003);
+  });
+
+  test("cuts no title", async () => {
+    await using service = start();
+    const title = "日本 e\u0301".repeat(20);
+    for (const args of [["add", title], ["show", FIRST], ["list"]])
+      expect((await todo(service, args)).out).toBe(`{"id":${FIRST},"title":"${title}","done":false}\n`);
   });
 
   test("adds the lines that are not blank, in order, and none twice with the same --batch", async () => {
@@ -267,8 +292,11 @@ describe("in a pipe, todo", () => {
       says: string,
     ]
   >([
-    ["no server at another URL", ["list", "--url", "http://127.0.0.1:1"], {}, 1, "is the service running?"],
+    ["no server at a flag's URL", ["list", "--url", "http://127.0.0.1:1"], {}, 1, "running? Check --url\n"],
+    ["no server at a variable's URL", ["list"], { TODO_URL: "http://127.0.0.1:1" }, 1, "Check TODO_URL\n"],
     ["an absent to-do", ["done", "1", "2"], {}, 3, "to-do not found: 1, 2; run todo list"],
+    ["an absent to-do to show", ["show", "1"], {}, 3, "to-do not found: 1; run todo list"],
+    ["an invalid limit", ["list", "--limit", "0"], {}, 2, '--limit "0": must be a whole number from 1 to'],
     ["no token", ["whoami"], {}, 4, "TODO_TOKEN is not set"],
     ["a wrong token", ["whoami"], { TODO_TOKEN: "other" }, 4, "the token in TODO_TOKEN is not valid"],
     ["an invalid token", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
@@ -399,11 +427,14 @@ describe("with a private service, the typed client", () => {
 describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
   const TODO = '"$BUN" --no-env-file src/cli/main.ts';
 
-  async function shown(service: TestService, line: string, variables: Readonly<Record<string, string>> = {}) {
-    await using terminal = openTerminal(line.replaceAll("todo", TODO), {
-      TODO_URL: service.url,
-      ...variables,
-    });
+  async function shown(
+    service: TestService,
+    line: string,
+    variables: Readonly<Record<string, string>> = {},
+    columns?: number,
+  ) {
+    const all = { TODO_URL: service.url, ...variables };
+    await using terminal = openTerminal(line.replaceAll("todo", TODO), all, columns);
     expect(await terminal.exited).toBe(0);
     return terminal.shown();
   }
@@ -420,6 +451,74 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
         `${THIRD}  [ ]  <U+001B>]0;owned<U+0007> <U+202E>…\n`,
       ].join(""),
     );
+  });
+
+  test.each([60, 120])(
+    "add, done, list and watch print one line per to-do at %i columns",
+    async (columns) => {
+      await using service = startService();
+      const titles = [
+        "x".repeat(120),
+        "日本語".repeat(40),
+        "e\u0301".repeat(60),
+        "👨‍👩‍👧".repeat(15),
+        "a b ".repeat(29),
+      ];
+      for (const [at, title] of titles.entries()) {
+        const id = at + 1;
+        const lines = await shown(service, `todo add '${title}'; todo done ${id}; todo list`, {}, columns);
+        const widths = lines.split("\n").map((line) => Bun.stringWidth(line));
+        expect(widths).toHaveLength(2 + id + 1);
+        expect(Math.max(...widths)).toBeLessThanOrEqual(columns);
+        expect(lines).toContain(`added ${id}  [ ]  ${title.slice(0, 2)}`);
+      }
+      expect((await shown(service, "todo show 3", {}, columns)).replaceAll(/\s/g, "")).toContain(
+        "e\u0301".repeat(60),
+      );
+      await using watching = openTerminal(`exec ${TODO} watch`, { TODO_URL: service.url }, columns);
+      await watching.shows("5  [x]  a b");
+      while (!watching.shown().includes("deleted")) {
+        await service.send("DELETE", "/api/todos/1");
+        await Bun.sleep(100);
+      }
+      const widths = watching
+        .shown()
+        .split("\n")
+        .map((line) => Bun.stringWidth(line));
+      expect(Math.max(...widths)).toBeLessThanOrEqual(columns);
+    },
+  );
+
+  test.each([
+    [
+      60,
+      ["Call the plumber, ask about the", "leak in the kitchen, and write", "down what a repair would cost"],
+    ],
+    [120, ["Call the plumber, ask about the leak in the kitchen, and write down what a repair would cost"]],
+  ])("show prints the whole title at %i columns, broken between words", async (columns, lines) => {
+    await using service = start();
+    await service.sendJson("POST", "/api/todos", { title: lines.join(" ") });
+    const before = `${FIRST}  [ ]  `;
+    expect(await shown(service, `todo show ${FIRST}`, {}, columns)).toBe(
+      `${before}${lines.join(`\n${" ".repeat(before.length)}`)}\n`,
+    );
+  });
+
+  test("list --limit says that more to-dos follow", async () => {
+    await using service = startService();
+    for (const title of ["a", "b", "c"]) await service.sendJson("POST", "/api/todos", { title });
+    expect(await shown(service, "todo list --limit 2", { NO_COLOR: "1" })).toBe(
+      "1  [ ]  a\n2  [ ]  b\nMore to-dos follow. To show them, raise --limit.\n",
+    );
+    expect(await shown(service, "todo list --limit 3")).toBe("1  [ ]  a\n2  [ ]  b\n3  [ ]  c\n");
+  });
+
+  test("list says that no to-do has the state", async () => {
+    await using service = startService();
+    await service.sendJson("POST", "/api/todos", { title: "a" });
+    expect(await shown(service, "todo list --done")).toBe("No to-dos are done.\n");
+    await service.sendJson("PATCH", "/api/todos/1", { done: true });
+    expect(await shown(service, "todo list --open")).toBe("No to-dos are open.\n");
   });
 
   test.each<[variables: Readonly<Record<string, string>>, isColoured: boolean]>([

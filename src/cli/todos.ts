@@ -2,29 +2,39 @@ import { isUtf8 } from "node:buffer";
 import { createHash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import { ServiceError } from "../error.ts";
-import { errorMessage } from "../error-message.ts";
-import { type ListQuery, type Todo, TodoApi, TodoApiError, type TodoId } from "../sdk/client.ts";
+import { type ListQuery, type Todo, TodoApiError, type TodoId } from "../sdk/client.ts";
 import { parseNewTodo, parseTodoId } from "../todo.ts";
 import { isBlank } from "../validation.ts";
-import { type Flags, readService } from "./config.ts";
+import {
+  apiOf,
+  type CommandContext,
+  CommandError,
+  describeError,
+  FAILED_EXIT_CODE,
+  NOT_FOUND_EXIT_CODE,
+  printError,
+  runCommand,
+} from "./client-command.ts";
+import { type Flags, readPager } from "./config.ts";
 import { unlessAborted } from "./maintenance.ts";
+import { printPaged } from "./pager.ts";
 import { withProgressBar } from "./progress.ts";
+import { wholeNumber } from "./setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
-import { columnsOf, escapeControls, escapeControlsJson, paint, truncate } from "./terminal.ts";
-import { UsageError } from "./usage-error.ts";
+import { columnsOf, escapeControls, paint, truncate, wrap } from "./terminal.ts";
+import { asUsageError, UsageError } from "./usage-error.ts";
 
-/** Exit codes besides 0 for success and 2 for usage errors. */
-const FAILED_EXIT_CODE = 1;
-const NOT_FOUND_EXIT_CODE = 3;
-const UNAUTHORIZED_EXIT_CODE = 4;
-const INTERRUPTED_EXIT_CODE = 130;
-
-/** Few, because somebody waits for the result. */
-const RETRIES = 2;
+/** The service returns at most this many to-dos per page. */
+const MAX_PAGE_SIZE = 1000;
+const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
 
-/** Adds the commands for the to-dos of a running service: `list`, `add`, `done`, `undo`, `rm`, `watch`, `whoami`. */
+const LIST_HELP = `
+On a terminal, a list that is longer than the screen opens
+in the pager of TODO_PAGER or PAGER, by default less -FRX.`;
+
+/** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `undo`, `rm`, `watch`, `whoami`. */
 export function addTodoCommands(program: Command): void {
   const add = (name: string, description: string): Command =>
     program
@@ -36,7 +46,13 @@ export function addTodoCommands(program: Command): void {
   add("list", "Show the to-dos.")
     .option("--open", "show only to-dos that are not done")
     .option("--done", "show only to-dos that are done")
+    .option("--limit <n>", "show at most this many to-dos, the oldest ones")
+    .option("--no-pager", "print a long list without the pager")
+    .addHelpText("after", LIST_HELP)
     .action((flags: Flags) => runCommand(flags, list));
+  add("show", "Show to-dos with their whole titles.")
+    .argument("<id...>")
+    .action((ids: string[], flags: Flags) => runCommand(flags, (context) => show(context, ids)));
   add("add", "Add a to-do with the words as its title. With -, add one for each line of standard input.")
     .argument("<title...>")
     .option("--batch <name>", "with -: skip lines that were added under this name in the last 24 hours")
@@ -54,52 +70,52 @@ export function addTodoCommands(program: Command): void {
   );
 }
 
-/** What a running command needs. */
-interface CommandContext {
-  readonly flags: Flags;
-  readonly service: { readonly url: string; readonly token: string | undefined };
-  readonly api: TodoApi;
-  /** Aborts with the first Ctrl-C. */
-  readonly signal: AbortSignal;
-  /** Prints the value as a line of JSON, or else the text, if given. */
-  readonly printLine: (value: object, text?: () => string) => void;
-  readonly isJson: boolean;
-}
-
-/** Runs a command. On failure, prints a line that says what to do and sets the exit code. */
-async function runCommand(flags: Flags, work: (context: CommandContext) => Promise<void>): Promise<void> {
-  const service = readService(flags, process.env);
-  const isJson = flags.json === true || !process.stdout.isTTY;
-  const interrupt = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
-  const printLine: CommandContext["printLine"] = (value, text) => {
-    if (isJson) process.stdout.write(`${escapeControlsJson(asJson(value))}\n`);
-    else if (text !== undefined) process.stdout.write(`${text()}\n`);
-  };
-  try {
-    const api = apiOf(service, RETRIES);
-    await work({ flags, service, api, signal: interrupt.signal, printLine, isJson });
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    const isInterrupted = interrupt.signal.aborted;
-    if (error instanceof IncompleteBatchError || !isInterrupted) printError(describeError(error, service));
-    // Reading standard input may never end by itself.
-    if (isInterrupted) process.exit(INTERRUPTED_EXIT_CODE);
-    process.exitCode = exitCodeOf(error);
-  }
-}
-
-function apiOf({ url, token }: CommandContext["service"], retries: number): TodoApi {
-  return new TodoApi({ baseUrl: url, retries, ...(token !== undefined && { token }) });
-}
-
 async function list({ api, flags, signal, printLine, isJson }: CommandContext): Promise<void> {
   if (flags.open === true && flags.done === true)
     throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
-  const { todos } = await api.list(query, { signal });
-  if (isJson) for (const todo of todos) printLine(todo);
-  else showTable(todos);
+  const { todos, isCut } = await listFirst({ api, signal }, query, limitOf(flags));
+  if (isJson) {
+    for (const todo of todos) printLine(todo);
+    return;
+  }
+  const rows = todos.length === 0 ? [describeEmpty(query)] : rowsOf(todos);
+  if (isCut) rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
+  await printPaged(rows, flags.pager === false ? undefined : readPager(flags, process.env));
+}
+
+function limitOf({ limit }: Flags): number | undefined {
+  if (typeof limit !== "string") return undefined;
+  return asUsageError(`--limit "${limit}"`, () => wholeNumber(1, Number.MAX_SAFE_INTEGER)(limit));
+}
+
+/** Returns the first to-dos, and whether the limit left out others. Without a limit, they are one consistent snapshot. */
+async function listFirst(
+  { api, signal }: Pick<CommandContext, "api" | "signal">,
+  query: ListQuery,
+  limit = Number.POSITIVE_INFINITY,
+): Promise<{ readonly todos: readonly Todo[]; readonly isCut: boolean }> {
+  if (limit === Number.POSITIVE_INFINITY)
+    return { todos: (await api.list(query, { signal })).todos, isCut: false };
+  const todos: Todo[] = [];
+  for await (const page of api.pages({ ...query, limit: Math.min(limit, MAX_PAGE_SIZE) }, { signal })) {
+    todos.push(...page.todos);
+    if (todos.length >= limit)
+      return { todos: todos.slice(0, limit), isCut: todos.length > limit || page.next !== undefined };
+  }
+  return { todos, isCut: false };
+}
+
+function describeEmpty({ done }: ListQuery): string {
+  if (done === undefined) return "No to-dos yet. To add one, run: todo add buy milk";
+  return done ? "No to-dos are done." : "No to-dos are open.";
+}
+
+function show({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
+  return each(ids, async (id) => {
+    const todo = await api.get(id, { signal });
+    printLine(todo, () => wholeText(todo));
+  });
 }
 
 async function addTodos(context: CommandContext, words: readonly string[]): Promise<void> {
@@ -108,12 +124,7 @@ async function addTodos(context: CommandContext, words: readonly string[]): Prom
   if (flags.batch !== undefined)
     throw new UsageError("--batch requires lines on standard input: todo add - --batch NAME");
   const todo = await api.create(words.join(" "), { signal });
-  printLine(todo, () => `added ${rowOf(todo)}`);
-}
-
-/** Not all lines of a batch were added. The message says how to add the rest. */
-class IncompleteBatchError extends Error {
-  override readonly name = "IncompleteBatchError";
+  printLine(todo, () => rowOf(todo, { before: "added " }));
 }
 
 async function addLines({ flags, service, signal, printLine, isJson }: CommandContext): Promise<void> {
@@ -121,7 +132,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
   const titles = titlesIn(await unlessAborted(signal, Bun.stdin.bytes()));
-  const api = apiOf(service, RETRIES_OF_LINES);
+  const api = apiOf(service, { retries: RETRIES_OF_LINES });
   let added = 0;
   try {
     await withProgressBar("adding", true, async (onProgress) => {
@@ -134,7 +145,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   } catch (error) {
     const why = signal.aborted ? "interrupted" : describeError(error, service);
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
-    throw new IncompleteBatchError(`${why}\n${next}`, { cause: error });
+    throw new CommandError(`${why}\n${next}`, FAILED_EXIT_CODE, { cause: error });
   }
   if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
 }
@@ -189,7 +200,7 @@ function remove({ api, signal, printLine }: CommandContext, ids: readonly string
   });
 }
 
-/** Calls `work` for every id, then throws a NotFound error that lists the ids without a to-do. */
+/** Calls `work` for every id, then throws a CommandError that lists the ids without a to-do. */
 async function each(texts: readonly string[], work: (id: TodoId) => Promise<void>): Promise<void> {
   const ids = texts.map((text) => {
     const id = parseTodoId(text);
@@ -207,11 +218,10 @@ async function each(texts: readonly string[], work: (id: TodoId) => Promise<void
     }
   }
   if (absent.length > 0)
-    throw new NotFound(`to-do not found: ${absent.join(", ")}; run todo list to see all to-dos`);
-}
-
-class NotFound extends Error {
-  override readonly name = "NotFound";
+    throw new CommandError(
+      `to-do not found: ${absent.join(", ")}; run todo list to see all to-dos`,
+      NOT_FOUND_EXIT_CODE,
+    );
 }
 
 async function watch(context: CommandContext): Promise<void> {
@@ -225,7 +235,10 @@ async function watch(context: CommandContext): Promise<void> {
 /** Prints the list and each change to it. Returns when the server no longer has all changes. */
 async function watchOnce({ api, signal, printLine, isJson, service }: CommandContext): Promise<void> {
   const { todos, position } = await api.list({}, { signal });
-  if (!isJson) showTable(todos);
+  if (!isJson) {
+    const rows = todos.length === 0 ? [describeEmpty({})] : rowsOf(todos);
+    process.stdout.write(rows.map((row) => `${row}\n`).join(""));
+  }
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
   let wasDisconnected = false;
   for await (const event of api.events({ since: position, signal })) {
@@ -238,7 +251,8 @@ async function watchOnce({ api, signal, printLine, isJson, service }: CommandCon
       case "deleted": {
         const { id } = event;
         const title = escapeControls(titles.get(id) ?? "");
-        printLine(event, () => paint("red", `deleted ${id} ${title}`, process.stdout));
+        const line = truncate(`deleted ${id} ${title}`, columnsOf(process.stdout));
+        printLine(event, () => paint("red", line, process.stdout));
         titles.delete(id);
         break;
       }
@@ -261,65 +275,28 @@ async function whoami({ api, signal, printLine }: CommandContext): Promise<void>
   printLine({ name }, () => escapeControls(name));
 }
 
-function showTable(todos: readonly Todo[]): void {
-  if (todos.length === 0) process.stdout.write("No to-dos yet. To add one, run: todo add buy milk\n");
-  const width = String(todos.at(-1)?.id ?? "").length;
-  for (const todo of todos) process.stdout.write(`${rowOf(todo, width)}\n`);
+function rowsOf(todos: readonly Todo[]): string[] {
+  const idWidth = String(todos.at(-1)?.id ?? "").length;
+  return todos.map((todo) => rowOf(todo, { idWidth }));
 }
 
-/** Returns a to-do as one line for the terminal. */
-function rowOf({ id, title, done }: Todo, idWidth = 0): string {
-  const start = `${String(id).padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
-  const shown = truncate(escapeControls(title), Math.max(columnsOf(process.stdout) - start.length, 10));
-  return done ? paint("dim", start + shown, process.stdout) : start + shown;
+/** Returns a to-do as one line of the terminal, with as much of its title as fits. */
+function rowOf(todo: Todo, { idWidth = 0, before = "" } = {}): string {
+  const start = startOf(todo, { idWidth, before });
+  return styled(todo, start + truncate(escapeControls(todo.title), titleColumns(start)));
 }
 
-/** Encodes flat or nested objects as JSON, with bigints as exact digits. */
-function asJson(value: unknown): string {
-  if (typeof value === "bigint") return String(value);
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  return `{${Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}:${asJson(one)}`)}}`;
+/** Returns a to-do with its whole title, in as many lines of the terminal as it needs. */
+function wholeText(todo: Todo): string {
+  const start = startOf(todo);
+  const lines = wrap(escapeControls(todo.title), titleColumns(start));
+  return styled(todo, start + lines.join(`\n${" ".repeat(start.length)}`));
 }
 
-function printError(message: string): void {
-  for (const line of message.split("\n"))
-    process.stderr.write(`${paint("red", "todo:", process.stderr)} ${escapeControls(line)}\n`);
-}
+const startOf = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
+  `${before}${String(id).padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
 
-/** Returns whether a connection failed because of the server certificate. */
-const isDistrusted = (cause: unknown): boolean =>
-  cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
+const titleColumns = (start: string): number =>
+  Math.max(columnsOf(process.stdout) - start.length, MIN_TITLE_COLUMNS);
 
-/** Returns what is wrong and what to do about it. */
-export function describeError(error: unknown, { url, token }: CommandContext["service"]): string {
-  if (!(error instanceof TodoApiError)) return errorMessage(error);
-  switch (error.code) {
-    case "network_error":
-      if (isDistrusted(error.cause)) {
-        return `the certificate of ${url} is not trusted: set NODE_EXTRA_CA_CERTS to the file of its certificate authority`;
-      }
-      return url === CLIENT_SETTINGS.url.default
-        ? `cannot connect to ${url}: start the service with npm start, or set --url or TODO_URL`
-        : `cannot connect to ${url}: is the service running? Check --url or TODO_URL`;
-    case "timeout":
-      return `${url} did not respond in time: the change may have been made; check with todo list`;
-    case "unexpected_answer":
-      return `${url} is not a to-do service (status ${error.status}): check --url or TODO_URL`;
-    case "unauthorized":
-      return `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
-    case "insufficient_scope":
-      return "the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints";
-    case "misdirected_host":
-      return `${url} rejects this host name: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
-    default:
-      return error.fields.length > 0
-        ? error.fields.map(({ field, message }) => `the ${field} ${message}`).join(", ")
-        : `${error.message} (${error.code})`;
-  }
-}
-
-function exitCodeOf(error: unknown): number {
-  if (error instanceof NotFound) return NOT_FOUND_EXIT_CODE;
-  if (error instanceof TodoApiError && error.code === "unauthorized") return UNAUTHORIZED_EXIT_CODE;
-  return FAILED_EXIT_CODE;
-}
+const styled = ({ done }: Todo, text: string): string => (done ? paint("dim", text, process.stdout) : text);

@@ -297,6 +297,11 @@ describe("todo import", () => {
     expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
       "the file has more than 9 to-dos: raise the limit with --max-todos",
     );
+    await using limited = runTodo(["import", ...on(path)], { TODO_MAX_TODOS: "9" }, upTo(10));
+    expect([await limited.exited, limited.stderr()]).toEqual([
+      2,
+      "todo: the file has more than 9 to-dos: raise the limit with TODO_MAX_TODOS\n",
+    ]);
     expect(await refusal(["import", "--max-todos", "0", ...on(path)])).toStartWith(
       '--max-todos "0": must be',
     );

@@ -6,10 +6,11 @@ import {
   type Maintenance,
   PreconditionError,
   type TaskOptions,
+  TooManyTodosError,
   type TransferSummary,
 } from "../storage/maintenance.ts";
-import { type Flags, readMaxTodos } from "./config.ts";
-import { addStoreOptions, unlessAborted, withMaintenance } from "./maintenance.ts";
+import { type Flags, readMaxTodos, sourceOf } from "./config.ts";
+import { addStoreOptions, KEPT_STORES, sqliteStores, unlessAborted, withMaintenance } from "./maintenance.ts";
 import { writeStdout } from "./output.ts";
 import { withProgressBar } from "./progress.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
@@ -18,6 +19,7 @@ import { optionFor, SETTINGS } from "./settings.ts";
 const MODES = { omit: 0o666, include: 0o600 };
 
 const INCOMPLETE_EXIT_CODE = 3;
+const READABLE_IF_DAMAGED = sqliteStores("on PostgreSQL, leave out --skip-damaged");
 
 /** Adds `todo export`. */
 export function addExportCommand(program: Command): void {
@@ -31,19 +33,24 @@ export function addExportCommand(program: Command): void {
     .addOption(
       new Option(
         "--skip-damaged",
-        "export what can be read of a damaged store; exit with 3 if something was left out or may be wrong",
+        "export what can be read of a damaged SQLite store; exit with 3 if something was left out or may be wrong",
       ),
     );
-  addStoreOptions(command).action((file: string | undefined, flags: Flags) =>
-    withMaintenance(flags, async (maintenance, signal) => {
-      const keys = keysOf(flags);
-      const source: Source =
-        flags.skipDamaged === undefined
-          ? (write, options) => maintenance.export(write, { ...options, keys })
-          : exportSkippingDamaged(maintenance);
-      if (file === undefined) printSummary(process.stderr, "exported", await exportToOutput(source, signal));
-      else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
-    }),
+  addStoreOptions(command, KEPT_STORES).action((file: string | undefined, flags: Flags) =>
+    withMaintenance(
+      flags,
+      flags.skipDamaged === undefined ? KEPT_STORES : READABLE_IF_DAMAGED,
+      async (maintenance, signal) => {
+        const keys = keysOf(flags);
+        const source: Source =
+          flags.skipDamaged === undefined
+            ? (write, options) => maintenance.export(write, { ...options, keys })
+            : exportSkippingDamaged(maintenance);
+        if (file === undefined)
+          printSummary(process.stderr, "exported", await exportToOutput(source, signal));
+        else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
+      },
+    ),
   );
 }
 
@@ -66,15 +73,19 @@ export function addImportCommand(program: Command): void {
     )
     .argument("[file]")
     .option("--with-keys", WITH_KEYS);
-  addStoreOptions(command)
+  addStoreOptions(command, KEPT_STORES)
     .addOption(optionFor(SETTINGS.maxTodos))
     .action((file: string | undefined, flags: Flags) => {
       const maxTodos = readMaxTodos(flags, process.env);
-      return withMaintenance(flags, async (maintenance, signal) => {
+      return withMaintenance(flags, KEPT_STORES, async (maintenance, signal) => {
         const source = file === undefined ? inputChunks(signal) : fileChunks(file);
         const summary = await withProgressBar("importing", true, (onProgress) =>
           maintenance.import(source, maxTodos, { signal, onProgress, keys: keysOf(flags) }),
-        );
+        ).catch((error) => {
+          if (!(error instanceof TooManyTodosError)) throw error;
+          const limit = sourceOf(SETTINGS.maxTodos, flags, process.env);
+          throw new PreconditionError(`${error.message}: raise the limit with ${limit}`, { cause: error });
+        });
         printSummary(process.stdout, "imported", summary);
       });
     });

@@ -2,6 +2,9 @@ import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
 import { StoreUnavailableError } from "../storage/store.ts";
 
+/** The exit code of a process that was called wrongly. */
+export const USAGE_EXIT_CODE = 2;
+
 /** An error in how the command was called, in one line that says what to do. The command exits with code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";

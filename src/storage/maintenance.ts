@@ -98,8 +98,12 @@ export interface Maintenance {
   migrate(): Promise<MigrationSummary>;
 }
 
-export const tooManyTodos = (maxTodos: number): PreconditionError =>
-  new PreconditionError(`the file has more than ${maxTodos} to-dos: raise the limit with --max-todos`);
+/** The import has more to-dos than the limit. */
+export class TooManyTodosError extends PreconditionError {
+  constructor(maxTodos: number) {
+    super(`the file has more than ${maxTodos} to-dos`);
+  }
+}
 
 export const hasKeys = (): PreconditionError =>
   new PreconditionError(

@@ -22,6 +22,15 @@ import type { KeyStoreHandle, OpenKeysOptions, Store } from "./store.ts";
 
 const POSTGRES = /^postgres(?:ql)?:\/\//;
 
+export type StoreKind = "memory" | "sqlite" | "postgres";
+
+/** Returns the kind of the store at a URL; `undefined` if the URL names none. */
+export function kindOf(url: string): StoreKind | undefined {
+  if (url === "memory:") return "memory";
+  if (url.startsWith("sqlite:")) return "sqlite";
+  return POSTGRES.test(url) ? "postgres" : undefined;
+}
+
 /** Opens the store at a URL: `memory:`, `sqlite:PATH` or `postgres://…`. Throws an Error with the reason if it cannot. */
 export async function openStore(url: string, options: PostgresOptions): Promise<Store> {
   if (url === "memory:") return openMemory(options);
@@ -101,9 +110,12 @@ export function fileOf(url: string): string | undefined {
   return path === undefined ? undefined : canonicalPath(path);
 }
 
-/** Returns an error that repeats only the scheme, because the URL may contain a password. */
-function unknownKind(url: string): Error {
+/**
+ * Returns an error that repeats only the scheme, because the URL may contain a password.
+ * @param choices the URLs that are possible
+ */
+export function unknownKind(url: string, choices = "memory:, sqlite:PATH or postgres://…"): Error {
   const [scheme, ...rest] = url.split(":");
   if (rest.length === 0) return new Error(`"${url}" names no kind of store: did you mean sqlite:${url}?`);
-  return new Error(`there is no store of the kind "${scheme}:": use memory:, sqlite:PATH or postgres://…`);
+  return new Error(`there is no store of the kind "${scheme}:": use ${choices}`);
 }

@@ -4,9 +4,9 @@ import {
   hasKeys,
   type MigrationSummary,
   PreconditionError,
+  TooManyTodosError,
   type TransferOptions,
   type TransferSummary,
-  tooManyTodos,
 } from "../maintenance.ts";
 import { encodeHeader, encodeKey, NdjsonReader } from "../ndjson.ts";
 import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
@@ -62,7 +62,7 @@ export function importTodos(
     const reader = new NdjsonReader(MAX_POSTGRES_ID, keys);
     let batch: Todo[] = [];
     const insert = async (minimum: number): Promise<void> => {
-      if (reader.count > maxTodos) throw tooManyTodos(maxTodos);
+      if (reader.count > maxTodos) throw new TooManyTodosError(maxTodos);
       if (batch.length < minimum) return;
       await sql.unsafe("SELECT todo_service.import_todos($1, $2, $3)", [
         linesOf(batch, ({ id }) => String(id)),

@@ -7,9 +7,9 @@ import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import {
   hasKeys,
   PreconditionError,
+  TooManyTodosError,
   type TransferOptions,
   type TransferSummary,
-  tooManyTodos,
 } from "../../maintenance.ts";
 import { encodeHeader, encodeKey, NdjsonReader } from "../../ndjson.ts";
 import { type KeyRow, storedKeyOf } from "../../records/key-row.ts";
@@ -100,7 +100,7 @@ async function importInto(
     const sum = new DigestSum();
     const insertAll = (todos: Iterable<Todo>): void => {
       for (const { id, title, done } of todos) {
-        if (reader.count > maxTodos) throw tooManyTodos(maxTodos);
+        if (reader.count > maxTodos) throw new TooManyTodosError(maxTodos);
         insert.run(id, JSON.stringify(title), done ? 1 : 0);
         sum.add(encodeTodo({ id, title, done }));
       }

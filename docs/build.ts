@@ -1,0 +1,209 @@
+/**
+ * Writes the pages in docs/reference that are made from the program. With --check, writes nothing, and fails if a page is
+ * out of date.
+ *
+ * @module
+ */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Argument, Command, Option } from "commander";
+import { createProgram } from "../src/cli/program.ts";
+import { CLIENT_SETTINGS, type Setting, SettingOption, serveSettingGroups } from "../src/cli/settings.ts";
+
+const FOLDER = fileURLToPath(new URL("reference/", import.meta.url));
+const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
+
+/** What the value of a flag is, by its placeholder. */
+const UNITS: Readonly<Record<string, string>> = {
+  "": "on or off",
+  addresses: "IP addresses and CIDR blocks",
+  duration: "duration",
+  file: "path of a file",
+  folder: "path of a folder",
+  host: "host name or IP address",
+  level: "level",
+  n: "count",
+  name: "text",
+  names: "host names, each with its port if it has one",
+  origins: "origins",
+  port: "port number",
+  seconds: "seconds",
+  text: "text",
+  url: "URL",
+};
+
+/** Returns the pages by file name. */
+export function referencePages(): Readonly<Record<string, string>> {
+  return { "command-line.md": commandLinePage(), "configuration.md": configurationPage() };
+}
+
+function configurationPage(): string {
+  const groups = serveSettingGroups().map(
+    ({ heading, settings }) => `## ${heading}\n\n${settingTable(settings)}`,
+  );
+  return `# Configuration
+
+${MARK}
+
+This page lists every setting of \`todo serve\` and of the commands that talk to a running service: its flag, its
+environment variable, its default and its unit.
+
+- A flag overrides its variable. An empty variable counts as unset.
+- If a setting has several variables, the first one that is set counts.
+- Secrets have no flag, because other users of the machine can see the arguments of a process.
+- A switch is on as \`1\`, \`true\`, \`on\` or \`yes\`, and off as \`0\`, \`false\`, \`off\` or \`no\`. Its flag has no value.
+- A duration is a number with a unit, such as \`30s\`, \`15m\`, \`24h\`, \`7d\` or \`2w\`.
+- Lists are separated by commas.
+- The program does not start with an unknown variable whose name begins with \`TODO_\`, because it may be a typing error.
+
+${groups.join("\n\n")}
+
+## Commands for a running service
+
+${settingTable(Object.values(CLIENT_SETTINGS))}
+
+## Variables that other programs use, too
+
+| Variable | Effect |
+| --- | --- |
+| \`NO_COLOR\`, \`FORCE_COLOR\` | Turn the colors on a terminal off or on. |
+| \`NODE_EXTRA_CA_CERTS\` | Names a PEM file of certificate authorities that commands trust, besides those of the system. |
+`;
+}
+
+function settingTable(settings: readonly Setting[]): string {
+  return table(
+    ["Flag", "Variable", "Default", "Unit", "Meaning"],
+    settings.map(({ flag, variables, default: value, description }) => [
+      flag === undefined ? "none" : code(flag),
+      variables.map(code).join(", "),
+      defaultText(value),
+      unitOf(flag),
+      sentence(description),
+    ]),
+  );
+}
+
+function unitOf(flag: string | undefined): string {
+  if (flag === undefined) return "text";
+  const placeholder = /<(.+)>/.exec(flag)?.[1] ?? "";
+  const unit = UNITS[placeholder];
+  if (unit === undefined) throw new Error(`docs/build.ts has no unit for <${placeholder}> of ${flag}`);
+  return unit;
+}
+
+function commandLinePage(): string {
+  const program = createProgram();
+  const groups = Map.groupBy(visibleCommands(program), (command) => command.helpGroup().replace(/:$/, ""));
+  const sections = [...groups].map(
+    ([heading, commands]) =>
+      `## ${heading}\n\n${commands.flatMap((command) => commandSections(command, "todo")).join("\n\n")}`,
+  );
+  return `# Command line
+
+${MARK}
+
+This page lists every command of \`todo\` with its arguments and options. Every command also has \`--help\`.
+
+\`\`\`text
+${textAfterHelp(program)}
+\`\`\`
+
+${sections.join("\n\n")}
+`;
+}
+
+/** Returns the section of a command, or those of its subcommands. */
+function commandSections(command: Command, above: string): string[] {
+  const name = `${above} ${command.name()}`;
+  const subcommands = visibleCommands(command);
+  if (subcommands.length > 0) return subcommands.flatMap((one) => commandSections(one, name));
+  const usage = [name, ...command.registeredArguments.map(argumentTerm)];
+  const isServer = command.options.some(({ helpGroupHeading }) => helpGroupHeading !== undefined);
+  const parts = [
+    `### \`${name}\``,
+    command.description(),
+    `\`\`\`text\n${usage.join(" ")}${command.options.length > 0 ? " [options]" : ""}\n\`\`\``,
+    argumentTable(command.registeredArguments),
+    isServer
+      ? "Its options are the settings of [the server](configuration.md)."
+      : optionTable(command.options),
+    fenced(textAfterHelp(command)),
+  ];
+  return [parts.filter((part) => part !== "").join("\n\n")];
+}
+
+/** Returns the commands in the order of the help, without `help` itself. */
+const visibleCommands = (command: Command): Command[] =>
+  command
+    .createHelp()
+    .visibleCommands(command)
+    .filter((one) => one.name() !== "help");
+
+const argumentTerm = (argument: Argument): string => {
+  const name = `${argument.name()}${argument.variadic ? "..." : ""}`;
+  return argument.required ? `<${name}>` : `[${name}]`;
+};
+
+function argumentTable(all: readonly Argument[]): string {
+  const rows = all.flatMap((argument) => {
+    const choices = argument.argChoices?.map(code).join(", ");
+    const text = [argument.description, choices && `one of ${choices}`].filter(Boolean).join(": ");
+    return text === "" ? [] : [[code(argumentTerm(argument)), sentence(text)]];
+  });
+  return rows.length === 0 ? "" : table(["Argument", "Meaning"], rows);
+}
+
+function optionTable(options: readonly Option[]): string {
+  if (options.length === 0) return "";
+  return table(
+    ["Option", "Variable", "Default", "Meaning"],
+    options.map((option) => {
+      const { setting } = option instanceof SettingOption ? option : {};
+      const value = setting === undefined ? option.defaultValue : setting.default;
+      return [
+        code(option.flags),
+        setting?.variables.map(code).join(", ") ?? "none",
+        defaultText(typeof value === "string" ? value : undefined),
+        sentence(setting?.description ?? option.description),
+      ];
+    }),
+  );
+}
+
+/** Returns the text that the help of a command shows after its options. */
+function textAfterHelp(command: Command): string {
+  const pieces: string[] = [];
+  command.configureOutput({ writeOut: (text) => pieces.push(text) });
+  command.outputHelp();
+  return pieces.slice(1).join("").trim();
+}
+
+const fenced = (text: string): string => (text === "" ? "" : `\`\`\`text\n${text}\n\`\`\``);
+
+const code = (text: string): string => `\`${text}\``;
+
+function defaultText(value: string | undefined): string {
+  if (value === undefined) return "none";
+  return value === "" ? "empty" : code(value);
+}
+
+const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+}
+
+if (import.meta.main) {
+  const isCheck = process.argv.includes("--check");
+  mkdirSync(FOLDER, { recursive: true });
+  for (const [name, text] of Object.entries(referencePages())) {
+    if (!isCheck) writeFileSync(FOLDER + name, text);
+    else if (readFileSync(FOLDER + name, "utf8") !== text) {
+      process.stderr.write(`docs/reference/${name} is out of date: run npm run docs\n`);
+      process.exitCode = 1;
+    }
+  }
+}

@@ -1,0 +1,112 @@
+import { Command } from "commander";
+import { version } from "../../package.json" with { type: "json" };
+import { addAcceptLossCommand } from "./accept-loss.ts";
+import { addApiCommand } from "./api.ts";
+import { addBackupCommand, addRestoreCommand } from "./backup.ts";
+import { addCheckCommand } from "./check.ts";
+import { addCompletionCommands } from "./completion.ts";
+import { type Flags, readConfig } from "./config.ts";
+import { addDoctorCommand } from "./doctor.ts";
+import { addHealthCommand } from "./health.ts";
+import { addKeysCommand } from "./keys.ts";
+import { addMcpCommand } from "./mcp.ts";
+import { addMigrateCommand } from "./migrate.ts";
+import { handleStdoutErrors } from "./output.ts";
+import { serve } from "./serve.ts";
+import { addServeOptions } from "./settings.ts";
+import { addTodoCommands } from "./todos.ts";
+import { addExportCommand, addImportCommand } from "./transfer.ts";
+import { USAGE_EXIT_CODE } from "./usage-error.ts";
+import { addUsersCommand } from "./users.ts";
+
+/** Columns of a description beside the longest flag on a terminal of 60 columns. */
+const MIN_WIDTH_TO_WRAP = 20;
+
+/** The lines fit a terminal of 60 columns. */
+const PROGRAM_HELP = `
+Examples:
+  todo serve --store sqlite:todos.db  keep data in a file
+  todo add buy milk                   add a to-do
+  todo list --open --limit 20         show 20 open to-dos
+  todo done 1 2                       mark two as done
+  todo api GET /api/todos/1           send any request
+  todo keys create phone              create an API key
+
+Exit codes:
+  0    success
+  1    failure; standard error says why
+  2    invalid arguments or settings; nothing was done
+  3    not found; after an export: incomplete
+  4    TODO_TOKEN is missing or not valid
+  130  interrupted by Ctrl-C`;
+
+/** Returns the program with all its commands. */
+export function createProgram(): Command {
+  const program = new Command("todo")
+    .description("A to-do HTTP service.")
+    .version(version)
+    .configureHelp({ minWidthToWrap: MIN_WIDTH_TO_WRAP })
+    .addHelpText("after", PROGRAM_HELP)
+    .configureOutput({ outputError: (message, write) => write(`todo: ${toOneLine(program, message)}\n`) })
+    .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
+
+  program.commandsGroup("Server:");
+  const serveCommand = program.command("serve").description("Run the server.");
+  addServeOptions(serveCommand);
+  serveCommand.addHelpText(
+    "after",
+    "\nA flag overrides its variable. TODO_ADMIN_PASSWORD has no flag because other users can see arguments.",
+  );
+  // The log of the server handles these errors itself.
+  program.hook("preAction", (_program, command) => {
+    if (command !== serveCommand) handleStdoutErrors();
+  });
+  serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
+  addHealthCommand(program);
+  addDoctorCommand(program);
+  program.commandsGroup("To-dos of a running service:");
+  addTodoCommands(program);
+  addApiCommand(program);
+  addMcpCommand(program);
+  program.commandsGroup("API keys and users:");
+  addKeysCommand(program);
+  addUsersCommand(program);
+  program.commandsGroup("Stores:");
+  addBackupCommand(program);
+  addRestoreCommand(program);
+  addExportCommand(program);
+  addImportCommand(program);
+  addCheckCommand(program);
+  addMigrateCommand(program);
+  addAcceptLossCommand(program);
+  program.commandsGroup("Shell and help:");
+  addCompletionCommands(program);
+  return program.helpCommand(true);
+}
+
+function toOneLine(program: Command, message: string): string {
+  // The text after "=" may be a secret.
+  const line = message
+    .replace(/^error: /, "")
+    .replace(/'(--[\w-]+)=.*'/, "'$1'")
+    .trim()
+    .replaceAll("\n", " ");
+  if (!line.startsWith("too many arguments")) return line;
+  const called = calledCommand(program);
+  // npm consumes flags that stand before `--`, and passes on their values.
+  if (called === "todo serve" && process.env.npm_lifecycle_event === "start")
+    return `${line} Put -- before flags, as in: npm start -- --port 8080`;
+  return `${line} Run ${called} --help for its arguments.`;
+}
+
+/** Returns the names of the command on the command line: `todo keys create`. */
+function calledCommand(program: Command): string {
+  const names = [program.name()];
+  let command: Command | undefined = program;
+  for (const argument of process.argv.slice(2)) {
+    command = command.commands.find((one) => one.name() === argument);
+    if (command === undefined) break;
+    names.push(command.name());
+  }
+  return names.join(" ");
+}
