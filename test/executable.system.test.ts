@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { version } from "../package.json" with { type: "json" };
 import { type Command, run } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
+import { callTool, connectHttpClient, PROTOCOL_VERSIONS, startStdioClient } from "./mcp-client.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
@@ -96,6 +97,20 @@ describe("the executable", () => {
       const part = await fetch(url + path);
       expect([path, part.status, (await part.text()).length > 100]).toEqual([path, 200, true]);
     }
+  });
+
+  test("serves assistants over both ways", async () => {
+    await using server = todo(["serve", "--port", "0", "--mcp"]);
+    const url = await server.url;
+    for (const version of PROTOCOL_VERSIONS) {
+      await using local = await startStdioClient(version, { TODO_URL: url }, [executable, "mcp"]);
+      expect((await callTool(local, "add_todo", { title: version })).isError).toBe(false);
+      await using remote = await connectHttpClient(version, `${url}/mcp`);
+      expect(JSON.stringify((await callTool(remote, "list_todos")).structured)).toContain(version);
+      expect([await local.server.end(), local.server.stderr()]).toEqual([0, ""]);
+    }
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
   });
 
   test("loads an auth module, and logs the line where it throws", async () => {

@@ -1,7 +1,6 @@
 /** Programs of the protocol's own project accept `todo mcp` and `/mcp`. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createMcpEndpoint } from "../src/mcp/http.ts";
 import { TOOL_DEFINITIONS } from "../src/mcp/tools.ts";

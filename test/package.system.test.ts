@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { exports as entries, version } from "../package.json" with { type: "json" };
 import { type Command, run } from "./command.ts";
+import { callTool, connectHttpClient, startStdioClient } from "./mcp-client.ts";
 import { skipFor } from "./skip.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -21,11 +22,13 @@ import { createService } from "todo-service";
 import { TodoApi, TodoApiError, type Todo } from "todo-service/client";
 import { type LookupClient, createClientLookup, parseClients } from "todo-service/credentials";
 import { listen } from "todo-service/listen";
+import { createMcpEndpoint } from "todo-service/mcp";
 import { openMemory } from "todo-service/memory";
 import { parseCertificate } from "todo-service/tls";
 
 const lookupClient: LookupClient = createClientLookup(parseClients(""));
-const service = createService({ store: openMemory(), lookupClient, onLoopback: true });
+const mcp = createMcpEndpoint({ version: "1" });
+const service = createService({ store: openMemory(), lookupClient, mcp, onLoopback: true });
 const listener = listen(service, { host: "127.0.0.1", port: 0 });
 const api = new TodoApi({ baseUrl: listener.url });
 const todo: Todo = await api.create("buy milk");
@@ -182,6 +185,16 @@ describe.each([
     }
     expect(await npx.exited).toBe(0);
     expect(npx.stdout()).toContain('"msg":"stopped"');
+  });
+
+  test.skipIf(skipFor(whyNot))("the command serves assistants", async () => {
+    await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0", "--mcp"]);
+    const url = await server.url;
+    const command = [join(home, "node_modules/.bin/todo"), "mcp"];
+    await using local = await startStdioClient("2025-11-25", { TODO_URL: url }, command);
+    expect((await callTool(local, "add_todo", { title: "buy milk" })).isError).toBe(false);
+    await using remote = await connectHttpClient("2026-07-28", `${url}/mcp`);
+    expect(JSON.stringify((await callTool(remote, "list_todos")).structured)).toContain("buy milk");
   });
 
   test.skipIf(skipFor(whyNot))("the command is replaced by the server, which ends on SIGTERM", async () => {
