@@ -18,7 +18,7 @@ export async function printPaged(lines: readonly string[], pager: string | undef
   if (pager === undefined || !isLong || !(await showInPager(text, pager))) process.stdout.write(text);
 }
 
-/** Returns whether the pager showed the text. A pager that ends early is no failure. */
+/** Returns whether the pager showed the text. A pager that ends early is not a failure. */
 async function showInPager(text: string, pager: string): Promise<boolean> {
   const { TERM = "dumb" } = process.env;
   const isDefault = pager === DEFAULT_PAGER;
