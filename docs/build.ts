@@ -43,10 +43,10 @@ function configurationPage(): string {
   );
   return `# Configuration
 
-${MARK}
-
 This page lists every setting of \`todo serve\` and of the commands that talk to a running service: its flag, its
 environment variable, its default and its unit.
+
+${MARK}
 
 - A flag overrides its variable. An empty variable counts as unset.
 - If a setting has several variables, the first one that is set counts.
@@ -101,9 +101,11 @@ function commandLinePage(): string {
   );
   return `# Command line
 
+This page lists every command of \`todo\` with its arguments and options.
+
 ${MARK}
 
-This page lists every command of \`todo\` with its arguments and options. Every command also has \`--help\`.
+Every command also has \`--help\`.
 
 \`\`\`text
 ${textAfterHelp(program)}

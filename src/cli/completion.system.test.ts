@@ -62,3 +62,22 @@ test.skipIf(skipFor(whyMissing("zsh") ?? whyNoTerminal))(
     }
   },
 );
+
+test.skipIf(skipFor(whyMissing("zsh") ?? whyNoTerminal))(
+  "completion in zsh completes ids and shows their titles",
+  async () => {
+    await using service = await startWithTitles();
+    const file = await writeCompletion("zsh", folder);
+    await using terminal = openTerminal("zsh -f -i", { TODO_URL: service.url });
+    const bin = new URL("../../bin", import.meta.url).pathname;
+    terminal.type(`autoload -Uz compinit; compinit -u -d ${join(folder, "dump-ids")}; path=(${bin} $path)\n`);
+    terminal.type(`source ${file}; print rea''dy\n`);
+    await terminal.shows("ready");
+    terminal.type("todo undo \t\n");
+    await terminal.shows("2  [ ]  $(echo owned");
+    terminal.type("todo show \t");
+    for (const shown of ["-- buy: milk", "-- $(echo owned", '"y" \\z %F{re', "-- 日本語"])
+      await terminal.shows(shown);
+    expect(terminal.shown()).not.toMatch(/^owned/m);
+  },
+);

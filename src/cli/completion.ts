@@ -123,7 +123,7 @@ _todo() {
   case $at in
     ${pathsWithIds(specs)}) if [[ $PREFIX != -* ]]; then
       found=(\${(f)"$($words[1] ${COMPLETE} "$at" "$BUFFER" 2>/dev/null)"})
-      found=(\${found/$'\\t'/:})
+      found=(\${\${found//\\\\/\\\\\\\\}/$'\\t'/:})
       _describe -V to-do found
       return
     fi ;;
