@@ -9,6 +9,7 @@ import {
   startStdioServer,
 } from "../../test/mcp-client.ts";
 import { startService } from "../../test/service.ts";
+import { storeWith } from "../../test/store.ts";
 import { until } from "../../test/until.ts";
 import { createKey, createKeyLookup } from "../credential/key.ts";
 import { openMemory } from "../storage/memory/store.ts";
@@ -184,6 +185,26 @@ describe("todo mcp", () => {
     server.write(ids.map(call).join("").trimEnd());
     expect([await server.end(), server.stderr()]).toEqual([0, ""]);
     expect(new Set(server.messages().map(({ id }) => id))).toEqual(new Set(ids));
+  });
+
+  test("sends at most 64 requests at a time to the service, and answers all", async () => {
+    const store = openMemory();
+    const held = Promise.withResolvers<void>();
+    let running = 0;
+    let most = 0;
+    const list: typeof store.list = async (query) => {
+      most = Math.max(most, ++running);
+      if (running === 64) held.resolve();
+      await held.promise;
+      running--;
+      return store.list(query);
+    };
+    await using service = startService({ store: storeWith({ list }, store) });
+    await using server = startStdioServer({ TODO_URL: service.url });
+    const ids = Array.from({ length: 200 }, (_, index) => index);
+    for (const id of ids) server.write(line({ id, method: "tools/call", params: { name: "list_todos" } }));
+    await until(() => server.messages().length === ids.length, "all responses");
+    expect(most).toBe(64);
   });
 
   test("exits when its output is closed", async () => {
