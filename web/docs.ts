@@ -14,8 +14,12 @@ const operationsError = requireElement("#operations-error", HTMLElement);
 const followButton = requireElement("#follow", HTMLButtonElement);
 const eventLog = requireElement("#events", HTMLElement);
 
-requireElement("#example", HTMLElement).textContent =
-  `curl ${location.origin}/api/todos --json '{"title": "buy milk"}'`;
+requireElement("#example", HTMLElement).replaceChildren(
+  `curl ${location.origin}/api/todos `,
+  // Browsers break lines after hyphens.
+  createElement("span", { className: "unbroken" }, "--json"),
+  ` '{"title": "buy milk"}'`,
+);
 
 // Operations
 

@@ -33,12 +33,15 @@ describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
     async (colorScheme) => {
       await using service = start();
       const { url } = service;
-      for (const path of ["/nothing", "/sign-in"]) {
+      for (const path of ["/nothing", "/sign-in", "/insecure"]) {
         await using window = await openWindow(browser, url, { colorScheme });
         const { page } = window;
         // Without a user, Chromium shows the body of a 401 only after its own dialog, which no test can dismiss.
-        await page.route("**/sign-in", async (route) => {
-          const response = await fetch(`${url}/admin/keys`, { headers: { Accept: "text/html" } });
+        await page.route(/\/(?:sign-in|insecure)$/, async (route) => {
+          // The header of a proxy that is not trusted: the connection does not count as secure.
+          const proxied = route.request().url().endsWith("/insecure") ? { "X-Real-IP": "192.0.2.1" } : {};
+          const response = await fetch(`${url}/admin/keys`, { headers: { Accept: "text/html", ...proxied } });
+          expect(response.status).toBe(path === "/insecure" ? 403 : 401);
           const csp = response.headers.get("content-security-policy") ?? "";
           const headers = { "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": csp };
           await route.fulfill({ status: response.status, body: await response.text(), headers });

@@ -274,6 +274,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       const port = await freePort();
       /** Which files come from the new version. */
       let updated: readonly string[] = [];
+      /** How often a new worker has requested the page. */
+      let installations = 0;
       const update = (path: string, text: string): string =>
         path === "/" ? text.replace("<h1>To-dos</h1>", "<h1>Updated</h1>") : `${text};"new"`;
       const proxy = Bun.serve({
@@ -283,13 +285,16 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
         fetch: async (request) => {
           const { pathname, search } = new URL(request.url);
           const headers = new Headers(request.headers);
+          if (pathname === "/" && headers.get("sec-fetch-mode") !== "navigate") installations++;
           headers.delete("if-none-match");
           headers.set("accept-encoding", "identity");
           const response = await fetch(backend.url + pathname + search, { headers });
           if (!updated.includes(pathname)) return response;
           const text = update(pathname, await response.text());
           // The build puts a hash of the page into the script.
-          const changed = text.replace(/(?<=")[0-9a-f]{12}(?=")/, "0123456789ab");
+          const changed = text
+            .replace(/(?<=")[0-9a-f]{12}(?=")/, "0123456789ab")
+            .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
           return new Response(changed, { headers: response.headers });
         },
       });
@@ -300,6 +305,17 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       const pageCaches = () =>
         page.evaluate(async () => (await caches.keys()).filter((name) => name.includes("page")).join());
       const before = await pageCaches();
+      // While replicas are updated, the new script and the old page may come together.
+      updated = ["/service-worker.js"];
+      await page.reload();
+      await until(() => installations === 2, "a new worker requests the page");
+      const isRefused = () =>
+        page.evaluate(async () => {
+          const registration = await navigator.serviceWorker.getRegistration("/");
+          return registration?.installing === null && registration.waiting === null;
+        });
+      await until(isRefused, "the new worker is refused");
+      expect(await pageCaches()).toBe(before);
       updated = ["/", "/service-worker.js"];
       await page.reload();
       await page.getByRole("heading", { name: "Updated" }).waitFor();

@@ -119,14 +119,17 @@ export class OfflineCopy {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
     if (!this.#isCurrent) return;
+    this.#use((cache) => cache.put(LIST_ENTRY, new Response(this.#serialize())));
+  }
+
+  #serialize(): string {
     const todos = this.#readTodos();
     const stored: StoredList = {
       readAt: Date.now(),
       total: todos.length,
       todos: todos.slice(-MAX_TODOS).map(({ id, title, done }) => ({ id: String(id), title, done })),
     };
-    const text = JSON.stringify(stored);
-    this.#use((cache) => cache.put(LIST_ENTRY, new Response(text)));
+    return JSON.stringify(stored);
   }
 
   /** Changes the cache after earlier changes. Deletes it if that fails: an older list must not get the time of a newer one. */
