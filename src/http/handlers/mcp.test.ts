@@ -17,8 +17,9 @@ import type { Scope } from "../../credential/scope.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
+import { listen } from "../server/listen.ts";
 import { openMetrics } from "../server/metrics.ts";
-import type { ServiceOptions } from "../service.ts";
+import { createService, type ServiceOptions } from "../service.ts";
 
 const USER = "ann";
 const PASSWORD = "s3cret";
@@ -203,6 +204,14 @@ describe("in private mode, /mcp", () => {
     expect(log.text()).not.toContain(service.writer);
   });
 
+  test("counts wrong passwords for the login throttle", async () => {
+    await using service = await startPrivate({ basicFailures: 2 });
+    const wrong = { Authorization: `Basic ${btoa(`${USER}:wrong`)}` };
+    for (let time = 0; time < 2; time++) expect((await post(service, wrong)).status).toBe(401);
+    const throttled = await statusAndCode(await post(service, { Authorization: BASIC }));
+    expect(throttled).toEqual([429, "too_many_failures"]);
+  });
+
   test("keeps its responses out of caches", async () => {
     await using service = await startPrivate();
     const { headers } = await post(service, bearer(service.reader));
@@ -324,6 +333,30 @@ describe("/mcp", () => {
     const { error } = await client.request("resources/read", { uri: TODOS_URI });
     expect(error).toMatchObject({ code: -32603, data: { code: "internal_error" } });
     expect(log.lines[0]?.fields.err).toHaveProperty("message", "secret details");
+  });
+
+  test("finishes a tool call that is under way when the server shuts down", async () => {
+    const store = openMemory();
+    const held = Promise.withResolvers<void>();
+    const called = Promise.withResolvers<void>();
+    const insert: typeof store.insert = async (title) => {
+      called.resolve();
+      await held.promise;
+      return store.insert(title);
+    };
+    const service = createService({
+      store: storeWith({ insert }, store),
+      mcp: createMcpEndpoint({ version: "1" }),
+    });
+    const listener = listen(service, { host: "127.0.0.1", port: 0 });
+    const answer = post(listener, {}, "tools/call", { name: "add_todo", arguments: { title: "a" } });
+    await called.promise;
+    const stopped = listener.stop();
+    held.resolve();
+    expect(await (await answer).json()).toMatchObject({
+      result: { structuredContent: { todo: { id: "1" } } },
+    });
+    expect(await stopped).toBe(0);
   });
 
   test("passes no header about its own body on to the handlers", async () => {
