@@ -49,14 +49,15 @@ export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint 
     if (Array.isArray(body))
       return errorResponse(INVALID_REQUEST, "Batches are not supported: send one message");
     // Without retries, because the caller can repeat the request.
-    const todos = new TodoApi({ baseUrl: new URL(request.url).origin, ids: "string", retries: 0, fetch });
+    const baseUrl = baseUrlOf(request);
+    const todos = new TodoApi({ baseUrl, ids: "string", retries: 0, fetch });
     let internalError: unknown;
     const onInternalError = (error: unknown): void => {
       internalError = error;
     };
     const create = (): Server => createTodoServer({ todos, version, onInternalError });
     // Without the signal of the request: a write that has started finishes although its sender has left.
-    const detached = new Request(request.url, { method: "POST", headers: request.headers });
+    const detached = new Request(`${baseUrl}/mcp`, { method: "POST", headers: request.headers });
     let reported: unknown;
     const onerror = (error: unknown): void => {
       reported = error;
@@ -67,6 +68,12 @@ export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint 
     if (internalError === undefined && response.status < 500) return response;
     throw new ServiceError("internal_error", { cause: internalError ?? reported });
   };
+}
+
+/** Returns the origin of a request. Its URL is invalid if its `Host` is missing or invalid, which is not an error here. */
+function baseUrlOf({ url }: Request): string {
+  if (URL.canParse(url)) return new URL(url).origin;
+  return url.startsWith("https:") ? "https://localhost" : "http://localhost";
 }
 
 /** Answers a client of a version before 2026-07-28. The SDK's handler would answer as an event stream. */

@@ -10,6 +10,7 @@ import {
   PROTOCOL_VERSIONS,
 } from "../../../test/mcp-client.ts";
 import { statusAndCode } from "../../../test/problem.ts";
+import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
 import { createKey, createKeyLookup } from "../../credential/key.ts";
@@ -239,6 +240,27 @@ describe("/mcp", () => {
       421,
       "misdirected_host",
     ]);
+  });
+
+  test.each<[what: string, protocol: string, host: readonly string[]]>([
+    ["no Host", "HTTP/1.0", []],
+    ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
+  ])("answers a request with %s", async (_what, protocol, host) => {
+    await using service = start({ onLoopback: true });
+    await service.sendJson("POST", "/api/todos", { title: "a" });
+    const params = { name: "list_todos" };
+    const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+    const sent = Object.entries(mcpHeaders(VERSION, "tools/call", params)).map((one) => one.join(": "));
+    const head = [
+      `POST /mcp ${protocol}`,
+      ...host,
+      ...sent,
+      `Content-Length: ${body.length}`,
+      "Connection: close",
+    ];
+    const { text } = await sendRaw(service.port, [...head, "", body].join("\r\n"));
+    expect(statusOf(text)).toBe(200);
+    expect(text).toContain('"title":"a"');
   });
 
   test.each<[what: string, headers: Record<string, string>, isAccepted: boolean]>([
