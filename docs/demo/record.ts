@@ -117,7 +117,8 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
 
   story.caption("Nothing is lost");
   await story.run("todo list");
-  await terminal.shows("3  [ ]  Call Ada", 2);
+  // Typed, added and listed.
+  await terminal.shows("Call Ada", 3);
   const after = await listOf(url);
   if (JSON.stringify(after) !== JSON.stringify(before))
     throw new Error(`the list was ${JSON.stringify(before)} and is ${JSON.stringify(after)}`);
