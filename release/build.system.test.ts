@@ -109,7 +109,12 @@ describe("npm run release", () => {
     const sbom = JSON.parse(
       await readFile(join(folder, "first", `todo-service-${version}.cdx.json`), "utf8"),
     );
-    expect([sbom.bomFormat, sbom.metadata.component.version]).toEqual(["CycloneDX", version]);
+    const { component } = sbom.metadata;
+    expect([sbom.bomFormat, component.name, component.version]).toEqual([
+      "CycloneDX",
+      "todo-service",
+      version,
+    ]);
     const components: string[] = sbom.components.map(({ name }: { readonly name: string }) => name);
     expect(components).toEqual(expect.arrayContaining([...Object.keys(dependencies), "swagger-ui-dist"]));
     for (const name of ["typescript", "playwright-core", "ajv"]) expect(components).not.toContain(name);

@@ -1,4 +1,6 @@
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { output } from "./command.ts";
 
 /** The development dependencies whose code is in the built pages. */
@@ -13,7 +15,7 @@ interface Component {
 /** The parts of a CycloneDX document that this script changes. */
 interface Sbom {
   readonly serialNumber: string;
-  readonly metadata: { readonly timestamp: string };
+  readonly metadata: { readonly timestamp: string; readonly component: { readonly name: string } };
   readonly components: readonly Component[];
   readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
 }
@@ -37,7 +39,10 @@ export function createSbom(root: string, date: string): string {
       ...dependency,
       dependsOn: dependency.dependsOn.filter((ref) => shipped.has(ref)),
     }));
-  const contents = { ...sbom, metadata: { ...sbom.metadata, timestamp: date }, components, dependencies };
+  const { name }: { readonly name: string } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  // npm names the component after the folder of the clone.
+  const metadata = { ...sbom.metadata, timestamp: date, component: { ...sbom.metadata.component, name } };
+  const contents = { ...sbom, metadata, components, dependencies };
   const serialNumber = `urn:uuid:${uuidOf(JSON.stringify({ ...contents, serialNumber: "" }))}`;
   return `${JSON.stringify({ ...contents, serialNumber }, null, 2)}\n`;
 }
