@@ -6,7 +6,7 @@ import { escapeControls } from "./terminal.ts";
 /** The command that the completion scripts call. */
 const COMPLETE = "__complete";
 /** Somebody waits for the candidates. */
-const TIMEOUT_MS = 2000;
+const TIMEOUT_MS = 5000;
 const MAX_CANDIDATES = 1000;
 
 /** The to-dos that a command is useful for; all to-dos where it is not listed. */
