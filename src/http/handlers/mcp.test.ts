@@ -205,6 +205,34 @@ describe("in private mode, /mcp", () => {
     expect(log.text()).not.toContain(service.writer);
   });
 
+  test("finishes a tool call whose sender has left", async () => {
+    const store = openMemory();
+    let hasLeft = false;
+    const insert: typeof store.insert = (title) => {
+      hasLeft = true;
+      return store.insert(title);
+    };
+    const { routes } = createService({
+      store: storeWith({ insert }, store),
+      mcp: createMcpEndpoint({ version: "1" }),
+      privateMode: true,
+      lookupClient: () => ({ name: "ci", scope: "write" }),
+    });
+    const params = { name: "add_todos", arguments: { todos: [{ title: "a" }, { title: "b" }] } };
+    const request = new Request("http://localhost/mcp", {
+      method: "POST",
+      headers: { ...mcpHeaders(VERSION, "tools/call", params), ...bearer("t0ken") },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }),
+    });
+    // The runtime forgets the address when the connection is closed.
+    const requestIP = () => (hasLeft ? null : { address: "127.0.0.1" });
+    const server = { protocol: "http", requestIP, timeout: () => {} } as const;
+    const response = await routes["/mcp"]?.(Object.assign(request, { params: {} }), server);
+    expect(await response?.json()).toMatchObject({
+      result: { structuredContent: { todos: [{ title: "a" }, { title: "b" }] } },
+    });
+  });
+
   test("counts wrong passwords for the login throttle", async () => {
     await using service = await startPrivate({ basicFailures: 2 });
     const wrong = { Authorization: `Basic ${btoa(`${USER}:wrong`)}` };

@@ -43,9 +43,11 @@ export function createMcpHandler(
 
 /** Returns a function that sends requests to the handlers, with the credentials and the connection of another request. */
 function createFetch(outer: RoutedRequest, outerServer: HttpServer, handlerOf: (path: string) => Handler) {
+  // Now, because the runtime forgets the address when the sender leaves, and the write that it has started must finish.
+  const address = outerServer.requestIP(outer);
   const server: HttpServer = {
     protocol: outerServer.protocol,
-    requestIP: () => outerServer.requestIP(outer),
+    requestIP: () => address,
     timeout: (_request, seconds) => outerServer.timeout(outer, seconds),
   };
   return async (
