@@ -259,8 +259,9 @@ const masked = (text: string): string =>
     .replaceAll(/\b[0-9a-f]{16}-\d+\b/g, "POSITION")
     .replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME");
 
+/** Copies the tracked files only, because other tests may create and remove files at the same time. */
 async function copyRepository(folder: string): Promise<void> {
-  const files = "git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null";
+  const files = "git ls-files -z | xargs -0 ls -d 2>/dev/null";
   await using copy = run(["sh", "-c", `${files} | tar -cf - -T - | tar -xf - -C "$0"`, folder]);
   if ((await copy.exited) !== 0) throw new Error(copy.stderr());
   await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
