@@ -138,7 +138,7 @@ export const targets: readonly Target[] = [
     max: 2,
   },
   {
-    description: "SQLite, 1,000,000 to-dos: start ≤ 1 s",
+    description: "SQLite, 1,000,000 to-dos: start ≤ 1,000 ms",
     figure: "start to first response with them, ms",
     max: 1000,
     explanation:
