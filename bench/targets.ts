@@ -45,7 +45,7 @@ export const targets: readonly Target[] = [
       "The product reads the query string, `If-None-Match`, `Origin` and `Host` of each request; the bare handler reads nothing.",
   },
   {
-    description: "SQLite: POST ≥ 0.80 × memory's at 64 connections, each on disk before its response",
+    description: "SQLite: POST, each on disk, ≥ 0.80 × memory's at 64 connections",
     figure: "POST on SQLite / todo-service",
     min: 0.8,
     explanation:
@@ -67,7 +67,7 @@ export const targets: readonly Target[] = [
   },
   { description: "whoami ≥ 0.75 × GET one", figure: "whoami / todo-service, GET one", min: 0.75 },
   {
-    description: "POST ≥ 0.65 × the bare handler, which only parses and returns the body",
+    description: "POST ≥ 0.65 × bare handler, which parses and returns the body",
     figure: "POST / bare Bun handler",
     min: 0.65,
     explanation:
@@ -155,7 +155,7 @@ export const targets: readonly Target[] = [
     min: 8,
   },
   {
-    description: "PostgreSQL: POST through three replicas ≥ 1.0 × one, with the same clients",
+    description: "PostgreSQL: POST via three replicas ≥ 1.0 × one, same clients",
     figure: "POST through three replicas / through one",
     min: 1,
     explanation:
@@ -184,7 +184,7 @@ export const targets: readonly Target[] = [
     max: 2,
   })),
   {
-    description: "200 connections guess the password of one user: p99 of others' GET one ≤ 2 × without them",
+    description: "200 clients guess one password: p99 of GET one ≤ 2 × without",
     figure: "p99 beside 200 logins of one user / before",
     max: 2,
     explanation:
