@@ -15,7 +15,7 @@ import { executeSql } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
-const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 80);
+const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 40);
 const HOUR = 60 * 60 * 1000;
 /** Small limits, so that the sequences reach them. */
 const LIMITS = { maxTodos: 6, maxEvents: 12 };
