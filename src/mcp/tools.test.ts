@@ -139,6 +139,19 @@ describe("add_todo and add_todos", () => {
     });
   });
 
+  test("add nothing if two of the to-dos have the same idempotency key", async () => {
+    await using service = startService();
+    const todos = [
+      { title: "k1", idempotencyKey: "s" },
+      { title: "other", idempotencyKey: "t" },
+      { title: "k1", idempotencyKey: "s" },
+    ];
+    expect(await call(service, "add_todos", { todos })).toEqual(
+      validation("todos[2].idempotencyKey must differ from the key of todos[0]"),
+    );
+    expect(await call(service, "list_todos")).toEqual({ todos: [] });
+  });
+
   test("add nothing if one of the to-dos is invalid", async () => {
     await using service = startService();
     const todos = [{ title: "fine" }, { title: " " }];

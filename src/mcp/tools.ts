@@ -243,11 +243,19 @@ function listQuery({ filter = "all", limit = DEFAULT_PAGE, cursor }: Arguments):
 function newTodos({ todos }: Arguments): NewTodo[] {
   if (!Array.isArray(todos) || todos.length < 1 || todos.length > MAX_ADDED)
     throw validationError("todos", `must be an array of 1 to ${MAX_ADDED} to-dos`);
+  const places = new Map<string, number>();
   return todos.map((one: unknown, at) => {
     const path = `todos[${at}]`;
     if (!isObject(one)) throw validationError(path, "must be an object with a title");
     rejectUnknown(one, NEW_TODO, `${path}.`);
-    return newTodo(one, `${path}.`);
+    const todo = newTodo(one, `${path}.`);
+    const { idempotencyKey: key } = todo;
+    if (key === undefined) return todo;
+    const earlier = places.get(key);
+    if (earlier !== undefined)
+      throw validationError(`${path}.idempotencyKey`, `must differ from the key of todos[${earlier}]`);
+    places.set(key, at);
+    return todo;
   });
 }
 
