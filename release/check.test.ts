@@ -129,6 +129,6 @@ describe("a release", () => {
 
   test("needs a gate that passed on this commit", () => {
     git("commit", "-q", "--allow-empty", "-m", "another commit");
-    expect(remaining()).toEqual(["gate: run .ci/run on this commit until it passes"]);
+    expect(remaining()).toEqual(["gate: run .ci/run --record on this commit until it passes"]);
   });
 });
