@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { PassThrough, Writable } from "node:stream";
 import { version } from "../../package.json" with { type: "json" };
 import { runTodo } from "../../test/command.ts";
 import {
@@ -12,9 +13,10 @@ import { startService } from "../../test/service.ts";
 import { storeWith } from "../../test/store.ts";
 import { until } from "../../test/until.ts";
 import { createKey, createKeyLookup } from "../credential/key.ts";
+import { TodoApi } from "../sdk/client.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { TODOS_URI } from "./server.ts";
-import { MAX_MESSAGE_BYTES } from "./stdio.ts";
+import { MAX_MESSAGE_BYTES, serveOverStdio } from "./stdio.ts";
 
 const UPDATED = "notifications/resources/updated";
 const ACKNOWLEDGED = "notifications/subscriptions/acknowledged";
@@ -205,6 +207,43 @@ describe("todo mcp", () => {
     for (const id of ids) server.write(line({ id, method: "tools/call", params: { name: "list_todos" } }));
     await until(() => server.messages().length === ids.length, "all responses");
     expect(most).toBe(64);
+  });
+
+  test("waits for a slow client with one listener, and sends everything", async () => {
+    const input = new PassThrough();
+    const written: string[] = [];
+    const held: (() => void)[] = [];
+    let isSlow = true;
+    const output = new Writable({
+      highWaterMark: 1,
+      write: (chunk, _encoding, done) => {
+        written.push(String(chunk));
+        if (isSlow) held.push(done);
+        else done();
+      },
+    });
+    const warnings: string[] = [];
+    const served = serveOverStdio({
+      todos: new TodoApi({ ids: "string" }),
+      describe: ({ message }) => message,
+      version,
+      input,
+      output,
+      warn: (message) => warnings.push(message),
+    });
+    const ids = Array.from({ length: 30 }, (_, index) => index + 10);
+    for (const id of ids) input.write(line({ id, method: "ping" }));
+    const bytes = ids.length * line({ id: 10, result: {} }).length;
+    await until(() => output.writableLength === bytes, "all responses wait");
+    expect(output.listenerCount("drain")).toBe(1);
+    isSlow = false;
+    for (const done of held) done();
+    await until(() => written.length === ids.length, "all responses");
+    await until(() => output.listenerCount("drain") === 0, "the listener is removed");
+    input.end();
+    await served;
+    expect(new Set(written.map((text) => JSON.parse(text).id))).toEqual(new Set(ids));
+    expect(warnings).toEqual([]);
   });
 
   test("exits when its output is closed", async () => {

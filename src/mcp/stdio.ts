@@ -86,6 +86,8 @@ class LineTransport implements Transport {
   readonly #subscriptions: Subscriptions;
   readonly #onClosed: () => void;
   readonly #pending = new Set<RequestId>();
+  /** All writes that wait for a slow client share it, because an emitter warns about more than 10 listeners. */
+  #drained: Promise<void> | undefined;
   #onSettled = () => {};
   #isClosed = false;
 
@@ -193,13 +195,15 @@ class LineTransport implements Transport {
   #write(message: object): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     if (this.#output.write(`${JSON.stringify(message)}\n`)) return Promise.resolve();
-    return new Promise((resolve) => {
+    this.#drained ??= new Promise((resolve) => {
       const done = (): void => {
         this.#output.off("drain", done).off("error", done);
+        this.#drained = undefined;
         resolve();
       };
       this.#output.on("drain", done).on("error", done);
     });
+    return this.#drained;
   }
 }
 
