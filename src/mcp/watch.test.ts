@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { startFaultyProxy } from "../../test/faulty-proxy.ts";
+import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import { until } from "../../test/until.ts";
 import { TodoApi } from "../sdk/client.ts";
@@ -9,13 +10,22 @@ import { ChangeWatch } from "./watch.ts";
 /** Starts a service behind a proxy that can refuse connections, and a watch that counts its reports. */
 async function startWatched() {
   await using stack = new AsyncDisposableStack();
-  const service = stack.use(startService({ store: openMemory() }));
+  let isRevoked = false;
+  const service = stack.use(
+    startService({
+      store: openMemory(),
+      privateMode: true,
+      lookupClient: () => (isRevoked ? undefined : { name: "client" }),
+    }),
+  );
   let isAway = false;
   const proxy = stack.use(await startFaultyProxy(service.port, () => (isAway ? "refuse" : "pass")));
   let reports = 0;
   const ends: unknown[] = [];
+  const api = new TodoApi({ baseUrl: proxy.url, ids: "string", token: "t0ken" });
+  const direct = new TodoApi({ baseUrl: service.url, token: "t0ken" });
   const watch = new ChangeWatch(
-    new TodoApi({ baseUrl: proxy.url, ids: "string" }),
+    api,
     () => {
       reports++;
     },
@@ -27,7 +37,12 @@ async function startWatched() {
     watch,
     ends,
     reports: () => reports,
-    add: (title: string): Promise<Response> => service.sendJson("POST", "/api/todos", { title }),
+    add: (title: string) => direct.create(title),
+    /** Makes the service reject the token, and ends the streams that it has accepted. */
+    revoke: (): void => {
+      isRevoked = true;
+      proxy.cut();
+    },
     leave: (): void => {
       isAway = true;
       proxy.cut();
@@ -80,4 +95,14 @@ test("a watch follows the changes until its last subscriber has left", async () 
   const before = watched.reports();
   await watched.add("seen again");
   await until(() => watched.reports() > before, "another report");
+});
+
+test("a watch tells once that the service rejects its stream, whoever subscribes later", async () => {
+  await using watched = await startWatched();
+  await watched.watch.add("subscriber");
+  watched.revoke();
+  await until(() => watched.ends.length > 0, "the end of the stream");
+  for (const subscriber of ["second", "third"])
+    expect(await errorOf(watched.watch.add(subscriber))).toMatchObject({ code: "unauthorized" });
+  expect(watched.ends).toEqual([expect.objectContaining({ code: "unauthorized" })]);
 });

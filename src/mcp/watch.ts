@@ -15,7 +15,7 @@ export class ChangeWatch implements Subscriptions {
 
   /**
    * @param onChange is called after changes, and when changes may have been missed
-   * @param onEnd is called if the service rejects the stream; no more changes are reported then
+   * @param onEnd is called if the service rejects the stream after `add` resolved; no more changes are reported then
    */
   constructor(todos: Todos, onChange: () => void, onEnd: (error: unknown) => void) {
     this.#todos = todos;
@@ -54,10 +54,16 @@ export class ChangeWatch implements Subscriptions {
     const controller = new AbortController();
     const opened = Promise.withResolvers<void>();
     const stream = { isOpen: opened.promise, close: () => controller.abort() };
-    this.#read(controller.signal, opened.resolve).then(opened.resolve, (error) => {
+    let isOpen = false;
+    const onOpen = (): void => {
+      isOpen = true;
+      opened.resolve();
+    };
+    this.#read(controller.signal, onOpen).then(opened.resolve, (error) => {
       if (this.#stream === stream) this.#stream = undefined;
       opened.reject(error);
-      this.#onEnd(error);
+      // Otherwise `add` rejects with the error.
+      if (isOpen) this.#onEnd(error);
     });
     return stream;
   }
