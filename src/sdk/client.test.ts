@@ -418,6 +418,18 @@ describe("the client", () => {
     expect(sent).toEqual([]);
   });
 
+  test.each(["", ".", ".."])(
+    'rejects the id "%s", which would change the route, without a request',
+    async (id) => {
+      const { api, sent } = answered([() => new Response(TODO)]);
+      for (const call of [api.get(id), api.setDone(id, true), api.delete(id)])
+        expect(await errorOf(call)).toMatchObject({ code: "invalid_id", status: undefined });
+      for (const call of [api.keys.revoke(id), api.keys.rotate(id)])
+        expect(await errorOf(call)).toMatchObject({ code: "key_not_found", status: undefined });
+      expect(sent).toEqual([]);
+    },
+  );
+
   test("is small", async () => {
     const { outputs } = await Bun.build({
       entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],

@@ -15,6 +15,7 @@ import {
   openExchange,
   readDeletion,
   readText,
+  segmentOf,
   throwIfProblem,
 } from "./exchange.ts";
 import { createIdReader, parseJson, type ReadId, todoOf } from "./json.ts";
@@ -308,4 +309,4 @@ function randomKey(): string {
 }
 
 /** Returns a to-do's path. A string from elsewhere could contain a slash. */
-const todoPath = (id: AnyId): string => `/api/todos/${encodeURIComponent(String(id))}`;
+const todoPath = (id: AnyId): string => `/api/todos/${segmentOf(id, "invalid_id")}`;

@@ -1,6 +1,6 @@
 import { isObject } from "./json.ts";
 import { retryAfterOf, startTimer } from "./retry.ts";
-import { type AdminCredentials, type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
+import { type AdminCredentials, type AnyId, type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
 
 /** A stream without data for this long is lost. The service sends a comment every 15 seconds. */
 const STREAM_IDLE_MS = 40_000;
@@ -107,6 +107,14 @@ export function basicAuthorization({ name, password }: AdminCredentials): string
   if (name.includes(":")) throw new TypeError(`admin.name: "${name}" must not contain a colon`);
   const bytes = new TextEncoder().encode(`${name}:${password}`);
   return `Basic ${btoa(String.fromCharCode(...bytes))}`;
+}
+
+/** Returns an id as a segment of a path. Throws `code` for an id that would make the path one of another route. */
+export function segmentOf(id: AnyId, code: "invalid_id" | "key_not_found"): string {
+  const text = String(id);
+  // URLs drop the segments "." and "..".
+  if (/^\.{0,2}$/.test(text)) throw new TodoApiError(code, `"${text}" is not an id: send one from a list`);
+  return encodeURIComponent(text);
 }
 
 /** Reads the rest of the body. */

@@ -1,4 +1,4 @@
-import { type Call, readDeletion } from "./exchange.ts";
+import { type Call, readDeletion, segmentOf } from "./exchange.ts";
 import { isObject } from "./json.ts";
 import type { ApiKey, CallOptions, KeysApi, MintedApiKey } from "./types.ts";
 
@@ -24,15 +24,15 @@ export function createKeysApi(send: SendCall): KeysApi {
       const { expires, scope } = options;
       return send({ method: "POST", path: PATH, body: { name, expires, scope } }, options, readMinted);
     },
-    rotate: (id, options = {}) => {
+    rotate: async (id, options = {}) => {
       const { overlap } = options;
       return send({ method: "POST", path: `${keyPath(id)}/rotate`, body: { overlap } }, options, readMinted);
     },
-    revoke: (id, options = {}) => send({ method: "DELETE", path: keyPath(id) }, options, readDeletion),
+    revoke: async (id, options = {}) => send({ method: "DELETE", path: keyPath(id) }, options, readDeletion),
   };
 }
 
-const keyPath = (id: string): string => `${PATH}/${encodeURIComponent(id)}`;
+const keyPath = (id: string): string => `${PATH}/${segmentOf(id, "key_not_found")}`;
 
 function readMinted(_response: Response, text: string): MintedApiKey {
   const key: unknown = JSON.parse(text);
