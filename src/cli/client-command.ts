@@ -102,6 +102,8 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
     case "timeout":
       return `${url} did not respond in time: the change may have been made; check with todo list`;
     case "unexpected_answer":
+      if (error.status !== undefined && error.status >= 300 && error.status < 400)
+        return `${error.message}: set --url or TODO_URL to the address of the service`;
       return `${url} is not a to-do service (status ${error.status}): ${urlSource === undefined ? "set --url or TODO_URL" : `check ${urlSource}`}`;
     case "unauthorized":
       return describeUnauthorized(token);

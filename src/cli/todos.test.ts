@@ -338,6 +338,32 @@ describe("in a pipe, todo", () => {
     expect([code, error]).toEqual([1, expect.stringContaining("is not a to-do service (status 200)")]);
   });
 
+  test("follows no redirects, so another origin gets no title", async () => {
+    let received = 0;
+    const other = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      fetch: () => {
+        received++;
+        return Response.json([]);
+      },
+    });
+    const target = `${other.url.href}x`;
+    const redirecting = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      fetch: () => Response.redirect(target, 307),
+    });
+    for (const args of [["list"], ["add", "secret"]]) {
+      const { code, error } = await todo({ url: redirecting.url.href }, args);
+      expect([code, error]).toEqual([1, expect.stringContaining(`redirects to ${target}`)]);
+      expect(error).toContain("TODO_URL");
+    }
+    await redirecting.stop(true);
+    await other.stop(true);
+    expect(received).toBe(0);
+  });
+
   test("escapes control characters in responses", async () => {
     const problem = { title: "No\x1b]0;owned\x07", status: 418, code: "teapot", detail: "\u202egpj" };
     const fetch = () => Response.json(problem, { status: 418 });

@@ -70,7 +70,9 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
   };
   try {
     // Outside withTimeout: an invalid header is a TypeError, not a network error.
-    const init: RequestInit = { method, headers: headersOf(request), signal: controller.signal };
+    const headers = headersOf(request);
+    // A redirect to another origin would get the title.
+    const init: RequestInit = { method, headers, redirect: "manual", signal: controller.signal };
     if (body !== undefined) init.body = JSON.stringify(body);
     const response = await withTimeout(timeoutMs, fetch(url, init));
     const reader = response.body?.getReader();
@@ -130,7 +132,14 @@ export async function readText({ read }: Exchange): Promise<string> {
 /** Throws the service's error as a TodoApiError if the response is not a success. */
 export async function throwIfProblem(exchange: Exchange): Promise<void> {
   const { response } = exchange;
-  if (response.ok) return;
+  const { ok, status, type, headers } = response;
+  if (ok) return;
+  const target = headers.get("location");
+  // Browsers hide the status and the target of a redirect.
+  if (type === "opaqueredirect" || (target !== null && status < 400)) {
+    const message = `the response redirects to ${target ?? "another address"}, and the client does not follow redirects`;
+    throw new TodoApiError("unexpected_answer", message, { status });
+  }
   const text = await readText(exchange);
   throw interpret(response, () => {
     const problem: unknown = JSON.parse(text);
