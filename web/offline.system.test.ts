@@ -474,7 +474,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Fir
           /^Offline, list from/.test(String(await evaluate("document.querySelector('#notice').textContent"))),
         "the list is offline",
       );
-      expect(await page.evaluate(TITLES)).toBe("one");
+      await until(async () => (await evaluate(TITLES)) === "one", "the last list is shown");
       expect(await page.evaluate("document.querySelector('.todo input').ariaDisabled")).toBe("true");
       await store.insert("two");
       const again = startOn(port, { store });
