@@ -85,6 +85,7 @@ const ONE_MACHINE = `
 mkdir -p "$SERVER_ROOT"/{usr/local/bin,etc/systemd/system,etc/default,etc/caddy,etc/prometheus,var/lib,root,run}
 PATH="$SERVER_ROOT/usr/local/bin:$PATH"
 export CURL_CA_BUNDLE="$SERVER_ROOT/caddy/caddy/pki/authorities/local/root.crt"
+export NODE_EXTRA_CA_CERTS="$CURL_CA_BUNDLE"
 scp() { cp "\${@:1:$#-1}" "$SERVER_ROOT/root/" && cd "$SERVER_ROOT/root"; }
 useradd() { mkdir -p "$SERVER_ROOT/var/lib/todo-service"; }
 chown() { :; }
@@ -123,7 +124,7 @@ systemctl() {
       sleep 0.1
     done
     ;;
-  "restart prometheus")
+  "restart prometheus prometheus-alertmanager")
     start prometheus prometheus --config.file="$SERVER_ROOT/etc/prometheus/prometheus.yml" \\
       --storage.tsdb.path="$SERVER_ROOT/prometheus" --web.listen-address=127.0.0.1:9090
     ;;

@@ -21,7 +21,10 @@ const SITE = /^npx bun \S+ --port=\d+$/;
 /** The first line of a block that is a file says its name: `// server.ts`, `# Caddyfile` or `<!-- live.html -->`. */
 const FILE_NAME = /^(?:\/\/|#|<!--) ([\w.-]+)(?: -->)?\n/;
 
-/** A fenced block of a page. An HTML comment before it, its marker, tells the tests how to run it. */
+/**
+ * A fenced block of a page. An HTML comment before it, its marker, tells the tests how to run it. A block inside an HTML
+ * comment is hidden from readers, and runs like the others.
+ */
 export interface Block {
   readonly language: string;
   readonly text: string;
