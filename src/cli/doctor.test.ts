@@ -350,4 +350,15 @@ describe("todo doctor", () => {
     });
     expect([response.status, response.headers.get("etag") === etag]).toEqual([201, false]);
   });
+
+  test("passes beside a running server in private mode", async () => {
+    mkdirSync(join(folder, "private"));
+    const store = `sqlite:${join(folder, "private", "todos.db")}`;
+    await using keys = runTodo(["keys", "create", "phone", "--store", store]);
+    expect(await keys.exited).toBe(0);
+    await using server = runTodo(["serve", "--private", "--port", "0", "--store", store]);
+    const { port } = new URL(await server.url);
+    const { code, lines } = await doctor(["--private", "--store", store, "--port", port]);
+    expect([code, lines.port]).toEqual([0, [`ok: ${port} on 127.0.0.1 is used by a running todo server`]]);
+  });
 });

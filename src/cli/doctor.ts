@@ -216,8 +216,8 @@ function whyNotFree(host: string, port: number): Promise<string | undefined> {
   });
 }
 
-/** The body with which a server of this program responds to an unknown path, or to a Host header that it does not allow. */
-const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host)"/;
+/** The body of a response of this program to an unknown path, to a Host header that it does not allow, or in private mode. */
+const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host|unauthorized|https_required)"/;
 
 /** Whether a server of this program responds. */
 async function isOurs(url: string): Promise<boolean> {
