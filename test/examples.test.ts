@@ -70,11 +70,11 @@ test("every @example and the TypeScript of all pages compile", async () => {
   const found = [...examples(), ...clientExamples(), ...pageExamples()];
   expect(found.length).toBeGreaterThan(3);
   for (const [index, { file, code }] of found.entries()) {
-    await writeFile(join(folder, `${index}.ts`), `// ${file}\n${code}\nexport {};\n`);
+    await writeFile(join(folder, `compiled-${index}.ts`), `// ${file}\n${code}\nexport {};\n`);
   }
   const paths = { ...sources(), [CLIENT_PACKAGE]: [CLIENT_SOURCE] };
   const compilerOptions = { paths, noUnusedLocals: false };
-  const include = ["*.ts", join(ROOT, "src/**/*.d.ts")];
+  const include = ["compiled-*.ts", join(ROOT, "src/**/*.d.ts")];
   const tsconfig = { extends: join(ROOT, "tsconfig.json"), compilerOptions, include, exclude: [] };
   await writeFile(join(folder, "tsconfig.json"), JSON.stringify(tsconfig));
   await using tsc = run(["node_modules/.bin/tsc", "--noEmit", "-p", folder]);

@@ -7,23 +7,23 @@ import { openSqlite } from "../storage/sqlite/store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-accept-loss-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-const path = join(folder, "todos.db");
 
 async function ran(...args: readonly string[]) {
   await using command = runTodo(args);
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
 }
 
-async function insert(title: string): Promise<void> {
+async function insert(path: string, title: string): Promise<void> {
   const store = await openSqlite(path);
   await store.insert(title);
   await store.close();
 }
 
 test("todo serve refuses a store that has lost changes until todo accept-loss", async () => {
-  await insert("a");
+  const path = join(folder, "lost.db");
+  await insert(path, "a");
   copyFileSync(path, `${path}.old`);
-  await insert("b");
+  await insert(path, "b");
   copyFileSync(`${path}.old`, path);
 
   const loss = "its last transaction is missing, with one or more acknowledged changes";
@@ -48,7 +48,8 @@ test("todo serve refuses a store that has lost changes until todo accept-loss", 
 });
 
 test("todo serve logs that the mark is missing", async () => {
-  await insert("c");
+  const path = join(folder, "unmarked.db");
+  await insert(path, "c");
   rmSync(`${path}-mark`);
   await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
   await server.url;

@@ -12,7 +12,8 @@ import { check } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+// A store that was refused may still be closing, and removes its log meanwhile.
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 
