@@ -34,8 +34,8 @@ const HTTP_PARTS: readonly RegExp[] = [
 
 /** The one file outside its folder that the typed client may import. */
 const SHARED_WITH_SDK = "src/error-code.ts";
-/** The only part of src/ that the pages may import. */
-const OF_WEB = /^(?:web\/|src\/sdk\/client\.ts$)/;
+/** The only parts of src/ that the pages may import. */
+const OF_WEB = /^(?:web\/|src\/sdk\/(?:client|retry)\.ts$)/;
 
 /** The files that may depend on Bun; the others run anywhere. */
 const USE_BUN =

@@ -7,11 +7,9 @@ import { type FirefoxPage, KEYS, launchFirefox, whyNoFirefox } from "../test/fir
 import { KEEP_STATUS } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
-import { createStore, start, storedTodos, untilStored } from "../test/todos-page.ts";
+import { createStore, start, storedTodos, TITLES, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
-const TITLES = `[...document.querySelectorAll(".todo")].map((row) =>
-  row.querySelector("input").checked ? "(" + row.textContent + ")" : row.textContent).join()`;
 const FOCUSED = `document.activeElement.closest("label")?.textContent ?? document.activeElement.id`;
 
 const untilShown = (page: FirefoxPage, titles: readonly string[]): Promise<void> =>

@@ -1,18 +1,6 @@
+import type { ApiKey, MintedApiKey } from "../src/sdk/client.ts";
 import { createElement, requireElement, showFieldError } from "./dom.ts";
 import { announce, quote, showToast } from "./notifications.ts";
-
-interface Key {
-  readonly id: string;
-  readonly name: string;
-  readonly scope: "read" | "write";
-  readonly createdAt: string;
-  readonly expiresAt?: string;
-  readonly lastUsedAt?: string;
-}
-
-interface MintedKey extends Key {
-  readonly token: string;
-}
 
 /** Problem document of a failed request (RFC 9457). */
 interface Problem {
@@ -95,7 +83,7 @@ interface Row {
 const rows = new Map<string, Row>();
 let loads = 0;
 /** The tokens that the user has not hidden. The last one is shown. The service cannot show them again. */
-let tokens: readonly MintedKey[] = [];
+let tokens: readonly MintedApiKey[] = [];
 /** The tokens that were copied. */
 const copied = new Set<string>();
 /** The number of requests whose response will contain a token. */
@@ -106,7 +94,7 @@ async function load(): Promise<void> {
   const id = ++loads;
   let message = "";
   try {
-    const keys = await readJson<readonly Key[]>(await sendRequest("GET", "/admin/keys"));
+    const keys = await readJson<readonly ApiKey[]>(await sendRequest("GET", "/admin/keys"));
     if (id !== loads) return;
     showKeys(keys);
     if (keys.length === 0) message = "No keys yet.";
@@ -118,7 +106,7 @@ async function load(): Promise<void> {
 }
 
 /** Shows the keys, newest first. Keeps the rows that did not change, and with them the focus. */
-function showKeys(keys: readonly Key[]): void {
+function showKeys(keys: readonly ApiKey[]): void {
   const focused = focusedButton();
   const listed = new Set(rows.keys());
   const shown = new Set(keys.map(({ id }) => id));
@@ -176,10 +164,10 @@ async function poll(): Promise<never> {
   }
 }
 
-const isExpired = ({ expiresAt }: Key): boolean =>
+const isExpired = ({ expiresAt }: ApiKey): boolean =>
   expiresAt !== undefined && Date.parse(expiresAt) <= Date.now();
 
-function createRow(key: Key): HTMLTableRowElement {
+function createRow(key: ApiKey): HTMLTableRowElement {
   const actions = createElement("td", { className: "row-actions" });
   if (isExpired(key)) actions.append(createButton("Remove", key, () => remove(key)));
   else
@@ -202,7 +190,7 @@ function createRow(key: Key): HTMLTableRowElement {
   return element;
 }
 
-function createExpiry(key: Key): (string | Node)[] {
+function createExpiry(key: ApiKey): (string | Node)[] {
   if (key.expiresAt === undefined) return ["never"];
   const time = createTime(key.expiresAt);
   return isExpired(key) ? [createElement("strong", { className: "label" }, "Expired"), " ", time] : [time];
@@ -214,7 +202,7 @@ function createCell(label: string, ...content: readonly (string | Node)[]): HTML
   return element;
 }
 
-function createButton(label: string, key: Key, onclick: () => void): HTMLButtonElement {
+function createButton(label: string, key: ApiKey, onclick: () => void): HTMLButtonElement {
   return createElement(
     "button",
     { type: "button", className: "quiet", ariaLabel: `${label} ${key.name}`, onclick },
@@ -249,10 +237,10 @@ const createOnce = exclusive(createKeyButton);
  * Requests a key with a new token. An error that is not from the service gets `advice`, because the key may exist and its
  * token is lost.
  */
-async function mint(path: string, body: object | undefined, advice: string): Promise<MintedKey> {
+async function mint(path: string, body: object | undefined, advice: string): Promise<MintedApiKey> {
   pendingTokens++;
   try {
-    return await readJson<MintedKey>(await sendRequest("POST", path, body));
+    return await readJson<MintedApiKey>(await sendRequest("POST", path, body));
   } catch (error) {
     if (!isUncertain(error)) throw error;
     throw new ProblemError({ title: `${error.message} ${advice}` });
@@ -299,7 +287,7 @@ form.addEventListener("submit", (event) => {
   });
 });
 
-function rotate(key: Key): void {
+function rotate(key: ApiKey): void {
   overlapInput.value = "24h";
   showFieldErrors([overlapInput], []);
   const text = " gets a new token. The old token works for the time below, so that the client can switch.";
@@ -312,7 +300,7 @@ function rotate(key: Key): void {
   confirm({ title: "Rotate this key?", name: key.name, text, label: "Rotate", showsOverlap: true, run });
 }
 
-function revoke({ id, name }: Key): void {
+function revoke({ id, name }: ApiKey): void {
   const text = " stops working immediately. This can't be undone.";
   const run = async (): Promise<void> => {
     await sendRequest("DELETE", `/admin/keys/${id}`);
@@ -322,7 +310,7 @@ function revoke({ id, name }: Key): void {
 }
 
 /** Deletes an expired key without confirmation, because the service rejects it already. */
-async function remove({ id, name }: Key): Promise<void> {
+async function remove({ id, name }: ApiKey): Promise<void> {
   try {
     await sendRequest("DELETE", `/admin/keys/${id}`);
     announce(`Removed: ${name}`);
@@ -413,7 +401,7 @@ function exclusive(button: HTMLButtonElement): (run: () => Promise<void>) => Pro
 }
 
 /** Shows a token above those that the user has not hidden yet. */
-function showToken(minted: MintedKey): void {
+function showToken(minted: MintedApiKey): void {
   keepTokens([...tokens, minted]);
   announce(`The token for ${minted.name} is shown above your keys.`);
 }
@@ -424,7 +412,7 @@ function focusToken(): void {
 }
 
 /** Forgets all tokens except these, and shows the last one. */
-function keepTokens(kept: readonly MintedKey[]): void {
+function keepTokens(kept: readonly MintedApiKey[]): void {
   const hadFocus = tokenCard.contains(document.activeElement);
   const shown = tokens.at(-1);
   tokens = kept;

@@ -8,7 +8,7 @@ import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { freePort } from "../test/free-port.ts";
 import { capturingLog } from "../test/log.ts";
-import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow, type Window } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, expectTitles, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -98,6 +98,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   const open = (url: string, options: BrowserContextOptions = {}) =>
     openWindow(browser, url, { serviceWorkers: "allow", locale: "en-GB", ...options });
 
+  /** Opens the page, and waits until the browser keeps it with these to-dos. */
+  async function openKept(url: string, titles: readonly string[]): Promise<Window> {
+    const window = await open(url);
+    await untilKept(window.page, titles);
+    return window;
+  }
+
   test(
     "shows the last list, which cannot be changed, until the service is back",
     async () => {
@@ -183,9 +190,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     async () => {
       const store = await createStore(["one"]);
       await using service = startOn(await freePort(), { store });
-      await using window = await open(service.url);
+      await using window = await openKept(service.url, ["one"]);
       const { page } = window;
-      await untilKept(page, ["one"]);
       const context = page.context();
       await context.setOffline(true);
       await page.reload();
@@ -203,9 +209,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     async () => {
       const port = await freePort();
       const service = startOn(port, { store: await createStore(["one"]) });
-      await using window = await open(service.url);
+      await using window = await openKept(service.url, ["one"]);
       const { page } = window;
-      await untilKept(page, ["one"]);
       await service[Symbol.asyncDispose]();
       const answers = [
         () => new Response("Bad Gateway", { status: 502 }),
@@ -228,9 +233,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       const port = await freePort();
       const titles = Array.from({ length: 5100 }, (_, index) => `to-do ${index + 1}`);
       const service = startOn(port, { store: await createStore(titles) });
-      await using window = await open(service.url);
+      await using window = await openKept(service.url, titles.slice(100));
       const { page } = window;
-      await untilKept(page, titles.slice(100));
       await service[Symbol.asyncDispose]();
       await page.reload();
       await page.getByText(/^Offline, the newest 5,000 of 5,100 to-dos from \d\d:\d\d\./).waitFor();
@@ -244,9 +248,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     async () => {
       const store = await createStore(["one"]);
       await using service = startOn(await freePort(), { store });
-      await using window = await open(service.url);
+      await using window = await openKept(service.url, ["one"]);
       const { page } = window;
-      await untilKept(page, ["one"]);
       const paths = new Set<string>();
       page.context().on("request", (request) => {
         if (request.serviceWorker() !== null) paths.add(new URL(request.url()).pathname);

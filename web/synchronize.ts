@@ -1,9 +1,9 @@
 import { TodoApi, TodoApiError } from "../src/sdk/client.ts";
+import { delay, retryDelay } from "../src/sdk/retry.ts";
 import type { State } from "./state.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
 import { errorMessage } from "./undoable-changes.ts";
 
-const MIN_RETRY_MS = 200;
 /** Short, because people wait for the list. A visible window needs one small request for each attempt. */
 const MAX_RETRY_MS = 1000;
 /** Time after which a hidden window closes its event stream, because a browser opens at most six connections per server. */
@@ -45,13 +45,14 @@ export async function synchronize(state: State, options: SynchronizeOptions): Pr
       await applyEvents(state, { ...options, onConnected }, signal);
     } catch (error) {
       release();
-      if (error instanceof TodoApiError && error.code === "unauthorized") {
+      const apiError = error instanceof TodoApiError ? error : undefined;
+      if (apiError?.code === "unauthorized") {
         options.onUnauthorized();
         return;
       }
       if (!signal.aborted) {
         options.onDisconnected(errorMessage(error));
-        await pause(retryDelay(attempt++, error), signal);
+        await delay(retryDelay(attempt++, apiError, MAX_RETRY_MS), signal);
       }
     } finally {
       release();
@@ -80,24 +81,6 @@ async function applyEvents(
       onEvent();
     }
   }
-}
-
-/** Returns exponential backoff, of which half is random, and at least what `Retry-After` asks for. */
-function retryDelay(attempt: number, error: unknown): number {
-  const backoff = Math.min(MIN_RETRY_MS * 2 ** attempt, MAX_RETRY_MS) * (0.5 + Math.random() / 2);
-  const retryAfter = error instanceof TodoApiError ? (error.retryAfter ?? 0) : 0;
-  return Math.max(backoff, retryAfter * 1000);
-}
-
-/** Resolves after a delay, or when the signal aborts. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }
 
 /** Resolves when the window is visible. */

@@ -111,7 +111,7 @@ function scheduleRender(): void {
 function render(): void {
   const filter = currentFilter();
   const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
-  const isLoaded = state.position !== undefined || lastList !== undefined;
+  const isLoaded = hasList();
   renderReadOnly();
   list.render(isNewestFirst() ? todos.toReversed() : todos);
   listElement.ariaBusy = String(!isLoaded);
@@ -133,6 +133,9 @@ function render(): void {
   changes.hideConfirmedFailure();
 }
 
+/** Returns whether the page has a list to show: the service's, or the last one that the browser kept. */
+const hasList = (): boolean => state.position !== undefined || lastList !== undefined;
+
 /** Disables what changes the list while the last list is shown. */
 function renderReadOnly(): void {
   const isReadOnly = lastList !== undefined;
@@ -146,7 +149,7 @@ function renderReadOnly(): void {
 const TITLE_PLACEHOLDER = titleInput.placeholder;
 
 function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>): void {
-  const isLoaded = state.position !== undefined || lastList !== undefined;
+  const isLoaded = hasList();
   for (const link of filterLinks) {
     const show = filterOf(link);
     link.href = addressOf(show);

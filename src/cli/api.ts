@@ -1,5 +1,5 @@
 import { Argument, type Command } from "commander";
-import { describeFsError } from "../error-message.ts";
+import { describeFsError, errnoOf } from "../error-message.ts";
 import { TodoApiError } from "../sdk/client.ts";
 import {
   type CommandContext,
@@ -144,11 +144,7 @@ async function printBody(response: Response): Promise<void> {
 }
 
 /** The reader of the output has closed it, as `head` does. */
-const isClosedPipe = (error: unknown): boolean =>
-  error instanceof Error &&
-  error.cause instanceof Error &&
-  "code" in error.cause &&
-  error.cause.code === "EPIPE";
+const isClosedPipe = (error: unknown): boolean => error instanceof Error && errnoOf(error.cause) === "EPIPE";
 
 function describeStatus({ status, statusText, headers }: Response, token: string | undefined): string {
   if (status === 401) return describeUnauthorized(token);

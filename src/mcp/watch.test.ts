@@ -97,7 +97,7 @@ test("a watch follows the changes until its last subscriber has left", async () 
   await until(() => watched.reports() > before, "another report");
 });
 
-test("a watch tells once that the service rejects its stream, whoever subscribes later", async () => {
+test("a watch reports once that the service rejects its stream, also if a client subscribes later", async () => {
   await using watched = await startWatched();
   await watched.watch.add("subscriber");
   watched.revoke();

@@ -126,7 +126,7 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
   /**
    * Yields the to-dos one by one, in ascending order of id, and requests the next page when it is needed. No id comes
    * twice. A to-do that exists and matches the query during the whole iteration comes exactly once. One that is created,
-   * changed or deleted meanwhile may come as it was, or not at all: each page is a later snapshot than the one before.
+   * changed or deleted meanwhile comes as it is in the snapshot of its page, or is missing there. Each page is a later snapshot.
    *
    * @example
    * ```ts

@@ -18,9 +18,10 @@ export function isTransient(error: unknown): error is TodoApiError {
 /**
  * Returns the milliseconds to wait before the next attempt: exponential backoff, of which half is random, and at least
  * what `Retry-After` asks for.
+ * @param maxMs the longest backoff
  */
-export function retryDelay(attempt: number, error?: TodoApiError): number {
-  const backoff = Math.min(RETRY_BASE_MS * 2 ** attempt, RETRY_MAX_MS);
+export function retryDelay(attempt: number, error?: TodoApiError, maxMs = RETRY_MAX_MS): number {
+  const backoff = Math.min(RETRY_BASE_MS * 2 ** attempt, maxMs);
   return Math.max((error?.retryAfter ?? 0) * 1000, backoff * (0.5 + Math.random() / 2));
 }
 
