@@ -78,7 +78,7 @@ describe("the Content-Type of a body", () => {
     ["missing", [], 415],
     ["empty", ["Content-Type:"], 415],
     ["sent twice", [JSON_TYPE, JSON_TYPE], 415],
-    ["sent twice with another first", ["Content-Type: text/plain", JSON_TYPE], 415],
+    ["sent twice, first with another type", ["Content-Type: text/plain", JSON_TYPE], 415],
     ["in Latin-1", ["Content-Type: application/\xe9+json"], 415],
   ])("is rejected: %s", async (_what, headers, status) => {
     await using service = startService();
@@ -108,13 +108,13 @@ describe("a body", () => {
     Buffer.concat([Buffer.from('{"title":"'), Buffer.from(values), Buffer.from('"}')]);
 
   test.each<[what: string, body: string | Uint8Array<ArrayBuffer>, title: string]>([
-    ["with white space around", ' \t\r\n{"title" :\n"x"}\r\n ', "x"],
+    ["with surrounding whitespace", ' \t\r\n{"title" :\n"x"}\r\n ', "x"],
     ["with escapes", '{"\\u0074itle":"\\u0078\\ud83d\\ude00"}', "x😀"],
     ["with an escaped U+0000", '{"title":"\\u0000"}', "\0"],
-    ["with one name twice, the last of which counts", '{"title":1,"title":"x"}', "x"],
+    ["with a duplicate name, whose last value is used", '{"title":1,"title":"x"}', "x"],
     ["with unknown members", '{"id":5,"done":true,"title":"x","":{}}', "x"],
     ["with __proto__", '{"__proto__":{"title":"y"},"title":"x","constructor":1}', "x"],
-    ["with a number no double holds", '{"n":1e400,"m":18446744073709551615,"title":"x"}', "x"],
+    ["with numbers that a double cannot represent", '{"n":1e400,"m":18446744073709551615,"title":"x"}', "x"],
     ["with UTF-8 of two to four bytes", bytes(0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0x80), "é€😀"],
     ["with a BOM inside a string", '{"title":"\ufeffx"}', "\ufeffx"],
   ])("%s is accepted", async (_what, body, title) => {
@@ -127,21 +127,21 @@ describe("a body", () => {
 
   test.each<[what: string, body: string | Uint8Array<ArrayBuffer>]>([
     ["that is empty", ""],
-    ["of white space", "  \n"],
-    ["of one brace", "{"],
+    ["of whitespace", "  \n"],
+    ["of a single brace", "{"],
     ["with a trailing comma", '{"title":"x",}'],
     ["in single quotes", "{'title':'x'}"],
     ["with a comment", '{"title":"x"}//'],
-    ["with something behind it", '{"title":"x"}x'],
+    ["with text after the object", '{"title":"x"}x'],
     ["of two values", '{"title":"x"}{"title":"y"}'],
-    ["with a form feed for white space", '\f{"title":"x"}'],
-    ["with a no-break space for white space", '\u00a0{"title":"x"}'],
+    ["with a form feed as whitespace", '\f{"title":"x"}'],
+    ["with a no-break space as whitespace", '\u00a0{"title":"x"}'],
     ["with a raw line feed in a string", '{"title":"a\nb"}'],
     ["with a raw U+0000 in a string", '{"title":"a\0b"}'],
-    ["with a bad escape", '{"title":"\\x41"}'],
+    ["with an invalid escape", '{"title":"\\x41"}'],
     ["of NaN", '{"title":NaN}'],
     ["of undefined", "undefined"],
-    ["of a form", "title=x"],
+    ["in form encoding", "title=x"],
     ["with a BOM", '\ufeff{"title":"x"}'],
     ["in UTF-16", Buffer.from('{"title":"x"}', "utf16le")],
     ["that ends inside a character", Buffer.from([...Buffer.from('"'), 0xf0, 0x9f, 0x98])],
@@ -151,11 +151,11 @@ describe("a body", () => {
     ["with an overlong NUL", bytes(0xc0, 0x80)],
     ["with a surrogate in UTF-8", bytes(0xed, 0xa0, 0x80)],
     ["with a pair of surrogates in UTF-8", bytes(0xed, 0xa0, 0xbd, 0xed, 0xb8, 0x80)],
-    ["past U+10FFFF", bytes(0xf4, 0x90, 0x80, 0x80)],
-    ["with a byte that UTF-8 never has", bytes(0xff)],
+    ["with a code point above U+10FFFF", bytes(0xf4, 0x90, 0x80, 0x80)],
+    ["with a byte that UTF-8 never contains", bytes(0xff)],
     ["of arrays 30,000 deep, unclosed", "[".repeat(30_000)],
     ["of objects 10,000 deep, unclosed", '{"a":'.repeat(10_000)],
-  ])("%s is not JSON", async (_what, body) => {
+  ])("%s is rejected as invalid JSON", async (_what, body) => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
@@ -168,10 +168,10 @@ describe("a body", () => {
     ["a number", "1"],
     ["an array", '[{"title":"x"}]'],
     ["an empty object", "{}"],
-    ["__proto__ alone", '{"__proto__":{"title":"x"}}'],
-    ["a lone surrogate", '{"title":"\\ud83d"}'],
-    ["one name twice, the last of which is wrong", '{"title":"x","title":1}'],
-  ])("with %s violates a rule", async (_what, body) => {
+    ["an object with __proto__ only", '{"__proto__":{"title":"x"}}'],
+    ["an object with a lone surrogate in its title", '{"title":"\\ud83d"}'],
+    ["an object with a duplicate name, whose last value is invalid", '{"title":"x","title":1}'],
+  ])("of %s is rejected with 422", async (_what, body) => {
     await using service = startService();
     const headers = { "Content-Type": "application/json" };
     const response = await service.send("POST", "/api/todos", { headers, body });
@@ -217,20 +217,20 @@ describe("the length of a body", () => {
     ["64 KiB", [LENGTH(atLimit)], atLimit, 201],
     ["64 KiB in one chunk", [CHUNKED], chunked(atLimit, atLimit.length), 201],
     ["64 KiB in chunks", [CHUNKED], chunked(atLimit, 1000), 201],
-    ["a few bytes, each a chunk", [CHUNKED], chunked(X, 1), 201],
+    ["a few bytes in chunks of one byte", [CHUNKED], chunked(X, 1), 201],
     ["a chunk with an extension", [CHUNKED], `d;a="b"\r\n${X}\r\n0\r\n\r\n`, 201],
     ["chunks with a trailer", [CHUNKED], `d\r\n${X}\r\n0\r\nX-Y: z\r\n\r\n`, 201],
-    ["nothing in chunks", [CHUNKED], "0\r\n\r\n", 400],
+    ["no bytes in chunks", [CHUNKED], "0\r\n\r\n", 400],
     ["0", ["Content-Length: 0"], "", 400],
-    ["absent", [], "", 400],
+    ["no Content-Length", [], "", 400],
     ["65,537 bytes", [LENGTH(overLimit)], overLimit, 413],
     ["65,537 bytes in one chunk", [CHUNKED], chunked(overLimit, overLimit.length), 413],
     ["65,537 bytes in chunks", [CHUNKED], chunked(overLimit, 1000), 413],
-    ["65,537 bytes announced, none sent", [LENGTH(overLimit)], "", 413],
-    ["70,000 bytes of a chunk, unended", [CHUNKED], `fffff\r\n${" ".repeat(70_000)}`, 413],
+    ["65,537 bytes declared, none sent", [LENGTH(overLimit)], "", 413],
+    ["70,000 bytes of an unfinished chunk", [CHUNKED], `fffff\r\n${" ".repeat(70_000)}`, 413],
     ["900,000 bytes", ["Content-Length: 900000"], " ".repeat(900_000), 413],
-    ["more than the listener takes", ["Content-Length: 2000000"], "", 413],
-  ])("may be %s, or not", async (_what, headers, body, status) => {
+    ["more than the listener reads", ["Content-Length: 2000000"], "", 413],
+  ])("is limited to 64 KiB: %s", async (_what, headers, body, status) => {
     await using service = startService();
     const { text } = await sendRaw(service.port, request("POST /api/todos", [JSON_TYPE, ...headers], body));
     expect(statusOf(text)).toBe(status);
@@ -239,20 +239,20 @@ describe("the length of a body", () => {
   });
 
   test.each([
-    ["no number", ["Content-Length: x"], X],
+    ["not a number", ["Content-Length: x"], X],
     ["negative", ["Content-Length: -1"], X],
-    ["signed", ["Content-Length: +13"], X],
+    ["with a plus sign", ["Content-Length: +13"], X],
     ["hexadecimal", ["Content-Length: 0xd"], X],
     ["a fraction", ["Content-Length: 13.0"], X],
-    ["past 64 bits", ["Content-Length: 18446744073709551629"], X],
-    ["given twice with different values", ["Content-Length: 13", "Content-Length: 14"], X],
-    ["given in both ways", ["Content-Length: 13", CHUNKED], chunked(X, 5)],
-    ["given in an unknown coding", ["Transfer-Encoding: identity"], X],
-    ["of a chunk no number", [CHUNKED], `x\r\n${X}\r\n0\r\n\r\n`],
-    ["of a chunk negative", [CHUNKED], `-d\r\n${X}\r\n0\r\n\r\n`],
-    ["of a chunk past 64 bits", [CHUNKED], `ffffffffffffffffffffd\r\n${X}\r\n0\r\n\r\n`],
-    ["of a chunk too small", [CHUNKED], `5\r\n${X}\r\n0\r\n\r\n`],
-  ])("that is %s stores nothing", async (_what, headers, body) => {
+    ["above 64 bits", ["Content-Length: 18446744073709551629"], X],
+    ["two different values", ["Content-Length: 13", "Content-Length: 14"], X],
+    ["both Content-Length and Transfer-Encoding", ["Content-Length: 13", CHUNKED], chunked(X, 5)],
+    ["an unknown transfer coding", ["Transfer-Encoding: identity"], X],
+    ["a chunk size that is not a number", [CHUNKED], `x\r\n${X}\r\n0\r\n\r\n`],
+    ["a negative chunk size", [CHUNKED], `-d\r\n${X}\r\n0\r\n\r\n`],
+    ["a chunk size above 64 bits", [CHUNKED], `ffffffffffffffffffffd\r\n${X}\r\n0\r\n\r\n`],
+    ["a chunk size that is too small", [CHUNKED], `5\r\n${X}\r\n0\r\n\r\n`],
+  ])("that is invalid causes a 400 and stores nothing: %s", async (_what, headers, body) => {
     await using service = startService();
     const { text } = await sendRaw(service.port, request("POST /api/todos", [JSON_TYPE, ...headers], body));
     expect(statusOf(text)).toBe(400);
@@ -281,28 +281,31 @@ describe("the length of a body", () => {
 
 describe("an incomplete body", () => {
   const cuts: [what: string, headers: string[], sent: string][] = [
-    ["within its length", ["Content-Length: 13"], '{"title":'],
-    ["where it is whole JSON already", ["Content-Length: 20"], X],
+    ["before the Content-Length is reached", ["Content-Length: 13"], '{"title":'],
+    ["after complete JSON, but before the Content-Length", ["Content-Length: 20"], X],
     ["within a chunk", ["Transfer-Encoding: chunked"], 'd\r\n{"title":'],
     ["before the last chunk", ["Transfer-Encoding: chunked"], `d\r\n${X}\r\n`],
   ];
   const endings: [how: string, end: (socket: Socket) => void][] = [
-    ["ended", (socket) => socket.end()],
+    ["closed", (socket) => socket.end()],
     ["reset", (socket) => socket.resetAndDestroy()],
   ];
   const cases = cuts.flatMap((cut) => endings.map(([how, end]) => ({ cut, how, end, what: cut[0] })));
 
-  test.each(cases)("$what, the connection $how, changes nothing", async ({ cut: [, headers, sent], end }) => {
-    const { log, lines } = capturingLog();
-    await using service = startService({ log });
-    for (const line of ["POST /api/todos", "PATCH /api/todos/1"]) {
-      const socket = await openSocket(service.port, request(line, [JSON_TYPE, ...headers], sent));
-      await sleep(10);
-      end(socket);
-      await sleep(10);
-      socket.destroy();
-    }
-    expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
-    expect(lines).toEqual([]);
-  });
+  test.each(cases)(
+    "changes nothing if the connection is $how $what",
+    async ({ cut: [, headers, sent], end }) => {
+      const { log, lines } = capturingLog();
+      await using service = startService({ log });
+      for (const line of ["POST /api/todos", "PATCH /api/todos/1"]) {
+        const socket = await openSocket(service.port, request(line, [JSON_TYPE, ...headers], sent));
+        await sleep(10);
+        end(socket);
+        await sleep(10);
+        socket.destroy();
+      }
+      expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
+      expect(lines).toEqual([]);
+    },
+  );
 });

@@ -52,7 +52,7 @@ const post = (service: TestService): Promise<Response> =>
 const OVERLOADED: [status: number, code: string] = [503, "overloaded"];
 
 describe("requests in progress", () => {
-  test("beyond the limit are rejected until one is answered", async () => {
+  test("above the limit are rejected until one of them gets its response", async () => {
     const stuck = stuckStore();
     await using service = start({ store: stuck.store, maxRequests: 2 });
     for (let round = 0; round < 3; round++) {
@@ -66,7 +66,7 @@ describe("requests in progress", () => {
     }
   });
 
-  test("beyond the limit are rejected after a delay, so that instant retries leave time for answers", async () => {
+  test("above the limit are rejected after a delay, so that instant retries do not block other responses", async () => {
     const stuck = stuckStore();
     await using service = start({ store: stuck.store, maxRequests: 1, overloadDelayMs: 200 });
     const waiting = post(service);
@@ -78,7 +78,7 @@ describe("requests in progress", () => {
     await waiting;
   });
 
-  test("limit no other kind of request: reads, other paths and health checks", async () => {
+  test("do not limit other requests: reads, other paths and health checks", async () => {
     const stuck = stuckStore();
     await using service = start({
       store: stuck.store,
@@ -127,7 +127,7 @@ describe("requests in progress", () => {
     }
   });
 
-  test("that are rejected in a flood are logged once per route, and a summary counts the rest", async () => {
+  test("above the limit are logged once per route, and a summary counts the rest", async () => {
     const { log, lines } = capturingLog();
     const stuck = stuckStore();
     await using service = start({ store: stuck.store, log, maxRequests: 1 });
@@ -145,7 +145,7 @@ describe("requests in progress", () => {
     ]);
   });
 
-  test(`are accepted up to the limit if ${CONCURRENT_POSTS} writes to a slow store arrive together, and reads are answered`, async () => {
+  test(`are accepted up to the limit if ${CONCURRENT_POSTS} writes to a slow store arrive together, and reads get responses`, async () => {
     const max = CONCURRENT_POSTS / 10;
     const stuck = stuckStore();
     await using service = start({ store: stuck.store, maxRequests: max });
@@ -177,7 +177,7 @@ async function postRaw(port: number): Promise<number | undefined> {
 }
 
 describe("subscribers of events", () => {
-  test("beyond the limit are rejected until one disconnects", async () => {
+  test("above the limit are rejected until one disconnects", async () => {
     const { log, lines } = capturingLog();
     const watched = watch(openMemory());
     await using service = start({ store: watched.store, maxSubscribers: 2, log });

@@ -104,7 +104,7 @@ describe("an unknown path", () => {
     "/%61pi/todos",
     "/__proto__",
     "/.env",
-  ])("such as %s is a 404 for every method", async (path) => {
+  ])("such as %s gets a 404 for every method", async (path) => {
     await using service = startService();
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
       const response = await service.send(method, path);
@@ -160,7 +160,7 @@ describe("a listener that shuts down", () => {
   const LIVEZ = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const LAST = /^HTTP\/1\.1 200 [\s\S]*^connection: close\r$/im;
 
-  test("answers new connections with Connection: close while it drains", async () => {
+  test("responds on new connections with Connection: close while it drains", async () => {
     await using service = serve();
     const stopped = service.stop();
     const [live, ready] = await Promise.all([
@@ -172,7 +172,7 @@ describe("a listener that shuts down", () => {
     expect(await stopped).toBe(0);
   });
 
-  test("rejects connections after draining, and answers the accepted requests", async () => {
+  test("rejects connections after draining, and responds to the accepted requests", async () => {
     const arrived = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();
     const lookupClient = async () => {
@@ -190,7 +190,7 @@ describe("a listener that shuts down", () => {
     await stopped;
   });
 
-  test("answers one more request on an open connection, with Connection: close", async () => {
+  test("responds to one more request on an open connection, with Connection: close", async () => {
     await using service = serve();
     const socket = await openSocket(service.port, LIVEZ);
     await once(socket, "data");
@@ -200,7 +200,7 @@ describe("a listener that shuts down", () => {
     await stopped;
   });
 
-  test("answers a request that arrived while the process was too busy to read it", async () => {
+  test("responds to a request that arrived while the process was too busy to read it", async () => {
     await using service = serve();
     const socket = await openSocket(service.port, LIVEZ);
     await once(socket, "data");
@@ -268,7 +268,7 @@ describe("the access log", () => {
     expect(text()).not.toContain("s3cret");
   });
 
-  test("has the id of the request in the error log", async () => {
+  test("has the same request id as the error log", async () => {
     const { log, lines } = capturingLog();
     const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
     await using service = startService({ store, log, accessLog: true });
@@ -281,7 +281,7 @@ describe("the access log", () => {
     ]);
   });
 
-  test("has the trace id of requests and errors, and responses do not", async () => {
+  test("has the trace id of each request and error, and responses do not", async () => {
     const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
     const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
     for (const [traceparent, trace] of [

@@ -43,7 +43,7 @@ describe("LoginThrottle", () => {
   test.each([
     ["10.0.0.11", "x"],
     ["10.0.0.1", "1X"],
-  ])("distinguishes networks and users of any name: %s, %s", async (network, user) => {
+  ])("counts each combination of network and user separately: %s, %s", async (network, user) => {
     const throttle = new LoginThrottle(1, () => 0);
     expect(await throttle.attempt("10.0.0.1", "1x", async () => false)).toBe(false);
     expect(await throttle.attempt(network, user, async () => true)).toBe(true);
@@ -103,10 +103,10 @@ describe("LoginThrottle", () => {
   });
 
   test.each<[what: string, end: () => Promise<boolean>, second: boolean | string]>([
-    ["is correct", async () => true, true],
+    ["succeeds", async () => true, true],
     ["throws", () => Promise.reject(new ServiceError("credentials_unavailable")), true],
-    ["is wrong", async () => false, "too_many_failures"],
-  ])("decides on an attempt at the limit when the check in flight %s", async (_what, end, second) => {
+    ["fails", async () => false, "too_many_failures"],
+  ])("delays an attempt at the limit until the pending check %s", async (_what, end, second) => {
     const { throttle, tryAs } = throttled(1);
     const started = Promise.withResolvers<void>();
     const first = throttle.attempt(NETWORK, USER, () => started.promise.then(end));
@@ -117,7 +117,7 @@ describe("LoginThrottle", () => {
     expect(await waiting).toBe(second);
   });
 
-  test("delays rejections longer the more of them are waiting", async () => {
+  test("delays each rejection longer if more rejections are waiting", async () => {
     const { throttle } = throttled(100);
     const took = async (count: number): Promise<number> => {
       const started = performance.now();

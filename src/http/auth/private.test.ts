@@ -182,8 +182,8 @@ describe("private mode", () => {
   test.each([
     ["a bearer token", (token: string) => `Bearer ${token}`],
     ["a user's password", () => USER_CREDENTIALS],
-    ["a token as the password of any user", (token: string) => basic("anyone", token)],
-    ["a token as the password of no user", (token: string) => basic("", token)],
+    ["a token as the password, with any user name", (token: string) => basic("anyone", token)],
+    ["a token as the password, without a user name", (token: string) => basic("", token)],
   ])("accepts %s for every path", async (_what, credential) => {
     await using service = await startPrivate();
     const init = as(credential(service.key.token));
@@ -371,7 +371,7 @@ describe("private mode", () => {
     }
   });
 
-  test("lets a token with the scope read only read", async () => {
+  test("allows only reads with a token of the scope read", async () => {
     for (const scope of ["read", "readonly"]) {
       // Plain JavaScript may return any scope.
       const client = JSON.parse(JSON.stringify({ name: "viewer", scope }));
@@ -419,7 +419,7 @@ describe("private mode", () => {
     expect(service.store.count).toBe(0);
   });
 
-  test("lets clients without a scope and with the scope write write", async () => {
+  test("allows writes of clients without a scope or with the scope write", async () => {
     for (const client of [{ name: "ci" }, { name: "ci", scope: "write" } as const]) {
       await using service = await startPrivate({ lookupClient: () => client });
       const post = await service.sendJson("POST", "/api/todos", { title: CANARY }, as("Bearer x"));
@@ -453,7 +453,7 @@ describe("private mode", () => {
     await events.body?.cancel();
   });
 
-  test("answers 304 only after the guard", async () => {
+  test("responds with 304 only to authenticated requests", async () => {
     await using service = await startPrivate();
     const credential = `Bearer ${service.key.token}`;
     for (const path of ["/api/todos", "/docs"]) {
@@ -469,7 +469,7 @@ describe("private mode", () => {
     }
   });
 
-  test("answers 503 if a check of credentials fails", async () => {
+  test("responds with 503 if the check of the credentials fails", async () => {
     const fail = () => Promise.reject(new Error("s3cret"));
     await using service = await startPrivate({ lookupClient: fail, checkUser: fail });
     for (const credential of ["Bearer x", basic("x", mintToken()), USER_CREDENTIALS]) {
@@ -548,7 +548,7 @@ describe("an idempotency key in private mode", () => {
     expect(service.store.count).toBe(1);
   });
 
-  test("in progress does not block another client's", async () => {
+  test("in progress does not block the same key of another client", async () => {
     const memory = openMemory();
     const started = Promise.withResolvers<void>();
     const finish = Promise.withResolvers<void>();

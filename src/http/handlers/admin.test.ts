@@ -70,9 +70,9 @@ describe("GET /admin/", () => {
   });
 
   test.each<[how: string, respond: (isCorrect: boolean) => boolean | Promise<boolean>]>([
-    ["immediately", (isCorrect) => isCorrect],
-    ["later", (isCorrect) => Bun.sleep(1).then(() => isCorrect)],
-  ])("calls the check function with user and password, which may respond %s", async (_how, respond) => {
+    ["a boolean", (isCorrect) => isCorrect],
+    ["a promise", (isCorrect) => Bun.sleep(1).then(() => isCorrect)],
+  ])("passes the user name and the password to a check function that returns %s", async (_how, respond) => {
     const calls: unknown[][] = [];
     const users = new Map([
       ["ann", "1:2"],
@@ -116,12 +116,12 @@ describe("GET /admin/", () => {
   });
 
   test.each([
-    ["as RFC 7617 writes it", `Basic ${PAIR}`],
-    ["under a scheme in lower case", `basic ${PAIR}`],
-    ["under a scheme in upper case", `BASIC ${PAIR}`],
-    ["behind several spaces", `bAsIc    ${PAIR}`],
-    ["with white space around", ` \t Basic ${PAIR} \t `],
-  ])("accepts a pair %s", async (_what, header) => {
+    ["in the form of RFC 7617", `Basic ${PAIR}`],
+    ["with the scheme in lower case", `basic ${PAIR}`],
+    ["with the scheme in upper case", `BASIC ${PAIR}`],
+    ["after several spaces", `bAsIc    ${PAIR}`],
+    ["with surrounding whitespace", ` \t Basic ${PAIR} \t `],
+  ])("accepts credentials %s", async (_what, header) => {
     await using service = startService({ checkUser });
     const { text } = await sendRaw(service.port, request("GET /admin/", [`Authorization: ${header}`]));
     expect(statusOf(text)).toBe(200);
@@ -131,43 +131,58 @@ describe("GET /admin/", () => {
   test.each<[what: string, headers: readonly string[]]>([
     ["no header", []],
     ["an empty header", ["Authorization:"]],
-    ["a scheme alone", ["Authorization: Basic"]],
-    ["a scheme and spaces", ["Authorization: Basic   "]],
-    ["a pair without a scheme", [`Authorization: ${PAIR}`]],
-    ["a pair under Bearer", [`Authorization: Bearer ${PAIR}`]],
-    ["a pair under Digest", [`Authorization: Digest ${PAIR}`]],
-    ["a scheme that begins alike", [`Authorization: Basics ${PAIR}`]],
-    ["a scheme run into the pair", [`Authorization: Basic${PAIR}`]],
-    ["a pair for a proxy", [`Proxy-Authorization: Basic ${PAIR}`]],
-    ["a pair as a cookie", [`Cookie: Authorization=Basic ${PAIR}`]],
-    ["a pair that is not encoded", [`Authorization: Basic ${USER}:s3cret`]],
-    ["a pair encoded twice", [`Authorization: Basic ${base64(PAIR)}`]],
-    ["a pair in URL-safe base64", [`Authorization: Basic ${PAIR.replaceAll("/", "_").replaceAll("+", "-")}`]],
-    ["a pair without its padding", [`Authorization: Basic ${PAIR.replace(/=+$/, "")}`]],
-    ["a pair with more padding", [`Authorization: Basic ${PAIR}=`]],
-    ["a pair in quotes", [`Authorization: Basic "${PAIR}"`]],
-    ["a pair with a space inside", [`Authorization: Basic ${PAIR.slice(0, 8)} ${PAIR.slice(8)}`]],
-    ["a pair with junk inside", [`Authorization: Basic ${PAIR.slice(0, 8)}!${PAIR.slice(8)}`]],
-    ["a pair with more behind", [`Authorization: Basic ${PAIR} x`]],
-    ["a pair behind a comma", [`Authorization: Basic ,${PAIR}`]],
-    ["a pair with a parameter", [`Authorization: Basic ${PAIR}, charset="UTF-8"`]],
-    ["two pairs in one header", [`Authorization: Basic ${PAIR}, Basic ${PAIR}`]],
-    ["two headers that are the same", [`Authorization: Basic ${PAIR}`, `Authorization: Basic ${PAIR}`]],
-    ["two headers, one wrong", ["Authorization: Basic eDp5", `Authorization: Basic ${PAIR}`]],
-    ["a header of another scheme first", ["Authorization: Bearer x", `Authorization: Basic ${PAIR}`]],
-    ["a pair in Latin-1", [`Authorization: Basic ${base64(Buffer.from(`${USER}:${PASSWORD}`, "latin1"))}`]],
-    ["a pair with a NUL behind", [`Authorization: ${basic(USER, `${PASSWORD}\0`)}`]],
-    ["a pair with a line feed behind", [`Authorization: ${basic(USER, `${PASSWORD}\n`)}`]],
-    ["a pair with a BOM", [`Authorization: ${basic(`\ufeff${USER}`, PASSWORD)}`]],
-    ["a user without a colon", [`Authorization: Basic ${base64(USER)}`]],
-    ["nothing encoded", [`Authorization: Basic ${base64("")}`]],
-    ["a colon alone", [`Authorization: Basic ${base64(":")}`]],
-    ["the user's name without a password", [`Authorization: ${basic(USER, "")}`]],
+    ["a scheme without credentials", ["Authorization: Basic"]],
+    ["a scheme and spaces without credentials", ["Authorization: Basic   "]],
+    ["credentials without a scheme", [`Authorization: ${PAIR}`]],
+    ["credentials with the scheme Bearer", [`Authorization: Bearer ${PAIR}`]],
+    ["credentials with the scheme Digest", [`Authorization: Digest ${PAIR}`]],
+    ["credentials with the scheme Basics", [`Authorization: Basics ${PAIR}`]],
+    ["credentials without a space after the scheme", [`Authorization: Basic${PAIR}`]],
+    ["credentials in Proxy-Authorization", [`Proxy-Authorization: Basic ${PAIR}`]],
+    ["credentials in a cookie", [`Cookie: Authorization=Basic ${PAIR}`]],
+    ["credentials that are not encoded", [`Authorization: Basic ${USER}:s3cret`]],
+    ["credentials that are encoded twice", [`Authorization: Basic ${base64(PAIR)}`]],
+    [
+      "credentials in URL-safe base64",
+      [`Authorization: Basic ${PAIR.replaceAll("/", "_").replaceAll("+", "-")}`],
+    ],
+    ["credentials without their padding", [`Authorization: Basic ${PAIR.replace(/=+$/, "")}`]],
+    ["credentials with additional padding", [`Authorization: Basic ${PAIR}=`]],
+    ["credentials in quotes", [`Authorization: Basic "${PAIR}"`]],
+    ["credentials with a space in the base64", [`Authorization: Basic ${PAIR.slice(0, 8)} ${PAIR.slice(8)}`]],
+    [
+      "credentials with an invalid character in the base64",
+      [`Authorization: Basic ${PAIR.slice(0, 8)}!${PAIR.slice(8)}`],
+    ],
+    ["credentials with text after them", [`Authorization: Basic ${PAIR} x`]],
+    ["credentials after a comma", [`Authorization: Basic ,${PAIR}`]],
+    ["credentials with a parameter", [`Authorization: Basic ${PAIR}, charset="UTF-8"`]],
+    ["two credentials in one header", [`Authorization: Basic ${PAIR}, Basic ${PAIR}`]],
+    ["two identical headers", [`Authorization: Basic ${PAIR}`, `Authorization: Basic ${PAIR}`]],
+    [
+      "two headers, the first with wrong credentials",
+      ["Authorization: Basic eDp5", `Authorization: Basic ${PAIR}`],
+    ],
+    [
+      "two headers, the first with another scheme",
+      ["Authorization: Bearer x", `Authorization: Basic ${PAIR}`],
+    ],
+    [
+      "credentials in Latin-1",
+      [`Authorization: Basic ${base64(Buffer.from(`${USER}:${PASSWORD}`, "latin1"))}`],
+    ],
+    ["a password with a trailing NUL", [`Authorization: ${basic(USER, `${PASSWORD}\0`)}`]],
+    ["a password with a trailing line feed", [`Authorization: ${basic(USER, `${PASSWORD}\n`)}`]],
+    ["a user name with a BOM", [`Authorization: ${basic(`\ufeff${USER}`, PASSWORD)}`]],
+    ["a user name without a colon", [`Authorization: Basic ${base64(USER)}`]],
+    ["empty credentials", [`Authorization: Basic ${base64("")}`]],
+    ["a colon only", [`Authorization: Basic ${base64(":")}`]],
+    ["an empty password", [`Authorization: ${basic(USER, "")}`]],
     ["a password in another case", [`Authorization: ${basic(USER, PASSWORD.toUpperCase())}`]],
-    ["a password without its end", [`Authorization: ${basic(USER, PASSWORD.slice(0, -1))}`]],
-    ["the user's name in another case", [`Authorization: ${basic("Admin", PASSWORD)}`]],
-    ["the password as the user", [`Authorization: ${basic(PASSWORD, USER)}`]],
-    ["a long pair", [`Authorization: ${basic(USER, "x".repeat(7000))}`]],
+    ["a truncated password", [`Authorization: ${basic(USER, PASSWORD.slice(0, -1))}`]],
+    ["a user name in another case", [`Authorization: ${basic("Admin", PASSWORD)}`]],
+    ["user name and password exchanged", [`Authorization: ${basic(PASSWORD, USER)}`]],
+    ["a long password", [`Authorization: ${basic(USER, "x".repeat(7000))}`]],
   ])("rejects %s", async (_what, headers) => {
     await using service = startService({ checkUser });
     const { text } = await sendRaw(service.port, request("GET /admin/", headers));
@@ -177,11 +192,11 @@ describe("GET /admin/", () => {
     expect(text).not.toContain("Hello");
   });
 
-  test("is tested with a pair that shows whether base64 is strict", () => {
+  test("is tested with credentials that show whether base64 is decoded strictly", () => {
     expect(PAIR).toMatch(/\+.*\/.*==$/);
   });
 
-  test("rejects base64 that decodes to the right pair but is not canonical", async () => {
+  test("rejects base64 that decodes to the right credentials but is not canonical", async () => {
     const check = createFixedUserCheck("a", "bc");
     await using service = startService({ checkUser: check });
     const headersOf = (pair: string) => ({ headers: { Authorization: `Basic ${pair}` } });
@@ -275,25 +290,30 @@ describe("the Basic guard", () => {
 describe("the check of a password", () => {
   const cause = new Error("s3cret: password of the database");
   test.each<[what: string, status: number, code: string, checkUser: CheckUser]>([
-    ["rejects", 503, "credentials_unavailable", () => Promise.reject(cause)],
+    ["rejects with an Error", 503, "credentials_unavailable", () => Promise.reject(cause)],
     [
-      "throws",
+      "throws an Error",
       503,
       "credentials_unavailable",
       () => {
         throw cause;
       },
     ],
-    ["throws what is no error", 503, "credentials_unavailable", () => Promise.reject("s3cret")],
-    ["throws undefined", 503, "credentials_unavailable", () => Promise.reject(undefined)],
     [
-      "is too busy",
+      "rejects with a value that is not an Error",
+      503,
+      "credentials_unavailable",
+      () => Promise.reject("s3cret"),
+    ],
+    ["rejects with undefined", 503, "credentials_unavailable", () => Promise.reject(undefined)],
+    [
+      "rejects with a ServiceError",
       503,
       "credentials_unavailable",
       () => Promise.reject(new ServiceError("credentials_unavailable", { cause })),
     ],
   ])(
-    "that %s causes a %d, never a 401, and its message stays private",
+    "that %s causes a %d, never a 401, and the response does not contain its message",
     async (_what, status, code, checkUser) => {
       const { log, lines } = capturingLog();
       await using service = startService({ checkUser, log });
@@ -338,7 +358,7 @@ describe("the check of a password", () => {
     expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
   });
 
-  test("is not called without a well-formed pair", async () => {
+  test("is not called without well-formed credentials", async () => {
     let calls = 0;
     await using service = startService({
       checkUser: () => {
@@ -400,7 +420,7 @@ describe("Basic over plain HTTP", () => {
     }
   });
 
-  test("is refused over plain HTTP with a page if a browser opens an address", async () => {
+  test("is rejected with a page that asks for HTTPS if a browser opens a URL", async () => {
     const open = createService({ store: openMemory(), checkUser });
     const closed = createService({ store: openMemory(), checkUser, privateMode: true });
     for (const [service, path] of [
@@ -428,7 +448,7 @@ describe("Basic over plain HTTP", () => {
     expect(await statusAndCode(response)).toEqual([403, "https_required"]);
   });
 
-  test("is accepted from anywhere if that is allowed", async () => {
+  test("is accepted from any address if allowBasicOverHttp is true", async () => {
     const service = createService({ store: openMemory(), checkUser, allowBasicOverHttp: true });
     for (const address of ["127.0.0.1", "10.0.0.5", "2001:db8::1", undefined]) {
       const headers = { ...AUTHORIZED.headers, "X-Forwarded-For": "10.0.0.5" };
@@ -447,7 +467,7 @@ describe("Basic over plain HTTP", () => {
     ["X-Forwarded-Prefix", ""],
     ["X-Real-IP", "127.0.0.1"],
     ["Via", "1.1 proxy"],
-  ])("is rejected through a proxy that sends %s", async (name, value) => {
+  ])("is rejected through a proxy that sends %s: %s", async (name, value) => {
     await using service = startService({ checkUser });
     for (const [method, path] of [
       ["GET", "/admin/"],
@@ -656,7 +676,7 @@ describe("the log of rejected passwords", () => {
     ["malformed", "Basic s3cret"],
     ["malformed", `Basic ${base64("s3cret without a colon")}`],
     ["malformed", `${basic("a", "s3cret")}, ${basic("a", "s3cret")}`],
-  ])("has the reason %s and never the pair", async (reason, header) => {
+  ])("has the reason %s and never the credentials", async (reason, header) => {
     const { log, lines, text } = capturingLog();
     await using service = startService({ checkUser, log, accessLog: true });
     const headers = header === undefined ? undefined : { Authorization: header };
@@ -671,7 +691,7 @@ describe("the log of rejected passwords", () => {
     if (header !== undefined) expect(text()).not.toContain(header.slice(6));
   });
 
-  test("has passwords over plain HTTP and throttled ones", async () => {
+  test("has lines for passwords over plain HTTP and for throttled passwords", async () => {
     const { log, lines } = capturingLog();
     const service = createService({ store: openMemory(), checkUser, log, basicFailures: 1 });
     await ask(service, "10.0.0.5", AUTHORIZED.headers);

@@ -13,7 +13,7 @@ const TODOS = 500;
 
 describe("a subscriber that does not read", () => {
   test.each(storesOfEachKind())(
-    "takes little memory on %s and is disconnected, and the others miss nothing",
+    "uses little memory on %s and is disconnected, and other subscribers miss nothing",
     async (_kind, openStore) => {
       const opened = await openStore();
       const watched = watch(opened);
@@ -54,7 +54,7 @@ describe("a subscriber that does not read", () => {
     },
   );
 
-  test("does not keep the service from stopping, nor the others from reading to the end", async () => {
+  test("delays neither the shutdown nor the streams of other subscribers", async () => {
     const store = openMemory();
     const service = createService({ store });
     const { url, stop } = listen(service, { host: "127.0.0.1", port: 0 });

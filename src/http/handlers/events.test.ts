@@ -207,7 +207,7 @@ describe.each(storesOfEachKind())("GET /api/events on %s", (_engine, openStore) 
     expect((await second.take(1))[0]?.data).toContain("between");
   });
 
-  test("turns a list into the latest list with the changes since its ETag", async () => {
+  test("sends the changes since the ETag of a list, which turn it into the latest list", async () => {
     let amid = 0;
     for (let round = 0; round < 3; round++) {
       await using service = serve(await openStore());
@@ -438,10 +438,10 @@ describe("an event stream", () => {
   });
 
   test.each<[what: string, resumes: boolean, changes: number]>([
-    ["a new one, while nothing happens", false, 0],
-    ["a new one, after a change", false, 1],
-    ["a resumed one, while nothing happens", true, 0],
-    ["a resumed one, after a change", true, 1],
+    ["new, without changes", false, 0],
+    ["new, after a change", false, 1],
+    ["resumed, without changes", true, 0],
+    ["resumed, after a change", true, 1],
   ])("ends when its subscriber disconnects: %s", async (_what, resumes, changes) => {
     const watched = await watchedStore();
     await using service = serve(watched.store);
@@ -495,9 +495,9 @@ describe("an event stream", () => {
   });
 
   test.each([
-    ["cannot answer", new ServiceError("store_unavailable"), 503, "store_unavailable"],
-    ["breaks", new Error("s3cret"), 500, "internal_error"],
-  ])("is rejected if the store %s", async (_what, error, status, code) => {
+    ["store_unavailable", new ServiceError("store_unavailable"), 503, "store_unavailable"],
+    ["an unexpected error", new Error("s3cret"), 500, "internal_error"],
+  ])("is rejected if the store throws %s", async (_what, error, status, code) => {
     const { log, lines } = capturingLog();
     await using service = serve(storeWith({ position: () => Promise.reject(error) }), { log });
     const response = await service.send("GET", "/api/events");
@@ -506,10 +506,10 @@ describe("an event stream", () => {
   });
 
   test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
-    ["at once", {}, { events: fail }, ["position"]],
+    ["immediately", {}, { events: fail }, ["position"]],
     ["after a change", {}, { events: failAfterOne }, ["position", "deleted"]],
     ["when it replays missed changes", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
-    ["when what was missed is lost", { since: "e-1" }, failsAtSecond(), []],
+    ["when the missed changes are lost", { since: "e-1" }, failsAtSecond(), []],
   ])("ends and logs the error when its store fails %s", async (_what, from, answers, types) => {
     const { log, lines } = capturingLog();
     await using service = serve(storeWith(answers), { log });

@@ -116,7 +116,7 @@ describe.each<
     await store.close();
   });
 
-  test("expires on time even if another one is from a clock that was ahead", async () => {
+  test("expires on time even if another key was stored while the clock was ahead", async () => {
     let now = 1_000_000 + 1000 * HOUR;
     const store = await open({ now: () => now });
     await store.insert("a", "ahead");
@@ -172,7 +172,7 @@ test("an Idempotency-Key on sqlite is remembered across a restart", async () => 
 });
 
 describe("an Idempotency-Key in flight", () => {
-  test("gets a 409 in other requests until the first response", async () => {
+  test("causes a 409 for other requests until the first response", async () => {
     const gate = Promise.withResolvers<void>();
     const inserting = Promise.withResolvers<void>();
     const memory = openMemory();
@@ -214,7 +214,7 @@ describe("an Idempotency-Key in flight", () => {
   test.each([
     ["stalled", ["Content-Length: 100"], '{"title":'],
     ["stalled between chunks", ["Transfer-Encoding: chunked"], '9\r\n{"title":\r\n'],
-    ["not begun", ["Content-Length: 100"], ""],
+    ["not started", ["Content-Length: 100"], ""],
   ])("can be used while the upload of a body is %s", async (_what, headers, body) => {
     const received = Promise.withResolvers<void>();
     await using service = startService({ observer: observerOfRequests(received.resolve) });
@@ -225,7 +225,7 @@ describe("an Idempotency-Key in flight", () => {
     socket.destroy();
   });
 
-  test("is free again when the body never arrives", async () => {
+  test("can be used again when the body never arrives", async () => {
     await using service = startService();
     const headers = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
     expect((await sendRaw(service.port, request("POST /api/todos", headers, '{"title":'), 200)).text).toBe(
@@ -239,12 +239,12 @@ describe("an Idempotency-Key in flight", () => {
 describe("the header Idempotency-Key", () => {
   const long = "x".repeat(255);
   test.each<[what: string, spelling: string, other: string]>([
-    ["quotes or none", '"abc"', "abc"],
-    ["escapes or none", '"a\\"b\\\\c"', '"a\\"b\\\\c"'],
+    ["the same key with and without quotes", '"abc"', "abc"],
+    ["escaped quotes and backslashes", '"a\\"b\\\\c"', '"a\\"b\\\\c"'],
     ["255 characters", `"${long}"`, long],
     ["any visible character", '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"', '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"'],
-    ["blanks around it", `  ${KEY}  `, KEY],
-    ["names of objects' own", "__proto__", '"__proto__"'],
+    ["surrounding spaces", `  ${KEY}  `, KEY],
+    ["the names of object properties", "__proto__", '"__proto__"'],
   ])("accepts %s", async (_what, spelling, other) => {
     await using service = startService();
     for (const key of [spelling, other])
@@ -292,7 +292,7 @@ describe("the header Idempotency-Key", () => {
   test.each([
     ["case", "Key", "key"],
     ["the last of 255 characters", long, `${long.slice(1)}y`],
-  ])("distinguishes %s", async (_what, one, other) => {
+  ])("distinguishes keys that differ in %s", async (_what, one, other) => {
     await using service = startService();
     expect((await whole(await post(service, "a", one)))[1]).toBe("/api/todos/1");
     expect((await whole(await post(service, "a", other)))[1]).toBe("/api/todos/2");

@@ -125,25 +125,25 @@ describe("POST /admin/keys", () => {
   });
 
   test.each<[what: string, body: unknown, errors: readonly string[]]>([
-    ["nothing", {}, ["name is required"]],
+    ["an empty object", {}, ["name is required"]],
     ["a list", [{ name: "ci" }], ["name is required"]],
     ["null", null, ["name is required"]],
-    ["a name that is no string", { name: 1 }, ["name must be a string"]],
+    ["a name that is not a string", { name: 1 }, ["name must be a string"]],
     ["a blank name", { name: "\u3000" }, ["name must not be empty"]],
     ["a long name", { name: "😀".repeat(101) }, ["name must be at most 100 characters"]],
-    ["a line break", { name: "a\r\nb" }, ["name must have no control characters"]],
-    ["a number of days", { name: "ci", expires: 90 }, ["expires must be a string"]],
-    ["null for ever", { name: "ci", expires: null }, ["expires must be a string"]],
+    ["a name with a line break", { name: "a\r\nb" }, ["name must have no control characters"]],
+    ["an expiry that is a number", { name: "ci", expires: 90 }, ["expires must be a string"]],
+    ["an expiry of null", { name: "ci", expires: null }, ["expires must be a string"]],
     [
-      "0 for ever",
+      "an expiry of 0",
       { name: "ci", expires: "0" },
       ["expires must be longer than 0; leave it out for a key that does not expire"],
     ],
     ["an unknown scope", { name: "ci", scope: "admin" }, ['scope must be "read" or "write"']],
-    ["null as a scope", { name: "ci", scope: null }, ['scope must be "read" or "write"']],
-    ["101 years", { name: "ci", expires: "36865d" }, ["expires must be at most 36500d"]],
+    ["a scope of null", { name: "ci", scope: null }, ['scope must be "read" or "write"']],
+    ["an expiry of 101 years", { name: "ci", expires: "36865d" }, ["expires must be at most 36500d"]],
     [
-      "all of it",
+      "several invalid members",
       { name: "\t".repeat(101), expires: "1y" },
       [
         "name must not be empty",
@@ -185,13 +185,13 @@ describe("POST /admin/keys", () => {
 
   test.each<[what: string, headers: Readonly<Record<string, string>>, body: string, status: number]>([
     ["a form", { "Content-Type": "application/x-www-form-urlencoded" }, "name=ci", 415],
-    ["text, as a cross-site form may send it", { "Content-Type": "text/plain" }, '{"name":"ci"}', 415],
-    ["no media type", { "Content-Type": "" }, '{"name":"ci"}', 415],
-    ["what is encoded", { "Content-Type": "application/json", "Content-Encoding": "gzip" }, "x", 415],
-    ["too much", { "Content-Type": "application/json" }, `{"name":"${"x".repeat(65_536)}"}`, 413],
-    ["no JSON", { "Content-Type": "application/json" }, "{name: ci}", 400],
+    ["text/plain, which a cross-site form can send", { "Content-Type": "text/plain" }, '{"name":"ci"}', 415],
+    ["an empty Content-Type", { "Content-Type": "" }, '{"name":"ci"}', 415],
+    ["a Content-Encoding", { "Content-Type": "application/json", "Content-Encoding": "gzip" }, "x", 415],
+    ["a body above 64 KiB", { "Content-Type": "application/json" }, `{"name":"${"x".repeat(65_536)}"}`, 413],
+    ["a body that is not JSON", { "Content-Type": "application/json" }, "{name: ci}", 400],
     ["no body", { "Content-Type": "application/json" }, "", 400],
-  ])("rejects %s like every JSON body", async (_what, headers, body, status) => {
+  ])("rejects %s, like every endpoint with a JSON body", async (_what, headers, body, status) => {
     await using served = serveKeys();
     const init = { headers: { ...AUTHORIZATION, ...headers }, body };
     expect((await served.service.send("POST", "/admin/keys", init)).status).toBe(status);
@@ -268,12 +268,12 @@ describe("POST /admin/keys/:id/rotate", () => {
 
   test.each<[what: string, headers: readonly string[], body: string]>([
     ["no body", ["Content-Length: 0"], ""],
-    ["no word of a body", [], ""],
-    ["a type and no body", ["Content-Type: application/json", "Content-Length: 0"], ""],
-    ["another type and no body", ["Content-Type: text/plain", "Content-Length: 0"], ""],
+    ["neither a body nor a Content-Length", [], ""],
+    ["a Content-Type and no body", ["Content-Type: application/json", "Content-Length: 0"], ""],
+    ["another Content-Type and no body", ["Content-Type: text/plain", "Content-Length: 0"], ""],
     ["an empty object", ["Content-Type: application/json", "Content-Length: 2"], "{}"],
     [
-      "an object in chunks",
+      "an empty object in chunks",
       ["Content-Type: application/json", "Transfer-Encoding: chunked"],
       chunked("{}", 1),
     ],
@@ -372,10 +372,10 @@ describe("DELETE /admin/keys/:id", () => {
   });
 });
 
-describe("the keys", () => {
+describe("the endpoints of API keys", () => {
   const paths = ["/admin/keys", "/admin/keys/absent00", "/admin/keys/absent00/rotate"];
 
-  test.each(paths)("are guarded at %s before any other check", async (path) => {
+  test.each(paths)("check the credentials at %s before anything else", async (path) => {
     await using served = serveKeys();
     const credentials: readonly Readonly<Record<string, string>>[] = [
       {},
@@ -455,7 +455,7 @@ describe("the keys", () => {
     expect(await ask("POST", "/admin/keys", {})).toBe(415);
   });
 
-  test("are a guarded 404 in a service without a key store", async () => {
+  test("respond with 404 after authentication in a service without a key store", async () => {
     const { log, lines } = capturingLog();
     await using service = startService({ checkUser: createFixedUserCheck("root", "s3cret"), log });
     for (const [method, path] of [

@@ -85,7 +85,7 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
     expect(result?.contents).toEqual(contents);
   });
 
-  test("offers no updates, and rejects what it does not offer", async () => {
+  test("offers no subscriptions, and rejects methods and tools that it does not offer", async () => {
     await using service = start();
     await using client = await connect(service);
     expect(client.offer.result?.capabilities).toEqual({ tools: {}, resources: {} });
@@ -101,7 +101,7 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
     expect((await client.request("tools/call", { name: "x", arguments: {} })).error?.code).toBe(-32602);
   });
 
-  test("answers in JSON with the headers of every response, and keeps no session", async () => {
+  test("responds with JSON and the security headers, and has no session", async () => {
     await using service = start();
     await using client = await connect(service);
     const { headers } = await client.post("tools/list");
@@ -114,7 +114,7 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
   });
 });
 
-test("/mcp accepts a subscription of a client of version 2026-07-28, and ends it at once", async () => {
+test("/mcp accepts a subscription of a client of version 2026-07-28, and ends it immediately", async () => {
   await using service = start();
   const notifications = { resourceSubscriptions: [TODOS_URI], toolsListChanged: true };
   const response = await mcpSender("2026-07-28", at(service))("subscriptions/listen", { notifications });
@@ -126,18 +126,21 @@ test("/mcp accepts a subscription of a client of version 2026-07-28, and ends it
 });
 
 describe("without the option, /mcp", () => {
-  test.each(["GET", "POST", "DELETE", "OPTIONS", "PUT"])("answers %s as any unknown path", async (method) => {
-    await using service = startService();
-    const answers = await Promise.all(
-      ["/mcp", "/nowhere"].map(async (path) => {
-        const response = await fetch(service.url + path, { method });
-        const headers = [...response.headers].filter(([name]) => name !== "date");
-        return [response.status, headers, await response.text()];
-      }),
-    );
-    expect(answers[0]).toEqual(answers[1] ?? []);
-    expect(answers[0]?.[0]).toBe(404);
-  });
+  test.each(["GET", "POST", "DELETE", "OPTIONS", "PUT"])(
+    "responds to %s as an unknown path does",
+    async (method) => {
+      await using service = startService();
+      const answers = await Promise.all(
+        ["/mcp", "/nowhere"].map(async (path) => {
+          const response = await fetch(service.url + path, { method });
+          const headers = [...response.headers].filter(([name]) => name !== "date");
+          return [response.status, headers, await response.text()];
+        }),
+      );
+      expect(answers[0]).toEqual(answers[1] ?? []);
+      expect(answers[0]?.[0]).toBe(404);
+    },
+  );
 });
 
 describe("in private mode, /mcp", () => {
@@ -150,7 +153,7 @@ describe("in private mode, /mcp", () => {
     }
   });
 
-  test("lets a key with the scope read list, but not write", async () => {
+  test("allows a key with the scope read to list, but not to write", async () => {
     await using service = await startPrivate();
     await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
     await using writer = await connectHttpClient(VERSION, at(service), bearer(service.writer));
@@ -171,7 +174,7 @@ describe("in private mode, /mcp", () => {
     expect((await callTool(writer, "list_todos")).structured).toEqual({ todos });
   });
 
-  test("accepts a user, and no writes of pages of other origins in the user's name", async () => {
+  test("accepts a user's password, but rejects writes with it from pages of other origins", async () => {
     const origin = "http://127.0.0.1:1";
     await using service = await startPrivate({ onLoopback: true });
     const add = { name: "add_todo", arguments: { title: "a" } };
@@ -182,7 +185,7 @@ describe("in private mode, /mcp", () => {
     expect(JSON.stringify(accepted)).not.toContain("isError");
   });
 
-  test("keeps the idempotency keys of two clients apart", async () => {
+  test("separates the idempotency keys of two clients", async () => {
     await using service = await startPrivate();
     const add = { name: "add_todo", arguments: { title: "a", idempotencyKey: "k" } };
     for (const headers of [bearer(service.writer), { Authorization: BASIC }])
@@ -191,7 +194,7 @@ describe("in private mode, /mcp", () => {
     expect((await callTool(client, "list_todos")).structured).toMatchObject({ todos: { length: 2 } });
   });
 
-  test("logs writes of tools with the key, and no request as a write of its own", async () => {
+  test("logs each write of a tool with the API key, and does not log a request to /mcp as a write", async () => {
     const log = capturingLog();
     await using service = await startPrivate({ log: log.log });
     await using client = await connectHttpClient(VERSION, at(service), bearer(service.writer));
@@ -205,7 +208,7 @@ describe("in private mode, /mcp", () => {
     expect(log.text()).not.toContain(service.writer);
   });
 
-  test("finishes a tool call whose sender has left", async () => {
+  test("finishes a tool call whose client has disconnected", async () => {
     const store = openMemory();
     let hasLeft = false;
     const insert: typeof store.insert = (title) => {
@@ -233,7 +236,7 @@ describe("in private mode, /mcp", () => {
     });
   });
 
-  test("counts wrong passwords for the login throttle", async () => {
+  test("counts wrong passwords in the login throttle", async () => {
     await using service = await startPrivate({ basicFailures: 2 });
     const wrong = { Authorization: `Basic ${btoa(`${USER}:wrong`)}` };
     for (let time = 0; time < 2; time++) expect((await post(service, wrong)).status).toBe(401);
@@ -241,7 +244,7 @@ describe("in private mode, /mcp", () => {
     expect(throttled).toEqual([429, "too_many_failures"]);
   });
 
-  test("keeps its responses out of caches", async () => {
+  test("forbids caches to store its responses", async () => {
     await using service = await startPrivate();
     const { headers } = await post(service, bearer(service.reader));
     expect([headers.get("cache-control"), headers.get("vary")]).toEqual([
@@ -273,7 +276,7 @@ describe("/mcp", () => {
   test.each<[what: string, protocol: string, host: readonly string[]]>([
     ["no Host", "HTTP/1.0", []],
     ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
-  ])("answers a request with %s", async (_what, protocol, host) => {
+  ])("accepts a request with %s", async (_what, protocol, host) => {
     await using service = start({ onLoopback: true });
     await service.sendJson("POST", "/api/todos", { title: "a" });
     const params = { name: "list_todos" };
@@ -294,11 +297,11 @@ describe("/mcp", () => {
   test.each<[what: string, headers: Record<string, string>, isAccepted: boolean]>([
     ["no origin", {}, true],
     ["another site", { Origin: "https://evil.example" }, false],
-    ["a page without an origin", { Origin: "null" }, false],
+    ["an opaque origin", { Origin: "null" }, false],
     ["a navigation of another site", { "Sec-Fetch-Site": "cross-site" }, false],
     ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
     ["another port of loopback", { Origin: "http://localhost:6274", "Sec-Fetch-Site": "same-site" }, true],
-  ])("from %s is checked", async (_what, headers, isAccepted) => {
+  ])("accepts or rejects a request by its origin: %s", async (_what, headers, isAccepted) => {
     await using service = start({ onLoopback: true, corsOrigins: ["https://app.example"] });
     const response = await post(service, headers);
     expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
@@ -310,7 +313,7 @@ describe("/mcp", () => {
     expect((await post(service, { Origin: "http://localhost:6274" })).status).toBe(403);
   });
 
-  test("lets pages of listed origins send its headers", async () => {
+  test("allows its request headers in preflights of listed origins", async () => {
     const preflight = { Origin: "https://app.example", "Access-Control-Request-Method": "POST" };
     const allowed = async (service: TestService): Promise<string | null> => {
       const response = await fetch(at(service), { method: "OPTIONS", headers: preflight });
@@ -347,7 +350,7 @@ describe("/mcp", () => {
   });
 
   test.each(["1", "null", '"x"', "{}", '{"jsonrpc":"1.0","id":1,"method":"ping"}'])(
-    "rejects %s, which is not a message",
+    "rejects %s, which is not a JSON-RPC message",
     async (body) => {
       await using service = start();
       for (const version of PROTOCOL_VERSIONS) {
@@ -385,7 +388,7 @@ describe("/mcp", () => {
     expect(log.lines[0]?.fields.err).toHaveProperty("message", "secret details");
   });
 
-  test("finishes a tool call that is under way when the server shuts down", async () => {
+  test("finishes a tool call that is in progress when the server shuts down", async () => {
     const store = openMemory();
     const held = Promise.withResolvers<void>();
     const called = Promise.withResolvers<void>();
@@ -409,7 +412,7 @@ describe("/mcp", () => {
     expect(await stopped).toBe(0);
   });
 
-  test("passes no header about its own body on to the handlers", async () => {
+  test("does not pass If-None-Match and Idempotency-Key of its request to its tools", async () => {
     await using service = start();
     await service.sendJson("POST", "/api/todos", { title: "a" });
     const etag = (await service.send("GET", "/api/todos")).headers.get("etag") ?? "";

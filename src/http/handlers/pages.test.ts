@@ -61,12 +61,12 @@ describe("/", () => {
   });
 
   test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
-    ["a list that has it", 304, (etag) => `"x", ${etag}`],
-    ["its strong form", 304, (etag) => etag.replace(/^W\//, "")],
+    ["a list that contains the ETag", 304, (etag) => `"x", ${etag}`],
+    ["the strong form of the ETag", 304, (etag) => etag.replace(/^W\//, "")],
     ["an asterisk", 304, () => "*"],
-    ["a list of others", 200, () => '"x", W/"y"'],
-    ["itself without quotes", 200, (etag) => etag.replaceAll('"', "")],
-  ])("compares If-None-Match with %s: %d", async (_what, status, ifNoneMatch) => {
+    ["a list of other ETags", 200, () => '"x", W/"y"'],
+    ["the ETag without quotes", 200, (etag) => etag.replaceAll('"', "")],
+  ])("responds to If-None-Match with %s: %d", async (_what, status, ifNoneMatch) => {
     await using service = startService();
     const etag = (await service.send("GET", "/", { headers: { Accept: BROWSER } })).headers.get("etag") ?? "";
     const headers = { Accept: BROWSER, "If-None-Match": ifNoneMatch(etag) };
@@ -220,7 +220,7 @@ test("the manifest of the list names icons that exist", async () => {
 });
 
 describe("/admin/keys", () => {
-  test("is a guarded page for browsers that no cache stores", async () => {
+  test("is a guarded page for browsers, with Cache-Control: no-store", async () => {
     await using service = startWithKeys();
     const stranger = await service.send("GET", "/admin/keys", { headers: { Accept: BROWSER } });
     expect(stranger.status).toBe(401);
@@ -312,7 +312,7 @@ describe("an error", () => {
     expect(response.headers.get("vary")).toBe("Origin");
   });
 
-  test.each(["a:99999", "a b", "", "[", "%zz"])("is never an internal one for the host %p", async (host) => {
+  test.each(["a:99999", "a b", "", "[", "%zz"])("is never a 500 because of the Host %p", async (host) => {
     await using service = startWithKeys();
     for (const path of ["/nothing", "/admin/", "/livez"]) {
       const head = [
@@ -328,7 +328,7 @@ describe("an error", () => {
     }
   });
 
-  test("is a page for signed-in users of unknown paths below /admin", async () => {
+  test("is a page if a signed-in user opens an unknown path below /admin", async () => {
     await using service = startWithKeys();
     const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
     const response = await service.send("GET", "/admin/nothing", { headers });
@@ -337,7 +337,7 @@ describe("an error", () => {
   });
 });
 
-test("/admin/ greets browsers in plain text too", async () => {
+test("/admin/ responds to browsers in plain text too", async () => {
   await using service = startWithKeys();
   const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
   expect(await (await service.send("GET", "/admin/", { headers })).text()).toBe("Hello, admin!");
@@ -352,7 +352,7 @@ test("/favicon.ico is an icon that caches store for a day", async () => {
   expect([...(await response.bytes()).subarray(0, 6)]).toEqual([0, 0, 1, 0, 1, 0]);
 });
 
-test("/docs loads nothing from elsewhere", async () => {
+test("/docs loads nothing from other origins", async () => {
   await using service = startService();
   const response = await service.send("GET", "/docs");
   expect(response.headers.get("content-security-policy")).toBe(

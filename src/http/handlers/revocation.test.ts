@@ -65,7 +65,7 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
     },
   ],
   ["is rotated without an overlap", (keys, id, clock) => rotateKey(keys, id, 0, clock.now)],
-])("the event streams of an API key that %s end, and no others", async (_what, act) => {
+])("the event streams of an API key end when it %s, and other streams continue", async (_what, act) => {
   await using service = await start();
   const phone = await service.mint("phone", MINUTE);
   const laptop = await service.mint("laptop");
@@ -89,7 +89,7 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
   expect(service.text()).not.toContain(phone.token);
 });
 
-test("the event stream of a rotated API key ends with the overlap", async () => {
+test("the event stream of a rotated API key ends at the end of the overlap", async () => {
   await using service = await start();
   const { key, token } = await service.mint("phone");
   await using stream = await service.subscribe(`Bearer ${token}`);
@@ -160,7 +160,7 @@ test("the event stream of a client ends when its lookup says that the token is r
   await stream.rest();
 });
 
-test("a connection may be reused for as long as Keep-Alive says after a revocation, but not in a shutdown", async () => {
+test("a connection stays open for the Keep-Alive timeout after a revocation, but not in a shutdown", async () => {
   /** Returns the idle timeouts of the request until its stream ends. */
   const idleTimeouts = async (end: (revoke: () => void, close: () => void) => void): Promise<number[]> => {
     let isRevoked = false;
@@ -193,7 +193,7 @@ test("a connection may be reused for as long as Keep-Alive says after a revocati
   expect(await idleTimeouts((_revoke, close) => close())).toEqual([120, 1]);
 });
 
-test("a check that throws ends the stream, and is logged", async () => {
+test("a revocation check that throws ends the stream, and is logged", async () => {
   const isRevoked = () => {
     throw new Error("broken");
   };

@@ -86,8 +86,8 @@ describe("POST /api/todos", () => {
 
 describe("/api/todos/:id", () => {
   test.each([
-    ["past what a double can hold", 2n ** 53n],
-    ["past what a signed integer can hold", 2n ** 63n],
+    ["above 2^53", 2n ** 53n],
+    ["above 2^63", 2n ** 63n],
   ])("keeps every digit of an id %s", async (_what, lastId) => {
     await using service = startService({ store: openMemory({ lastId }) });
     const [id, path] = [lastId + 1n, `/api/todos/${lastId + 1n}`];
@@ -105,7 +105,7 @@ describe("/api/todos/:id", () => {
     expect((await service.send("DELETE", path)).status).toBe(204);
   });
 
-  test("assigns the last id, and then no other", async () => {
+  test("assigns the maximum id, and then responds with 507", async () => {
     await using service = startService({ store: openMemory({ lastId: MAX_TODO_ID - 1n }) });
     expect(await create(service, "x")).toBe('{"id":18446744073709551615,"title":"x","done":false}');
     await service.send("DELETE", "/api/todos/18446744073709551615");
@@ -149,7 +149,7 @@ describe("/api/todos/:id", () => {
   });
 
   test.each(["0", "2", "9007199254740993", "18446744073709551615", "0002", "%32"])(
-    "knows no to-do at %s",
+    "responds with 404 to the id %s",
     async (id) => {
       await using service = startService();
       await create(service, "x");
@@ -218,14 +218,22 @@ describe("the order of checks", () => {
     ["the id before the media type", "PATCH", "/api/todos/abc", {}, "{}", 400, "invalid_id"],
     ["the id before the size", "PATCH", "/api/todos/abc", json, tooLong, 400, "invalid_id"],
     ["the id before the syntax", "PATCH", "/api/todos/abc", json, "{", 400, "invalid_id"],
-    ["absence before the media type", "PATCH", "/api/todos/9", {}, "{}", 404, "todo_not_found"],
-    ["absence before the size", "PATCH", "/api/todos/9", json, tooLong, 404, "todo_not_found"],
-    ["absence before the syntax", "PATCH", "/api/todos/9", json, "{", 404, "todo_not_found"],
-    ["absence before the rules", "PATCH", "/api/todos/9", json, '{"done":1}', 404, "todo_not_found"],
+    ["an absent to-do before the media type", "PATCH", "/api/todos/9", {}, "{}", 404, "todo_not_found"],
+    ["an absent to-do before the size", "PATCH", "/api/todos/9", json, tooLong, 404, "todo_not_found"],
+    ["an absent to-do before the syntax", "PATCH", "/api/todos/9", json, "{", 404, "todo_not_found"],
+    [
+      "an absent to-do before invalid values",
+      "PATCH",
+      "/api/todos/9",
+      json,
+      '{"done":1}',
+      404,
+      "todo_not_found",
+    ],
     ["the media type before the size", "PATCH", "/api/todos/1", {}, tooLong, 415, "unsupported_media_type"],
     ["the size before the syntax", "PATCH", "/api/todos/1", json, `{${tooLong}`, 413, "body_too_large"],
-    ["the syntax before the rules", "PATCH", "/api/todos/1", json, '{"done":1', 400, "invalid_json"],
-    ["the rules at last", "PATCH", "/api/todos/1", json, '{"done":1}', 422, "validation_failed"],
+    ["the syntax before invalid values", "PATCH", "/api/todos/1", json, '{"done":1', 400, "invalid_json"],
+    ["invalid values last", "PATCH", "/api/todos/1", json, '{"done":1}', 422, "validation_failed"],
   ])("reports %s", async (_what, method, path, headers, text, status, code) => {
     await using service = startService();
     await create(service, "x");
@@ -356,7 +364,7 @@ describe("the list's ETag", () => {
   const etagOf = async ({ send }: TestService, path = "/api/todos") =>
     (await send("GET", path)).headers.get("etag") ?? "";
 
-  test("changes with each write and at no other time", async () => {
+  test("changes with each write, and only then", async () => {
     await using service = startService();
     const { send, sendJson } = service;
     const steps: [changes: boolean, what: string, act: () => Promise<unknown>][] = [
@@ -386,17 +394,17 @@ describe("the list's ETag", () => {
   });
 
   test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
-    ["itself", 304, (etag) => etag],
+    ["the same ETag", 304, (etag) => etag],
     ["its weak form", 304, (etag) => `W/${etag}`],
-    ["anything", 304, () => "*"],
-    ["a list that has it", 304, (etag) => `"x", "", W/"y",${etag} , "z"`],
-    ["another", 200, () => '"x"'],
-    ["itself without quotes", 200, (etag) => etag.replaceAll('"', "")],
-    ["its beginning", 200, (etag) => `${etag.slice(0, -2)}"`],
-    ["itself in a wrong weak form", 200, (etag) => `w/${etag}`],
+    ["an asterisk", 304, () => "*"],
+    ["a list that contains the ETag", 304, (etag) => `"x", "", W/"y",${etag} , "z"`],
+    ["another ETag", 200, () => '"x"'],
+    ["the ETag without quotes", 200, (etag) => etag.replaceAll('"', "")],
+    ["a prefix of the ETag", 200, (etag) => `${etag.slice(0, -2)}"`],
+    ["a weak form with a lowercase w", 200, (etag) => `w/${etag}`],
     ["an asterisk in quotes", 200, () => '"*"'],
-    ["nothing", 200, () => ""],
-  ])("is compared with %s", async (_what, status, ifNoneMatch) => {
+    ["an empty value", 200, () => ""],
+  ])("is compared with If-None-Match: %s", async (_what, status, ifNoneMatch) => {
     await using service = startService();
     await create(service, "x");
     const etag = await etagOf(service);
@@ -446,7 +454,7 @@ function failingStore(error: unknown, isLate: boolean): TodoStore {
 const storeOfLists = (json: () => TodoList["json"]): TodoStore =>
   storeWith({ list: () => ({ position: { epoch: "e", sequence: 1 }, json: json() }) });
 
-test.each(Object.entries(FOREIGN_THENABLES))("a store may give %s", async (_what, thenable) => {
+test.each(Object.entries(FOREIGN_THENABLES))("a store may return %s", async (_what, thenable) => {
   const memory = openMemory();
   await memory.insert("a");
   const json = '{"id":1,"title":"a","done":false}';
@@ -457,7 +465,7 @@ test.each(Object.entries(FOREIGN_THENABLES))("a store may give %s", async (_what
   expect(await (await service.send("GET", "/api/todos")).text()).toBe(`[${json}]`);
 });
 
-describe("a failing store", () => {
+describe("a service whose store fails", () => {
   const json = { "Content-Type": "application/json" };
   const requests: [method: string, path: string, init: RequestInit][] = [
     ["GET", "/api/todos", {}],
@@ -473,15 +481,15 @@ describe("a failing store", () => {
   ];
   const cause = new Error("s3cret: cannot reach 10.1.2.3");
   const failures: [what: string, error: unknown, status: number, code: string][] = [
-    ["a failure of its own", new ServiceError("store_unavailable", { cause }), 503, "store_unavailable"],
+    ["a ServiceError", new ServiceError("store_unavailable", { cause }), 503, "store_unavailable"],
     ["an unexpected error", cause, 500, "internal_error"],
-    ["what is no error at all", "s3cret", 500, "internal_error"],
+    ["a value that is not an Error", "s3cret", 500, "internal_error"],
     ["undefined", undefined, 500, "internal_error"],
   ];
   const cases = failures.flatMap(([what, error, status, code]) =>
     [false, true].map((isLate) => ({
       what,
-      when: isLate ? "later" : "at once",
+      when: isLate ? "asynchronously" : "synchronously",
       error,
       isLate,
       status,
@@ -490,7 +498,7 @@ describe("a failing store", () => {
   );
 
   test.each(cases)(
-    "by throwing $what $when is a $status and a line in the log, and no more",
+    "responds with $status without details and logs one line if it throws $what $when",
     async (failing) => {
       const { error, isLate, status, code } = failing;
       for (const [method, path, init] of requests) {
@@ -508,7 +516,7 @@ describe("a failing store", () => {
     },
   );
 
-  test("in the middle of a list leaves the body visibly incomplete", async () => {
+  test("aborts a response if it throws in the middle of a list", async () => {
     const { log, lines } = capturingLog();
     const store = storeOfLists(async function* () {
       yield Buffer.from("[");
@@ -530,7 +538,7 @@ describe("a failing store", () => {
 });
 
 describe("a long list", () => {
-  test("has exactly the state at its position under concurrent writes", async () => {
+  test("contains exactly the state at its position under concurrent writes", async () => {
     const count = 30_000;
     await using service = startService({ store: await storeOf(count) });
     const { send, sendJson, port } = service;
@@ -574,7 +582,7 @@ describe("a long list", () => {
     expect((await response.text()) === JSON.stringify([...state.values()])).toBe(true);
   });
 
-  test("does not fill the memory while its client reads slowly", async () => {
+  test("uses little memory while its client reads slowly", async () => {
     await using service = startService({ store: await storeOf(80_000) });
     Bun.gc(true);
     const before = process.memoryUsage.rss();

@@ -39,12 +39,12 @@ describe("GET /api/whoami", () => {
   });
 
   test.each([
-    ["as RFC 6750 writes it", `Bearer ${TOKEN}`],
-    ["under a scheme in lower case", `bearer ${TOKEN}`],
-    ["under a scheme in upper case", `BEARER ${TOKEN}`],
-    ["behind several spaces", `bEaReR    ${TOKEN}`],
-    ["with white space around", ` \t Bearer ${TOKEN} \t `],
-    ["of every character but a comma", `Bearer ${ODD_TOKEN}`],
+    ["in the form of RFC 6750", `Bearer ${TOKEN}`],
+    ["with the scheme in lower case", `bearer ${TOKEN}`],
+    ["with the scheme in upper case", `BEARER ${TOKEN}`],
+    ["after several spaces", `bEaReR    ${TOKEN}`],
+    ["with surrounding whitespace", ` \t Bearer ${TOKEN} \t `],
+    ["of every character except a comma", `Bearer ${ODD_TOKEN}`],
   ])("accepts a token %s", async (_what, header) => {
     await using service = startService({ lookupClient });
     const { text } = await sendRaw(service.port, request("GET /api/whoami", [`Authorization: ${header}`]));
@@ -56,41 +56,41 @@ describe("GET /api/whoami", () => {
     ["no header", CHALLENGE, []],
     ["an empty header", CHALLENGE, ["Authorization:"]],
     ["the token without a scheme", CHALLENGE, [`Authorization: ${TOKEN}`]],
-    ["the token under Basic", CHALLENGE, [`Authorization: Basic ${TOKEN}`]],
-    ["the token under Token", CHALLENGE, [`Authorization: Token ${TOKEN}`]],
-    ["a scheme that begins alike", CHALLENGE, [`Authorization: Bearers ${TOKEN}`]],
-    ["a scheme run into the token", CHALLENGE, [`Authorization: Bearer${TOKEN}`]],
+    ["the token with the scheme Basic", CHALLENGE, [`Authorization: Basic ${TOKEN}`]],
+    ["the token with the scheme Token", CHALLENGE, [`Authorization: Token ${TOKEN}`]],
+    ["the token with the scheme Bearers", CHALLENGE, [`Authorization: Bearers ${TOKEN}`]],
+    ["the token without a space after the scheme", CHALLENGE, [`Authorization: Bearer${TOKEN}`]],
     ["a scheme in quotes", CHALLENGE, [`Authorization: "Bearer" ${TOKEN}`]],
-    ["the token as a cookie", CHALLENGE, [`Cookie: access_token=${TOKEN}; Authorization=Bearer ${TOKEN}`]],
-    ["the token for a proxy", CHALLENGE, [`Proxy-Authorization: Bearer ${TOKEN}`]],
-    ["the token in a header of our own", CHALLENGE, [`X-Authorization: Bearer ${TOKEN}`]],
-    ["a scheme alone", INVALID, ["Authorization: Bearer"]],
-    ["a scheme and spaces", INVALID, ["Authorization: Bearer    "]],
+    ["the token in a cookie", CHALLENGE, [`Cookie: access_token=${TOKEN}; Authorization=Bearer ${TOKEN}`]],
+    ["the token in Proxy-Authorization", CHALLENGE, [`Proxy-Authorization: Bearer ${TOKEN}`]],
+    ["the token in X-Authorization", CHALLENGE, [`X-Authorization: Bearer ${TOKEN}`]],
+    ["a scheme without a token", INVALID, ["Authorization: Bearer"]],
+    ["a scheme and spaces without a token", INVALID, ["Authorization: Bearer    "]],
     ["an unknown token", INVALID, ["Authorization: Bearer unknown"]],
-    ["the token without its end", INVALID, [`Authorization: Bearer ${TOKEN.slice(0, -1)}`]],
-    ["the token with more behind", INVALID, [`Authorization: Bearer ${TOKEN}=`]],
+    ["a truncated token", INVALID, [`Authorization: Bearer ${TOKEN.slice(0, -1)}`]],
+    ["the token with a character after it", INVALID, [`Authorization: Bearer ${TOKEN}=`]],
     ["the token in another case", INVALID, [`Authorization: Bearer ${TOKEN.toUpperCase()}`]],
     ["the token in quotes", INVALID, [`Authorization: Bearer "${TOKEN}"`]],
     ["the token as a parameter", INVALID, [`Authorization: Bearer token=${TOKEN}`]],
     ["the token twice", INVALID, [`Authorization: Bearer ${TOKEN} ${TOKEN}`]],
     ["the token percent-encoded", INVALID, [`Authorization: Bearer ${encodeURIComponent(TOKEN)}`]],
     ["the token's hash", INVALID, [`Authorization: Bearer ${hashToken(TOKEN).toString("hex")}`]],
-    ["a comma behind the token", INVALID, [`Authorization: Bearer ${TOKEN},`]],
+    ["a comma after the token", INVALID, [`Authorization: Bearer ${TOKEN},`]],
     ["two credentials in one header", INVALID, [`Authorization: Bearer ${TOKEN}, Bearer ${TOKEN}`]],
+    ["two identical headers", INVALID, [`Authorization: Bearer ${TOKEN}`, `Authorization: Bearer ${TOKEN}`]],
     [
-      "two headers that are the same",
+      "two headers, the first with a wrong token",
       INVALID,
-      [`Authorization: Bearer ${TOKEN}`, `Authorization: Bearer ${TOKEN}`],
+      ["Authorization: Bearer x", `Authorization: Bearer ${TOKEN}`],
     ],
-    ["two headers, one wrong", INVALID, ["Authorization: Bearer x", `Authorization: Bearer ${TOKEN}`]],
     [
-      "a header of another scheme first",
+      "two headers, the first with another scheme",
       CHALLENGE,
       ["Authorization: Basic eDp5", `Authorization: Bearer ${TOKEN}`],
     ],
     ["a token that is not ASCII", INVALID, ["Authorization: Bearer s\xe9cret"]],
     ["a control character", INVALID, [`Authorization: Bearer ${TOKEN}\x7f`]],
-    ["the name", INVALID, [`Authorization: Bearer ${RAW_NAME}`]],
+    ["the client's name", INVALID, [`Authorization: Bearer ${RAW_NAME}`]],
     ["__proto__", INVALID, ["Authorization: Bearer __proto__"]],
     ["constructor", INVALID, ["Authorization: Bearer constructor"]],
     ["undefined", INVALID, ["Authorization: Bearer undefined"]],
@@ -105,7 +105,7 @@ describe("GET /api/whoami", () => {
   });
 
   test.each(["access_token", "token", "authorization", "Authorization"])(
-    "takes no token from ?%s=",
+    "does not accept a token in the query parameter %s",
     async (name) => {
       await using service = startService({ lookupClient });
       for (const value of [TOKEN, `Bearer ${TOKEN}`]) {
@@ -116,7 +116,7 @@ describe("GET /api/whoami", () => {
     },
   );
 
-  test("responds with 401 after any number of rejections", async () => {
+  test("responds with 401, never with 429, after any number of rejections", async () => {
     await using service = startService({ lookupClient, basicFailures: 1 });
     const headers = { Authorization: "Bearer unknown" };
     for (let attempt = 0; attempt < 300; attempt++) {
@@ -208,32 +208,35 @@ describe("the lookup of a token", () => {
 
   const cause = new Error("s3cret: password of the database");
   test.each<[what: string, lookupClient: () => Promise<undefined>]>([
-    ["rejects", () => Promise.reject(cause)],
+    ["rejects with an Error", () => Promise.reject(cause)],
     [
-      "throws",
+      "throws an Error",
       () => {
         throw cause;
       },
     ],
-    ["throws what is no error", () => Promise.reject("s3cret")],
-    ["throws undefined", () => Promise.reject(undefined)],
+    ["rejects with a value that is not an Error", () => Promise.reject("s3cret")],
+    ["rejects with undefined", () => Promise.reject(undefined)],
     [
-      "throws a failure of its own",
+      "rejects with a ServiceError",
       () => Promise.reject(new ServiceError("unauthorized", { detail: "s3cret" })),
     ],
-  ])("that %s causes a 503, never a 401, and its message stays private", async (_what, lookupClient) => {
-    const { log, lines } = capturingLog();
-    await using service = startService({ lookupClient, log });
-    for (const path of ["/api/whoami", "/api/whoami/x"]) {
-      const response = await service.send("GET", path, AUTHORIZED);
-      expect(response.headers.get("retry-after")).toBe("5");
-      expect(response.headers.get("www-authenticate")).toBeNull();
-      expect(response.headers.get("cache-control")).toBe("no-store");
-      expect(`${[...response.headers]}${await response.clone().text()}`).not.toContain("s3cret");
-      expect(await statusAndCode(response)).toEqual([503, "credentials_unavailable"]);
-    }
-    expect(lines.map(({ level }) => level)).toEqual(["error", "error"]);
-  });
+  ])(
+    "that %s causes a 503, never a 401, and the response does not contain its message",
+    async (_what, lookupClient) => {
+      const { log, lines } = capturingLog();
+      await using service = startService({ lookupClient, log });
+      for (const path of ["/api/whoami", "/api/whoami/x"]) {
+        const response = await service.send("GET", path, AUTHORIZED);
+        expect(response.headers.get("retry-after")).toBe("5");
+        expect(response.headers.get("www-authenticate")).toBeNull();
+        expect(response.headers.get("cache-control")).toBe("no-store");
+        expect(`${[...response.headers]}${await response.clone().text()}`).not.toContain("s3cret");
+        expect(await statusAndCode(response)).toEqual([503, "credentials_unavailable"]);
+      }
+      expect(lines.map(({ level }) => level)).toEqual(["error", "error"]);
+    },
+  );
 
   test("rejects everyone if nothing is configured", async () => {
     await using service = startService();
@@ -243,7 +246,7 @@ describe("the lookup of a token", () => {
     }
   });
 
-  test("may return null, as plain JavaScript does", async () => {
+  test("may return null, as plain JavaScript can", async () => {
     await using service = startService({ lookupClient: () => JSON.parse("null") });
     for (const path of ["/api/whoami", "/api/whoami/x"]) {
       const response = await service.send("GET", path, AUTHORIZED);
@@ -388,7 +391,7 @@ describe("the log of rejected tokens", () => {
     ]);
   });
 
-  test("has a bounded number of lines for a flood from many networks", async () => {
+  test("has a limited number of lines for many rejections from many networks", async () => {
     const { log, lines } = capturingLog();
     const service = createService({ store: openMemory(), lookupClient, log });
     const handler = service.routes["/api/whoami"];

@@ -40,7 +40,7 @@ function failing() {
   };
 }
 
-test(`${REQUESTS} failed requests write a few lines to the log, whose counts add up`, async () => {
+test(`${REQUESTS} failed requests write few log lines, whose counts add up to all requests`, async () => {
   const written: string[] = [];
   const log = pino({}, { write: (line) => written.push(line) });
   const store = storeWith({ insert: () => Promise.reject(unavailable) });
@@ -71,7 +71,7 @@ test(`${REQUESTS} failed requests write a few lines to the log, whose counts add
   }
 });
 
-test("the log has the first failure of each code and reason, with the whole error", async () => {
+test("the log has the first failure of each code and reason, with the complete error", async () => {
   const { linesOf, summaries } = failing();
   const full = new ServiceError("store_full", { detail: "it is full" });
   const fault = new TypeError("not a function");
@@ -124,7 +124,7 @@ test.each<[what: string, error: unknown]>([
   expect(summaries()).toMatchObject([{ fields: { code: "internal_error", times: 1 } }]);
 });
 
-test("an error that the log itself cannot read is logged without it", async () => {
+test("an error that cannot be serialized is logged without its details", async () => {
   const written: string[] = [];
   const log = pino({}, { write: (line) => written.push(line) });
   const hostile = new Proxy(new Error("hostile"), {

@@ -45,7 +45,7 @@ const HTTPS = { "X-Forwarded-Proto": "https" };
 describe("without trusted proxies, a request", () => {
   test.each<[what: string, address: string | undefined, sent: Sent, isSecure: boolean]>([
     ["this machine", "127.0.0.1", {}, true],
-    ["this machine by IPv6", "::1", {}, true],
+    ["this machine over IPv6", "::1", {}, true],
     ["this machine on a dual-stack socket", "::ffff:127.0.0.1", {}, true],
     ["another machine", "198.51.100.7", {}, false],
     ["a closed connection", undefined, {}, false],
@@ -60,13 +60,13 @@ describe("without trusted proxies, a request", () => {
     ],
     ["a proxy on this machine that sends only Via", "::1", { Via: "1.1 proxy" }, false],
   ])(
-    "from %s is judged by its address and by the presence of forwarding headers",
+    "from %s is secure only on loopback and without forwarding headers",
     (_what, address, sent, isSecure) => {
       expect(remote(address, sent, { proxies: [] })).toEqual({ address: address ?? "", isSecure });
     },
   );
 
-  test("over our own TLS is secure from any address", () => {
+  test("over the server's own TLS is secure from any address", () => {
     for (const sent of [{}, { "X-Forwarded-Proto": "http" }]) {
       expect(remote("198.51.100.7", sent, { proxies: [], protocol: "https" })).toEqual({
         address: "198.51.100.7",
@@ -78,7 +78,7 @@ describe("without trusted proxies, a request", () => {
 
 describe("the forwarding headers of an address that is not trusted", () => {
   test.each(["198.51.100.7", "11.0.0.1", "192.0.2.2", "2001:db9::1", "::ffff:192.0.2.2", "::1"])(
-    "are ignored: %s",
+    "from %s are ignored",
     (address) => {
       const sent = { "X-Forwarded-For": "203.0.113.5", Forwarded: "for=203.0.113.5;proto=https", ...HTTPS };
       expect(remote(address, sent)).toEqual({ address, isSecure: false });
@@ -88,7 +88,7 @@ describe("the forwarding headers of an address that is not trusted", () => {
 
 describe("the forwarding headers of a trusted proxy", () => {
   test.each(["10.9.8.7", "192.0.2.1", "2001:db8:5::1", "::ffff:10.9.8.7", "::ffff:a09:807", "127.0.0.1"])(
-    "are used: %s",
+    "at %s are used",
     (proxy) => {
       expect(remote(proxy, { "X-Forwarded-For": "203.0.113.5", ...HTTPS })).toEqual({
         address: "203.0.113.5",
@@ -105,7 +105,7 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["an IPv6 address with a port", { "X-Forwarded-For": "[2001:db9::5]:4711" }, "2001:db9::5", false],
     ["a forged entry before the client", { "X-Forwarded-For": "1.1.1.1, 203.0.113.5" }, "203.0.113.5", false],
     [
-      "a forged entry in a line of its own",
+      "a forged entry in a separate line",
       { "X-Forwarded-For": ["1.1.1.1", "203.0.113.5"] },
       "203.0.113.5",
       false,
@@ -129,7 +129,7 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["an empty last entry", { "X-Forwarded-For": "203.0.113.5," }, "10.0.0.1", false],
     ["leading zeros", { "X-Forwarded-For": "010.1.2.3" }, "10.0.0.1", false],
     ["text before an IPv6 address", { "X-Forwarded-For": "me[2001:db9::5]" }, "10.0.0.1", false],
-    ["a block", { "X-Forwarded-For": "203.0.113.5/32" }, "10.0.0.1", false],
+    ["an address block", { "X-Forwarded-For": "203.0.113.5/32" }, "10.0.0.1", false],
     [
       "a thousand proxies",
       { "X-Forwarded-For": `203.0.113.5${", 10.0.0.2".repeat(1000)}` },
@@ -140,7 +140,7 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["https", HTTPS, "10.0.0.1", true],
     ["HTTPS", { "X-Forwarded-Proto": " HTTPS " }, "10.0.0.1", true],
     ["http", { "X-Forwarded-Proto": "http" }, "10.0.0.1", false],
-    ["https over https", { "X-Forwarded-Proto": "https,https" }, "10.0.0.1", true],
+    ["https twice", { "X-Forwarded-Proto": "https,https" }, "10.0.0.1", true],
     ["https, then http", { "X-Forwarded-Proto": "https, http" }, "10.0.0.1", false],
     ["https and http in separate lines", { "X-Forwarded-Proto": ["https", "http"] }, "10.0.0.1", false],
     ["http, then https", { "X-Forwarded-Proto": "http, https" }, "10.0.0.1", false],
@@ -161,11 +161,14 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["only X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }, false],
     ["X-Forwarded-Proto: http", { "X-Forwarded-Proto": "http" }, false],
     ["X-Forwarded-Proto: https", HTTPS, true],
-  ])("make a request over our own TLS secure only if they say https: %s", (_what, sent, isSecure) => {
-    expect(remote("10.0.0.1", sent, { protocol: "https" }).isSecure).toBe(isSecure);
-  });
+  ])(
+    "make a request over the server's own TLS secure only if their protocol is https: %s",
+    (_what, sent, isSecure) => {
+      expect(remote("10.0.0.1", sent, { protocol: "https" }).isSecure).toBe(isSecure);
+    },
+  );
 
-  test("make a request from this machine secure only if they say https", () => {
+  test("make a request from this machine secure only if their protocol is https", () => {
     expect(remote("127.0.0.1", {}).isSecure).toBe(false);
     expect(remote("127.0.0.1", { "X-Forwarded-For": "127.0.0.1" }).isSecure).toBe(false);
     expect(remote("127.0.0.1", { "X-Forwarded-Proto": "http" }).isSecure).toBe(false);
@@ -178,7 +181,7 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["with X-Forwarded-Proto: https", HTTPS],
     ["with X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }],
     ["with both", { "X-Forwarded-For": "203.0.113.5", ...HTTPS }],
-  ])("hide the client and make the request insecure if one is Forwarded: %s", (_what, sent) => {
+  ])("do not reveal the client, and make the request insecure, if one is Forwarded: %s", (_what, sent) => {
     for (const Forwarded of ["for=203.0.113.5;proto=https", "for=203.0.113.5", "for=_hidden", ";", ""]) {
       for (const protocol of ["http", "https"] as const) {
         expect(read("127.0.0.1", { Forwarded, ...sent }, { protocol })).toEqual({

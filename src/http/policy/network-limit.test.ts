@@ -47,7 +47,7 @@ test.each<[what: string, one: string, same: string, other: string]>([
   ["an IPv4 address in IPv6", "203.0.113.5", "::ffff:203.0.113.5", "::ffff:203.0.113.6"],
   ["an IPv6 /64", "2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"],
 ])(
-  "%s may open a quarter of the event streams, and other networks still can",
+  "%s may open a quarter of the event streams, and other networks can open the rest",
   async (_what, one, same, other) => {
     await using service = start();
     await service.subscribe(from(one));
@@ -58,7 +58,7 @@ test.each<[what: string, one: string, same: string, other: string]>([
   },
 );
 
-test("a rejected network receives its limit and the time to try again", async () => {
+test("a rejected network receives its limit and Retry-After", async () => {
   await using service = start({ maxSubscribersPerNetwork: 1 });
   await service.subscribe(from("203.0.113.5"));
   const rejected = await service.send("GET", "/api/events", { headers: from("203.0.113.5") });
@@ -81,7 +81,7 @@ test("a network can open a stream again when one of its streams ends", async () 
   }
 });
 
-test("all networks together cannot exceed the limit of all subscribers", async () => {
+test("all networks together cannot exceed the limit for all subscribers", async () => {
   await using service = start({ maxSubscribers: 3, maxSubscribersPerNetwork: 2 });
   for (const address of ["203.0.113.5", "203.0.113.5", "203.0.113.6"]) await service.subscribe(from(address));
   for (const address of ["203.0.113.6", "203.0.113.7"])
@@ -116,7 +116,7 @@ test("concurrent requests of a network count together", async () => {
 
 test.each<[what: string, headers: Sent, trustedProxies: string[]]>([
   ["loopback", {}, []],
-  ["loopback, which is a trusted proxy too", {}, ["127.0.0.1"]],
+  ["loopback, which is also a trusted proxy", {}, ["127.0.0.1"]],
   ["an unlisted proxy on loopback", from("203.0.113.5"), []],
 ])("%s may open all event streams", async (_what, headers, trustedProxies) => {
   await using service = start({ trustedProxies });
@@ -145,7 +145,7 @@ test("HEAD counts as a stream of its network only until its response", async () 
   }
 });
 
-test("a rejected request with an unlisted proxy's headers makes the log name TODO_TRUSTED_PROXY, once per address", async () => {
+test("the log recommends TODO_TRUSTED_PROXY once per address if a request with an unlisted proxy's headers is rejected", async () => {
   const { log, lines } = capturingLog();
   await using service = start({ log, trustedProxies: [], maxSubscribers: 1 });
   const hints = () => lines.filter(({ message }) => message.includes("TODO_TRUSTED_PROXY"));

@@ -135,10 +135,10 @@ describe("the Host of a request", () => {
   });
 
   test.each<[what: string, allowedHosts: string[], host: string, status: number]>([
-    ["is nobody's matter without a list", [], "elsewhere.example", 200],
+    ["is not checked without a list", [], "elsewhere.example", 200],
     ["is compared with a list", ["todo.example"], "elsewhere.example", 421],
     ["may be on the list", ["todo.example"], "TODO.example", 200],
-    ["may be loopback's, for health checks", ["todo.example"], "127.0.0.1:3000", 200],
+    ["may be a loopback address, for health checks", ["todo.example"], "127.0.0.1:3000", 200],
   ])("off loopback %s", async (_what, allowedHosts, host, status) => {
     await using service = startService({ allowedHosts });
     expect(await statusWith(service.port, [host])).toBe(status);
@@ -186,7 +186,7 @@ describe("an Origin", () => {
     [false, true, "https://APP.example"],
     [false, true, `${LISTED}, ${LISTED}`],
     [false, true, `${LISTED} https://elsewhere.example`],
-  ])("is listed: %p, on loopback: %p: %s", async (isListed, onLoopback, origin) => {
+  ])("is accepted: %p, on loopback: %p: %s", async (isListed, onLoopback, origin) => {
     await using service = startService({ onLoopback, corsOrigins: [LISTED], lookupClient });
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const requests: [method: string, path: string, headers?: Record<string, string>][] = [
@@ -284,7 +284,7 @@ describe("a preflight", () => {
     expect(response.headers.has("access-control-allow-methods")).toBe(false);
   });
 
-  test("bypasses a guard only with OPTIONS", async () => {
+  test("needs no credentials only with OPTIONS", async () => {
     await using service = startService({ corsOrigins: [LISTED] });
     for (const method of ["GET", "POST", "HEAD"]) {
       const response = await service.send(method, "/admin/", { headers: { ...ask, Origin: LISTED } });
@@ -331,7 +331,7 @@ describe("a write", () => {
     },
   );
 
-  test("of another site is rejected, but its reads are accepted", async () => {
+  test("of another site is rejected, but a read is accepted", async () => {
     await using service = startService({ lookupClient });
     const headers = { "Sec-Fetch-Site": "cross-site", ...TOKEN };
     for (const path of ["/", "/livez", "/api/todos", "/api/openapi.json", "/api/whoami"]) {
@@ -446,7 +446,7 @@ describe("a write below /admin", () => {
     expect(await write(service, { Origin: "http://localhost:5174" })).toEqual(REFUSED);
   });
 
-  test("compares hosts without case, and rejects an Origin without Host", async () => {
+  test("ignores the case of the Host, and is rejected with an Origin but without a Host", async () => {
     await using service = await withKey();
     expect(await write(service, { Host: "TODO.example", Origin: "http://todo.example" })).toEqual(PASSED);
     const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${AUTHORIZATION.Authorization}`];

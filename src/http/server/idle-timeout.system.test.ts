@@ -15,20 +15,28 @@ const KEPT_ALIVE = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 describe("a stalled connection is closed, but not before 8 seconds:", () => {
   const JSON_TYPE = "Content-Type: application/json";
   const cases: [what: string, first: string, dripped: string][] = [
-    ["one that sends nothing", "", ""],
-    ["half a head", "GET /livez HTTP/1.1\r\nHost: local", ""],
-    ["a head that drips", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
-    ["a kept-alive connection", KEPT_ALIVE, ""],
+    ["a connection that sends nothing", "", ""],
+    ["half of a request head", "GET /livez HTTP/1.1\r\nHost: local", ""],
+    ["a request head that arrives one byte per second", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
+    ["an idle kept-alive connection", KEPT_ALIVE, ""],
     ["a body that never arrives", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), ""],
-    ["a body that drips", request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]), " "],
-    ["chunks that drip", request("POST /api/todos", [JSON_TYPE, "Transfer-Encoding: chunked"]), "1\r\n \r\n"],
     [
-      "a chunk that drips",
+      "a body that arrives one byte per second",
+      request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
+      " ",
+    ],
+    [
+      "a body that arrives one chunk per second",
+      request("POST /api/todos", [JSON_TYPE, "Transfer-Encoding: chunked"]),
+      "1\r\n \r\n",
+    ],
+    [
+      "a chunk that arrives one byte per second",
       request("POST /api/todos", [JSON_TYPE, "Transfer-Encoding: chunked"], "ff\r\n"),
       " ",
     ],
     [
-      "a body of a GET that drips",
+      "a body of a GET that arrives one byte per second",
       "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n",
       " ",
     ],
@@ -45,11 +53,21 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
   );
 
   test.concurrent.each<[what: string, ALPNProtocols: string[], first: string, dripped: string]>([
-    ["no handshake", [], "", ""],
-    ["one that sends nothing", ["http/1.1"], "", ""],
-    ["a head that drips", ["http/1.1"], "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
-    ["a kept-alive connection", ["http/1.1"], KEPT_ALIVE, ""],
-    ["HTTP/2 without a request", ["h2"], "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", ""],
+    ["a connection without a handshake", [], "", ""],
+    ["a connection that sends nothing", ["http/1.1"], "", ""],
+    [
+      "a request head that arrives one byte per second",
+      ["http/1.1"],
+      "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ",
+      "x",
+    ],
+    ["an idle kept-alive connection", ["http/1.1"], KEPT_ALIVE, ""],
+    [
+      "an HTTP/2 connection without a request",
+      ["h2"],
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+      "",
+    ],
   ])(
     "%s, over TLS",
     async (_what, ALPNProtocols, first, dripped) => {
@@ -81,7 +99,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
   }, 60_000);
 });
 
-describe("a request that takes longer than the idle timeout is answered:", () => {
+describe("a request that takes longer than the idle timeout gets its response:", () => {
   /** Longer than any connection may be idle. */
   const SLOW_MS = 15_000;
   const slowly = async <T>(value: T): Promise<T> => {

@@ -51,22 +51,22 @@ describe("over TLS", () => {
     ["a page of the list", "/api/todos?limit=1", {}, 200],
     ["HEAD of the list", "/api/todos", { method: "HEAD" }, 200],
     ["a to-do", "/api/todos/1", {}, 200],
-    ["no such to-do", "/api/todos/9", {}, 404],
-    ["a bad id", "/api/todos/x", {}, 400],
+    ["an absent to-do", "/api/todos/9", {}, 404],
+    ["an invalid id", "/api/todos/x", {}, 400],
     ["OPTIONS", "/api/todos", { method: "OPTIONS" }, 204],
     ["an unknown method", "/api/todos", { method: "DELETE" }, 405],
     ["a PATCH", "/api/todos/1", { method: "PATCH", headers: JSON_BODY, body: '{"done":true}' }, 200],
-    ["a bad title", "/api/todos", { method: "POST", headers: JSON_BODY, body: '{"title":" "}' }, 422],
-    ["no JSON", "/api/todos", { method: "POST", headers: JSON_BODY, body: "{" }, 400],
-    ["no media type", "/api/todos", { method: "POST", body: new Uint8Array(2) }, 415],
+    ["an invalid title", "/api/todos", { method: "POST", headers: JSON_BODY, body: '{"title":" "}' }, 422],
+    ["a body that is not JSON", "/api/todos", { method: "POST", headers: JSON_BODY, body: "{" }, 400],
+    ["a body without a media type", "/api/todos", { method: "POST", body: new Uint8Array(2) }, 415],
     ["a body that is too large", "/api/todos", { method: "POST", headers: JSON_BODY, body: BIG }, 413],
     ["no token", "/api/whoami", {}, 401],
     ["no password", "/admin/", {}, 401],
     ["a password", "/admin/", { headers: AUTHORIZED }, 200],
     ["a redirect", "/admin", { headers: AUTHORIZED }, 308],
-    ["nowhere", "/nowhere", {}, 404],
+    ["an unknown path", "/nowhere", {}, 404],
     ["readiness", "/readyz", {}, 200],
-    ["the contract", "/api/openapi.json", {}, 200],
+    ["openapi.json", "/api/openapi.json", {}, 200],
   ];
 
   /** Returns the parts of a response that are the same on every connection. */
@@ -96,7 +96,7 @@ describe("over TLS", () => {
   );
 
   test.each(["http1.1", "http2"] as const)(
-    "a list that has not changed is a 304 over %s",
+    "a list that has not changed gets a 304 over %s",
     async (version) => {
       await using served = serveTls();
       const etag = (await served.send(version, "/api/todos")).headers.get("etag") ?? "";
@@ -106,7 +106,7 @@ describe("over TLS", () => {
   );
 
   test.each(["http1.1", "http2"] as const)(
-    "a list or page above 16 KiB is streamed over %s, and arrives whole",
+    "a list or page above 16 KiB is streamed over %s, and arrives completely",
     async (version) => {
       const store = openMemory();
       for (let id = 1; id <= 1000; id++) await store.insert("😀".repeat(120));
@@ -144,7 +144,7 @@ describe("over TLS", () => {
     expect(await text).toContain('event: created\ndata: {"id":1,"title":"a","done":false}\n\n');
   });
 
-  test("a password that arrived at a proxy over plain HTTP is rejected only if the proxy is trusted", async () => {
+  test("a password that a proxy received over plain HTTP is rejected only if the proxy is trusted", async () => {
     const overHttp = { headers: { ...AUTHORIZED, "X-Forwarded-Proto": "http" } };
     await using open = serveTls();
     expect((await open.send("http2", "/admin/", overHttp)).status).toBe(200);
@@ -165,7 +165,7 @@ describe("over TLS", () => {
     expect((await served.send("http2", "/admin/keys", from(`https://${host}`))).status).toBe(201);
   });
 
-  test("a body without a length is read, and an absent body is absent", async () => {
+  test("a body without a Content-Length is read, and an absent or empty body gets the defaults", async () => {
     const store = openMemory();
     await using served = serveTls({ store, keys: store.keys });
     const session = served.session();
@@ -196,7 +196,7 @@ describe("over TLS", () => {
     ["TLS 1.1", false, "TLSv1.1", undefined],
     ["TLS 1.2", true, "TLSv1.2", undefined],
     ["TLS 1.2 with authenticated encryption", true, "TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"],
-    ["TLS 1.2 without it", false, "TLSv1.2", "ECDHE-ECDSA-AES128-SHA"],
+    ["TLS 1.2 without authenticated encryption", false, "TLSv1.2", "ECDHE-ECDSA-AES128-SHA"],
     ["TLS 1.3", true, "TLSv1.3", undefined],
   ])("%s is accepted: %p", async (_what, expected, version, ciphers) => {
     await using served = serveTls();
@@ -239,7 +239,7 @@ test("plain HTTP has no HSTS", async () => {
 });
 
 describe("Keep-Alive", () => {
-  test("tells clients over plain HTTP how long to reuse a connection, until the shutdown", async () => {
+  test("is sent over plain HTTP with the idle timeout, until the shutdown", async () => {
     const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
     for (const path of ["/", "/api/todos", "/livez", "/nowhere"]) {
       expect((await fetch(listener.url + path)).headers.get("keep-alive")).toBe("timeout=5");
@@ -253,7 +253,7 @@ describe("Keep-Alive", () => {
   test.each([
     ["http1.1", "timeout=5"],
     ["http2", null],
-  ] as const)("over TLS by %s is %p", async (version, expected) => {
+  ] as const)("over TLS with %s is %p", async (version, expected) => {
     await using served = serveTls();
     expect((await served.send(version, "/api/todos")).headers.get("keep-alive")).toBe(expected);
   });
@@ -263,13 +263,13 @@ describe("a port in use is reported", () => {
   const address = (port: number) => ({ host: "127.0.0.1", port });
   const inUse = expect.objectContaining({ code: "EADDRINUSE" });
 
-  test("over TLS, by TLS and by plain HTTP", async () => {
+  test("by a listener with TLS, and by one without, if the first listener has TLS", async () => {
     await using served = serveTls();
     expect(() => listenTls(newService(), newCertificate(), address(served.port))).toThrow(inUse);
     expect(() => listen(newService(), address(served.port))).toThrow(inUse);
   });
 
-  test("by TLS, over plain HTTP", async () => {
+  test("by a listener with TLS if the first listener has no TLS", async () => {
     const listener = listen(newService(), address(0));
     const port = Number(new URL(listener.url).port);
     expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(inUse);
@@ -309,7 +309,7 @@ describe("HTTP/2", () => {
     session.close();
   });
 
-  test("bodies that differ from their Content-Length store nothing", async () => {
+  test("a body that differs from its Content-Length stores nothing", async () => {
     await using served = serveTls();
     const session = served.session();
     for (const length of ["1", "12", "14", "200", "-1", "x"]) {
@@ -320,7 +320,7 @@ describe("HTTP/2", () => {
     session.close();
   });
 
-  test("heads above 16 KiB get 431 and do not affect other streams", async () => {
+  test("request heads above 16 KiB get 431 and do not affect other streams", async () => {
     await using served = serveTls();
     const session = served.session();
     expect((await ask(session, { ":path": "/livez", x: "x".repeat(15_000) })).status).toBe(200);
@@ -363,7 +363,7 @@ describe("HTTP/2", () => {
   });
 
   test.concurrent.each(["http1.1", "http2"] as const)(
-    "a shutdown answers new %s connections while it drains",
+    "a shutdown responds on new %s connections while it drains",
     async (version) => {
       await using served = serveTls();
       const stopped = served.stop(10_000);
@@ -376,7 +376,7 @@ describe("HTTP/2", () => {
     },
   );
 
-  test("a shutdown answers the streams that it accepted, then sends GOAWAY", async () => {
+  test("a shutdown responds on accepted streams, and sends GOAWAY", async () => {
     const arrived = Promise.withResolvers<void>();
     const get = async () => {
       arrived.resolve();
@@ -496,7 +496,7 @@ describe("a certificate renewal", () => {
     expect(await text).toContain("event: created\n");
   });
 
-  test("answers earlier connections with Connection: close", async () => {
+  test("responds on earlier connections with Connection: close", async () => {
     await using served = serveTls();
     const ca = served.certificate.cert;
     const socket = connect({ port: served.port, host: "127.0.0.1", servername: "localhost", ca });
@@ -530,7 +530,7 @@ describe("a certificate renewal", () => {
     await errorOf(shownAt(served.port));
   });
 
-  test("in progress does not keep old connections at an abort", async () => {
+  test("in progress does not keep old connections open after an abort", async () => {
     await using served = serveTls();
     served.renew(newCertificate());
     await served.abort();

@@ -194,7 +194,7 @@ describe("a request changes only its own series:", () => {
     ],
   ];
 
-  test("every request in turn", async () => {
+  test("each kind of request", async () => {
     await using service = startObserved(options);
     for (const [method, path, init, expected] of cases) {
       const before = await service.samples();
@@ -204,7 +204,7 @@ describe("a request changes only its own series:", () => {
   });
 });
 
-test("a full store is a store failure, a title that is too long is not", async () => {
+test("a full store counts as a store failure, and a title that is too long does not", async () => {
   await using service = startObserved({ store: openMemory({ maxTodos: 1 }) });
   for (const title of ["x", "y", "z".repeat(121)]) await service.sendJson("POST", "/api/todos", { title });
   const samples = await service.samples();
@@ -212,7 +212,7 @@ test("a full store is a store failure, a title that is too long is not", async (
   expect(samples.get('todo_store_failures_total{operation="insert",reason="error"}')).toBe(0);
 });
 
-test("a reused Idempotency-Key is not a store failure", async () => {
+test("a reused Idempotency-Key does not count as a store failure", async () => {
   await using service = startObserved();
   const init = { headers: { "Idempotency-Key": "once" } };
   for (const [title, status] of [
@@ -266,7 +266,7 @@ test("the duration of failed store operations is measured by operation", async (
   expect(samples.get('todo_store_operation_duration_seconds_count{operation="delete"}')).toBeUndefined();
 });
 
-test("the store is writable until a write fails, and again after the next write", async () => {
+test("the store is writable until a write fails, and again after the next successful write", async () => {
   let isAway = false;
   const memory = openMemory();
   const store = storeWith({
@@ -287,7 +287,7 @@ test("the store is writable until a write fails, and again after the next write"
   expect([await post(), await writable()]).toEqual([201, 1]);
 });
 
-test("the store is writable again without another write when its check of writes succeeds", async () => {
+test("the store is writable again without another write when checkWrites succeeds", async () => {
   let isAway = true;
   const insert = () => Promise.reject(new ServiceError("store_unavailable"));
   await using service = startObserved({ store: storeWith({ insert }) });
@@ -321,7 +321,7 @@ test("a full store is writable, because it accepts other writes", async () => {
   expect((await service.samples()).get("todo_store_writable")).toBe(1);
 });
 
-test("a value on a bucket's bound is in that bucket, and one above all bounds in the last", async () => {
+test("a value equal to the bound of a bucket counts in that bucket, and a value above all bounds in the last", async () => {
   let now = 0;
   let ms = 0;
   await using service = startObserved({ monotonicNow: () => (now += ms) });
@@ -332,7 +332,7 @@ test("a value on a bucket's bound is in that bucket, and one above all bounds in
   expect(["0.0005", "0.001", "5", "10", "+Inf"].map(upTo)).toEqual([1, 2, 2, 3, 4]);
 });
 
-test("requests are in flight until they are answered or aborted", async () => {
+test("requests are in flight until they get a response or are aborted", async () => {
   const gate = Promise.withResolvers<undefined>();
   await using service = startObserved({ store: storeWith({ get: () => gate.promise }) });
   const inFlight = (value: number) => service.until("todo_http_requests_in_flight", value);

@@ -31,7 +31,7 @@ test("parseCertificate accepts a chain with text around it", () => {
   expect(parseCertificate(chain, key).cert).toBe(chain);
 });
 
-test("parseCertificate accepts a key in the older format too", () => {
+test("parseCertificate also accepts a key in the SEC 1 format", () => {
   const older = String(createPrivateKey(key).export({ type: "sec1", format: "pem" }));
   expect(older).toContain("EC PRIVATE KEY");
   expect(parseCertificate(cert, older).key).toBe(older);
@@ -40,14 +40,19 @@ test("parseCertificate accepts a key in the older format too", () => {
 test.each([
   ["a key of another certificate", cert, other.key, "the key does not match the certificate"],
   ["an empty certificate", "", key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
-  ["a key for a certificate", key, key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
-  ["half a certificate", cert.slice(0, 200), key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  ["a key in place of the certificate", key, key, "the certificate is not PEM (-----BEGIN CERTIFICATE-----)"],
+  [
+    "an incomplete certificate",
+    cert.slice(0, 200),
+    key,
+    "the certificate is not PEM (-----BEGIN CERTIFICATE-----)",
+  ],
   ["a broken certificate", BROKEN, key, "the certificate cannot be read"],
   ["a broken chain", cert + BROKEN, key, "the certificate cannot be read"],
   ["an empty key", cert, "", "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
-  ["a certificate for a key", cert, cert, "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
+  ["a certificate in place of the key", cert, cert, "the key is not PEM (-----BEGIN PRIVATE KEY-----)"],
   ["a key that is too short", SHORT.cert, SHORT.key, "the key is too short: RSA needs at least 2048 bits"],
-  ["half a key", cert, key.slice(0, 80), "the key cannot be read"],
+  ["an incomplete key", cert, key.slice(0, 80), "the key cannot be read"],
   [
     "a key with a passphrase",
     cert,
@@ -65,7 +70,7 @@ test.each([
   expect(complaint(certText, keyText)).toBe(`Error: ${expected}`);
 });
 
-test("validityError returns why clients would reject the certificate", () => {
+test("validityError returns the reason why clients reject the certificate", () => {
   const certificate = parseCertificate(cert, key);
   expect(validityError(certificate, Date.UTC(2025, 11, 31))).toBe("it is not valid yet");
   expect(validityError(certificate, Date.UTC(2026, 1, 1))).toBe(undefined);
