@@ -142,7 +142,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     const api = new TodoApi({ baseUrl: direct, ids: "string" });
     same(await api.get("1/../../whoami").catch(({ code }) => code), "invalid_id");
   },
-  "an id past 2^53 is exact": async ({ TodoApi }, { direct }) => {
+  "an id above 2^53 is exact": async ({ TodoApi }, { direct }) => {
     const { id } = await new TodoApi({ baseUrl: direct }).create(TITLE);
     same(id > BEFORE_FIRST_ID, true);
     const response = await fetch(`${direct}/api/todos`);
@@ -168,7 +168,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     for await (const todo of api.todos({ done: false, pageSize: 2 })) found.push(todo);
     same(found, todos);
   },
-  "a call can have headers of its own": async ({ TodoApi }, { direct, token }) => {
+  "a call can have its own headers": async ({ TodoApi }, { direct, token }) => {
     const api = new TodoApi({ baseUrl: direct, token: "wrong" });
     same(await api.whoami({ headers: { authorization: `Bearer ${token}` } }), "alice");
   },
@@ -195,7 +195,7 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
       [],
     ]);
   },
-  "a lost or late answer is an error when there are no retries": async (sdk, { through, token }) => {
+  "a lost or late response is an error without retries": async (sdk, { through, token }) => {
     const struck = FAULTS.filter((one) => one in CODES);
     const codes = struck.map(async (fault) => {
       // Only a response that never comes may take longer than the timeout, also on a busy machine.

@@ -50,7 +50,7 @@ const inProcess =
 testClient("Bun", inProcess(process.execPath, "--no-env-file"));
 testClient("Node", inProcess("node"));
 
-/** A client of a service that answers as it is told, one answer after the other, and the last from then on. */
+/** Returns a client of a service that gives these responses in order. The service repeats the last one. */
 function answered(
   answers: readonly ((init: RequestInit) => Response)[],
   retries = 4,
@@ -75,7 +75,7 @@ function answered(
 const stream = (body: string | ReadableStream) =>
   new Response(body, { headers: { "Content-Type": "text/event-stream" } });
 
-/** Has time pass at once, while nothing else is to be done: what waits has waited in full by Date. */
+/** Fires each timer as soon as nothing else runs. Date advances by the complete delay of the timer. */
 function hurry(): Disposable {
   jest.useFakeTimers();
   let isOver = false;
@@ -102,19 +102,24 @@ describe("the client", () => {
   test.each<[what: string, answer: () => Response, outcome: string, tries: number]>([
     ["503", () => problem(503, "store_unavailable"), "store_unavailable", 2],
     ["429", () => problem(429, "too_many_failures"), "too_many_failures", 2],
-    ["a proxy's 502", () => new Response("<h1>Bad Gateway", { status: 502 }), "unexpected_answer", 2],
-    ["a key in flight", () => problem(409, "idempotency_key_in_flight"), "idempotency_key_in_flight", 2],
-    ["half of an answer", () => new Response(TODO.slice(0, 20)), "unexpected_answer", 2],
-    ["another's answer", () => Response.json({ id: "1" }), "unexpected_answer", 2],
+    ["502 of a proxy", () => new Response("<h1>Bad Gateway", { status: 502 }), "unexpected_answer", 2],
+    [
+      "409 of an idempotency key in flight",
+      () => problem(409, "idempotency_key_in_flight"),
+      "idempotency_key_in_flight",
+      2,
+    ],
+    ["an incomplete response", () => new Response(TODO.slice(0, 20)), "unexpected_answer", 2],
+    ["an unexpected response body", () => Response.json({ id: "1" }), "unexpected_answer", 2],
     ["null", () => Response.json(null), "unexpected_answer", 2],
     ["another 409", () => problem(409, "key_exists"), "key_exists", 1],
     ["422", () => problem(422, "validation_failed"), "validation_failed", 1],
     ["404", () => problem(404, "route_not_found"), "route_not_found", 1],
-    ["a code of a newer service", () => problem(418, "teapot"), "teapot", 1],
+    ["an unknown error code", () => problem(418, "teapot"), "teapot", 1],
     ["500", () => problem(500, "internal_error"), "internal_error", 1],
     ["507", () => problem(507, "store_full"), "store_full", 1],
     ["a long Retry-After", () => problem(503, "stopping", { "Retry-After": "60" }), "stopping", 1],
-  ])("told %s, tries again only where that may help", async (_what, answer, outcome, tries) => {
+  ])("retries a request only if that may help: %s", async (_what, answer, outcome, tries) => {
     const { api, sent } = answered([answer], 1);
     expect(await outcomeOf(api.create("a"))).toBe(outcome);
     expect(sent).toHaveLength(tries);
@@ -124,9 +129,9 @@ describe("the client", () => {
   test.each<[what: string, value: () => string, least: number, most: number]>([
     ["seconds", () => "1", 950, 1500],
     ["a date", () => new Date(Date.now() + 2000).toUTCString(), 900, 2500],
-    ["nothing that is known", () => "soon", 50, 500],
-    ["what is past", () => new Date(0).toUTCString(), 50, 500],
-  ])("waits as long as a Retry-After says in %s", async (_what, value, least, most) => {
+    ["an invalid value", () => "soon", 50, 500],
+    ["a date in the past", () => new Date(0).toUTCString(), 50, 500],
+  ])("waits for the time in a Retry-After with %s", async (_what, value, least, most) => {
     const busy = () => problem(503, "stopping", { "Retry-After": value() });
     const { api, sent } = answered([busy, () => new Response(TODO)]);
     await api.get(1n);
@@ -136,7 +141,7 @@ describe("the client", () => {
     expect(waited).toBeLessThan(most);
   });
 
-  test("takes a 404 as the answer to a deletion only where an earlier try may have done it", async () => {
+  test("accepts a 404 for a deletion only if an earlier attempt may have succeeded", async () => {
     const gone = () => problem(404, "todo_not_found");
     const lost = () => problem(503, "store_unavailable");
     expect(await outcomeOf(answered([gone]).api.delete(1n))).toBe("todo_not_found");
@@ -146,7 +151,7 @@ describe("the client", () => {
     expect(await outcomeOf(answered([lost, elsewhere]).api.delete(1n))).toBe("route_not_found");
   });
 
-  test("asks below its base, with its token", async () => {
+  test("sends requests below its base URL, with its token", async () => {
     const list = () =>
       new Response(`[${TODO}]`, {
         headers: { ETag: 'W/"e-1"', Link: '</api/todos?limit=1&after=1>; rel="next"' },
@@ -196,7 +201,7 @@ describe("the client", () => {
     expect(sent.map(({ init }) => new Headers(init.headers).get("x-trace"))).toEqual(["1", "1"]);
   });
 
-  test("iteration yields what exists all the time exactly once while the list changes", async () => {
+  test("iteration yields each to-do that exists throughout exactly once while the list changes", async () => {
     await using service = startService();
     const writer = new sdk.TodoApi({ baseUrl: service.url });
     const titles = ["stays 1", "goes early", "stays 2", "goes late", "stays 3", "changes"];
@@ -240,8 +245,8 @@ describe("the client", () => {
     expect([traceparent, accept]).toEqual(["00-1", "text/event-stream"]);
   });
 
-  /** All that a stream tells, whatever pieces it comes in, to the end of it. */
-  async function told(text: string, size: number): Promise<sdk.TodoEvent[]> {
+  /** Returns the events of a stream that arrives in pieces of this size. */
+  async function eventsOf(text: string, size: number): Promise<sdk.TodoEvent[]> {
     const bytes = new TextEncoder().encode(text);
     let at = 0;
     const pieces = () =>
@@ -267,7 +272,7 @@ describe("the client", () => {
       ...["id: e-1", "event: position", "data: {}", ""],
       ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
       ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
-      // Line breaks to some, to this format none.
+      // These are line breaks in Unicode, but not in this format.
       ...["id: e-3", "event: updated", 'data: {"id":2,"title":"a\u2028b\u2029: \u0085","done":true}', ""],
       ...["id: e-3", "event: of a newer service", "data: {}", ""],
       ...["id:e-4", "event:deleted", 'data:{"id":18446744073709551615}', ""],
@@ -275,7 +280,7 @@ describe("the client", () => {
       ...["id: f-3", "event: deleted", 'data: {"id":1'],
     ];
     for (const end of ["\n", "\r\n", "\r"]) {
-      expect(await told(lines.join(end), size)).toEqual([
+      expect(await eventsOf(lines.join(end), size)).toEqual([
         { type: "connected", position: "e-1" },
         { type: "created", position: "e-2", todo: { id: 2n ** 64n - 1n, title: "ä😀", done: false } },
         { type: "updated", position: "e-3", todo: { id: 2n, title: "a\u2028b\u2029: \u0085", done: true } },
@@ -291,14 +296,14 @@ describe("the client", () => {
       ...["id: e-1", "event: resync", "data: {}", ""],
       ...["id: e-2", "event: deleted", 'data: {"id":1}', "", ""],
     ];
-    expect(await told(lines.join("\n"), 1000)).toEqual([
+    expect(await eventsOf(lines.join("\n"), 1000)).toEqual([
       { type: "connected", position: "e-7" },
       { type: "resync", position: "e-1" },
       { type: "deleted", position: "e-2", id: 1n },
     ]);
   });
 
-  test("tells once each time that the service goes and that it comes", async () => {
+  test("reports each disconnection and each reconnection once", async () => {
     using _ = hurry();
     const busy = () => problem(503, "stopping");
     const leaving = new AbortController();
@@ -318,7 +323,7 @@ describe("the client", () => {
     expect(types).toEqual(["disconnected", "connected", "disconnected", "connected", "disconnected"]);
   });
 
-  test("lets go of the stream when nobody wants its events any more", async () => {
+  test("aborts the event stream when the iteration ends", async () => {
     const { api, sent } = answered([() => stream(new ReadableStream())]);
     for await (const { type } of api.events({ since: "e-1" })) {
       expect(type).toBe("connected");
@@ -327,7 +332,7 @@ describe("the client", () => {
     expect(sent[0]?.init.signal?.aborted).toBe(true);
   });
 
-  test("takes a stream for lost that is silent for 40 seconds, and no sooner", async () => {
+  test("disconnects an event stream after exactly 40 seconds without data", async () => {
     using _ = hurry();
     const { api } = answered([
       ({ signal }) =>
@@ -345,16 +350,16 @@ describe("the client", () => {
   });
 
   test.each<[what: string, lastsMs: number, answer: (n: number) => Response]>([
-    ["told something", 0, (n) => stream(`id: e-${n}\nevent: deleted\ndata: {"id":1}\n\n`)],
+    ["sent an event", 0, (n) => stream(`id: e-${n}\nevent: deleted\ndata: {"id":1}\n\n`)],
     [
-      "lasted for a while",
+      "stayed open for 6 seconds",
       6000,
       () =>
         stream(
           new ReadableStream({ start: (controller) => void setTimeout(() => controller.close(), 6000) }),
         ),
     ],
-  ])("asks for events again soon after a stream that %s", async (_what, lastsMs, answer) => {
+  ])("reconnects with the shortest delay after a stream that %s", async (_what, lastsMs, answer) => {
     using _ = hurry();
     const { api, sent } = answered([() => answer(sent.length)]);
     const start = Date.now();
@@ -363,7 +368,7 @@ describe("the client", () => {
     expect((Date.now() - start) / 5 - lastsMs).toBeWithin(100, 201);
   });
 
-  test("follows no events where the service refuses", async () => {
+  test("does not retry an event stream that the service rejects", async () => {
     const { api, sent } = answered([() => problem(400, "invalid_query")]);
     expect(await outcomeOf(Array.fromAsync(api.events({ since: "e-1" })))).toBe("invalid_query");
     expect(sent).toHaveLength(1);
@@ -382,14 +387,14 @@ describe("the client", () => {
     ["keys.create", (api) => api.keys.create("ci")],
     ["keys.rotate", (api) => api.keys.rotate("c7kcKWBu")],
     ["keys.revoke", (api) => api.keys.revoke("c7kcKWBu")],
-  ])("takes a proxy's page for no answer to %s", async (_what, call) => {
+  ])("rejects a proxy's HTML page as the response to %s", async (_what, call) => {
     expect(await outcomeOf(call(answered([signIn], 0).api))).toBe("unexpected_answer");
   });
 
   test.each<[what: string, answer: () => Response]>([
-    ["a page", signIn],
-    ["an empty answer", () => new Response(null, { status: 204 })],
-  ])("takes %s for no stream of events", async (_what, answer) => {
+    ["an HTML page", signIn],
+    ["an empty response", () => new Response(null, { status: 204 })],
+  ])("rejects %s as an event stream", async (_what, answer) => {
     const { api } = answered([answer]);
     const first = await api.events({ since: "e-1" }).next();
     expect(first.value).toMatchObject({ type: "disconnected", error: { code: "unexpected_answer" } });
@@ -409,7 +414,7 @@ describe("the client", () => {
     expect(sent).toHaveLength(1);
   });
 
-  test("says at once what cannot be sent", async () => {
+  test("rejects invalid options before it sends a request", async () => {
     expect(() => new sdk.TodoApi({ baseUrl: "nonsense" })).toThrow('baseUrl: "nonsense" is not a URL');
     for (const token of ["a\nb", "\u2603"])
       expect(await errorOf(new sdk.TodoApi({ token }).list())).toBeInstanceOf(TypeError);
@@ -430,7 +435,7 @@ describe("the client", () => {
     },
   );
 
-  test("is small", async () => {
+  test("is at most 4 KiB compressed", async () => {
     const { outputs } = await Bun.build({
       entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],
       minify: true,
@@ -441,9 +446,9 @@ describe("the client", () => {
     expect(size).toBeLessThanOrEqual(MAX_BYTES);
   });
 
-  test("has the types of the contract", () => {
+  test("has the types of openapi.json", () => {
     const { Todo, Problem, FieldError } = contract.components.schemas;
-    // The types see to it that nothing is missing or too much here.
+    // The types require that this list is complete.
     const codes: Readonly<Record<sdk.ErrorCode, true>> = {
       invalid_id: true,
       invalid_query: true,

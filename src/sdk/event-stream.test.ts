@@ -19,7 +19,7 @@ describe("readMessages", () => {
       [{ id: "e-1", type: "x", data: " y" }],
     ],
     ["a message without a type", ["id: e-1\ndata: y\n\n"], [{ id: "e-1", type: "message", data: "y" }]],
-    ["no message without an id or without data", ["data: y\n\nid: e-1\n\nevent: x\n\n"], []],
+    ["no message that lacks an id or data", ["data: y\n\nid: e-1\n\nevent: x\n\n"], []],
     ["no comments", [": x\n\n:\nid: e-1\n: y\ndata:\n\n"], [{ id: "e-1", type: "message", data: "" }]],
     ["no incomplete message", ["id: e-1\ndata: y\n"], []],
     [
@@ -28,7 +28,7 @@ describe("readMessages", () => {
       [{ id: "e-1", type: "message", data: "y" }],
     ],
     [
-      "two messages with carriage returns alone",
+      "two messages with only carriage returns as line breaks",
       ["id: 1\rdata: a\r\rid: 2\rdata: b\r\r\r"],
       [
         { id: "1", type: "message", data: "a" },

@@ -78,7 +78,7 @@ describe("openExchange", () => {
     expect(error).toMatchObject({ code: "network_error", message: `GET ${URL}: no response`, cause });
   });
 
-  test("rejects with timeout if the response does not come in time", async () => {
+  test("rejects with timeout if the response does not arrive in time", async () => {
     const error = await errorOf(openExchange(requestOf(silent, { timeoutMs: 5 })));
     expect(error).toMatchObject({ code: "timeout", message: `GET ${URL}: no data for 5 ms` });
   });
@@ -118,7 +118,7 @@ describe("an exchange", () => {
     expect(await readText(exchange)).toBe("");
   });
 
-  test("rejects with network_error if the body breaks off", async () => {
+  test("rejects with network_error if the connection fails within the body", async () => {
     const body = new ReadableStream({ pull: (controller) => controller.error(new Error("reset")) });
     const exchange = await openExchange(requestOf(async () => new Response(body)));
     expect(await errorOf(readText(exchange))).toMatchObject({ code: "network_error" });
@@ -143,7 +143,7 @@ describe("throwIfProblem", () => {
     return throwIfProblem(exchange).catch((error: unknown) => error);
   };
 
-  test("returns for a success", async () => {
+  test("returns without an error for a success", async () => {
     expect(await problemOf(new Response("anything"))).toBeUndefined();
   });
 
@@ -162,7 +162,7 @@ describe("throwIfProblem", () => {
     });
   });
 
-  test("names the violated rules, else the detail, else only the title", async () => {
+  test("throws a message with the field errors, or else the detail, or else only the title", async () => {
     const messageOf = async (body: object): Promise<unknown> =>
       problemOf(Response.json({ title: "No", code: "teapot", ...body }, { status: 418 }));
     const errors = [{ field: "title", message: "is required" }];
@@ -197,7 +197,7 @@ test("interpret turns any error into unexpected_answer, with the error as its ca
   });
 });
 
-test("readDeletion accepts 204 and a failure that a retry explains, and no other success", () => {
+test("readDeletion accepts 204, and a 404 after a retry, but no other success", () => {
   readDeletion(new Response(null, { status: 204 }));
   readDeletion(new Response(null, { status: 404 }));
   expect(() => readDeletion(new Response("a page"))).toThrow(SyntaxError);

@@ -7,13 +7,13 @@ const asString = createIdReader("string");
 
 describe("parseJson", () => {
   test.each<[what: string, json: string, expected: unknown]>([
-    ["an id past 2^53", `{"id":${MAX}}`, { id: MAX }],
+    ["an id above 2^53", `{"id":${MAX}}`, { id: MAX }],
     ["an id that is not the first member", `{"done":true,"id":${MAX}}`, { done: true, id: MAX }],
     ["an id with spaces around it", `{ "id" : ${MAX} }`, { id: MAX }],
     ["ids of a list", '[{"id":1},{"id":2}]', [{ id: "1" }, { id: "2" }]],
-    ["an id that is text", '{"id":"c7kcKWBu"}', { id: "c7kcKWBu" }],
+    ["an id that is a string", '{"id":"c7kcKWBu"}', { id: "c7kcKWBu" }],
     ["other numbers", '{"status":404,"ids":1}', { status: 404, ids: 1 }],
-  ])("keeps %s", (_what, json, expected) => {
+  ])("parses %s without loss", (_what, json, expected) => {
     expect(parseJson(json)).toEqual(expected);
   });
 
@@ -44,13 +44,13 @@ describe("todoOf", () => {
     ["a to-do without id", { title: "a", done: false }],
     ["an id that is a number", { ...todo, id: 1 }],
     ["a title that is a number", { ...todo, title: 1 }],
-    ["done that is text", { ...todo, done: "false" }],
+    ["done that is a string", { ...todo, done: "false" }],
   ])("throws a SyntaxError for %s", (_what, value) => {
     expect(() => todoOf(value, asString)).toThrow(SyntaxError);
   });
 });
 
-test("idOf reads the id alone", () => {
+test("idOf reads only the id", () => {
   expect([idOf({ id: "7" }, asBigint), idOf({ id: "7" }, asString)]).toEqual([7n, "7"]);
   expect(() => idOf({}, asBigint)).toThrow(SyntaxError);
 });

@@ -102,7 +102,7 @@ describe("the client's keys", () => {
     expect(await codeOf(service.clientOf({ token: "unused" }).keys.list())).toBe("unauthorized");
   });
 
-  test("leave the token to the other calls", async () => {
+  test("use the password, and other calls use the token", async () => {
     await using service = start();
     const { token } = await service.admin.keys.create("ci");
     const both = service.clientOf({ admin: ADMIN, token });
@@ -125,7 +125,7 @@ describe("the client's keys", () => {
   });
 
   test.each<[what: string, body: string]>([
-    ["no list", KEY],
+    ["an object", KEY],
     ["null", "null"],
     ["a list with null", "[null]"],
     ["a list with text", '["a"]'],
@@ -138,7 +138,7 @@ describe("the client's keys", () => {
   });
 
   test.each<[what: string, body: string]>([
-    ["no object", `[${KEY}]`],
+    ["a list", `[${KEY}]`],
     ["a key without a token", KEY],
     ["a key whose token is a number", KEY.replace("}", ',"token":1}')],
     ["a token without a key", '{"token":"todo_a"}'],
@@ -156,7 +156,7 @@ describe("the client's keys", () => {
     expect(revocation.sent).toEqual(["DELETE /admin/keys/c7kcKWBu", "DELETE /admin/keys/c7kcKWBu"]);
   });
 
-  test("take an AbortController as options, as the other calls do", async () => {
+  test("accept an AbortController as options, as the other calls do", async () => {
     await using service = start();
     const controller = new AbortController();
     controller.abort(new Error("left"));

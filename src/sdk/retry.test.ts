@@ -9,7 +9,7 @@ describe("isTransient", () => {
   test.each<[what: string, expected: boolean, value: unknown]>([
     ["no response", true, error("network_error")],
     ["a timeout", true, error("timeout")],
-    ["a key in flight", true, error("idempotency_key_in_flight", 409)],
+    ["an idempotency key in flight", true, error("idempotency_key_in_flight", 409)],
     ["another conflict", false, error("key_exists", 409)],
     ["408", true, error("unexpected_answer", 408)],
     ["429", true, error("too_many_failures", 429)],
@@ -18,7 +18,7 @@ describe("isTransient", () => {
     ["503", true, error("stopping", 503)],
     ["504", true, error("unexpected_answer", 504)],
     ["507", false, error("store_full", 507)],
-    ["a success that is cut off", true, error("unexpected_answer", 200)],
+    ["an incomplete success", true, error("unexpected_answer", 200)],
     ["300", false, error("unexpected_answer", 300)],
     ["a redirect", false, error("unexpected_answer", 304)],
     ["an error of another kind", false, new TypeError("no")],
@@ -42,7 +42,7 @@ describe("retryDelay", () => {
     expect(new Set(delays).size).toBeGreaterThan(100);
   });
 
-  test("is at least what Retry-After asks for", () => {
+  test("is at least the time in Retry-After", () => {
     expect(retryDelay(0, error("stopping", 503, 7))).toBe(7000);
     expect(retryDelay(30, error("stopping", 503, 1))).toBeGreaterThanOrEqual(RETRY_MAX_MS / 2);
   });
@@ -77,7 +77,7 @@ describe("delay", () => {
     expect(performance.now() - start).toBeGreaterThanOrEqual(19);
   });
 
-  test("waits when it is longer than a timer can be", async () => {
+  test("waits when it is longer than the maximum of a timer", async () => {
     const controller = new AbortController();
     const long = delay(2 ** 31, controller.signal).then(() => "long");
     expect(await Promise.race([long, delay(20, undefined).then(() => "short")])).toBe("short");
