@@ -32,7 +32,7 @@ describe("replaceFileAtomic", () => {
     }
   });
 
-  test("keeps the old file and leaves nothing else if writing fails", async () => {
+  test("keeps the old file and leaves no other file if writing fails", async () => {
     writeFileSync(path, "old");
     const reason = new Error("enough");
     const write = async (part: string) => {
@@ -67,7 +67,7 @@ describe("createFileAtomic", () => {
     expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual(["another's", ["file"]]);
   });
 
-  test("says that the folder is missing, with the system's error as the cause", async () => {
+  test("reports a missing folder, with the system's error as the cause", async () => {
     const gone = join(folder, "gone", "file");
     const error = await errorOf(createFileAtomic(gone, 0o600, writing("text")));
     expect(error.message).toBe(`${gone}.part cannot be created: no such file or folder`);

@@ -96,7 +96,7 @@ describe("NdjsonReader", () => {
       expect(KEYS.map((key) => encodeKey(key).includes("scope"))).toEqual([false, true]);
     });
 
-    test("rejects a file with API keys that were not asked for", () => {
+    test("rejects a file with API keys unless the caller requests them", () => {
       expect(refusalOf(FILE)).toBe(
         "line 1: the file has API keys: add --with-keys to import them, or export without them",
       );
@@ -167,68 +167,68 @@ describe("NdjsonReader", () => {
   const LONG = "x".repeat(64 * 1024 + 1);
 
   test.each<[what: string, text: string | Uint8Array, message: string]>([
-    ["nothing", "", "the file has no to-dos"],
+    ["an empty file", "", "the file has no to-dos"],
     ["blank lines", "\n\n \n", "the file has no to-dos"],
     ["an empty title", lines(line(1), line(2, "")), "line 2: title must not be empty"],
     ["a blank title", lines(line(1), "", line(2, " \u0085")), "line 3: title must not be empty"],
     ["a long title", lines(line(1, "😀".repeat(121))), "line 1: title must be at most 120 characters"],
     [
-      "half a surrogate",
+      "a lone surrogate in a title",
       lines('{"id":1,"title":"\\ud83d","done":true}'),
       "line 1: title must be well-formed Unicode, without lone surrogates",
     ],
-    ["a title of no text", lines('{"id":1,"title":1,"done":true}'), "line 1: title must be a string"],
-    ["no title", lines('{"id":1,"done":true}'), "line 1: title is required"],
-    ["no done", lines('{"id":1,"title":"x"}'), "line 1: done is required"],
-    ["a done of 1", lines('{"id":1,"title":"x","done":1}'), "line 1: done must be a boolean"],
-    ["no id", lines('{"title":"x","done":true}'), `line 1: ${NO_ID}`],
-    ["a text as id", lines('{"id":"1","title":"x","done":true}'), `line 1: ${NO_ID}`],
+    [
+      "a title that is not a string",
+      lines('{"id":1,"title":1,"done":true}'),
+      "line 1: title must be a string",
+    ],
+    ["a to-do without title", lines('{"id":1,"done":true}'), "line 1: title is required"],
+    ["a to-do without done", lines('{"id":1,"title":"x"}'), "line 1: done is required"],
+    ["a done that is a number", lines('{"id":1,"title":"x","done":1}'), "line 1: done must be a boolean"],
+    ["a to-do without id", lines('{"title":"x","done":true}'), `line 1: ${NO_ID}`],
+    ["an id that is a string", lines('{"id":"1","title":"x","done":true}'), `line 1: ${NO_ID}`],
     ["an id of 0", lines(line(0)), `line 1: ${NO_ID}`],
     ["a negative id", lines(line(-1)), `line 1: ${NO_ID}`],
     ["an id with a fraction", lines('{"id":1.0,"title":"x","done":true}'), `line 1: ${NO_ID}`],
     ["an id with an exponent", lines('{"id":1e2,"title":"x","done":true}'), `line 1: ${NO_ID}`],
-    ["an id past the last", lines(line(MAX_ID), line(MAX_ID + 1n)), `line 2: ${NO_ID}`],
-    ["an id twice", lines(line(1), line(7), line(7)), "line 3: id 7 comes after 7: ids must ascend"],
-    ["ids that descend", lines(line(7), line(6)), "line 2: id 6 comes after 7: ids must ascend"],
+    ["an id above the maximum", lines(line(MAX_ID), line(MAX_ID + 1n)), `line 2: ${NO_ID}`],
+    ["a repeated id", lines(line(1), line(7), line(7)), "line 3: id 7 comes after 7: ids must ascend"],
+    ["ids in descending order", lines(line(7), line(6)), "line 2: id 6 comes after 7: ids must ascend"],
     [
-      "ids past 2^53 that descend",
+      "ids above 2^53 in descending order",
       lines(line(2n ** 53n + 1n), line(2n ** 53n)),
       "line 2: id 9007199254740992 comes after 9007199254740993: ids must ascend",
     ],
     [
-      "another member",
+      "an unknown member",
       lines('{"id":1,"title":"x","done":true,"due":1}'),
       'line 1: has "due", which would be lost',
     ],
     [
-      "a __proto__",
+      "a member __proto__",
       lines('{"id":1,"title":"x","done":true,"__proto__":{}}'),
       'line 1: has "__proto__", which would be lost',
     ],
-    ["no JSON", lines(line(1), "buy milk"), "line 2: is not JSON"],
-    ["a list", lines(`[${line(1)}]`), "line 1: is not an object with id, title and done"],
-    ["a whole list in lines", `[\n${line(1)},\n${line(2)}\n]\n`, "line 1: is not JSON"],
+    ["a line that is not JSON", lines(line(1), "buy milk"), "line 2: is not JSON"],
+    ["an array in one line", lines(`[${line(1)}]`), "line 1: is not an object with id, title and done"],
+    ["an array over several lines", `[\n${line(1)},\n${line(2)}\n]\n`, "line 1: is not JSON"],
     ["null", lines("null"), "line 1: is not an object with id, title and done"],
     ["a byte order mark", `\uFEFF${lines(line(1))}`, "line 1: starts with a byte order mark"],
     [
-      "what is not UTF-8",
+      "bytes that are not UTF-8",
       Buffer.concat([Buffer.from(lines(line(1))), Buffer.from(lines(line(2, "é")), "latin1")]),
       "line 2: is not UTF-8",
     ],
     [
-      "what is wrong before what is not UTF-8",
+      "a line that is not JSON before bytes that are not UTF-8",
       Buffer.concat([Buffer.from(lines("x")), Buffer.from([0xff, 0x0a])]),
       "line 1: is not JSON",
     ],
-    [
-      "a lastId with other characters",
-      lines('{"todoService":1,"lastId":"5x","todos":0}'),
-      `line 1: ${NO_LAST_ID}`,
-    ],
+    ["a lastId with a letter", lines('{"todoService":1,"lastId":"5x","todos":0}'), `line 1: ${NO_LAST_ID}`],
     ["a long line", lines(line(1), LONG), "line 2: is longer than 65536 bytes"],
-    ["a long line without an end", lines(line(1)) + LONG + LONG, "line 2: is longer than 65536 bytes"],
+    ["a long line without a line break", lines(line(1)) + LONG + LONG, "line 2: is longer than 65536 bytes"],
     [
-      "a long line in other bytes",
+      "a long line of multi-byte characters",
       lines(`"${"😀".repeat(16 * 1024)}"`),
       "line 1: is longer than 65536 bytes",
     ],
@@ -238,43 +238,55 @@ describe("NdjsonReader", () => {
       "line 2: is not JSON; is the file truncated?",
     ],
     [
-      "less than the header tells of",
+      "fewer to-dos than in the header",
       lines(header(5, 3), line(1), line(2)),
       "the file is incomplete: the header says 3 to-dos, but it has 2",
     ],
     [
-      "more than the header tells of",
+      "more to-dos than in the header",
       lines(header(5, 1), line(1), line(2)),
       "the file is incomplete: the header says 1 to-dos, but it has 2",
     ],
     [
-      "only a header that tells of more",
+      "a header with a count, but no to-dos",
       header(5, 1),
       "the file is incomplete: the header says 1 to-dos, but it has 0",
     ],
     [
-      "an id past the header's",
+      "an id above the lastId of the header",
       lines(header(5, 1), line(6)),
       "line 2: id 6 is greater than the lastId of the header, 5",
     ],
     ["a second header", lines(header(5, 0), header(5, 0)), 'line 2: has "todoService", which would be lost'],
-    ["a late header", lines(line(1), header(5, 1)), 'line 2: has "todoService", which would be lost'],
+    [
+      "a header after a to-do",
+      lines(line(1), header(5, 1)),
+      'line 2: has "todoService", which would be lost',
+    ],
     [
       "a newer format",
       lines('{"todoService":2,"lastId":"1","todos":1}'),
       "line 1: has the format 2, which is not supported",
     ],
     [
-      "a header of no format",
+      "a format that is not a number",
       lines('{"todoService":"1","lastId":"1","todos":1}'),
       "line 1: todoService must be a whole number",
     ],
-    ["a lastId of no text", lines('{"todoService":1,"lastId":1,"todos":1}'), `line 1: ${NO_LAST_ID}`],
-    ["a lastId past the last", lines(header(MAX_ID + 1n, 1)), `line 1: ${NO_LAST_ID}`],
-    ["no lastId", lines('{"todoService":1,"todos":1}'), `line 1: ${NO_LAST_ID}`],
-    ["no count", lines('{"todoService":1,"lastId":"1"}'), "line 1: todos must be a whole number"],
     [
-      "another member of the header",
+      "a lastId that is not a string",
+      lines('{"todoService":1,"lastId":1,"todos":1}'),
+      `line 1: ${NO_LAST_ID}`,
+    ],
+    ["a lastId above the maximum", lines(header(MAX_ID + 1n, 1)), `line 1: ${NO_LAST_ID}`],
+    ["a header without lastId", lines('{"todoService":1,"todos":1}'), `line 1: ${NO_LAST_ID}`],
+    [
+      "a header without a count",
+      lines('{"todoService":1,"lastId":"1"}'),
+      "line 1: todos must be a whole number",
+    ],
+    [
+      "an unknown member of the header",
       lines('{"todoService":1,"lastId":"1","todos":1,"users":[]}'),
       'line 1: has "users", which would be lost',
     ],
@@ -299,7 +311,7 @@ describe("NdjsonReader", () => {
     expect(() => [...reader.read(piece)]).toThrow("line 2: is longer than 65536 bytes");
   });
 
-  test("accepts a header that says 0 to-dos", () => {
+  test("accepts a header with a count of 0 to-dos", () => {
     expect(read(lines(header(5, 0)))).toEqual({ todos: [], lastId: 5n, total: 0 });
   });
 });

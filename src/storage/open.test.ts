@@ -33,11 +33,11 @@ describe("openStore of a file", () => {
   });
 
   test.each<[what: string, url: () => string, message: string]>([
-    ["no name", () => "sqlite:", "names no file"],
-    ["blanks around the name", () => `sqlite:${newPath()} `, "starts or ends with a blank"],
+    ["an empty name", () => "sqlite:", "names no file"],
+    ["a space after the name", () => `sqlite:${newPath()} `, "starts or ends with a blank"],
     ["a folder", () => `sqlite:${folder}`, "is not a file"],
     [
-      "a link to nothing",
+      "a symbolic link to a missing file",
       () => {
         const link = newPath();
         symlinkSync(newPath(), link);
@@ -46,7 +46,7 @@ describe("openStore of a file", () => {
       "is a symbolic link to a missing file",
     ],
     [
-      "a log without its file",
+      "a log without its database",
       () => {
         const path = newPath();
         writeFileSync(`${path}-wal`, "acknowledged");
@@ -55,7 +55,7 @@ describe("openStore of a file", () => {
       "is missing, but",
     ],
     [
-      "a lock that is none",
+      "a lock file with other contents",
       () => {
         const path = newPath();
         writeFileSync(`${path}-lock`, "not a database, ".repeat(100));

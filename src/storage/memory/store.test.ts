@@ -102,7 +102,7 @@ test("list of filtered to-dos is a snapshot too", async () => {
   expect(await todosOf(store)).toEqual([]);
 });
 
-test("list of segments that are full by bytes equals the stored to-dos", async () => {
+test("list of segments that reach their limit of bytes equals the stored to-dos", async () => {
   const store = openMemory();
   const model = new Map<TodoId, Todo>();
   for (let id = 1n; id <= 1000n; id++) {

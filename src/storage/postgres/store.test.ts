@@ -309,7 +309,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     },
   );
 
-  test("a store shares its API keys with a replica that knows no scopes", async () => {
+  test("a store shares its API keys with a replica of a version without scopes", async () => {
     const url = await databases.newDatabase();
     await createSchema(url, 3);
     const older = new SQL(url, { max: 1, bigint: true });
@@ -548,7 +548,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("the database cancels a query that the store has given up", async () => {
+  test("the database cancels a query after the store's timeout", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url, { queryTimeoutMs: 5000 });
     const holding = new SQL(url, { max: 1 });

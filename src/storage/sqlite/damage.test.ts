@@ -66,7 +66,7 @@ describe("openSqlite", () => {
     ["exchanged titles", `UPDATE todos SET title = CASE id WHEN 1 THEN '"b"' ELSE '"a"' END WHERE id < 3`],
     ["another id", "UPDATE todos SET id = 5 WHERE id = 4"],
     ["a missing to-do", "DELETE FROM todos WHERE id = 1"],
-    ["one to-do more", `INSERT INTO todos VALUES (9, '"c"', 0)`],
+    ["an additional to-do", `INSERT INTO todos VALUES (9, '"c"', 0)`],
     ["another name of an API key", "UPDATE keys SET name = 'carol' WHERE name = 'bob'"],
     ["another token hash", "UPDATE keys SET token_hash = zeroblob(32) WHERE name = 'bob'"],
     ["another scope of an API key", "UPDATE keys SET scope = 'write' WHERE name = 'bob'"],
@@ -77,10 +77,10 @@ describe("openSqlite", () => {
     ["another last id", "UPDATE store SET last_id = 7"],
     ["another position", "UPDATE store SET n = n + 1"],
     ["another number of transactions", "UPDATE store SET transactions = transactions + 1"],
-    ["another digest", "UPDATE store SET digest_a = digest_a + 1"],
-    ["another second sum", "UPDATE store SET digest_b = digest_b + 1"],
-    ["no row in store", "DELETE FROM store"],
-  ])("refuses a store with %s and names the ways out", async (_what, sql) => {
+    ["another first half of the digest", "UPDATE store SET digest_a = digest_a + 1"],
+    ["another second half of the digest", "UPDATE store SET digest_b = digest_b + 1"],
+    ["a store table without a row", "DELETE FROM store"],
+  ])("refuses a store with %s and names the recovery commands", async (_what, sql) => {
     const path = await makeStore();
     run(path, sql);
     // The mark would notice changed counters first.
@@ -93,7 +93,7 @@ describe("openSqlite", () => {
     expect(message).not.toContain("\n");
   });
 
-  test("refuses a store with a damaged page and names the ways out", async () => {
+  test("refuses a store with a damaged page and names the recovery commands", async () => {
     const path = await makeStore();
     const bytes = readFileSync(path);
     // The first page has the schema.
@@ -150,7 +150,7 @@ describe("openSqlite", () => {
     await reopen(path);
   });
 
-  test("computes the digest of a store that has none", async () => {
+  test("computes the digest of a store without a digest", async () => {
     const path = await makeStore();
     run(path, "UPDATE store SET digest_a = NULL, digest_b = NULL");
     await reopen(path);
@@ -159,7 +159,7 @@ describe("openSqlite", () => {
   });
 });
 
-test("the digest follows every sequence of writes", async () => {
+test("the digest matches the contents after every sequence of writes", async () => {
   const write = fc.oneof(
     fc.record({ type: fc.constant("insert" as const), title: fc.string({ unit: "binary", minLength: 1 }) }),
     fc.record({ type: fc.constant("setDone" as const), id: fc.bigInt(1n, 6n), done: fc.boolean() }),
@@ -185,7 +185,7 @@ test("the digest follows every sequence of writes", async () => {
   );
 });
 
-test("the digest follows changes to API keys, in the server and beside it", async () => {
+test("the digest matches the contents after changes to API keys by the server and by a command", async () => {
   const path = await makeStore();
   const server = await openSqlite(path);
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });

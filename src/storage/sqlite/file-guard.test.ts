@@ -128,7 +128,7 @@ describe("a running store rejects writes", () => {
   });
 
   test.each(["-lock", "-shm"])(
-    "after its file %s is removed from a folder that was unchanged",
+    "after its file %s is removed from a folder with an old modification time",
     async (suffix) => {
       const own = mkdtempSync(join(folder, "unchanged-"));
       const path = join(own, "todos.db");
@@ -141,7 +141,7 @@ describe("a running store rejects writes", () => {
     },
   );
 
-  test("until the log that was moved is put back", async () => {
+  test("after its log was moved, until the log is put back", async () => {
     const path = newPath();
     const store = await serve(path);
     renameSync(`${path}-wal`, `${path}-elsewhere`);
@@ -152,7 +152,7 @@ describe("a running store rejects writes", () => {
     expect(await countOf(path)).toBe(11);
   });
 
-  test("until a restart after its lock was removed and put back", async () => {
+  test("after its lock was removed and put back, until a restart", async () => {
     const path = newPath();
     const store = await serve(path);
     renameSync(`${path}-lock`, `${path}-elsewhere`);
@@ -243,7 +243,7 @@ describe("a store that closes", () => {
     expect(await countOf(path)).toBe(10);
   });
 
-  test("moves a removed log to its database", async () => {
+  test("writes the changes of a removed log to its database", async () => {
     const path = newPath();
     const store = await serve(path);
     rmSync(`${path}-wal`);
@@ -252,7 +252,7 @@ describe("a store that closes", () => {
     expect(await countOf(path)).toBe(10);
   });
 
-  test("moves its log to its database if another process has changed its API keys", async () => {
+  test("checkpoints its log if another process has changed its API keys", async () => {
     const path = newPath();
     const store = await serve(path);
     const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });
@@ -295,28 +295,31 @@ describe("FileGuard", () => {
   test.each<[what: string, damage: (path: string) => void]>([
     ["log", (path) => truncateSync(`${path}-wal`)],
     ["database", (path) => truncateSync(path)],
-  ])("notices a %s that was truncated during a commit, although it has its size again", (what, damage) => {
-    const path = newPath();
-    using _lock = acquireLock(path);
-    using database = connect(path);
-    migrate(database);
-    const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
-    const title = JSON.stringify("x".repeat(120));
-    for (let i = 0; i < 200; i++) insert.run(title);
-    if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
-    const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
-    guard.checkBefore(committed);
-    damage(path);
-    insert.run(title);
-    if (what === "log") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
-    for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
-    expect(() => guard.checkBefore(committed)).toThrow();
-  });
+  ])(
+    "detects a %s that was truncated during a commit, even if its size is the same again",
+    (what, damage) => {
+      const path = newPath();
+      using _lock = acquireLock(path);
+      using database = connect(path);
+      migrate(database);
+      const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
+      const title = JSON.stringify("x".repeat(120));
+      for (let i = 0; i < 200; i++) insert.run(title);
+      if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+      const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
+      const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+      guard.checkBefore(committed);
+      damage(path);
+      insert.run(title);
+      if (what === "log") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
+      for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
+      expect(() => guard.checkBefore(committed)).toThrow();
+    },
+  );
 });
 
 describe("a running store accepts writes", () => {
-  test("while another program reads, although the unused end of its log is not on the disk", async () => {
+  test("while another program reads, even if the unused end of its log contains zeros", async () => {
     const path = newPath();
     const store = await serve(path, 2000);
     const size = statSync(`${path}-wal`).size;
@@ -336,7 +339,7 @@ describe("a running store accepts writes", () => {
     expect(await countOf(path)).toBe(2006);
   });
 
-  test("after another program moved its log to the database", async () => {
+  test("after another program made a checkpoint of its log", async () => {
     const path = newPath();
     const store = await serve(path);
     for (let i = 1; i <= 3; i++) {
@@ -361,7 +364,7 @@ describe("a running store accepts writes", () => {
     expect(await countOf(path)).toBe(13);
   });
 
-  test("after a transaction was rolled back, and its digest stays right", async () => {
+  test("after a rollback, and keeps its digest correct", async () => {
     const path = newPath();
     const store = await serve(path);
     using other = new Database(path);
@@ -374,7 +377,7 @@ describe("a running store accepts writes", () => {
     expect(await countOf(path)).toBe(12);
   });
 
-  test("after its log was moved to the database many times", async () => {
+  test("after many checkpoints of its log", async () => {
     const path = newPath();
     const store = await openSqlite(path);
     const title = "x".repeat(120);

@@ -40,7 +40,7 @@ function newFile(text: string): string {
   return path;
 }
 
-const waysOut = (path: string): string =>
+const recoveryHint = (path: string): string =>
   `restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;
 const NOW = Date.UTC(2026, 0, 2);
 const { signal } = new AbortController();
@@ -94,10 +94,10 @@ async function behindStore(): Promise<string> {
 }
 
 describe("openSqlite", () => {
-  test("refuses an old copy, and says how many transactions are missing", async () => {
+  test("refuses an old copy, and reports how many transactions are missing", async () => {
     const path = await behindStore();
     expect(await start(path)).toBe(
-      `${path}: its last 2 transactions are missing, each with one or more acknowledged changes: ${waysOut(path)}`,
+      `${path}: its last 2 transactions are missing, each with one or more acknowledged changes: ${recoveryHint(path)}`,
     );
   });
 
@@ -109,7 +109,7 @@ describe("openSqlite", () => {
     const path = await killedStore();
     rmSync(`${path}-wal`);
     const before = readFileSync(path);
-    expect(await start(path)).toContain(waysOut(path));
+    expect(await start(path)).toContain(recoveryHint(path));
     expect(readFileSync(path)).toEqual(before);
   });
 
@@ -125,7 +125,7 @@ describe("openSqlite", () => {
   test.each<[what: string, damage: (path: string) => void]>([
     ["missing", (path) => rmSync(path)],
     ["empty", (path) => truncateSync(path)],
-  ])("refuses a log whose database is %s, and keeps it, as every command does", async (what, damage) => {
+  ])("refuses a log whose database is %s, and keeps the log, like every command", async (what, damage) => {
     const path = await killedStore();
     const database = readFileSync(path);
     const log = readFileSync(`${path}-wal`);
@@ -159,7 +159,7 @@ describe("openSqlite", () => {
     expect(await titlesOf(path)).toEqual(["a", "b", "c"]);
   });
 
-  test("refuses another store", async () => {
+  test("refuses a store that does not belong to its mark", async () => {
     const [path, other] = [newPath(), newPath()];
     await insert(path, "a");
     await insert(other, "b");
@@ -172,7 +172,7 @@ describe("openSqlite", () => {
     await insert(path, "a");
     rmSync(path);
     expect(await start(path)).toBe(
-      `${path}: it is missing, but ${path}-mark has 1 transaction: ${waysOut(path)}`,
+      `${path}: it is missing, but ${path}-mark has 1 transaction: ${recoveryHint(path)}`,
     );
     expect(existsSync(path)).toBe(false);
   });
@@ -214,7 +214,7 @@ describe("openSqlite", () => {
     expect(await titlesOf(path)).toEqual(["a", "b"]);
   });
 
-  test("says nothing about the missing mark of a new store", async () => {
+  test("does not report the missing mark of a new store", async () => {
     expect(await start(newPath())).toEqual([]);
   });
 
@@ -364,7 +364,7 @@ test.each<[what: string, run: (path: string) => Promise<unknown>]>([
   writeFileSync(`${path}-wal`, wal);
   const database = readFileSync(path);
   expect((await errorOf(run(path))).message).toBe(
-    `${path}: its last transaction is missing, with one or more acknowledged changes: ${waysOut(path)}`,
+    `${path}: its last transaction is missing, with one or more acknowledged changes: ${recoveryHint(path)}`,
   );
   expect([readFileSync(path), readFileSync(`${path}-wal`)]).toEqual([database, wal]);
 });
@@ -393,7 +393,7 @@ describe("acceptLoss", () => {
     expect(await start(path)).toContain("another store");
   });
 
-  test("keeps the loss reportable if it fails", async () => {
+  test("does not hide the loss if it fails", async () => {
     const path = await behindStore();
     const database = new Database(path);
     database.run(
@@ -426,7 +426,7 @@ describe("acceptLoss", () => {
   test.each([
     ["a wrong digest", `UPDATE todos SET title = '"b"'`, "differ from their digest"],
     ["an invalid title", "UPDATE todos SET title = 'x'", "1 of its to-dos are invalid"],
-  ])("names the ways out of %s that the mark does not show", async (_what, sql, reason) => {
+  ])("names the recovery commands for %s, which the mark does not detect", async (_what, sql, reason) => {
     for (const hasMark of [true, false]) {
       const path = newPath();
       await insert(path, "a");
@@ -461,7 +461,7 @@ describe("acceptLoss", () => {
   });
 });
 
-test("restore names a mark that is a folder, and what to do", async () => {
+test("restore reports a mark that is a folder, and what to do", async () => {
   const [path, sound, file] = [newPath(), newPath(), newPath()];
   await insert(sound, "a");
   await backup(sound, file, signal);

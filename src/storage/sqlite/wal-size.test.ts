@@ -10,7 +10,7 @@ import { openSqlite } from "./store.ts";
 const folder = mkdtempSync(join(tmpdir(), "todo-wal-size-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test("the log shrinks when a long reader has ended and something is written", async () => {
+test("the log shrinks with the next write after a long read has ended", async () => {
   const path = join(folder, "todos.db");
   const walSize = () => statSync(`${path}-wal`).size;
   const store = await openSqlite(path);

@@ -225,13 +225,13 @@ describe("assertConsistent", () => {
 
   test.each<[what: string, copy: Partial<Summary>]>([
     ["of another epoch", { epoch: "f" }],
-    ["from before", { n: 9n, todos: 4n, lastId: 6n }],
-    ["from later", { n: 21n }],
-    ["of a smaller counter", { lastId: 5n }],
-    ["of a greater counter", { lastId: 13n }],
+    ["that is older than the store", { n: 9n, todos: 4n, lastId: 6n }],
+    ["that is newer than the store", { n: 21n }],
+    ["with a smaller id counter", { lastId: 5n }],
+    ["with a greater id counter", { lastId: 13n }],
     ["with too many to-dos", { todos: 8n }],
     ["with too few to-dos", { todos: 0n }],
-    ["without a key that stayed", { keys: new Set(["a"]) }],
+    ["without a key that was not deleted", { keys: new Set(["a"]) }],
   ])("rejects a copy %s", (_what, copy) => {
     expect(() => assertConsistent(before, { ...between, ...copy }, after)).toThrow(
       "the copy differs from the store",
@@ -305,7 +305,7 @@ describe("restore", () => {
   });
 
   test.each<[what: string, damage: (path: string) => void]>([
-    ["no database", (path) => writeFileSync(path, "not a database, ".repeat(1000))],
+    ["text", (path) => writeFileSync(path, "not a database, ".repeat(1000))],
     ["zeros", (path) => writeFileSync(path, readFileSync(path).fill(0))],
     ["its first page only", (path) => truncateSync(path, 4096)],
     ["a damaged schema", (path) => writeFileSync(path, readFileSync(path).fill(0xee, 100, 200))],
@@ -371,17 +371,17 @@ describe("restore", () => {
   });
 
   test.each<[what: string, damage: (path: string) => unknown, message: string]>([
-    ["cut off", cutOff, "malformed"],
+    ["that is truncated", cutOff, "malformed"],
     ["with a page of zeros", withHole, "it is damaged"],
     ["of text", (path) => writeFileSync(path, "not a database, ".repeat(1000)), "file is not a database"],
     [
-      "with nothing in it",
+      "that is empty",
       (path) => writeFileSync(path, ""),
       "it is not a store of this program: name another file",
     ],
     ["of another program", foreign("CREATE TABLE todos (x)"), "it is the database of another program"],
     [
-      "of another program with our number",
+      "of another program with the same user_version",
       foreign("CREATE TABLE events (x); PRAGMA user_version = 1"),
       "it is the database of another program",
     ],
@@ -391,10 +391,14 @@ describe("restore", () => {
       edited("CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"),
       "it is not a store of this program: name another file",
     ],
-    ["without its row", edited("DELETE FROM store"), 'its table "store" has no row'],
-    ["with an id past its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos are invalid"],
+    ["without a row in its store table", edited("DELETE FROM store"), 'its table "store" has no row'],
+    ["with an id above its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos are invalid"],
     ["with an id of 0", edited("UPDATE todos SET id = 0 WHERE id = 3"), "1 of its to-dos are invalid"],
-    ["with a title of no text", edited("UPDATE todos SET title = '1'"), "2 of its to-dos are invalid"],
+    [
+      "with a title that is not a string",
+      edited("UPDATE todos SET title = '1'"),
+      "2 of its to-dos are invalid",
+    ],
   ])("rejects a file %s and leaves nothing behind", async (_what, damage, message) => {
     const [file, path] = [newPath(), newPath()];
     await damage(file);
@@ -406,7 +410,7 @@ describe("restore", () => {
     expect([left(path), left(file), readFileSync(file).equals(before)]).toEqual([[], [""], true]);
   });
 
-  test("rejects folders and stores in use", async () => {
+  test("rejects missing files, folders and stores in use", async () => {
     const [path, missing, subfolder] = [newPath(), newPath(), newPath()];
     expect(await refusal(restore(path, missing, signal))).toBe(`${missing}: no such file or folder`);
     mkdirSync(subfolder);
@@ -434,7 +438,7 @@ describe("restore", () => {
   test.each<[what: string, fill: (path: string) => unknown]>([
     ["a to-do", async (path) => writing(path, (store) => store.insert("a"))],
     [
-      "no to-do any more",
+      "a deleted to-do",
       async (path) => writing(path, async (store) => store.delete((await store.insert("a")).id)),
     ],
     ["a key", async (path) => writing(path, (store) => store.keys.insert(KEY))],

@@ -81,14 +81,14 @@ function overwrite(path: string, offset: number, bytes: Uint8Array): void {
 }
 
 describe("exportSkippingDamaged", () => {
-  test("exports a sound store as export does", async () => {
+  test("exports an undamaged store as export does", async () => {
     const path = await makeStore();
     const { text, problems, todos, lastId } = await rescue(path);
     expect({ problems, todos, lastId }).toEqual({ problems: [], todos: COUNT, lastId: BigInt(COUNT) });
     expect(text).toBe(await exported(path));
   });
 
-  test("reports no problem of a sound store without a digest", async () => {
+  test("reports no problem in an undamaged store without a digest", async () => {
     const unopened = await makeStore();
     run(unopened, "UPDATE store SET digest_a = NULL, digest_b = NULL");
     const [first, second] = [newPath(), newPath()];
@@ -105,7 +105,7 @@ describe("exportSkippingDamaged", () => {
     for (const path of [unopened, first, second]) expect((await rescue(path)).problems).toEqual([]);
   });
 
-  test("leaves out invalid to-dos and names them", async () => {
+  test("omits invalid to-dos and names them", async () => {
     const path = await makeStore();
     run(
       path,
@@ -173,7 +173,7 @@ describe("exportSkippingDamaged", () => {
     expect(problems).toEqual(["the greatest assigned id cannot be read: ids may be reused"]);
   });
 
-  test("names the ways out if nothing can be read", async () => {
+  test("fails with the reason if nothing can be read", async () => {
     const path = newPath();
     writeFileSync(path, "no database, ".repeat(1000));
     expect(await rescue(path).catch(String)).toContain("file is not a database: nothing in it can be read");
@@ -186,7 +186,7 @@ describe("check", () => {
       (await check(path)).map(({ name, isSound, detail }) => [name, isSound ? true : detail]),
     );
 
-  test("finds nothing in a sound store, beside its server as well", async () => {
+  test("reports no problem in an undamaged store, also while a server uses it", async () => {
     const path = await makeStore();
     const store = await openSqlite(path);
     await store.insert("in the log");
@@ -251,7 +251,7 @@ describe("check of the high-water mark", () => {
     expect(await mark(path)).toMatchObject({ isSound: false, detail: expect.stringContaining("is missing") });
   });
 
-  test("says why a mark was not checked", async () => {
+  test("reports why a mark was not checked", async () => {
     const path = await makeStore();
     rmSync(`${path}-mark`);
     expect(await mark(path)).toEqual({
