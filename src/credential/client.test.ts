@@ -38,7 +38,7 @@ describe("createClientLookup", () => {
 
 describe("parseClients", () => {
   test.each<[what: string, text: string, names: readonly string[]]>([
-    ["nothing", "", []],
+    ["an empty file", "", []],
     ["blank lines and comments", "\n  \n# alice:x\n#\n\n", []],
     ["one line", `alice:${HEX}\n`, ["alice"]],
     ["a last line without a line break", `alice:${HEX}\nbob:${OTHER_HEX}`, ["alice", "bob"]],
@@ -74,13 +74,9 @@ describe("parseClients", () => {
     ["a token", `alice:${mintToken()}`, "line 1 has no SHA-256 in hex after the last colon"],
     ["too few digits", `bob:${OTHER_HEX}\nalice:${HEX.slice(1)}`, "line 2 has no SHA-256 in hex"],
     ["too many digits", `alice:${HEX}0`, "line 1 has no SHA-256 in hex"],
-    ["no digits", `alice:${HEX.slice(1)}g`, "line 1 has no SHA-256 in hex"],
+    ["a character that is not hexadecimal", `alice:${HEX.slice(1)}g`, "line 1 has no SHA-256 in hex"],
     ["the file name that sha256sum prints", `alice:${HEX}  -`, "line 1 has no SHA-256 in hex"],
-    [
-      "the same token twice",
-      `alice:${HEX}\n\nbob:${HEX.toUpperCase()}`,
-      "line 3 has the same token as line 1",
-    ],
+    ["a repeated token", `alice:${HEX}\n\nbob:${HEX.toUpperCase()}`, "line 3 has the same token as line 1"],
   ])("rejects %s and names the line", (_what, text, message) => {
     expect(() => parseClients(text)).toThrow(message);
   });

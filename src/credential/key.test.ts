@@ -33,7 +33,7 @@ describe("parseKeyName", () => {
   );
 
   test.each<[what: string, name: unknown, messages: readonly string[]]>([
-    ["nothing", undefined, ["is required"]],
+    ["undefined", undefined, ["is required"]],
     ["null", null, ["must be a string"]],
     ["a number", 7, ["must be a string"]],
     ["a list", ["ci"], ["must be a string"]],
@@ -42,9 +42,9 @@ describe("parseKeyName", () => {
     ["101 characters", "x".repeat(101), ["must be at most 100 characters"]],
     ["101 emoji", "😀".repeat(101), ["must be at most 100 characters"]],
     ["a line break", "a\nb", ["must have no control characters"]],
-    ["an escape", "\u001b[31mci", ["must have no control characters"]],
+    ["an escape character", "\u001b[31mci", ["must have no control characters"]],
     ["a NUL", "a\0", ["must have no control characters"]],
-    ["a control character of C1", "a\u0085b", ["must have no control characters"]],
+    ["a C1 control character", "a\u0085b", ["must have no control characters"]],
     ["a lone surrogate", "\ud800", ["must be well-formed Unicode, without lone surrogates"]],
     [
       "101 tabs",
@@ -98,15 +98,15 @@ describe("parseNewKey", () => {
   });
 
   test.each<[what: string, body: unknown, fields: readonly string[]]>([
-    ["nothing", undefined, ["name"]],
+    ["undefined", undefined, ["name"]],
     ["null", null, ["name"]],
     ["a list", ["ci"], ["name"]],
-    ["a text", "ci", ["name"]],
-    ["a bad name", { name: " " }, ["name"]],
-    ["a name that is inherited", Object.create({ name: "ci" }), ["name"]],
-    ["a bad lifetime", { name: "ci", expires: "1y" }, ["expires"]],
+    ["a string", "ci", ["name"]],
+    ["an invalid name", { name: " " }, ["name"]],
+    ["an inherited name", Object.create({ name: "ci" }), ["name"]],
+    ["an invalid lifetime", { name: "ci", expires: "1y" }, ["expires"]],
     ["a lifetime of null", { name: "ci", expires: null }, ["expires"]],
-    ["both, all together", { name: "\t", expires: 0 }, ["name", "name", "expires"]],
+    ["an invalid name and an invalid lifetime", { name: "\t", expires: 0 }, ["name", "name", "expires"]],
   ])("rejects %s", (_what, body, fields) => {
     expect(errorsOf(() => parseNewKey(body)).map(({ field }) => field)).toEqual([...fields]);
   });
@@ -198,7 +198,7 @@ describe("createKeyLookup", () => {
     expect(await nameAt(keys, lasting.token, NOW + 36_500 * DAY)).toBe("backup");
   });
 
-  test("accepts only the token", async () => {
+  test("accepts the token, but not its id, name or hash", async () => {
     const { keys } = openMemory();
     const { key, token } = await createdKey(keys, "ci");
     const hash = hashToken(token);
@@ -227,7 +227,7 @@ describe("createKeyLookup", () => {
     expect(await nameAt(careless, mintToken(), NOW)).toBeUndefined();
   });
 
-  test("records each use and no rejection", async () => {
+  test("records each use, but no rejection", async () => {
     const { keys } = openMemory();
     const { token } = await createdKey(keys, "ci", DAY);
     await nameAt(keys, token, NOW + 5);
@@ -244,7 +244,7 @@ describe("createKeyLookup", () => {
 });
 
 describe("rotateKey", () => {
-  test("gives the whole lifetime to the successor of a successor", async () => {
+  test("gives the complete lifetime to the successor of a successor", async () => {
     for (const lifetime of [undefined, 90 * DAY]) {
       const { keys } = openMemory();
       const { key } = await createdKey(keys, "ci", lifetime);
@@ -283,7 +283,7 @@ describe("rotateKey", () => {
     expect(await nameAt(keys, old.token, NOW + HOUR)).toBeUndefined();
   });
 
-  test("gives every successor the whole lifetime", async () => {
+  test("gives every successor the complete lifetime", async () => {
     const { keys } = openMemory();
     const first = await createdKey(keys, "ci", 90 * DAY);
     await createdKey(keys, "another", HOUR);
@@ -314,7 +314,7 @@ describe("rotateKey", () => {
     expect((await rotated(keys, key, 0, NOW + DAY + 1)).key.expiresAt).toBeUndefined();
   });
 
-  test("ends all other keys of the name, a lost successor included", async () => {
+  test("ends all other keys of the name, including a lost successor", async () => {
     const { keys } = openMemory();
     const old = await createdKey(keys, "ci");
     const lost = await rotated(keys, old.key, DAY);

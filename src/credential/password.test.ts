@@ -66,7 +66,7 @@ describe("createPasswordVerifier", () => {
     expect(started.at(-1)?.password).toBe("c");
   });
 
-  test("serves waiting networks in turn", async () => {
+  test("serves queued requests of different networks in turn", async () => {
     const { started, verify } = controlledVerifier();
     const results = Array.from({ length: 20 }, () => verify("flood", "hash", "192.0.2.1"));
     results.push(verify("b", "hash", "192.0.2.2"), verify("c", "hash", "192.0.2.3"));
@@ -79,7 +79,7 @@ describe("createPasswordVerifier", () => {
     expect(order.slice(0, 6)).toEqual(["flood", "flood", "flood", "b", "c", "flood"]);
   });
 
-  test("rejects the newest request of the network with most requests for another network", async () => {
+  test("rejects the newest request of the network with the most queued requests when another network needs room", async () => {
     const { started, verify } = controlledVerifier();
     const outcome = (password: string, network: string) =>
       verify(password, "hash", network).then(
@@ -139,7 +139,7 @@ describe("createPasswordVerifier", () => {
     expect(await Promise.all(after)).toEqual([true, true, true]);
   });
 
-  test("returns the right result to each of many concurrent requests", async () => {
+  test("returns the correct result to each of many concurrent requests", async () => {
     const verify = createPasswordVerifier();
     const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
     const passwords = Array.from({ length: 20 }, (_, index) =>

@@ -72,7 +72,7 @@ describe("hasInvalidChecksum", () => {
     );
   });
 
-  test("detects a missing end", () => {
+  test("detects every truncated token", () => {
     fc.assert(fc.property(minted, place, (token, at) => hasInvalidChecksum(token.slice(0, at))));
   });
 

@@ -33,7 +33,7 @@ describe("createFixedUserCheck", () => {
     ["", "", false],
     ["a:b 😀", "Zoë", false],
     ["Zoëa", ":b 😀", false],
-  ])("checks %j with %j: %p", (user, password, passes) => {
+  ])("accepts user %j with password %j: %p", (user, password, passes) => {
     expect(check(user, password)).toBe(passes);
   });
 
@@ -183,15 +183,18 @@ describe("createUserCheck", () => {
     ["73 bytes for bcrypt", BCRYPT, "x".repeat(73), 0],
     ["73 bytes in 37 characters for bcrypt", BCRYPT, `x${"é".repeat(36)}`, 0],
     ["1000 bytes for argon2id", ARGON2ID, "x".repeat(1000), 1],
-  ])("verifies %s only if the whole password counts", async (_what, hash, password, verifications) => {
-    const { check, verified } = checking({ alice: hash });
-    expect(await check("alice", password)).toBe(false);
-    expect(verified.length).toBe(verifications);
-  });
+  ])(
+    "verifies a password only if the hash covers all of it: %s",
+    async (_what, hash, password, verifications) => {
+      const { check, verified } = checking({ alice: hash });
+      expect(await check("alice", password)).toBe(false);
+      expect(verified.length).toBe(verifications);
+    },
+  );
 
   test.each([
-    ["bcrypt of Apache", BCRYPT],
-    ["bcrypt of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
+    ["bcrypt with the prefix of Apache", BCRYPT],
+    ["bcrypt with the prefix of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
     ["argon2id", ARGON2ID],
   ])("accepts %s", async (_what, hash) => {
     const check = createUserCheck(
@@ -205,20 +208,20 @@ describe("createUserCheck", () => {
 
 describe("parseUsers", () => {
   test.each<[what: string, text: string, users: Readonly<Record<string, string>>]>([
-    ["nothing", "", {}],
+    ["an empty file", "", {}],
     ["blank lines and comments", "\n \n# bob:x\n", {}],
-    ["Apache's line", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
+    ["a line of Apache's htpasswd", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
     ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
-    ["argon2id of a higher cost", `bob:${COSTLY_ARGON2ID}`, { bob: COSTLY_ARGON2ID }],
+    ["argon2id with a higher cost", `bob:${COSTLY_ARGON2ID}`, { bob: COSTLY_ARGON2ID }],
     ["Windows line breaks", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
     ["other scripts", `Zoë 😀:${BCRYPT}`, { "Zoë 😀": BCRYPT }],
     [
-      "names of objects",
+      "names of object properties",
       `__proto__:${BCRYPT}\nconstructor:${BCRYPT}`,
       { ["__proto__"]: BCRYPT, constructor: BCRYPT },
     ],
     ["a byte order mark", `\ufeffbob:${BCRYPT}`, { bob: BCRYPT }],
-    ["the same character in a name", `bob\ufeff:${BCRYPT}`, { "bob\ufeff": BCRYPT }],
+    ["the byte order mark character in a name", `bob\ufeff:${BCRYPT}`, { "bob\ufeff": BCRYPT }],
   ])("parses %s", (_what, text, users) => {
     expect([...parseUsers(text)]).toEqual(Object.entries(users));
   });
@@ -226,7 +229,7 @@ describe("parseUsers", () => {
   test.each<[what: string, text: string, message: string]>([
     ["no colon", `\nbob`, 'line 2 is not "user:hash"'],
     ["no user", `:${BCRYPT}`, 'line 1 is not "user:hash"'],
-    ["a user twice", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
+    ["a repeated user", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
     ["Apache's MD5", "bob:$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/", "Apache's MD5 ($apr1$)"],
     ["MD5-crypt", "bob:$1$abcdefgh$PrvoYyBAbnNi5DGYXZxpf.", "MD5-crypt ($1$)"],
     ["SHA-1", "bob:{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=", "unsalted SHA-1 ({SHA})"],
@@ -240,15 +243,15 @@ describe("parseUsers", () => {
     ["DES-crypt", "bob:3yEiEzkpwN9Yo", "DES-crypt"],
     ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, "argon2 other than argon2id"],
     ["argon2d", `bob:${ARGON2ID.replace("argon2id", "argon2d")}`, "argon2 other than argon2id"],
-    ["a part of bcrypt", `bob:${BCRYPT.slice(0, -1)}`, "a bcrypt hash that is not whole"],
+    ["an incomplete bcrypt hash", `bob:${BCRYPT.slice(0, -1)}`, "a bcrypt hash that is not whole"],
     [
-      "bcrypt of a cost that does not exist",
+      "bcrypt with a cost that does not exist",
       `bob:${BCRYPT.replace("$05$", "$03$")}`,
       "a bcrypt hash that is not whole",
     ],
     ["text before bcrypt", `bob:!${BCRYPT}`, "no known hash"],
     ["text before argon2id", `bob:!${ARGON2ID}`, "no known hash"],
-    ["a part of argon2id", `bob:${ARGON2ID.slice(0, 40)}`, "an argon2id hash that is not whole"],
+    ["an incomplete argon2id hash", `bob:${ARGON2ID.slice(0, 40)}`, "an argon2id hash that is not whole"],
     ["a password", "bob:hunter2", "no known hash"],
     ["no hash", "bob:", "no known hash"],
     ["text after a hash", `bob:${BCRYPT}:Bob`, "a bcrypt hash that is not whole"],
@@ -268,7 +271,7 @@ describe("parseUsers", () => {
     "$2x",
     "$argon2id$x",
     "3yEiEzkpwN9Yo",
-  ])("recognizes %s only at the start", (hash) => {
+  ])("does not recognize %s after other text", (hash) => {
     expect(() => parseUsers(`bob:!${hash}`)).toThrow("no known hash");
   });
 
@@ -340,12 +343,12 @@ describe("setUserEntry", () => {
   const NEW = BCRYPT.replace("$05$", "$12$");
 
   test.each<[what: string, text: string, user: string, changed: string]>([
-    ["nothing", "", "bob", `bob:${NEW}\n`],
+    ["no lines", "", "bob", `bob:${NEW}\n`],
     ["other users", `al:${BCRYPT}\n`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
-    ["no last line break", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
+    ["no line break at the end", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
     ["Windows line breaks", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
     [
-      "Windows line breaks and no last one",
+      "Windows line breaks, except at the end",
       `# users\r\nal:${BCRYPT}`,
       "bob",
       `# users\r\nal:${BCRYPT}\r\nbob:${NEW}\r\n`,
@@ -365,7 +368,7 @@ describe("setUserEntry", () => {
     ["the user without a line break", `# \r\nbob:${BCRYPT}`, "bob", `# \r\nbob:${NEW}`],
     ["the user in a comment", `#bob:${BCRYPT}\n`, "bob", `#bob:${BCRYPT}\nbob:${NEW}\n`],
     ["whitespace after the user", `bob: ${BCRYPT} \n`, "bob", `bob:${NEW}\n`],
-    ["the user with that hash", `bob:${NEW}\n`, "bob", `bob:${NEW}\n`],
+    ["the user with the same hash", `bob:${NEW}\n`, "bob", `bob:${NEW}\n`],
     ["a byte order mark", `\ufeffbob:${BCRYPT}\n`, "bob", `\ufeffbob:${NEW}\n`],
     ["separators that are not line breaks", `# \u2028bob:\r#\n`, "bob", `# \u2028bob:\r#\nbob:${NEW}\n`],
     ["a name with special characters", `a.b:${BCRYPT}\n`, "a*", `a.b:${BCRYPT}\na*:${NEW}\n`],
@@ -378,13 +381,13 @@ describe("removeUserEntry", () => {
   const HEADING = "# One line user:hash per user\n";
 
   test.each<[what: string, text: string, changed: string]>([
-    ["the first", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
-    ["one between", `# 1\r\nbob:${BCRYPT}\r\n\r\n# 2`, "# 1\r\n\r\n# 2"],
-    ["the last, without a line break", `al:${BCRYPT}\nbob:${BCRYPT}`, `al:${BCRYPT}\n`],
-    ["the only one", `bob:${BCRYPT}\n`, HEADING],
-    ["the only one, above blank lines", `bob:${BCRYPT}\n \r\n `, " \r\n "],
-    ["the only one, after a byte order mark", `\ufeffbob:${BCRYPT}`, `\ufeff${HEADING}`],
-    ["none", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
+    ["the first user", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
+    ["a user between others", `# 1\r\nbob:${BCRYPT}\r\n\r\n# 2`, "# 1\r\n\r\n# 2"],
+    ["the last user, without a line break", `al:${BCRYPT}\nbob:${BCRYPT}`, `al:${BCRYPT}\n`],
+    ["the only user", `bob:${BCRYPT}\n`, HEADING],
+    ["the only user, above blank lines", `bob:${BCRYPT}\n \r\n `, " \r\n "],
+    ["the only user, after a byte order mark", `\ufeffbob:${BCRYPT}`, `\ufeff${HEADING}`],
+    ["nothing if the user is absent", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
   ])("removes %s", (_what, text, changed) => {
     expect(removeUserEntry(text, "bob")).toBe(changed);
   });
