@@ -124,13 +124,16 @@ describe("todo api", () => {
     ["a missing token", ["GET", "/api/whoami"], {}, 4, "TODO_TOKEN is not set"],
     ["a wrong token", ["GET", "/api/whoami"], { TODO_TOKEN: "x" }, 4, "the token in TODO_TOKEN is not valid"],
     ["an invalid body", ["POST", "/api/todos", "--data", "{"], {}, 1, "status 400 Bad Request"],
-  ])("prints the response to %s, and exits with its code", async (_what, args, variables, code, says) => {
-    await using service = start();
-    const said = await api(service.url, args, variables);
-    expect([said.code, said.error]).toEqual([code, expect.stringMatching(/^todo: [^\n]*\n$/)]);
-    expect(said.error).toContain(says);
-    expect(JSON.parse(said.out)).toMatchObject({ code: expect.any(String) });
-  });
+  ])(
+    "prints the response to %s, and exits with the matching code",
+    async (_what, args, variables, code, says) => {
+      await using service = start();
+      const said = await api(service.url, args, variables);
+      expect([said.code, said.error]).toEqual([code, expect.stringMatching(/^todo: [^\n]*\n$/)]);
+      expect(said.error).toContain(says);
+      expect(JSON.parse(said.out)).toMatchObject({ code: expect.any(String) });
+    },
+  );
 
   test.each<[what: string, args: readonly string[], code: number, says: string]>([
     ["an unknown method", ["FETCH", "/"], 2, '"FETCH" is not a method: use one of GET,'],
@@ -141,13 +144,18 @@ describe("todo api", () => {
       2,
       "missing: no such file or folder",
     ],
-    ["no service", ["GET", "/", "--url", "http://127.0.0.1:1"], 1, "is the service running? Check --url\n"],
-  ])("says what to do about %s", async (_what, args, code, says) => {
+    [
+      "a service that is not running",
+      ["GET", "/", "--url", "http://127.0.0.1:1"],
+      1,
+      "is the service running? Check --url\n",
+    ],
+  ])("reports %s, and what to do", async (_what, args, code, says) => {
     const said = await api("http://127.0.0.1:1", args);
     expect([said.code, said.out, said.error]).toEqual([code, "", expect.stringContaining(says)]);
   });
 
-  test("exits with 0 and without a message when its reader closes the pipe", async () => {
+  test("exits with 0 and without a message when the reader of the pipe closes it", async () => {
     await using service = start();
     const title = "x".repeat(100);
     for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title });

@@ -73,7 +73,7 @@ function startWriters(url: string) {
   return { titles, done, stop };
 }
 
-test("a backup that is made beside 8 writers contains everything acknowledged before it, without gaps", async () => {
+test("a backup that is made during concurrent writes of 8 clients contains all earlier acknowledged writes, without gaps", async () => {
   const [path, file, copy] = [newPath(), newPath(), newPath()];
   const before = { titles: new Map<number, string>(), done: new Set<number>() };
   let written: ReadonlyMap<number, string> = new Map();
@@ -113,7 +113,7 @@ test("a backup that is made beside 8 writers contains everything acknowledged be
   expect((await send("POST", `${await server.url}/api/todos`, { title: "next" })).id).toBe(todos.length + 1);
 });
 
-test("a restored store never answers 304 for a position of the original store", async () => {
+test("a restored store never responds with 304 to an ETag of the original store", async () => {
   const [path, file, copy] = [newPath(), newPath(), newPath()];
   let etag = "";
   {
@@ -155,7 +155,7 @@ describe("todo rejects, with one line,", () => {
   ];
 
   test.each(ACCEPTED)(
-    "%s without a store, or with one that it does not accept",
+    "%s without a store, or with a store that it does not accept",
     async (command, urls, args) => {
       const called = [command, ...args];
       expect(await refusal(...called)).toBe(`no store is named: set --store or TODO_STORE to ${urls}`);
@@ -274,7 +274,7 @@ describe("a store that has lost changes", () => {
     expect(stderr).toContain("todo: the store has lost changes: its last transaction is missing");
   });
 
-  test("and has no mark, but is empty, is neither backed up nor exported", async () => {
+  test("is neither backed up nor exported if it is empty and has no mark", async () => {
     const path = newPath();
     writeFileSync(path, "");
     for (const args of commands(path)) {
@@ -295,7 +295,7 @@ describe("a store that has lost changes", () => {
   }
 });
 
-test("todo backup and todo restore count one to-do, and name the old store", async () => {
+test("todo backup and todo restore count one to-do in the singular, and name the old store", async () => {
   const [path, file] = [newPath(), newPath()];
   const store = await openSqlite(path);
   await store.insert("a");
@@ -308,17 +308,20 @@ test("todo backup and todo restore count one to-do, and name the old store", asy
   expect(stdout).toContain(`moved the old store to ${path}.`);
 });
 
-test.each(["backup", "export"])("todo %s names a damaged store and the ways out", async (command) => {
-  const path = newPath();
-  const store = await openSqlite(path);
-  await store.insert("a");
-  await store.close();
-  const database = new Database(path);
-  database.run(`UPDATE todos SET title = '"b"'`);
-  database.close();
-  const { code, stdout, stderr } = await ran(command, newPath(), ...on(path));
-  expect([code, stdout]).toEqual([1, ""]);
-  expect(stderr).toStartWith(
-    `todo: ${path}: it is damaged (its contents differ from their digest): run todo `,
-  );
-});
+test.each(["backup", "export"])(
+  "todo %s names a damaged store and the recovery commands",
+  async (command) => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.insert("a");
+    await store.close();
+    const database = new Database(path);
+    database.run(`UPDATE todos SET title = '"b"'`);
+    database.close();
+    const { code, stdout, stderr } = await ran(command, newPath(), ...on(path));
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toStartWith(
+      `todo: ${path}: it is damaged (its contents differ from their digest): run todo `,
+    );
+  },
+);

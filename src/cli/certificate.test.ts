@@ -74,7 +74,7 @@ describe("todo serve with a certificate", () => {
   test.each([
     ["expired", EXPIRED, "it has expired"],
     ["not valid yet", { notBefore: Date.now() + DAY }, "it is not valid yet"],
-  ])("that is %s warns about it, and serves", async (_what, times, reason) => {
+  ])("that is %s logs a warning, and serves", async (_what, times, reason) => {
     const { cert, key } = makeCertificate(times);
     await using server = serve(newFile(cert), newFile(key));
     const url = await server.url;

@@ -31,7 +31,7 @@ async function todo(args: readonly string[], variables = {}) {
 const SOUND = /^structure: ok\ncontents: ok\n(?:mark: .*\n)?$/;
 
 describe("todo check", () => {
-  test("exits with 0 for a sound store, however it is named", async () => {
+  test("exits with 0 for an undamaged store that is given as a path, a URL or a variable", async () => {
     const path = await makeStore();
     const url = `sqlite:${path}`;
     for (const [args, variables] of [
@@ -46,7 +46,7 @@ describe("todo check", () => {
     }
   });
 
-  test("exits with 0 beside a running server", async () => {
+  test("exits with 0 while a server uses the store", async () => {
     const path = await makeStore();
     const store = await openSqlite(path);
     await store.insert("in the log");
@@ -54,7 +54,7 @@ describe("todo check", () => {
     await store.close();
   });
 
-  test("exits with 1 and says what is damaged", async () => {
+  test("exits with 1 and prints what is damaged", async () => {
     const path = await makeStore("UPDATE todos SET done = 1 WHERE id = 2");
     const { code, stdout } = await todo(["check", path]);
     expect(code).toBe(1);
@@ -63,7 +63,7 @@ describe("todo check", () => {
     );
   });
 
-  test("exits with 2 if there is no such file", async () => {
+  test("exits with 2 if the file does not exist", async () => {
     const path = newPath();
     const { code, stdout, stderr } = await todo(["check", path]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
@@ -72,7 +72,7 @@ describe("todo check", () => {
 });
 
 describe("todo export --skip-damaged", () => {
-  test("exits with 3, and says on standard error what it left out", async () => {
+  test("exits with 3, and prints on standard error what it omitted", async () => {
     const path = await makeStore("UPDATE todos SET title = 'no JSON' WHERE id = 2");
     const { code, stdout, stderr } = await todo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
     expect(code).toBe(3);
@@ -92,7 +92,7 @@ describe("todo export --skip-damaged", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "exported 3 to-dos, the last id is 3\n" });
   });
 
-  test("is named by the error of a damaged store", async () => {
+  test("is recommended by the error for a damaged store", async () => {
     const path = await makeStore("UPDATE todos SET done = 1 WHERE id = 2");
     const { code, stderr } = await todo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
     expect(code).toBe(2);
@@ -101,7 +101,7 @@ describe("todo export --skip-damaged", () => {
   });
 });
 
-test.each(["check", "accept-loss"])("todo %s says that it is for SQLite files", async (command) => {
+test.each(["check", "accept-loss"])("todo %s rejects a store that is not a SQLite file", async (command) => {
   for (const url of ["memory:", "postgres://u:hunter2@h/d"]) {
     expect(await todo([command, url])).toEqual({
       code: 2,

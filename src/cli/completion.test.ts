@@ -48,11 +48,11 @@ describe.skipIf(skipFor(whyMissing("bash")))("completion in bash", () => {
     expect(await completedIds("http://127.0.0.1:1", words)).toEqual(["2"]);
   });
 
-  test("completes no ids, and prints nothing, if there is no service", async () => {
+  test("completes no ids, and prints nothing, if the service does not respond", async () => {
     expect(await completedIds("http://127.0.0.1:1", ["todo", "rm", ""])).toEqual([]);
   });
 
-  test("leaves the values of options to file names", async () => {
+  test("completes the values of options with file names", async () => {
     expect(await completed(["todo", "backup", "--store", ""])).toEqual([]);
   });
 });

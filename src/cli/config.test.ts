@@ -70,18 +70,23 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
   ["a flag", { host: "::1", port: "8080" }, {}, { host: "::1", port: 8080 }],
   ["a variable", {}, { TODO_HOST: "::1", TODO_PORT: "8080" }, { host: "::1", port: 8080 }],
   [
-    "a flag before its variable",
+    "a flag rather than its variable",
     { port: "1" },
     { TODO_PORT: "2", PORT: "3" },
     { port: 1, portSource: "--port" },
   ],
-  ["a flag before a bad variable", { port: "1" }, { TODO_PORT: "x" }, { port: 1 }],
-  ["a switch before its variable", { accessLog: true }, { TODO_ACCESS_LOG: "off" }, { accessLog: true }],
-  ["TODO_PORT before PORT", {}, { TODO_PORT: "2", PORT: "3" }, { port: 2 }],
+  ["a flag rather than an invalid variable", { port: "1" }, { TODO_PORT: "x" }, { port: 1 }],
+  ["a switch rather than its variable", { accessLog: true }, { TODO_ACCESS_LOG: "off" }, { accessLog: true }],
+  ["TODO_PORT rather than PORT", {}, { TODO_PORT: "2", PORT: "3" }, { port: 2 }],
   ["PORT alone", {}, { PORT: "3" }, { port: 3, portSource: "PORT" }],
   ["PORT beside an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
-  ["PORT beside a cluster's TODO_PORT", {}, { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" }, { port: 3 }],
-  ["a cluster's TODO_PORT as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
+  [
+    "PORT beside a TODO_PORT that Kubernetes sets",
+    {},
+    { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" },
+    { port: 3 },
+  ],
+  ["a TODO_PORT that Kubernetes sets as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
   [
     "empty variables as unset",
     {},
@@ -114,7 +119,7 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
   ],
   ["leading zeros", { port: "00080" }, {}, { port: 80 }],
   [
-    "a pair",
+    "a user and a password",
     {},
     { TODO_ADMIN_USER: "Zoë", TODO_ADMIN_PASSWORD: " a:b😀 " },
     { fixedPair: { user: "Zoë", password: " a:b😀 " } },
@@ -154,7 +159,7 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     {},
     { corsOrigins: ["https://a.example", "http://b.example:8080"] },
   ],
-  ["levels", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
+  ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
 ])("readConfig accepts %s", (_what, flags, env, outcome) => {
   const { portSource } = readConfig(flags, env);
@@ -318,7 +323,7 @@ describe("readConfig reads a password from a file", () => {
     ["without an end of line", "s3cret", "s3cret"],
     ["with an end of line", "s3cret\n", "s3cret"],
     ["with a Windows end of line", "s3cret\r\n", "s3cret"],
-    ["with blanks at both ends", " s3 cret \n", " s3 cret "],
+    ["with spaces at both ends", " s3 cret \n", " s3 cret "],
     ["in any script", "pässwörd😀\n", "pässwörd😀"],
   ])("%s", (what, text, password) => {
     expect(read(file(what, text))).toBe(password);
@@ -331,7 +336,7 @@ describe("readConfig reads a password from a file", () => {
     ["that is missing", join(folder, "missing"), "no such file or folder"],
     ["that is a folder", join(folder, "folder"), "it is a folder, not a file"],
     ["that is below a file", join(folder, "empty", "behind"), "a part of the path is a file, not a folder"],
-  ])("rejects one %s", (_what, path, message) => {
+  ])("rejects a file %s", (_what, path, message) => {
     expect(complaint({ adminUser: "a" }, { TODO_ADMIN_PASSWORD_FILE: path })).toStartWith(
       `TODO_ADMIN_PASSWORD_FILE "${path}": ${message}`,
     );

@@ -50,7 +50,7 @@ describe.each([
   ["clientsFile", CLIENT],
   ["usersFile", USER],
 ] as const)("an emptied file (%s)", (setting, text) => {
-  test("revokes its entries when it is empty at two checks in a row", async () => {
+  test("revokes its entries when it is empty at two consecutive checks", async () => {
     const file = await open(setting, text);
     file.write("");
     expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
@@ -116,7 +116,7 @@ describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions re
   }
 
   test.each<[what: string, expression: string, bearer: number, basic: number]>([
-    ["nobody", "Promise.resolve(undefined)", 401, 503],
+    ["undefined", "Promise.resolve(undefined)", 401, 503],
     ["null", "Promise.resolve(null)", 401, 503],
     ["a client", 'Promise.resolve({ name: "carol" })', 200, 503],
     ["a client with a scope", 'Promise.resolve({ name: "carol", scope: "read" })', 200, 503],
@@ -124,16 +124,19 @@ describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions re
     ["false", "Promise.resolve(false)", 503, 401],
     ["true", "Promise.resolve(true)", 503, 200],
     ["an error", 'Promise.reject(new Error("no database"))', 503, 503],
-  ])("accepts nothing but a client and true: %s", async (_what, expression, bearer, basic) => {
-    // With a clients file before the module, several lookups are combined.
-    for (const clients of [undefined, CLIENT]) {
-      await using service = await openModule(expression, clients);
-      const status = async (path: string, authorization: string): Promise<number> =>
-        (await service.send("GET", path, { headers: { Authorization: authorization } })).status;
-      expect([
-        await status("/api/whoami", "Bearer x"),
-        await status("/admin/", `Basic ${Buffer.from("bob:secret").toString("base64")}`),
-      ]).toEqual([bearer, basic]);
-    }
-  });
+  ])(
+    "accepts only a client from lookupClient, and only true from checkUser: %s",
+    async (_what, expression, bearer, basic) => {
+      // With a clients file before the module, several lookups are combined.
+      for (const clients of [undefined, CLIENT]) {
+        await using service = await openModule(expression, clients);
+        const status = async (path: string, authorization: string): Promise<number> =>
+          (await service.send("GET", path, { headers: { Authorization: authorization } })).status;
+        expect([
+          await status("/api/whoami", "Bearer x"),
+          await status("/admin/", `Basic ${Buffer.from("bob:secret").toString("base64")}`),
+        ]).toEqual([bearer, basic]);
+      }
+    },
+  );
 });

@@ -178,7 +178,7 @@ describe("todo doctor", () => {
     expect([code, lines.certificate]).toEqual([expected, [expect.stringMatching(line)]]);
   });
 
-  test("distinguishes a free port, a port of a running server and one of another program", async () => {
+  test("distinguishes a free port, the port of a running server and a port of another program", async () => {
     await using server = runTodo(["serve", "--port", "0"]);
     const { port } = new URL(await server.url);
     const ours = await doctor(["--port", port]);
@@ -252,33 +252,36 @@ describe("todo doctor", () => {
     expect([code, lines.store]).toEqual([1, [line]]);
   });
 
-  test.skipIf(skipFor(whyNoServer))("fails for a role that may not do what a server does", async () => {
-    await using databases = await openDatabases();
-    const url = await databases.newDatabase();
-    const restricted = new URL(url);
-    const role = `of_${restricted.pathname.slice(1)}`;
-    restricted.username = role;
-    const outcome = async () => (await doctor(free, { TODO_STORE: restricted.href })).lines.store?.[0];
-    await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${restricted.password}'`);
-    expect(await outcome()).toMatch(
-      /^failed: the role \w+ may not create the schema todo_service: run "todo migrate"/,
-    );
-    await (await openPostgres(url)).close();
-    expect(await outcome()).toMatch(
-      /^failed: permission denied for schema todo_service: as \w+, run GRANT USAGE/,
-    );
-    await executeSql(
-      url,
-      `GRANT USAGE ON SCHEMA todo_service TO ${role};
+  test.skipIf(skipFor(whyNoServer))(
+    "fails for a database role that lacks a privilege of a server",
+    async () => {
+      await using databases = await openDatabases();
+      const url = await databases.newDatabase();
+      const restricted = new URL(url);
+      const role = `of_${restricted.pathname.slice(1)}`;
+      restricted.username = role;
+      const outcome = async () => (await doctor(free, { TODO_STORE: restricted.href })).lines.store?.[0];
+      await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${restricted.password}'`);
+      expect(await outcome()).toMatch(
+        /^failed: the role \w+ may not create the schema todo_service: run "todo migrate"/,
+      );
+      await (await openPostgres(url)).close();
+      expect(await outcome()).toMatch(
+        /^failed: permission denied for schema todo_service: as \w+, run GRANT USAGE/,
+      );
+      await executeSql(
+        url,
+        `GRANT USAGE ON SCHEMA todo_service TO ${role};
        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role};
        REVOKE EXECUTE ON FUNCTION todo_service.list_keys FROM ${role}`,
-    );
-    expect(await outcome()).toMatch(
-      /^failed: the role \w+ may not execute list_keys: as \w+, run GRANT USAGE/,
-    );
-    await executeSql(url, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`);
-    expect(await outcome()).toStartWith("ok: ");
-  });
+      );
+      expect(await outcome()).toMatch(
+        /^failed: the role \w+ may not execute list_keys: as \w+, run GRANT USAGE/,
+      );
+      await executeSql(url, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`);
+      expect(await outcome()).toStartWith("ok: ");
+    },
+  );
 
   test("fails for an address of another machine", async () => {
     const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
@@ -332,7 +335,7 @@ describe("todo doctor", () => {
     expect([code, stderr]).toEqual([2, expect.stringMatching(/^todo: --port "x": must be a whole number/)]);
   });
 
-  test("passes beside a running server, and changes nothing in its store", async () => {
+  test("passes while a server runs, and changes nothing in its store", async () => {
     mkdirSync(join(folder, "served"));
     const path = join(folder, "served", "todos.db");
     await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
@@ -351,7 +354,7 @@ describe("todo doctor", () => {
     expect([response.status, response.headers.get("etag") === etag]).toEqual([201, false]);
   });
 
-  test("passes beside a running server in private mode", async () => {
+  test("passes while a server in private mode runs", async () => {
     mkdirSync(join(folder, "private"));
     const store = `sqlite:${join(folder, "private", "todos.db")}`;
     await using keys = runTodo(["keys", "create", "phone", "--store", store]);

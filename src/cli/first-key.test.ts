@@ -6,7 +6,12 @@ const HTTPS_ADVICE =
 
 test.each([
   ["loopback", "http://127.0.0.1:3000", { onLoopback: true }, "Open http://127.0.0.1:3000 in a browser."],
-  ["a name of loopback", "http://myhost:3000", { onLoopback: true }, "Open http://myhost:3000 in a browser."],
+  [
+    "a host name of loopback",
+    "http://myhost:3000",
+    { onLoopback: true },
+    "Open http://myhost:3000 in a browser.",
+  ],
   [
     "all addresses",
     "http://0.0.0.0:3000",
@@ -20,7 +25,7 @@ test.each([
     "Open http://[::1]:3000 in a browser on this machine. Other machines need HTTPS.",
   ],
   [
-    "all addresses without the need of TLS",
+    "all addresses with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://0.0.0.0:3000",
     { allowBasicOverHttp: true },
     "Open http://127.0.0.1:3000 in a browser on this machine.",
@@ -34,7 +39,7 @@ test.each([
   ["one address with TLS", "https://192.0.2.1:3000", {}, "Open https://192.0.2.1:3000 in a browser."],
   ["one address", "http://192.0.2.1:3000", {}, HTTPS_ADVICE],
   [
-    "one address without the need of TLS",
+    "one address with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://192.0.2.1:3000",
     { allowBasicOverHttp: true },
     "Open http://192.0.2.1:3000 in a browser.",

@@ -14,7 +14,7 @@ async function health(args: readonly string[], variables: Readonly<Record<string
   return { code: await command.exited, said: command.stdout() + command.stderr() };
 }
 
-test("health prints nothing if the server answers", async () => {
+test("health prints nothing and exits with 0 if the server responds", async () => {
   await using service = startService();
   const port = String(service.port);
   for (const args of [[], ["--ready"], ["--host", "0.0.0.0"], ["--host", "localhost"]])
@@ -22,7 +22,7 @@ test("health prints nothing if the server answers", async () => {
   expect(await health([], { TODO_PORT: port })).toEqual({ code: 0, said: "" });
 });
 
-test("health distinguishes a live server from a ready one", async () => {
+test("health distinguishes a live server from a ready server", async () => {
   const away = async () => {
     throw new ServiceError("store_unavailable");
   };
@@ -56,7 +56,7 @@ test("health fails with the reason if no server is running", async () => {
   expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: connection refused\n$/)]);
 });
 
-test("health gives up on a server that does not answer", async () => {
+test("health exits with 1 if the server does not respond in time", async () => {
   using silent = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   const { code, said } = await health(["--port", String(silent.port)]);
   expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: .*timed out.*\n$/)]);

@@ -104,8 +104,8 @@ async function keyBeforeExpiry(url: string, store: readonly string[]) {
 const { store: STORE_WITH_CI } = newStore();
 await tokenOf("create", "ci", ...STORE_WITH_CI);
 
-describe("todo keys beside a running server", () => {
-  test("create makes a key that is accepted immediately", async () => {
+describe("todo keys while a server runs", () => {
+  test("create creates a key that is accepted immediately", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -149,7 +149,7 @@ describe("todo keys beside a running server", () => {
     expect(stdout.match(/^ci +\w{8} +\w+/gm)).toEqual([`ci    ${id}  read`, `ci    ${successor.id}  read`]);
   });
 
-  test("revoke ends all keys of a name, or the one key of an id", async () => {
+  test("revoke revokes all keys of a name, or only the key of an id", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -208,7 +208,7 @@ describe("todo keys beside a running server", () => {
     expect((await listOverHttp(url)).map(({ name }) => name)).toEqual(["by-command", "by-command"]);
   });
 
-  test("create makes one key when six commands use one name concurrently", async () => {
+  test("create creates one key when six commands use one name concurrently", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;
@@ -268,8 +268,8 @@ describe("todo keys beside a running server", () => {
   });
 });
 
-describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL", () => {
-  test("create, list, rotate and revoke take effect on all of them at once", async () => {
+describe.skipIf(skipFor(whyNoDatabase))("todo keys while replicas on PostgreSQL run", () => {
+  test("create, list, rotate and revoke take effect on all replicas immediately", async () => {
     await using databases = await openDatabases();
     const store = ["--store", await databases.newDatabase()];
     await using one = serve(store);
@@ -316,7 +316,7 @@ describe.skipIf(skipFor(whyNoDatabase))("todo keys beside replicas on PostgreSQL
 });
 
 describe("todo keys", () => {
-  test("create makes a new store, and the server opens it", async () => {
+  test("create creates a new store, which the server opens", async () => {
     const { path, store } = newStore();
     const { token } = await tokenOf("create", "ci", ...store);
     expect(existsSync(path)).toBe(true);
@@ -376,7 +376,7 @@ describe("todo keys", () => {
     }
   });
 
-  test("create says what to do if the token cannot be written", async () => {
+  test("create reports what to do if the token cannot be written", async () => {
     const { path, store } = newStore();
     const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
     await using command = run(["bash", "-c", line, process.execPath]);
@@ -408,7 +408,7 @@ describe("todo keys", () => {
     expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${namesake.id} of ${id}\n`);
   });
 
-  test("list says that the store has no keys", async () => {
+  test("list reports that the store has no keys", async () => {
     const { store } = newStore();
     await tokenOf("create", "ci", ...store);
     await keys("revoke", "ci", ...store);
@@ -476,7 +476,7 @@ describe("todo keys", () => {
     ],
     ["too many arguments", ["create", "a", "b"], "Run todo keys create --help for its arguments."],
     ["a store of an unknown kind", ["list", "--store", "redis://u:p4ss@h"], 'no store of the kind "redis:"'],
-  ])("rejects %s with one line", async (_what, args, line) => {
+  ])("rejects %s with a one-line error", async (_what, args, line) => {
     const store = args.includes("--store") ? [] : STORE_WITH_CI;
     const said = await refusal(...args, ...store);
     expect(said).toContain(line);
@@ -532,7 +532,7 @@ describe("todo serve", () => {
     expect(await starts()).toBe(true);
   });
 
-  test("with keys alone rejects all users at /admin/, logs that, and accepts the keys", async () => {
+  test("with only API keys rejects all users at /admin/, logs that, and accepts the keys", async () => {
     const { store } = newStore();
     const { token } = await tokenOf("create", "ci", ...store);
     await using server = serve(store, {});

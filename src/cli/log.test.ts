@@ -55,7 +55,7 @@ class Flood implements AsyncDisposable {
 
 const LOST = "todo: log lines are lost because standard output is read too slowly\n";
 
-test("the log warns once that lines are lost, and once that it cannot be written", async () => {
+test("standard error reports once that log lines are lost, and once that the log cannot be written", async () => {
   await using flood = new Flood();
   await until(() => flood.stderr !== "", "standard error reports lost lines");
   expect(flood.stderr).toBe(LOST);

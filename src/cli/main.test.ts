@@ -77,7 +77,7 @@ const admin = (url: string, user: string, password: string): Promise<Answer> =>
   ask(`${url}/admin/`, `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`);
 
 describe("todo", () => {
-  test("--help lists what it does", async () => {
+  test("--help lists the commands", async () => {
     await using command = runTodo(["--help"]);
     expect([await command.exited, command.stderr()]).toEqual([0, ""]);
     expect(command.stdout()).toContain("serve [options]");
@@ -132,7 +132,7 @@ describe("todo", () => {
     }
   });
 
-  test("--version is the package's", async () => {
+  test("--version prints the version of the package", async () => {
     await using command = runTodo(["--version"]);
     expect([await command.exited, command.stdout(), command.stderr()]).toEqual([0, `${version}\n`, ""]);
   });
@@ -197,10 +197,10 @@ describe("todo rejects, with one line and before it listens,", () => {
   const SHA1 = "{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=";
 
   test.each<[what: string, flag: string, text: string, line: string]>([
-    ["no client", "--clients-file", "", "the file has no entries"],
+    ["no clients", "--clients-file", "", "the file has no entries"],
     ["a client's line without a hash", "--clients-file", `${ALICE}\n\nbob\n`, 'line 3 is not "name:'],
     ["a token instead of its hash", "--clients-file", `\nalice:${TOKEN}\n`, "line 2 has no SHA-256 in hex"],
-    ["no user", "--users-file", "# none yet\n\n", "the file has no entries"],
+    ["no users", "--users-file", "# none yet\n\n", "the file has no entries"],
     ["a user's line without a hash", "--users-file", `# users\n${BOB}\ncarol\n`, 'line 3 is not "user:hash"'],
     ["MD5", "--users-file", `carol:${MD5}\n`, "line 1 (carol) has Apache's MD5 ($apr1$)"],
     ["SHA-1", "--users-file", `${BOB}\ncarol:${SHA1}\n`, "line 2 (carol) has unsalted SHA-1 ({SHA})"],
@@ -231,7 +231,7 @@ describe("todo rejects, with one line and before it listens,", () => {
   });
 
   test.each(["--clients-file", "--users-file", "--admin-password-file", "--store-file"])(
-    "%s with the path of no file",
+    "%s with a path that is not a file",
     async (flag) => {
       for (const [path, reason] of [
         [join(folder, "missing"), "no such file or folder"],
@@ -356,7 +356,7 @@ describe("todo serve", () => {
     ["users only", ["--users-file", users], {}, [NO_CLIENT]],
     ["a fixed user only", [], PAIR, [NO_CLIENT]],
     ["clients and a fixed user", ["--clients-file", clients], PAIR, []],
-    ["loopback by another name", ["--host", "localhost", "--clients-file", clients], PAIR, []],
+    ["a host name of loopback", ["--host", "localhost", "--clients-file", clients], PAIR, []],
     ["all addresses", ["--host", "0.0.0.0", "--clients-file", clients], PAIR, [IN_CLEAR]],
     ["passwords over plain HTTP", ["--allow-basic-over-http", "--clients-file", clients], PAIR, [LIFTED]],
     [
@@ -366,12 +366,12 @@ describe("todo serve", () => {
       [LIFTED],
     ],
     [
-      "a cluster",
+      "a variable that Kubernetes sets",
       ["--clients-file", clients],
       { ...PAIR, TODO_PORT: "tcp://10.0.0.1:80" },
       ["variable ignored: Kubernetes sets it for a service"],
     ],
-  ])("with %s warns of what that means, and shows no secrets", async (_what, args, variables, warnings) => {
+  ])("with %s logs the right warnings, and no secrets", async (_what, args, variables, warnings) => {
     await using server = serve(args, variables);
     const url = await server.url;
     expect(url).toMatch(/:[1-9]\d*$/);
@@ -425,7 +425,7 @@ describe("todo serve", () => {
     await using _other = await follow(url, from("203.0.113.6"));
   });
 
-  test("reads clients and users again when their files change", async () => {
+  test("reloads clients and users when their files change", async () => {
     const [tokens, passwords] = [Array.from({ length: 4 }, mintToken), ["one", "two", "three", "four"]];
     const clientLine = (at: number): string => `client${at}:${hashToken(tokens[at] ?? "").toString("hex")}\n`;
     const userLines = await Promise.all([
@@ -497,7 +497,7 @@ describe("todo serve", () => {
   });
 });
 
-test("a credentials file that changes just after the start is read again", async () => {
+test("a credentials file that changes just after the start is reloaded", async () => {
   const line = (token: string): string => `carol:${hashToken(token).toString("hex")}\n`;
   const clients = file("soon-clients", line("one"));
   await using server = serve(["--clients-file", clients]);
@@ -526,7 +526,7 @@ describe("todo serve with a module", () => {
     }`;
 
   test.each([
-    ["sync", ""],
+    ["synchronous", ""],
     ["async", "async"],
   ])("of %s functions calls them, and responds with 503 if they fail", async (name, kind) => {
     await using server = serve(["--auth-module", file(`${name}.ts`, source(kind))]);
@@ -561,7 +561,7 @@ describe("todo serve with a module", () => {
     ["lookupClient", [200, "carol"], [401, ""], "no user is configured"],
     ["checkUser", [401, ""], [200, "Hello, carol!"], "no client is configured"],
   ] as const)(
-    "of %s alone rejects every credential of the other kind",
+    "that exports only %s rejects every credential of the other kind",
     async (name, client, user, warning) => {
       const path = file(
         `${name}.ts`,
@@ -673,7 +673,7 @@ describe("the log of todo serve", () => {
     for (const { ms } of lines) expect(ms).toBeWithin(0, 60_000);
   });
 
-  test("is written when the clients file is a pipe, which the server reads only once", async () => {
+  test("has no error when the clients file is a pipe, which the server reads only once", async () => {
     const line = `exec "$0" --no-env-file src/cli/main.ts serve --port 0 --clients-file <(echo '${ALICE}')`;
     await using server = run(["bash", "-c", line, process.execPath], PAIR);
     const url = await server.url;
@@ -692,7 +692,7 @@ describe("the log of todo serve", () => {
   });
 
   test.skipIf(skipFor(whyNoFile("/dev/full")))(
-    "does not end the server when it cannot be written",
+    "does not stop the server when it cannot be written",
     async () => {
       await using probe = serve(["--clients-file", clients], PAIR);
       const { port } = new URL(await probe.url);

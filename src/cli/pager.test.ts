@@ -53,7 +53,7 @@ describe.skipIf(skipFor(whyNoTerminal))("todo list on a terminal", () => {
     },
   );
 
-  test("shows the list where the pager cannot run, and on a dumb terminal", async () => {
+  test("shows the list without the pager if the pager cannot run or if TERM is dumb", async () => {
     await using service = await startWith(LONG);
     const text = await shown(service, LIST, { PAGER: "no-such-pager" });
     expect(text).toEndWith(listOf(LONG));
@@ -61,19 +61,19 @@ describe.skipIf(skipFor(whyNoTerminal))("todo list on a terminal", () => {
     expect(await shown(service, LIST, { ...MARK, TERM: "dumb" })).toBe(listOf(LONG));
   });
 
-  test("shows the list where no less is installed", async () => {
+  test("shows the list if less is not installed", async () => {
     await using service = await startWith(LONG);
     expect(await shown(service, `PATH=/nonexistent; ${LIST}`, {})).toBe(listOf(LONG));
   });
 
-  test("gives the pager no token, and options for less", async () => {
+  test("passes options for less to the pager, but not the token", async () => {
     await using service = await startWith(LONG);
     const variables = { TODO_TOKEN: "t0ken", TODO_PAGER: 'echo "$LESS:$TODO_TOKEN:$TODO_URL"' };
     expect(await shown(service, LIST, variables)).toBe("FRX::\n");
     expect(await shown(service, LIST, { ...variables, LESS: "-M" })).toBe("-M::\n");
   });
 
-  test("exits with 0 if the pager ends before it has read the whole list", async () => {
+  test("exits with 0 if the pager ends before it has read the complete list", async () => {
     await using service = await startWith(2000);
     expect(await shown(service, LIST, { PAGER: "head -n 1" })).toBe("   1  [ ]  to-do 1\n");
   });

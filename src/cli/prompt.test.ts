@@ -60,7 +60,7 @@ async function type(...texts: readonly string[]): Promise<Typed> {
 
 describe.concurrent("a password typed in a terminal", () => {
   test.skipIf(skipFor(whyNoTerminal)).each<[what: string, texts: readonly string[], password: string]>([
-    ["is read as it was typed", ["hunter2\r", "hunter2\r"], "hunter2"],
+    ["is read as typed", ["hunter2\r", "hunter2\r"], "hunter2"],
     ["may be pasted", ["hunter2\rhunter2\r"], "hunter2"],
     ["may be corrected", ["hunnn\x7f\x7fter2\r", "x\x15hunter2\r"], "hunter2"],
     ["may contain any characters and blanks", [" Zoë 😀 \r", " Zoë 😀 \r"], " Zoë 😀 "],
@@ -76,7 +76,12 @@ describe.concurrent("a password typed in a terminal", () => {
   test
     .skipIf(skipFor(whyNoTerminal))
     .each<[what: string, texts: readonly string[], code: number, shown: string]>([
-      ["that differs", ["hunter2\r", "hunter3\r"], 2, "the two passwords differ; nothing was changed"],
+      [
+        "that differs at the second prompt",
+        ["hunter2\r", "hunter3\r"],
+        2,
+        "the two passwords differ; nothing was changed",
+      ],
       ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
       ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
       ["that is missing", ["\x04"], 2, "no password was entered; nothing was changed"],

@@ -51,7 +51,7 @@ async function titlesIn(file: string): Promise<string[]> {
 }
 
 describe("scheduled backups", () => {
-  test("are made at the start and after each interval, and only the newest are kept", async () => {
+  test("are made at the start and after each interval, and only the newest are retained", async () => {
     const { backups, store } = newFolder();
     const epoch = await epochOf(store);
     const part = `todos-20260101T000000Z-${epoch}.db.part`;

@@ -73,14 +73,14 @@ test.each([
   ["all IPv6 addresses", "http://[::]:3000", {}, "http://[::1]:3000", true],
   ["one address", "http://192.0.2.1:3000", {}, "http://192.0.2.1:3000", false],
   [
-    "one address without the need of TLS",
+    "one address with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://192.0.2.1:3000",
     { allowBasicOverHttp: true },
     "http://192.0.2.1:3000",
     true,
   ],
   ["one address with TLS", "https://192.0.2.1", {}, "https://192.0.2.1", true],
-  ["a name of loopback", "http://myhost:3000", { onLoopback: true }, "http://myhost:3000", true],
+  ["a host name of loopback", "http://myhost:3000", { onLoopback: true }, "http://myhost:3000", true],
 ])("the addresses of a server on %s are those that accept requests", (_what, listener, given, url, keys) => {
   const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
   if (keys) lines.push(`API keys:  ${url}/admin/keys`);
@@ -88,7 +88,7 @@ test.each([
   expect(describeAddresses(listener, subject)).toBe(`${lines.join("\n")}\n`);
 });
 
-test("a private server that accepts no credentials over plain HTTP says what it needs instead of addresses", () => {
+test("a private server that accepts no credentials over plain HTTP prints that it needs TLS, and no addresses", () => {
   const subject = { ...CHECKED, private: true, onLoopback: false, allowBasicOverHttp: false };
   expect(describeAddresses("http://192.0.2.1:3000", subject)).toBe(
     "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.\n",

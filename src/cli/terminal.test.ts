@@ -7,9 +7,9 @@ describe("untrusted text", () => {
     ["an escape sequence", "\x1b]0;owned\x07", "<U+001B>]0;owned<U+0007>"],
     ["an escape sequence of one character", "\x9b31m", "<U+009B>31m"],
     ["line breaks", "a\r\nb\u2028c\u0085", "a<U+000D><U+000A>b<U+2028>c<U+0085>"],
-    ["a change of direction", "\u202eevil\u2066", "<U+202E>evil<U+2066>"],
+    ["characters that change the text direction", "\u202eevil\u2066", "<U+202E>evil<U+2066>"],
     ["invisible characters", "a\u200bb\ufeffc\u{e0041}", "a<U+200B>b<U+FEFF>c<U+E0041>"],
-    ["joiners of emoji and letters", "👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم"],
+    ["zero-width joiners in emoji and words", "👨‍👩‍👧 می‌خواهم", "👨‍👩‍👧 می‌خواهم"],
     ["plain text", "Zoë 日本 😀 <U+001B>", "Zoë 日本 😀 <U+001B>"],
   ])("escapeControls escapes only unsafe characters: %s", (_what, text, shown) => {
     expect(escapeControls(text)).toBe(shown);
@@ -37,7 +37,7 @@ describe("untrusted text", () => {
     ["e\u0301e\u0301e\u0301", 3, "e\u0301e\u0301e\u0301"],
     ["\uff21\uff22\uff23\uff24", 7, "\uff21\uff22\uff23…"],
     ["日e\u0301本", 4, "日e\u0301…"],
-  ])("truncate cuts %s to %i columns as %s", (text, columns, shown) => {
+  ])("truncate shortens %s to %i columns: %s", (text, columns, shown) => {
     expect(truncate(text, columns)).toBe(shown);
   });
 
@@ -61,7 +61,7 @@ describe("untrusted text", () => {
     expect(wrap(text, columns)).toEqual([...lines]);
   });
 
-  test("wrap keeps all characters but spaces, and never exceeds the given width", () => {
+  test("wrap keeps all characters except spaces, and never exceeds the given width", () => {
     const titles = fc.array(fc.string({ unit: "grapheme", minLength: 1 }), { minLength: 1 });
     fc.assert(
       fc.property(titles, fc.integer({ min: 10, max: 40 }), (words, columns) => {

@@ -136,14 +136,14 @@ describe("in a pipe, todo", () => {
     expect(await listed("--limit", "5000")).toHaveLength(1003);
   });
 
-  test("cuts no title", async () => {
+  test("does not truncate titles", async () => {
     await using service = start();
     const title = "日本 e\u0301".repeat(20);
     for (const args of [["add", title], ["show", FIRST], ["list"]])
       expect((await todo(service, args)).out).toBe(`{"id":${FIRST},"title":"${title}","done":false}\n`);
   });
 
-  test("adds the lines that are not blank, in order, and none twice with the same --batch", async () => {
+  test("adds the lines that are not blank in order, and each only once with the same --batch", async () => {
     await using service = start();
     expect((await todo(service, ["add", "-", "--batch", "a"], "one\ntwo\r\n\none\n")).code).toBe(0);
     expect((await todo(service, ["add", "-", "--batch", "a"], "zero\none\ntwo\none\none")).code).toBe(0);
@@ -176,7 +176,7 @@ describe("in a pipe, todo", () => {
     expect(await todo(proxy, ["list"])).toEqual({ code: 0, out: "", error: "" });
   });
 
-  test("says how to continue after an interrupted add", async () => {
+  test("reports how to continue after an interrupted add", async () => {
     await using service = start();
     let isThrottled = false;
     await using proxy = await startFaultyProxy(service.port, () => (isThrottled ? "throttle" : "late"));
@@ -232,7 +232,7 @@ describe("in a pipe, todo", () => {
     );
   });
 
-  test("exits with 0 and without a message when its reader closes the pipe", async () => {
+  test("exits with 0 and without a message when the reader of the pipe closes it", async () => {
     await using service = start();
     for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title: "x".repeat(100) });
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts list | head -n 1`;
@@ -242,7 +242,7 @@ describe("in a pipe, todo", () => {
     expect([code, out, error]).toEqual([0, expect.stringMatching(/^\{"id":.*\}\n$/), ""]);
   });
 
-  test("add adds all lines although its reader has closed the pipe", async () => {
+  test("add adds all lines even if the reader of the pipe has closed it", async () => {
     await using service = start();
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts add - | true; echo "\${PIPESTATUS[0]}"`;
     const lines = Array.from({ length: 300 }, (_, n) => `line ${n}`);
@@ -315,7 +315,7 @@ describe("in a pipe, todo", () => {
     ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "must be the URL of a service"],
     ["an unknown variable", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
-  ])("says what to do about %s", async (_what, args, variables, code, says) => {
+  ])("reports %s, and what to do", async (_what, args, variables, code, says) => {
     await using service = start();
     const said = await ended(runTodo(args, { TODO_URL: service.url, ...variables }));
     expect([said.code, said.out]).toEqual([code, ""]);
@@ -324,12 +324,15 @@ describe("in a pipe, todo", () => {
     expect(said.error).not.toContain("hunter");
   });
 
-  test.skipIf(skipFor(whyServed))("says how to start a service if none runs at the default URL", async () => {
-    const said = await ended(runTodo(["list"], { TODO_URL: "" }));
-    expect([said.code, said.out]).toEqual([1, ""]);
-    expect(said.error).toStartWith("todo: ");
-    expect(said.error).toContain("start the service with npm start, or set --url or TODO_URL");
-  });
+  test.skipIf(skipFor(whyServed))(
+    "reports how to start a service if no service runs at the default URL",
+    async () => {
+      const said = await ended(runTodo(["list"], { TODO_URL: "" }));
+      expect([said.code, said.out]).toEqual([1, ""]);
+      expect(said.error).toStartWith("todo: ");
+      expect(said.error).toContain("start the service with npm start, or set --url or TODO_URL");
+    },
+  );
 
   test("reports that another kind of service responds", async () => {
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("<h1>Hello") });
@@ -396,23 +399,26 @@ describe("with a private service, todo", () => {
     expect((await todoWith(service, TOKEN, ["rm", "1"])).code).toBe(0);
   });
 
-  test.each(["list", "add x", "done 1", "rm 1", "watch"])("%s says that it needs a token", async (line) => {
-    await using service = startPrivate();
-    const args = line.split(" ");
-    const SET = "set it to a token, such as one that todo keys create NAME prints";
-    expect(await todoWith(service, undefined, args)).toEqual({
-      code: 4,
-      out: "",
-      error: `todo: TODO_TOKEN is not set: ${SET}\n`,
-    });
-    expect(await todoWith(service, "wrong", args)).toEqual({
-      code: 4,
-      out: "",
-      error: `todo: the token in TODO_TOKEN is not valid: ${SET}\n`,
-    });
-  });
+  test.each(["list", "add x", "done 1", "rm 1", "watch"])(
+    "%s reports that it needs a token",
+    async (line) => {
+      await using service = startPrivate();
+      const args = line.split(" ");
+      const SET = "set it to a token, such as one that todo keys create NAME prints";
+      expect(await todoWith(service, undefined, args)).toEqual({
+        code: 4,
+        out: "",
+        error: `todo: TODO_TOKEN is not set: ${SET}\n`,
+      });
+      expect(await todoWith(service, "wrong", args)).toEqual({
+        code: 4,
+        out: "",
+        error: `todo: the token in TODO_TOKEN is not valid: ${SET}\n`,
+      });
+    },
+  );
 
-  test("a token that may only read lists, and says why it cannot write", async () => {
+  test("list accepts a token with the scope read, and done reports why it cannot write", async () => {
     await using service = startPrivate();
     await todoWith(service, TOKEN, ["add", "mine"]);
     expect((await todoWith(service, "reader", ["list"])).out).toContain("mine");
@@ -530,7 +536,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     );
   });
 
-  test("list --limit says that more to-dos follow", async () => {
+  test("list --limit reports that more to-dos follow", async () => {
     await using service = startService();
     for (const title of ["a", "b", "c"]) await service.sendJson("POST", "/api/todos", { title });
     expect(await shown(service, "todo list --limit 2", { NO_COLOR: "1" })).toBe(
@@ -539,7 +545,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     expect(await shown(service, "todo list --limit 3")).toBe("1  [ ]  a\n2  [ ]  b\n3  [ ]  c\n");
   });
 
-  test("list says that no to-do has the state", async () => {
+  test("list reports that no to-do has the state", async () => {
     await using service = startService();
     await service.sendJson("POST", "/api/todos", { title: "a" });
     expect(await shown(service, "todo list --done")).toBe("No to-dos are done.\n");

@@ -213,14 +213,14 @@ describe("todo users rejects, without any change,", () => {
     ["an unknown command", ["delete", "alice"], "unknown command 'delete'"],
     ["an unknown user", ["remove", "alice"], 'user "alice" does not exist'],
     ["a part of a name", ["remove", "bo"], 'user "bo" does not exist'],
-    ["a name and more", ["remove", BOB.trim()], "does not exist"],
+    ["a name and another argument", ["remove", BOB.trim()], "does not exist"],
   ])("%s", async (_what, args, line) => {
     const path = usersFile(BOB);
     expect(await refusal(users(path, args, "one"))).toContain(line);
     expect(text(path)).toBe(BOB);
   });
 
-  test("a call without a users file", async () => {
+  test("a command without a users file", async () => {
     for (const args of [["add", "alice"], ["remove", "alice"], ["list"]]) {
       await using command = todo(["users", ...args], {}, "one");
       expect(await refusal(command)).toBe(
