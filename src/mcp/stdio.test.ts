@@ -64,7 +64,7 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     });
   });
 
-  test("reports changes of the resource to a subscriber, and not after it has left", async () => {
+  test("reports changes of the resource to a subscriber until it unsubscribes", async () => {
     await using service = startService({ maxSubscribers: 1, maxSubscribersPerNetwork: 1 });
     await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     const { server } = client;
@@ -96,7 +96,7 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     expect(updates()).toHaveLength(count);
   });
 
-  test("offers exactly what works", async () => {
+  test("offers exactly the capabilities that work", async () => {
     await using service = startService();
     await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     expect(client.offer.result).toMatchObject({
@@ -178,7 +178,7 @@ describe("todo mcp", () => {
     });
   });
 
-  test("answers what it has read before it exits at the end of the input", async () => {
+  test("responds to all requests before it exits at the end of the input", async () => {
     await using service = startService();
     await using server = startStdioServer({ TODO_URL: service.url });
     const call = (id: number) =>
@@ -189,7 +189,7 @@ describe("todo mcp", () => {
     expect(new Set(server.messages().map(({ id }) => id))).toEqual(new Set(ids));
   });
 
-  test("sends at most 64 requests at a time to the service, and answers all", async () => {
+  test("sends at most 64 concurrent requests to the service, and responds to all messages", async () => {
     const store = openMemory();
     const held = Promise.withResolvers<void>();
     let running = 0;
@@ -209,7 +209,7 @@ describe("todo mcp", () => {
     expect(most).toBe(64);
   });
 
-  test("waits for a slow client with one listener, and sends everything", async () => {
+  test("waits for a slow client with only one listener, and sends all responses", async () => {
     const input = new PassThrough();
     const written: string[] = [];
     const held: (() => void)[] = [];
@@ -279,7 +279,7 @@ describe("todo mcp", () => {
     ["a request without a method", line({ id: "a" }), -32600, "a"],
     ["a request whose parameters are a list", line({ id: "a", method: "ping", params: [] }), -32600, "a"],
     ["an unknown method", line({ id: "a", method: "x" }), -32601, "a"],
-  ])("answers %s with a protocol error, and goes on", async (_what, text, code, id) => {
+  ])("responds to %s with a protocol error, and continues", async (_what, text, code, id) => {
     await using server = startStdioServer({});
     server.write(text);
     const { error } = await server.next("the error", (message) => message.id === id);

@@ -55,7 +55,7 @@ describe("each tool", () => {
     },
   );
 
-  test("says that titles are data if it returns titles that others wrote", () => {
+  test("states in its schema that titles are data if it returns titles of others", () => {
     expect(JSON.stringify(TOOL_DEFINITIONS.find(({ name }) => name === "list_todos"))).toContain(
       TITLES_ARE_DATA,
     );
@@ -111,7 +111,7 @@ describe("add_todo and add_todos", () => {
     });
   });
 
-  test("give each to-do a key of its own, so that a lost response adds nothing twice", async () => {
+  test("give each to-do its own key, so that a lost response adds nothing twice", async () => {
     const keys: (string | null)[] = [];
     const losesFirst: Fetch = async (url, init) => {
       const response = await fetch(url, init);

@@ -54,7 +54,7 @@ async function startWatched() {
   };
 }
 
-test("a watch reports many changes together", async () => {
+test("a watch combines many changes into fewer reports", async () => {
   await using watched = await startWatched();
   await watched.watch.add("subscriber");
   for (let count = 0; count < 50; count++) await watched.add(`to-do ${count}`);
@@ -62,7 +62,7 @@ test("a watch reports many changes together", async () => {
   expect(watched.reports()).toBeLessThan(50);
 });
 
-test("a watch that starts while the service is away reports that changes may have been missed", async () => {
+test("a watch that starts while the service is down reports a change when the service is up again", async () => {
   await using watched = await startWatched();
   watched.leave();
   await watched.watch.add("subscriber");
@@ -82,7 +82,7 @@ test("a watch reports changes that were made while the connection was lost", asy
   await until(() => watched.reports() > 0, "a report");
 });
 
-test("a watch follows the changes until its last subscriber has left", async () => {
+test("a watch reports changes until its last subscriber is removed, and again for a new subscriber", async () => {
   await using watched = await startWatched();
   await watched.watch.add("first");
   await watched.watch.add("second");
