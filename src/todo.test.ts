@@ -115,12 +115,12 @@ describe("parseNewTodo", () => {
     ["120 emoji, 240 UTF-16 units", "😀".repeat(120)],
     ["119 letters and an emoji", `${"x".repeat(119)}😀`],
     ["surrounding whitespace", "  \t x \n "],
-    ["120 with the blanks around", ` ${"x".repeat(118)} `],
-    ["U+0000 alone", "\0"],
+    ["120 characters, including surrounding spaces", ` ${"x".repeat(118)} `],
+    ["only U+0000", "\0"],
     ["U+0000 inside", "a\0b"],
-    ["U+200B, which is no White_Space", "\u200b"],
-    ["U+180E, which is White_Space no more", "\u180e"],
-    ["a combining mark alone", "\u0301"],
+    ["U+200B, which is not White_Space", "\u200b"],
+    ["U+180E, which is no longer White_Space", "\u180e"],
+    ["only a combining mark", "\u0301"],
     ["U+FFFD itself", "\ufffd"],
     ["a noncharacter", "\uffff"],
     ["markup", "<script>alert(1)</script>"],
@@ -141,17 +141,17 @@ describe("parseNewTodo", () => {
       "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
       [EMPTY],
     ],
-    ["120 blanks", " ".repeat(120), [EMPTY]],
-    ["121 blanks", " ".repeat(121), [EMPTY, LONG]],
-    ["100,000 blanks", " ".repeat(100_000), [EMPTY, LONG]],
+    ["120 spaces", " ".repeat(120), [EMPTY]],
+    ["121 spaces", " ".repeat(121), [EMPTY, LONG]],
+    ["100,000 spaces", " ".repeat(100_000), [EMPTY, LONG]],
     ["121 characters", "x".repeat(121), [LONG]],
     ["121 emoji", "😀".repeat(121), [LONG]],
     ["120 emoji and a letter", `${"😀".repeat(120)}x`, [LONG]],
-    ["121 with the blanks around", ` ${"x".repeat(119)} `, [LONG]],
-    ["60 decomposed letters and one more mark", `${"e\u0301".repeat(60)}\u0301`, [LONG]],
+    ["121 characters, including surrounding spaces", ` ${"x".repeat(119)} `, [LONG]],
+    ["60 decomposed letters and one additional mark", `${"e\u0301".repeat(60)}\u0301`, [LONG]],
     ["a family emoji twenty times, 7 code points each", "👨‍👩‍👧‍👦".repeat(20), [LONG]],
-    ["a high surrogate alone", "\ud83d", [SURROGATE]],
-    ["a low surrogate alone", "\ude00", [SURROGATE]],
+    ["a lone high surrogate", "\ud83d", [SURROGATE]],
+    ["a lone low surrogate", "\ude00", [SURROGATE]],
     ["surrogates in the wrong order", "\ude00\ud83d", [SURROGATE]],
     ["121 lone surrogates", "\ud83d".repeat(121), [LONG, SURROGATE]],
   ])("rejects a title of %s", (_what, title, errors) => {
@@ -188,7 +188,7 @@ describe("parseNewTodo", () => {
     expect(parseNewTodo(body)).toEqual({ title: "x" });
   });
 
-  test("counts code points of any kind", () => {
+  test("counts the code points of a title", () => {
     const title = fc.string({ unit: "grapheme", minLength: 100, maxLength: 140, size: "max" });
     fc.assert(
       fc.property(title, (title) => {
@@ -264,7 +264,7 @@ describe("encodeTodo", () => {
     expect(encodeTodo(todo)).toBe(json);
   });
 
-  test("encodes a JSON object with exactly three keys that parses back", () => {
+  test("encodes a JSON object with exactly three keys, which JSON.parse accepts", () => {
     const todo = fc.record({
       id: fc.bigInt(1n, 2n ** 53n - 1n),
       title: fc.string({ unit: "binary" }),
