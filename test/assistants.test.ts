@@ -35,7 +35,7 @@ const filled = (values: Readonly<Record<string, string>>, url: string): Record<s
   );
 
 describe("docs/how-to/assistants.md", () => {
-  test("has valid JSON for every assistant, over both ways", () => {
+  test("has valid JSON for every assistant, over stdio and over HTTP", () => {
     expect(entries).toHaveLength(blocks("json").length);
     expect(entries.filter(({ command }) => command !== undefined)).toHaveLength(4);
     expect(entries.filter(({ url }) => url !== undefined)).toHaveLength(3);
@@ -51,7 +51,7 @@ describe("docs/how-to/assistants.md", () => {
     }
   });
 
-  test("names an address that answers, with headers that it accepts", async () => {
+  test("names a URL that responds, with headers that it accepts", async () => {
     await using service = startService({ mcp: createMcpEndpoint({ version: "1" }) });
     for (const { url = "", headers = {} } of entries.filter(({ command }) => command === undefined)) {
       const address = filled({ url }, service.url).url ?? "";
@@ -60,7 +60,7 @@ describe("docs/how-to/assistants.md", () => {
     }
   });
 
-  test("gives Claude Code the same command and address on its command line", () => {
+  test("shows the same command and URL for the command line of Claude Code", () => {
     const lines = blocks("sh").flatMap((text) => text.match(/^claude .*$/gm) ?? []);
     expect(lines).toEqual([
       expect.stringMatching(/^claude mcp add todo .*--env TODO_TOKEN=YOUR_TOKEN -- todo mcp$/),

@@ -259,7 +259,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     });
   });
 
-  test("a page whose name is rebound to the server cannot read or write", async () => {
+  test("a page whose host name is rebound to the server cannot read or write", async () => {
     await using service = await startGuarded({ onLoopback: true });
     const own = `http://rebind.example:${service.port}`;
     const page = await open("about:blank");
@@ -325,9 +325,9 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   };
 
   test.each<[what: string, host: string, onLoopback: boolean]>([
-    ["that is listed", "app.example", false],
-    ["of loopback, beside a service on loopback", "localhost", true],
-  ])("a page %s uses all of the API", async (_what, host, onLoopback) => {
+    ["a listed origin", "app.example", false],
+    ["loopback, if the service is on loopback", "localhost", true],
+  ])("a page of %s can use the complete API", async (_what, host, onLoopback) => {
     await using site = startSite();
     const corsOrigins = onLoopback ? [] : [site.at(host)];
     await using service = await startGuarded({ onLoopback, corsOrigins });

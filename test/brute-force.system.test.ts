@@ -86,7 +86,7 @@ function guesses(count: number): () => string | undefined {
 
 describe(`${GUESSES} password guesses over ${CONNECTIONS} connections`, () => {
   const sources: [what: string, settings: () => Promise<Record<string, string>>][] = [
-    ["a fixed pair", async () => ({ TODO_ADMIN_USER: USER, TODO_ADMIN_PASSWORD: PASSWORD })],
+    ["a fixed user and password", async () => ({ TODO_ADMIN_USER: USER, TODO_ADMIN_PASSWORD: PASSWORD })],
     ["a users file", async () => ({ TODO_USERS_FILE: await usersFile([USER], 4) })],
     ["a module", async () => ({ TODO_AUTH_MODULE: await countingModule(join(folder, "count")) })],
   ];
@@ -114,7 +114,7 @@ describe(`${GUESSES} password guesses over ${CONNECTIONS} connections`, () => {
 });
 
 test.skipIf(skipFor(whyMissing("hydra")))(
-  "hydra finds a password among the first 100 guesses and no later one",
+  "hydra finds a password among the first 100 guesses, but no later password",
   async () => {
     const settings = { TODO_ADMIN_USER: USER, TODO_ADMIN_PASSWORD: PASSWORD };
     const found = async (at: number): Promise<boolean> => {
@@ -133,7 +133,7 @@ test.skipIf(skipFor(whyMissing("hydra")))(
   },
 );
 
-describe("200 connections that guess", () => {
+describe("200 connections that guess passwords", () => {
   /** Longer than the test, which ends the guesses. */
   const GUESSING_MS = 600_000;
   const CLIENTS = 8;
@@ -151,10 +151,10 @@ describe("200 connections that guess", () => {
   }
 
   test.each<[what: string, users: number]>([
-    ["one user's password", 1],
-    ["the passwords of always new users", 1_000_000],
+    ["of one user", 1],
+    ["of a new user in each request", 1_000_000],
   ])(
-    "%s: other clients get answers, and the right password still works from another network",
+    "%s: other clients get responses, and the right password still works from another network",
     async (_what, users) => {
       await using server = await serve({ TODO_USERS_FILE: await usersFile(["user0", USER], 10) });
       const { port, pid } = server;

@@ -92,7 +92,7 @@ console.log(typeof added.id, ...listed, code);
 const ADDED = "bigint true buy milk false todo_not_found\n";
 
 describe("the package", () => {
-  test("contains the client, its types and no source", async () => {
+  test("contains only the client and its types", async () => {
     const files = (await output(folder, "tar", "-tzf", tarball)).trimEnd().split("\n");
     const types = files.filter((path) => /^package\/types\/.*\.d\.ts$/.test(path));
     expect(types).toContain("package/types/sdk/client.d.ts");
@@ -129,7 +129,7 @@ describe("the package", () => {
     },
   );
 
-  test("its examples and its README import it by its own name", async () => {
+  test("its examples and its README import it by its package name", async () => {
     const project = await newProject({});
     const installed = join(project, "node_modules", NAME);
     const names = [...new Bun.Glob("**/*.{md,ts}").scanSync(installed)];
@@ -252,7 +252,7 @@ describe.each([
   }
 
   test.skipIf(skipFor(whyNot))(
-    "grows by at most 4 KB compressed if the program imports the client, and by nothing if it does not use it",
+    "grows by at most 4 KB compressed if the program uses the client, and does not grow if the program only imports it",
     async () => {
       const without = await bundled('console.log("x");');
       const unused = await bundled(`import { TodoApi } from "${NAME}"; console.log("x");`);

@@ -37,7 +37,7 @@ test.each(ways)("the command passes the conformance kit on %s", async (way) => {
 test.each([
   ["HTTP/1.1", []],
   ["HTTP/2", ["--experimental-http2-fetch"]],
-])("conformance kit passes the command over TLS by %s", async (_version, flags) => {
+])("the command passes the conformance kit over TLS with %s", async (_version, flags) => {
   const folder = await mkdtemp(join(tmpdir(), "todo-conformance-"));
   try {
     const { cert, key } = makeCertificate();
@@ -67,7 +67,7 @@ const PLANTED_FAULTS: Readonly<
   Record<string, [rule: string | undefined, plant: (options: ServiceOptions) => Service]>
 > = {
   "no fault": [undefined, createService],
-  "an open path": [
+  "a path without authentication": [
     "private.guard.path",
     (options) =>
       withRoutes(createService(options), () => {
@@ -102,7 +102,7 @@ const PLANTED_FAULTS: Readonly<
 };
 
 test.each(Object.entries(PLANTED_FAULTS))(
-  "the conformance kit judges the service in private mode with %s",
+  "the conformance kit detects exactly the planted fault in private mode: %s",
   async (_, [rule, plant]) => {
     const store = openMemory();
     const [writer, reader] = [

@@ -37,18 +37,21 @@ async function post(url: string, title: string): Promise<number> {
   return id;
 }
 
-test.skipIf(skipFor(whyNoServer ?? whyNoNginx))("three replicas behind nginx are one service", async () => {
-  await using topology = await startTopology();
-  const { balancer = "", replicas } = topology;
-  const ways = [balancer, ...replicas];
-  const ids: number[] = [];
-  for (let round = 0; round < 5; round++) {
-    ids.push(...(await Promise.all(ways.map((way) => post(way, `by ${way}`)))));
-    const lists = await Promise.all(ways.map(async (way) => (await fetch(`${way}/api/todos`)).text()));
-    expect(new Set(lists).size).toBe(1);
-  }
-  expect(ids.toSorted((a, b) => a - b)).toEqual(ids.map((_, index) => index + 1));
-});
+test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
+  "three replicas behind nginx return the same list",
+  async () => {
+    await using topology = await startTopology();
+    const { balancer = "", replicas } = topology;
+    const ways = [balancer, ...replicas];
+    const ids: number[] = [];
+    for (let round = 0; round < 5; round++) {
+      ids.push(...(await Promise.all(ways.map((way) => post(way, `by ${way}`)))));
+      const lists = await Promise.all(ways.map(async (way) => (await fetch(`${way}/api/todos`)).text()));
+      expect(new Set(lists).size).toBe(1);
+    }
+    expect(ids.toSorted((a, b) => a - b)).toEqual(ids.map((_, index) => index + 1));
+  },
+);
 
 /** Checks that each change reaches each subscriber behind a proxy before the next change is made. */
 async function expectAtOnce(url: string): Promise<void> {
@@ -73,7 +76,7 @@ test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
 );
 
 test.skipIf(skipFor(whyNoNginx))(
-  "events arrive immediately through an nginx with proxy_pass alone",
+  "events arrive immediately through an nginx with only proxy_pass",
   async () => {
     await using stack = new AsyncDisposableStack();
     const service = stack.use(startService());
@@ -146,7 +149,7 @@ test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.
 );
 
 test.each(["todo-service.service", "todo-service@.service"])(
-  "the unit %s restarts the server without a limit, except after a mistake in the settings",
+  "the unit %s restarts the server without a limit, except after an invalid setting",
   async (name) => {
     const settings = (await readFile(join(DEPLOY, name), "utf8")).split("\n");
     const expected = ["Restart=on-failure", "RestartSec=5", "StartLimitIntervalSec=0"];
@@ -299,7 +302,7 @@ test.skipIf(skipFor(whyMissing("docker-compose")))(
     }),
 );
 
-test(".dockerignore sends exactly what the Containerfile copies", async () => {
+test(".dockerignore allows exactly the files that the Containerfile copies", async () => {
   const [ignored, containerfile] = await Promise.all([
     linesOf(join(DEPLOY, "../.dockerignore")),
     readFile(join(DEPLOY, "Containerfile"), "utf8"),
@@ -313,7 +316,7 @@ test(".dockerignore sends exactly what the Containerfile copies", async () => {
 });
 
 test.skipIf(skipFor(whyNoBuild))(
-  "the Containerfile's first stage makes the executable that its second stage copies",
+  "the first stage of the Containerfile builds the executable that its second stage copies",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-container-"));
     try {

@@ -37,7 +37,7 @@ test("the README has at most 150 lines", () => {
   expect(readPage("README.md").text.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
 });
 
-test("every page of docs/ says its outcome in the first line", () => {
+test("every page of docs/ starts with a title and a sentence about its purpose", () => {
   for (const { path, text } of pages.filter((page) => page.path.startsWith("docs/")))
     expect([path, text]).toEqual([path, expect.stringMatching(/^# .+\n\n(?:<!-- .+ -->\n\n)?[A-Z`].+\n/)]);
 });

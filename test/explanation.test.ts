@@ -26,7 +26,7 @@ function tableIn(text: string): string[][] {
     );
 }
 
-test("the targets on the performance page are those of the benchmark's results", () => {
+test("the targets on the performance page match the results of the benchmark", () => {
   const results = tableIn(section(read("bench/results.md"), "## Targets"));
   const quoted = tableIn(section(read("docs/explanation/performance.md"), "### Targets"));
   expect(quoted.length).toBeGreaterThan(5);
@@ -36,7 +36,7 @@ test("the targets on the performance page are those of the benchmark's results",
   for (const row of missed) expect(quoted).toContainEqual(row);
 });
 
-test("the ratios on the performance page are those of the benchmark's results", () => {
+test("the ratios on the performance page match the results of the benchmark", () => {
   const page = read("docs/explanation/performance.md");
   const results = read("bench/results.md");
   for (const [heading, request] of [

@@ -35,7 +35,7 @@ async function ids(url: string): Promise<number[]> {
 const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
 
 test.skipIf(skipFor(whyNoMount))(
-  "a full disk acknowledges no write, keeps reads working, and recovers when there is room",
+  "a server on a full disk acknowledges no write, continues to serve reads, and accepts writes when space is free",
   async () => {
     const filler = join(folder, "filler");
     const store = `sqlite:${join(folder, "todos.db")}`;
@@ -72,7 +72,7 @@ test.skipIf(skipFor(whyNoMount))(
 );
 
 test.skipIf(skipFor(whyNoMount))(
-  "a server on a full disk exits with 1, and starts when there is room",
+  "a server that starts on a full disk exits with 1, and starts when space is free",
   async () => {
     const filler = join(folder, "filler");
     const store = `sqlite:${join(folder, "new.db")}`;

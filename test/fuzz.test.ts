@@ -19,7 +19,7 @@ const SERVER_ERROR = /HTTP\/1\.[01] 5(?!05)\d\d /;
 const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 test(
-  `${REQUESTS} mutated requests cause no 5xx, no hang and no damage`,
+  `${REQUESTS} mutated requests cause no 5xx, no timeout and no damage`,
   async () => {
     const { log, lines } = capturingLog();
     const memory = openMemory();

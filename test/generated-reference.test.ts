@@ -8,13 +8,13 @@ const read = (name: string): Promise<string> =>
   readFile(new URL(`../docs/reference/${name}`, import.meta.url), "utf8");
 
 test.each(Object.entries(referencePages()))(
-  "docs/reference/%s is what npm run docs writes",
+  "docs/reference/%s equals the output of npm run docs",
   async (name, text) => {
     expect(await read(name)).toBe(text);
   },
 );
 
-test("the reference does not depend on the terminal or its variables", async () => {
+test("the reference does not depend on the terminal or the environment variables", async () => {
   for (const COLUMNS of ["40", "200"]) {
     const variables = { COLUMNS, FORCE_COLOR: "1", TODO_PORT: "1", LANG: "de_DE.UTF-8" };
     await using check = run(["bin/bun", "docs/build.ts", "--check"], variables);

@@ -55,50 +55,53 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
     ["that sometimes fails a write", "pwrite64", "error=EIO:when=60+37", true],
     ["that fails every write for a while", "pwrite64", "error=ENOSPC:when=60..90", true],
     ["that fails every write from then on", "pwrite64", "error=ENOSPC:when=60+", false],
-  ])("%s: every response is true, and reads keep working", async (_when, calls, fault, isRecoverable) => {
-    const path = newPath();
-    const created = new Map<number, string>();
-    const refused = new Set<string>();
-    const answers: boolean[] = [];
-    {
-      await using server = serveFailing(path, calls, fault);
-      const url = await server.url;
-      const write = async (writer: number): Promise<void> => {
-        for (let i = 0; i < POSTS; i++) {
-          const title = `${writer}.${i}`;
-          const response = await post(url, title);
-          answers.push(response.ok);
-          if (response.ok) {
-            const { id }: Todo = JSON.parse(await response.text());
-            expect(created.has(id)).toBe(false);
-            created.set(id, title);
-          } else {
-            expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
-            expect(await statusAndCode(response)).toEqual([503, "store_unavailable"]);
-            refused.add(title);
-            expect((await list(url)).map(({ title }) => title)).not.toContain(title);
+  ])(
+    "%s: every response matches the stored data, and reads still succeed",
+    async (_when, calls, fault, isRecoverable) => {
+      const path = newPath();
+      const created = new Map<number, string>();
+      const refused = new Set<string>();
+      const answers: boolean[] = [];
+      {
+        await using server = serveFailing(path, calls, fault);
+        const url = await server.url;
+        const write = async (writer: number): Promise<void> => {
+          for (let i = 0; i < POSTS; i++) {
+            const title = `${writer}.${i}`;
+            const response = await post(url, title);
+            answers.push(response.ok);
+            if (response.ok) {
+              const { id }: Todo = JSON.parse(await response.text());
+              expect(created.has(id)).toBe(false);
+              created.set(id, title);
+            } else {
+              expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
+              expect(await statusAndCode(response)).toEqual([503, "store_unavailable"]);
+              refused.add(title);
+              expect((await list(url)).map(({ title }) => title)).not.toContain(title);
+            }
           }
-        }
-      };
-      await Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
-      expect(answers).toContain(true);
-      expect(answers).toContain(false);
-      if (isRecoverable) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
-      expect(await list(url)).toEqual(inOrder(created));
+        };
+        await Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+        expect(answers).toContain(true);
+        expect(answers).toContain(false);
+        if (isRecoverable) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
+        expect(await list(url)).toEqual(inOrder(created));
+        await kill(server);
+        expect(server.stdout()).toContain('"msg":"request failed"');
+      }
+      await using server = serve(path);
+      const url = await server.url;
+      const todos = await list(url);
+      expect(todos.slice(0, created.size)).toEqual(inOrder(created));
+      // The write of the last rejected request is complete in the file. Only the server could not know whether it is durable.
+      expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
+      expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+      expect(JSON.parse(await (await post(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
       await kill(server);
-      expect(server.stdout()).toContain('"msg":"request failed"');
-    }
-    await using server = serve(path);
-    const url = await server.url;
-    const todos = await list(url);
-    expect(todos.slice(0, created.size)).toEqual(inOrder(created));
-    // The write of the last rejected request is complete in the file. Only the server could not know whether it is durable.
-    expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
-    expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
-    expect(JSON.parse(await (await post(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
-    await kill(server);
-    expect(integrity(path)).toBe("ok");
-  });
+      expect(integrity(path)).toBe("ok");
+    },
+  );
 
   test("that fails: creates one to-do for a POST and its retry with the same key", async () => {
     const path = newPath();
@@ -124,11 +127,11 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
   });
 
   test.each<[when: string, calls: string, fault: string]>([
-    ["opens the file", "pread64", "when=1"],
-    ["starts to read it", "pread64", "when=5"],
-    ["reads it", "pread64", "when=30"],
-    ["migrates it", SYNCS, "when=1"],
-    ["writes to it", "pwrite64", "when=1"],
+    ["opens the database", "pread64", "when=1"],
+    ["starts to read the database", "pread64", "when=5"],
+    ["reads the database", "pread64", "when=30"],
+    ["migrates the database", SYNCS, "when=1"],
+    ["writes to the database", "pwrite64", "when=1"],
   ])(
     "that fails when the server %s: the server exits with a message and damages nothing",
     async (_when, calls, fault) => {

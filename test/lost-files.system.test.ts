@@ -36,7 +36,7 @@ function replaceDatabase(path: string): void {
   renameSync(`${path}.copy`, path);
 }
 
-describe(`in ${ROUNDS} rounds, no loss is silent after somebody`, () => {
+describe(`in ${ROUNDS} rounds, the server loses nothing or refuses to start after another program`, () => {
   test.each<[what: string, change: (path: string) => void]>([
     ["removed the log", removeWal],
     ["truncated the log", truncateWal],
@@ -52,40 +52,43 @@ describe(`in ${ROUNDS} rounds, no loss is silent after somebody`, () => {
   });
 });
 
-describe.skipIf(skipFor(whyNoMount))(`in ${ROUNDS} rounds, no loss is silent after`, () => {
-  const path = join(mountPoint, "todos.db");
+describe.skipIf(skipFor(whyNoMount))(
+  `in ${ROUNDS} rounds, the server loses nothing or refuses to start after`,
+  () => {
+    const path = join(mountPoint, "todos.db");
 
-  const empty = () => {
-    for (const suffix of ["", "-wal", "-shm", "-lock", "-mark"]) rmSync(path + suffix, { force: true });
-  };
+    const empty = () => {
+      for (const suffix of ["", "-wal", "-shm", "-lock", "-mark"]) rmSync(path + suffix, { force: true });
+    };
 
-  test("the disk was full", async () => {
-    for (let round = 0; round < ROUNDS; round++) {
-      empty();
-      const filler = join(mountPoint, "filler");
-      await expectNoSilentLoss(
-        path,
-        async () => void (await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=64k"]).exited),
-        () => rmSync(filler),
-      );
-    }
-  });
+    test("the disk was full", async () => {
+      for (let round = 0; round < ROUNDS; round++) {
+        empty();
+        const filler = join(mountPoint, "filler");
+        await expectNoSilentLoss(
+          path,
+          async () => void (await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=64k"]).exited),
+          () => rmSync(filler),
+        );
+      }
+    });
 
-  test("the disk was mounted read-only", async () => {
-    for (let round = 0; round < ROUNDS; round++) {
-      empty();
-      const remount = async (mode: "ro" | "rw"): Promise<void> => {
-        // Linux mostly refuses this while a file is open for writing; then the round is a plain kill.
-        await run(["mount", "-o", `remount,${mode}`, mountPoint]).exited;
-      };
-      await expectNoSilentLoss(
-        path,
-        () => remount("ro"),
-        () => remount("rw"),
-      );
-    }
-  });
-});
+    test("the disk was mounted read-only", async () => {
+      for (let round = 0; round < ROUNDS; round++) {
+        empty();
+        const remount = async (mode: "ro" | "rw"): Promise<void> => {
+          // Linux mostly refuses this while a file is open for writing; then the round is a plain kill.
+          await run(["mount", "-o", `remount,${mode}`, mountPoint]).exited;
+        };
+        await expectNoSilentLoss(
+          path,
+          () => remount("ro"),
+          () => remount("rw"),
+        );
+      }
+    });
+  },
+);
 
 /**
  * Runs a server under load, changes its files, kills it and starts it again. Fails if the server starts, and a write that

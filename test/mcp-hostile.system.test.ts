@@ -84,7 +84,7 @@ function* hostileMessages(version: ProtocolVersion, random: () => number): Gener
 }
 
 test.each(PROTOCOL_VERSIONS)(
-  `todo mcp answers ${MESSAGES} hostile messages of version %s with protocol messages only (seed ${SEED})`,
+  `todo mcp responds to ${MESSAGES} hostile messages of version %s only with protocol messages (seed ${SEED})`,
   async (version) => {
     await using service = startService();
     await using client = await startStdioClient(version, { TODO_URL: service.url });
@@ -118,7 +118,7 @@ test.each(PROTOCOL_VERSIONS)(
 );
 
 test.each(PROTOCOL_VERSIONS)(
-  `/mcp answers ${MESSAGES} hostile messages of version %s, and none with 5xx (seed ${SEED})`,
+  `/mcp responds to ${MESSAGES} hostile messages of version %s, and never with 5xx (seed ${SEED})`,
   async (version) => {
     await using service = startService({ mcp: createMcpEndpoint({ version: "1" }) });
     const statuses = new Set<number>();

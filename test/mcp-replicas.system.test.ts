@@ -21,7 +21,7 @@ async function createKey(
 }
 
 test.skipIf(skipFor(whyNoServer ?? whyMissing("nginx")))(
-  `${REPLICAS} private replicas behind nginx serve assistants with their scopes`,
+  `${REPLICAS} private replicas behind nginx serve assistants and enforce the scopes of their API keys`,
   async () => {
     await using stack = new AsyncDisposableStack();
     const postgres = stack.use(await startPostgres());

@@ -246,7 +246,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     return promtool(["test", "rules", path]);
   }
 
-  test.each(CASES)("fires $alert in time, and not before: $summary", async (given) => {
+  test.each(CASES)("fires $alert at the right time, and not earlier: $summary", async (given) => {
     const { alert, labels, summary, series, silentAt, firesAt } = given;
     const { summary: _template, ...annotations } =
       ALERTS.find((rule) => rule.alert === alert)?.annotations ?? {};

@@ -174,7 +174,7 @@ test("the files of a SQLite store and their disk have metrics", async () => {
   expect(free).toBeWithin(1, size);
 });
 
-test("the certificate's expiry is a metric, also after a renewal", async () => {
+test("a metric has the expiry of the certificate, also after a renewal", async () => {
   const [certFile, keyFile] = [join(folder, "renewed-cert.pem"), join(folder, "renewed-key.pem")];
   const write = (notAfter: number): void => {
     const { cert, key } = makeCertificate({ notAfter });
@@ -192,7 +192,7 @@ test("the certificate's expiry is a metric, also after a renewal", async () => {
   expect(await expiry()).toBe(second / 1000);
 });
 
-test("a certificate that cannot be used is a metric, until its files are right again", async () => {
+test("a metric reports that a certificate cannot be used, until its files are valid again", async () => {
   const [certFile, keyFile] = [join(folder, "rejected-cert.pem"), join(folder, "rejected-key.pem")];
   const { cert, key } = makeCertificate({});
   writeFileSync(certFile, cert);

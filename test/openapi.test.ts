@@ -124,13 +124,13 @@ describe("openapi.json", () => {
     expect([...answered].sort()).toEqual(Object.keys(statusOf).sort());
   });
 
-  test("fixes the status of every problem", () => {
+  test("defines the status of every problem", () => {
     for (const { pointer, codes } of problems) {
       expect([pointer, new Set(codes.map(([, status]) => status)).size]).toEqual([pointer, 1]);
     }
   });
 
-  test("allows each status only problems of that status", () => {
+  test("allows for each status only the problems with that status", () => {
     for (const [pointer, object] of objectsOf(document)) {
       const status = /\/(\d{3})$/.exec(pointer)?.[1];
       if (status === undefined || Number(status) < 400) continue;

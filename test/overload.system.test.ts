@@ -36,7 +36,7 @@ const attacks: readonly (readonly [what: string, modes: readonly (readonly strin
     : [["all of that at once", Object.values(MODES), 250]];
 
 test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
-  "other clients get responses beside many connections with %s, which the server closes",
+  "other clients get responses during an attack with %s, and the server closes the connections of the attack",
   async (_what, modes, each) => {
     await using server = runTodo(["serve", "--port", "0"]);
     const url = await server.url;
@@ -94,7 +94,7 @@ async function probe(url: string): Promise<void> {
 }
 
 test.skipIf(skipFor(whyMissing("h2load")))(
-  "requests above the limit get 503, cost other requests little, and leave nothing behind",
+  "requests above the limit get 503, and throughput stays high during and after the overload",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-overload-"));
     try {

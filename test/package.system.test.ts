@@ -197,16 +197,19 @@ describe.each([
     expect(JSON.stringify((await callTool(remote, "list_todos")).structured)).toContain("buy milk");
   });
 
-  test.skipIf(skipFor(whyNot))("the command is replaced by the server, which ends on SIGTERM", async () => {
-    await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0"]);
-    await server.url;
-    const pid = pidOf(server);
-    process.kill(pid, "SIGTERM");
-    expect(await server.exited).toBe(0);
-    expect(pid).toBe(server.pid);
-    const wrong = runIn(home, ["node_modules/.bin/todo", "serve", "--prot", "0"]);
-    expect([await wrong.exited, wrong.stderr()]).toEqual([2, expect.stringContaining("--port")]);
-  });
+  test.skipIf(skipFor(whyNot))(
+    "the server replaces the process of the command, and ends on SIGTERM",
+    async () => {
+      await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0"]);
+      await server.url;
+      const pid = pidOf(server);
+      process.kill(pid, "SIGTERM");
+      expect(await server.exited).toBe(0);
+      expect(pid).toBe(server.pid);
+      const wrong = runIn(home, ["node_modules/.bin/todo", "serve", "--prot", "0"]);
+      expect([await wrong.exited, wrong.stderr()]).toEqual([2, expect.stringContaining("--port")]);
+    },
+  );
 
   test.skipIf(skipFor(whyNot))("the command runs no code from the current folder", async () => {
     const planted = ["planted.ts", "bunfig.toml", "tsconfig.json"];
@@ -299,14 +302,14 @@ describe("the command", () => {
 
   test.each([
     [
-      "uses the Bun of this platform before its stand-in",
+      "uses the Bun for this platform rather than the placeholder",
       COMMAND,
       "node_modules",
       "@oven/bun-any-cpu/bin/bun",
       true,
     ],
     ["uses the Bun that the install script put in place", COMMAND, "node_modules", "bun/bin/bun.exe", true],
-    ["uses its own Bun before that of another package", COMMAND, NESTED, "bun/bin/bun.exe", false],
+    ["uses its own Bun rather than the Bun of another package", COMMAND, NESTED, "bun/bin/bun.exe", false],
     ["uses the Bun of a checkout", "checkout/bin/todo", "checkout/node_modules", "bun/bin/bun.exe", true],
   ])("%s", async (name, command, modules, program, alone) => {
     const others = alone ? [] : ["node_modules/bun/bin/bun.exe"];
@@ -322,7 +325,7 @@ describe("the command", () => {
   test.each([
     ["reports that Bun is missing", [], "cannot find the npm package bun for"],
     [
-      "reports that Bun has no program for this machine",
+      "reports that Bun does not support this machine",
       ["node_modules/bun/package.json-of"],
       "has no program for this machine",
     ],

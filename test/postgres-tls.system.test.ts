@@ -50,7 +50,7 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
     ["require", "127.0.0.1", false, true],
     ["verify-ca", "127.0.0.1", true, true],
     ["verify-full", "localhost", true, true],
-  ])("with sslmode=%s to %s, its certificate checked: %p, is encrypted: %p", async (...row) => {
+  ])("with sslmode=%s to %s, where the certificate is verified: %p, is encrypted: %p", async (...row) => {
     const [sslmode, hostname, isChecked, isEncrypted] = row;
     const url = await urlOf(withTls, hostname, {
       ...(sslmode !== undefined && { sslmode }),
@@ -82,49 +82,37 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
   test.each<
     [what: string, sslmode: string, hostname: string, trusted: () => string | undefined, reason: string]
   >([
+    ["with an untrusted certificate", "verify-full", "localhost", () => another, "self signed certificate"],
     [
-      "whose certificate is none that is trusted",
-      "verify-full",
-      "localhost",
-      () => another,
-      "self signed certificate",
-    ],
-    [
-      "whose certificate the system does not know",
+      "with a certificate that the system does not trust",
       "verify-full",
       "localhost",
       () => undefined,
       "self signed certificate",
     ],
+    ["with an untrusted certificate", "verify-ca", "localhost", () => another, "self signed certificate"],
     [
-      "whose certificate is none that is trusted",
-      "verify-ca",
-      "localhost",
-      () => another,
-      "self signed certificate",
-    ],
-    [
-      "whose certificate is for another name",
+      "with a certificate for another name",
       "verify-full",
       "127.0.0.1",
       () => itsOwn,
       "does not match certificate",
     ],
-  ])("is refused to a server %s (sslmode=%s)", async (_what, sslmode, hostname, trusted, reason) => {
+  ])("to a server %s fails (sslmode=%s)", async (_what, sslmode, hostname, trusted, reason) => {
     const path = trusted();
     const parameters = { sslmode, ...(path !== undefined && { sslrootcert: `${path}.crt` }) };
     expect(await reasonOf(await urlOf(withTls, hostname, parameters))).toContain(reason);
   });
 
   test.each(["require", "verify-ca", "verify-full"])(
-    "is refused to a server without TLS (sslmode=%s)",
+    "to a server without TLS fails (sslmode=%s)",
     async (sslmode) => {
       const url = await urlOf(withoutTls, "localhost", { sslmode });
       expect(await reasonOf(url)).toBe(`${url.host}: Server does not support SSL`);
     },
   );
 
-  test("is rejected with an unknown sslmode and with a missing certificate file", async () => {
+  test("with an unknown sslmode or with a missing certificate file fails", async () => {
     const unknown = await urlOf(withTls, "localhost", { sslmode: "always" });
     expect(await reasonOf(unknown)).toContain("verify-full");
     const absent = await urlOf(withTls, "localhost", { sslmode: "verify-full", sslrootcert: "/absent.crt" });

@@ -75,7 +75,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     expect(await exported(postgres)).toBe(await exported(first));
   });
 
-  test("into PostgreSQL is seen by a running server, whose subscribers are told to reload", async () => {
+  test("into PostgreSQL makes a running server show the new list and send resync to its subscribers", async () => {
     const postgres = await databases.newDatabase();
     await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: postgres });
     const url = await server.url;

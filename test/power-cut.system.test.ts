@@ -21,10 +21,10 @@ afterAll(() => rm(folder, { recursive: true }));
 
 describe.skipIf(skipFor(whyUntraceable))("a power cut", () => {
   test.each<[when: string, logSize: number, inject: string | undefined]>([
-    ["in the life of a new file", 0, undefined],
-    ["around the time when the log is moved to the file", ALMOST_MOVED, undefined],
-    ["after fsync has failed now and then", ALMOST_MOVED, "fsync,fdatasync:error=EIO:when=5+4"],
-  ])("%s loses nothing acknowledged", async (when, logSize, inject) => {
+    ["while a new database is written", 0, undefined],
+    ["around a checkpoint of the log", ALMOST_MOVED, undefined],
+    ["after some calls of fsync have failed", ALMOST_MOVED, "fsync,fdatasync:error=EIO:when=5+4"],
+  ])("%s loses no acknowledged write", async (when, logSize, inject) => {
     const path = join(folder, when, "todos.db");
     const before = await makeStore(path, logSize);
     const disk = await Disk.of(dirname(path));

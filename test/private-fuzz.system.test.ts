@@ -70,7 +70,7 @@ test(
 );
 
 test(
-  `${REQUESTS} mutated requests with credentials cause no 5xx and no hang`,
+  `${REQUESTS} mutated requests with credentials cause no 5xx and no timeout`,
   async () => {
     // The first line ends the request line, so that the token is the first header.
     const { statuses } = await send(

@@ -32,7 +32,7 @@ async function run(args: readonly string[], variables: Readonly<Record<string, s
 }
 
 test.skipIf(skipFor(whyNoServer))(
-  `${STREAMS} event streams on ${REPLICAS} replicas end within ${ENDS_WITHIN_MS / 1000} s of a revocation, and no others`,
+  `${STREAMS} event streams on ${REPLICAS} replicas end within ${ENDS_WITHIN_MS / 1000} s of a revocation, and other streams continue`,
   async () => {
     await using postgres = await startPostgres();
     const variables = { TODO_STORE: await postgres.newDatabase() };
@@ -95,7 +95,7 @@ test("the event streams of a client end when it is removed from the clients file
 }, 90_000);
 
 test.skipIf(skipFor(whyNoBrowser))(
-  "Chromium asks for a password at a navigation, and not at a page's own request",
+  "Chromium asks for a password after a navigation, but not after a fetch of a page",
   async () => {
     const store = openMemory();
     const minted = await createKey(store.keys, "phone", undefined, Date.now());

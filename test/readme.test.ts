@@ -49,7 +49,7 @@ const rowsIn = (text: string): readonly (readonly string[])[] =>
 const section = (text: string, heading: string): string =>
   text.split(/^## /m).find((part) => part.startsWith(`${heading}\n`)) ?? "";
 
-test("the README's CPU times are those of bench/results.md", () => {
+test("the CPU times in the README match bench/results.md", () => {
   const [head = [], , ...rows] = rowsIn(section(readme, "Speed"));
   expect(rows.length).toBeGreaterThan(2);
   for (const [workload = "", ...figures] of rows) {

@@ -85,7 +85,7 @@ test("the reference lists each error code with its status and title", async () =
   expect(listed.toSorted()).toEqual((await Promise.all(expected)).toSorted());
 });
 
-test("the limits of the reference are those of the program", () => {
+test("the limits in the reference match the limits of the program", () => {
   const limits = new Map(
     rowsOf(read("limits.md")).map(([what = "", limit = "", setting = ""]) => [what, { limit, setting }]),
   );
@@ -315,7 +315,7 @@ test("the reference lists the log lines of a server in private mode", async () =
   );
 });
 
-test("the runtime rejects malformed requests as the reference says", async () => {
+test("the runtime rejects malformed requests as the reference describes", async () => {
   await using service = startService();
   const end = "Connection: close\r\n\r\n";
   const statuses = new Map(

@@ -71,7 +71,7 @@ describe("a server that shuts down", () => {
     expect(await server.exited).toBe(0);
   });
 
-  test("aborts requests that take longer than some seconds, logs that, and exits with 0", async () => {
+  test("aborts requests that exceed the drain timeout, logs that, and exits with 0", async () => {
     await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${join(folder, "cut.db")}`]);
     const port = await portOf(server);
     // More than the socket buffers hold.
@@ -125,7 +125,7 @@ describe("a server that shuts down", () => {
     expect(await server.exited).toBe(0);
   });
 
-  test("logs why the store could not be closed, and exits with 1", async () => {
+  test("logs the reason why the store could not be closed, and exits with 1", async () => {
     const main = await copyProgram(join(folder, "copy"), "src/storage/sqlite/writer.worker.ts", [
       ["this.#database.close();", 'throw new Error("disk I/O error");'],
     ]);

@@ -120,18 +120,18 @@ describe("over HTTP", () => {
   ];
 
   test.each<Row>([
-    ["where a token of the clients file is wrong", clients, "/api/whoami", bearer, TRIALS],
-    ["where the fixed password is wrong", async () => pair, "/admin/", password, TRIALS],
-    ["whether the fixed user is known", async () => pair, "/admin/", user, TRIALS],
-    ["where a password of the users file is wrong", users, "/admin/", password, SLOW_TRIALS],
-    ["whether a user of the users file is known", users, "/admin/", user, SLOW_TRIALS],
+    ["at which character a token of the clients file is wrong", clients, "/api/whoami", bearer, TRIALS],
+    ["at which character the fixed password is wrong", async () => pair, "/admin/", password, TRIALS],
+    ["whether the user name is that of the fixed user", async () => pair, "/admin/", user, TRIALS],
+    ["at which character a password of the users file is wrong", users, "/admin/", password, SLOW_TRIALS],
+    ["whether the users file has the user", users, "/admin/", user, SLOW_TRIALS],
   ])("response times do not reveal %s", async (_what, settings, path, guess, trials) => {
     const { server, port } = await serve(await settings());
     await using _ = server;
     expect(await leastT(port, path, guess, trials)).toBeLessThan(T_MOST);
   });
 
-  test("response times do not reveal where the token of a stored key is wrong", async () => {
+  test("response times do not reveal at which character the token of a stored key is wrong", async () => {
     const { server, port } = await serve(pair);
     await using _ = server;
     const headers = { Authorization: basic(USER, PASSWORD), "Content-Type": "application/json" };

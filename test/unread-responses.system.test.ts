@@ -93,7 +93,7 @@ const resources: readonly [what: string, resource: Resource][] = [
   ["the OpenAPI document", { path: "/api/openapi.json", leastBytes: 60_000 }],
   // Each request for the keys also makes garbage, and a part of it is still in memory at the end.
   [
-    "the list of keys",
+    "the list of API keys",
     {
       path: "/admin/keys",
       prepare: addKeys(500),
@@ -109,9 +109,9 @@ const resources: readonly [what: string, resource: Resource][] = [
     { path: "/api/todos", prepare: addTodos(1800), leastBytes: 900_000, withWrites: true },
   ],
   ["a list above 1 MiB", { path: "/api/todos", prepare: addTodos(3000), leastBytes: 1_500_000 }],
-  ["a page", { path: "/api/todos?limit=1000", prepare: addTodos(1000), leastBytes: 500_000 }],
+  ["a page of a list", { path: "/api/todos?limit=1000", prepare: addTodos(1000), leastBytes: 500_000 }],
   [
-    "a page that changes",
+    "a page of a list that changes",
     { path: "/api/todos?limit=1000", prepare: addTodos(1000), leastBytes: 500_000, withWrites: true },
   ],
 ];
@@ -120,7 +120,7 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
   `${CONNECTIONS * STREAMS} HTTP/2 streams that read nothing`,
   () => {
     test.each(resources)(
-      "of %s do not fill the memory",
+      "of %s use little memory",
       async (_what, {
         path: given,
         leastBytes,
