@@ -50,7 +50,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
   });
 
-  test("opens an operation that the user selects, with its errors collapsed", async () => {
+  test("opens the selected operation, with its errors collapsed", async () => {
     await using service = startService();
     await using window = await openWindow(browser, `${service.url}/docs`);
     const { page } = window;
@@ -94,7 +94,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("says that the operations or their forms cannot be loaded", async () => {
+  test("reports that the operations or their forms cannot be loaded", async () => {
     await using service = startService();
     await using window = await openWindow(browser, "about:blank");
     const { page } = window;

@@ -60,7 +60,7 @@ describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
     },
   );
 
-  test("leads to the to-dos, and opens the page again after a 401", async () => {
+  test("links to the to-dos, and after a 401 to the same page", async () => {
     await using service = start();
     await using window = await openWindow(browser, `${service.url}/nothing?x=1`);
     const { page } = window;
@@ -106,7 +106,7 @@ describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
 });
 
 describe.skipIf(skipFor(whyNoFirefox))("error page in Firefox", () => {
-  test("needs no other file", async () => {
+  test("loads no other file", async () => {
     await using service = start();
     await using firefox = await launchFirefox();
     const page = await firefox.open(`${service.url}/nothing`);

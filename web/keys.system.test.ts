@@ -156,7 +156,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("hides a token when its key is revoked, here or elsewhere", async () => {
+  test("hides a token when its key is revoked in this window or elsewhere", async () => {
     await using service = start();
     await using window = await openWindow(browser, "about:blank", ADMIN);
     const { page } = window;
@@ -183,7 +183,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("keeps a dialog open when the answer for an earlier dialog arrives", async () => {
+  test("keeps a dialog open when the response for an earlier dialog arrives", async () => {
     await using service = start();
     await createKey(service.keys, "one", undefined, Date.now());
     await createKey(service.keys, "two", undefined, Date.now());
@@ -215,7 +215,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByText("Revoked: two").waitFor();
   });
 
-  test("shows a late token without closing a dialog or changing the next name, and loses no earlier token", async () => {
+  test("shows a late token, and keeps an open dialog, the next name and an earlier token", async () => {
     await using service = start();
     await createKey(service.keys, "other", undefined, Date.now());
     await using window = await open(service.url);
@@ -264,7 +264,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("says that a key may exist whose token is lost with the response", async () => {
+  test("reports that a key may exist if the response with its token is lost", async () => {
     await using service = start();
     await using window = await open(service.url);
     const { page } = window;
@@ -324,7 +324,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(await page.getByRole("row", { name: "new" }).getByText("Expired").count()).toBe(0);
   });
 
-  test("leaves the focus on a new token although the dialog reports its end late", async () => {
+  test("keeps the focus on a new token even if the dialog reports late that it is closed", async () => {
     await using service = start();
     await createKey(service.keys, "ci", undefined, Date.now());
     await using window = await open(service.url);

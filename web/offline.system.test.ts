@@ -106,7 +106,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   }
 
   test(
-    "shows the last list, which cannot be changed, until the service is back",
+    "shows the last list, which cannot be changed, until the service is up again",
     async () => {
       const port = await freePort();
       const store = await createStore(["one", "two"]);
@@ -165,7 +165,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "opens at its own address, also after the browser has closed all its windows",
+    "opens at its URL, also after the browser has closed all windows of the page",
     async () => {
       const port = await freePort();
       const service = startOn(port, { store: await createStore(["one"]) });
@@ -186,7 +186,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "connects at once when the device is online again",
+    "connects immediately when the device is online again",
     async () => {
       const store = await createStore(["one"]);
       await using service = startOn(await freePort(), { store });
@@ -205,7 +205,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "is shown if a proxy answers for the service, or nobody answers",
+    "is shown if a proxy responds with 502, or if no response arrives",
     async () => {
       const port = await freePort();
       const service = startOn(port, { store: await createStore(["one"]) });
@@ -228,7 +228,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "keeps the newest 5,000 to-dos of a longer list, and says so",
+    "stores the newest 5,000 to-dos of a longer list, and displays that",
     async () => {
       const port = await freePort();
       const titles = Array.from({ length: 5100 }, (_, index) => `to-do ${index + 1}`);
@@ -244,7 +244,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "leaves requests of the API and other pages to the browser",
+    "does not handle requests for the API and for other pages in the service worker",
     async () => {
       const store = await createStore(["one"]);
       await using service = startOn(await freePort(), { store });
@@ -336,7 +336,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "leaves nothing in the browser if the service becomes private while the page is open",
+    "deletes all its data in the browser if the service becomes private while the page is open",
     async () => {
       const port = await freePort();
       const store = await createStore(["mine alone"]);
@@ -364,7 +364,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "leaves nothing in the browser if the service has become private since the last visit",
+    "deletes all its data in the browser if the service has become private since the last visit",
     async () => {
       const port = await freePort();
       const store = await createStore(["one"]);
@@ -396,7 +396,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "leaves nothing in a browser that knows the credentials of the private service",
+    "deletes all its data in a browser that has the credentials of the private service",
     async () => {
       for (const path of ["/", "/docs"]) {
         const port = await freePort();
@@ -416,7 +416,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "works as before where the browser keeps nothing",
+    "works normally if the browser cannot store data",
     async () => {
       const port = await freePort();
       const store = await createStore(["one"]);
@@ -461,7 +461,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Fir
   const RELOAD = "void setTimeout(() => location.reload())";
 
   test(
-    "shows the last list and connects again, and leaves nothing if the service becomes private",
+    "shows the last list, reconnects, and deletes all its data if the service becomes private",
     async () => {
       const port = await freePort();
       const store = await createStore(["one"]);

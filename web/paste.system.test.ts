@@ -50,7 +50,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("leaves a single pasted line to the field, and adds nothing after Esc", async () => {
+  test("puts a single pasted line into the field, and adds nothing after Esc", async () => {
     const store = openMemory();
     await using service = start(store);
     await using window = await open(service.url);
@@ -106,7 +106,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("keeps the lines for which the store has no room", async () => {
+  test("keeps the lines that the full store rejects", async () => {
     await using service = start(await createStore([], { maxTodos: 2 }));
     await using window = await open(service.url);
     const { page } = window;

@@ -11,12 +11,12 @@ test("parseLines removes list markers and skips blank lines", () => {
   expect(titles(text)).toEqual(["buy milk", "call home", "pay rent", "one", "two", "(three)", "(four)"]);
 });
 
-test("parseLines keeps what only resembles a marker", () => {
+test("parseLines keeps text that only resembles a list marker", () => {
   const lines = ["-5 degrees", "1.5 liters", "*bold*", "[link](url)", "[xyz]", "--- rule", "2 eggs", "x"];
   expect(titles(lines.join("\n"))).toEqual(lines);
 });
 
-test("parseLines removes one marker only", () => {
+test("parseLines removes only one marker per line", () => {
   expect(titles("- - a\n- [ ] [x] b\n1. 2. c")).toEqual(["- a", "[x] b", "2. c"]);
 });
 
@@ -26,7 +26,7 @@ test("parseLines marks titles that the service rejects as too long", () => {
   expect(lines.map(({ isTooLong }) => isTooLong)).toEqual([false, true]);
 });
 
-test("toMarkdown writes what parseLines reads", () => {
+test("toMarkdown writes Markdown that parseLines reads back", () => {
   const todos = [
     { title: "- one", done: false },
     { title: "two\nlines", done: true },

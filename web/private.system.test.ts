@@ -107,7 +107,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
   }
 
   test.each(["revoke", "expire"] as const)(
-    "the page says what to do when the service %ss its API key",
+    "the page shows what to do if the service %ss its API key",
     async (change) => {
       await using service = await startPrivate();
       await using window = await openWindow(browser, service.url, service.credentials);
@@ -119,7 +119,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
   );
 
   test(
-    "the page says what to do when the password of its user is changed",
+    "the page shows what to do if the password of its user is changed",
     async () => {
       const store = openMemory();
       await store.insert("mine alone");
@@ -140,7 +140,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
   );
 
   test(
-    "the page of an API key that may only read shows the list, and why it cannot add to it",
+    "the page with an API key of the scope read shows the list, and why it cannot add to-dos",
     async () => {
       await using service = await startPrivate("read");
       await using window = await openWindow(browser, service.url, service.credentials);

@@ -56,7 +56,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("shows the search field from ten to-dos on", async () => {
+  test("shows the search field if the list has at least ten to-dos", async () => {
     const store = await createStore(FRUITS.slice(1));
     await using service = start(store);
     await using window = await open(service.url);
@@ -72,7 +72,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await field.isVisible()).toBe(true);
   });
 
-  test("limits changes to all to-dos to the matches of a search", async () => {
+  test("applies bulk changes only to the matches of a search", async () => {
     await using service = start(await createStore(FRUITS));
     await using window = await open(`${service.url}/?q=creme`);
     const { page } = window;
@@ -85,7 +85,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
   });
 
-  test("says that the search hides a new to-do", async () => {
+  test("reports that the search hides a new to-do", async () => {
     await using service = start(await createStore(FRUITS));
     await using window = await open(`${service.url}/?q=creme`);
     const { page } = window;
@@ -94,7 +94,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByText("Added “kiwi”. The search does not show it.").first().waitFor();
   });
 
-  test("remembers that the newest to-do comes first", async () => {
+  test("remembers the order with the newest to-do first", async () => {
     await using service = start(await createStore(["one", "two", "three"]));
     await using window = await open(service.url);
     const { page } = window;

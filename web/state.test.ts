@@ -206,7 +206,7 @@ function shown(page: Awaited<ReturnType<typeof start>>, count: number) {
   return todos;
 }
 
-test("State shows a held deletion, excludes it from the counts, and sends nothing until told", async () => {
+test("State shows a delayed deletion, excludes it from the counts, and sends it only after send()", async () => {
   await using page = await start(["one", "two"]);
   page.releaseResponses();
   const [one] = shown(page, 2);
@@ -220,7 +220,7 @@ test("State shows a held deletion, excludes it from the counts, and sends nothin
   expect(page.titles()).toEqual(["two"]);
 });
 
-test("State restores a held deletion and never sends it", async () => {
+test("State restores a delayed deletion and never sends it", async () => {
   await using page = await start(["one", "two"]);
   page.releaseResponses();
   const [one] = shown(page, 2);
@@ -233,7 +233,7 @@ test("State restores a held deletion and never sends it", async () => {
   expect(page.requests).toEqual([]);
 });
 
-test("State reports a held to-do that another client deleted", async () => {
+test("State reports a to-do with a delayed deletion that another client deleted", async () => {
   await using page = await start(["one", "two"]);
   const todos = shown(page, 2);
   const held = page.state.hold(todos, "deleted");
@@ -243,7 +243,7 @@ test("State reports a held to-do that another client deleted", async () => {
   expect(page.titles()).toEqual(["two"]);
 });
 
-test("State sends a held change with at most four requests at a time and reports progress", async () => {
+test("State sends a delayed change with at most four concurrent requests, and reports progress", async () => {
   await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
   const held = page.state.hold(shown(page, 12), "done", "open");
   expect(page.state.view("all")).toMatchObject({ open: 0, done: 12 });
@@ -262,7 +262,7 @@ test("State sends a held change with at most four requests at a time and reports
   expect(page.state.view("all")).toMatchObject({ open: 0, done: 12 });
 });
 
-test("State restores what a stopped change has not sent", async () => {
+test("State restores the to-dos of an aborted change that it has not sent", async () => {
   await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
   const held = page.state.hold(shown(page, 12), "deleted");
   const controller = new AbortController();
@@ -273,7 +273,7 @@ test("State restores what a stopped change has not sent", async () => {
   expect(page.titles()).toEqual(["5", "6", "7", "8", "9", "10", "11", "12"]);
 });
 
-test("State reports the to-dos that it could not change, and stops when the service does not answer", async () => {
+test("State reports the to-dos that it could not change, and stops if the service does not respond", async () => {
   await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
   page.releaseResponses();
   page.loseResponses();
@@ -283,7 +283,7 @@ test("State reports the to-dos that it could not change, and stops when the serv
   expect(new Set(page.requests).size).toBe(4);
 });
 
-test("State does not apply a bulk change to to-dos that left the state meanwhile", async () => {
+test("State does not apply a bulk change to to-dos that another client changed meanwhile", async () => {
   await using page = await start(["one", "two", "three"]);
   page.releaseResponses();
   for (const id of [1n, 2n, 3n]) await page.otherClient.setDone(id, true);
@@ -308,7 +308,7 @@ test("State deletes a single to-do that another client marks as done meanwhile",
   expect(page.requests).toEqual(["DELETE /1"]);
 });
 
-test("State takes one to-do out of a held change when the user changes it back", async () => {
+test("State removes a to-do from a delayed change when the user changes it back", async () => {
   await using page = await start(["one", "two"]);
   page.releaseResponses();
   const [one, two] = shown(page, 2);
@@ -320,7 +320,7 @@ test("State takes one to-do out of a held change when the user changes it back",
   expect(page.requests).toEqual(["PATCH /2"]);
 });
 
-test("State sends all of a held change at once before the page closes", async () => {
+test("State sends all requests of a delayed change concurrently before the page closes", async () => {
   await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
   const todos = shown(page, 12);
   const [one] = todos;
@@ -335,7 +335,7 @@ test("State sends all of a held change at once before the page closes", async ()
   expect(page.titles()).toEqual([]);
 });
 
-test("State drops a held change and counts the missing to-dos when the service has another list", async () => {
+test("State discards a delayed change and counts the missing to-dos when the service has another list", async () => {
   await using first = startService({ store: openMemory() });
   await using second = startService({ store: openMemory() });
   let { url } = first;
@@ -359,7 +359,7 @@ test("State drops a held change and counts the missing to-dos when the service h
   expect(await state.send(held)).toMatchObject({ succeeded: 0 });
 });
 
-test("State accepts a change whose response was lost when its event came", async () => {
+test("State accepts a change whose response is lost if its event arrives", async () => {
   await using page = await start(["one", "two"]);
   const [one, two] = shown(page, 2);
   if (one === undefined || two === undefined) throw new Error("no to-dos");

@@ -13,7 +13,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
   afterAll(() => browser?.close());
 
-  test("works in seven windows over HTTP/1.1, and says which ones are not updated", async () => {
+  test("works in seven windows over HTTP/1.1, and shows which windows are not updated", async () => {
     const store = await createStore(["one"]);
     await using service = start(store);
     const context = await browser.newContext();

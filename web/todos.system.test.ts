@@ -318,7 +318,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("says where a new to-do is when the current filter hides it", async () => {
+  test("shows where a new to-do is when the current filter hides it", async () => {
     await using service = start(await createStore(["one"]));
     await using window = await open(`${service.url}/?show=done`);
     const { page } = window;
@@ -332,7 +332,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("reports no failure for a change that the service applied although its response was lost", async () => {
+  test("reports no failure for an applied change whose response was lost", async () => {
     const store = await createStore(["one", "two", "three"]);
     await using service = start(store);
     await using window = await open(service.url);
@@ -363,7 +363,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("says that to-dos are missing after a store in memory has restarted", async () => {
+  test("reports that to-dos are missing after a store in memory has restarted", async () => {
     const first = start(await createStore(["one", "two", "three"]), await freePort());
     await using window = await open(first.url);
     const { page } = window;
@@ -458,7 +458,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["two"]);
   });
 
-  test("applies the last of many clicks", async () => {
+  test("applies the last of many clicks on one to-do", async () => {
     const store = await createStore(["one"]);
     await using service = start(store);
     await using window = await open(service.url);
@@ -474,7 +474,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["(one)"]);
   });
 
-  test("applies a double click or a held key to one to-do", async () => {
+  test("applies a double click or a repeated key to only one to-do", async () => {
     const titles = Array.from({ length: 30 }, (_, index) => `to-do ${index + 1}`);
     const store = await createStore(titles);
     await using service = start(store);
@@ -586,7 +586,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     }
   });
 
-  test("keeps ids above 2^53 exact", async () => {
+  test("handles ids above 2^53 exactly", async () => {
     const store = openMemory({ lastId: 2n ** 64n - 3n });
     await store.insert("second to last");
     await store.insert("very last");

@@ -77,7 +77,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("restores the last to-do of the list, and leaves typed text to the browser's undo", async () => {
+  test("restores the last to-do of the list, and lets the browser undo typed text", async () => {
     await using service = start(await createStore(["one"]));
     await using window = await open(service.url);
     const { page } = window;
@@ -95,7 +95,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await focusedName(page)).toBe("one");
   });
 
-  test("sends a deletion after six seconds, and not while the pointer or the focus is on its message", async () => {
+  test("sends a deletion after six seconds, but not while the pointer or the focus is on its message", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     await using window = await open("about:blank");
@@ -125,7 +125,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("sends a deletion before the next one and when it is dismissed", async () => {
+  test("sends a deletion before the next deletion, and when its message is dismissed", async () => {
     const store = await createStore(["one", "two", "three"]);
     await using service = start(store);
     await using window = await open(service.url);
@@ -143,7 +143,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("says that a to-do was deleted elsewhere when the user restores it", async () => {
+  test("reports that a to-do was deleted elsewhere when the user restores it", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     await using window = await open(service.url);
@@ -201,7 +201,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await until(async () => (await storedTodos(store)).length === 1, "100 to-dos are deleted");
   });
 
-  test("says which to-do an offline browser did not delete", async () => {
+  test("reports which to-do an offline browser did not delete", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     await using window = await open(service.url);
@@ -243,7 +243,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await storedTodos(store)).toHaveLength(2);
   });
 
-  test("clears done to-dos with undo, at most four requests at a time", async () => {
+  test("deletes all done to-dos with undo, with at most four concurrent requests", async () => {
     const store = await createDoneStore(12, 2);
     await using service = start(store);
     await using window = await open(service.url);
@@ -286,7 +286,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("marks all to-dos as done, reopens them, and says that all is done", async () => {
+  test("marks all to-dos as done, reopens them, and displays that all to-dos are done", async () => {
     const store = await createStore(numbered(3));
     await using service = start(store);
     await using window = await open(service.url);
