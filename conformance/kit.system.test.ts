@@ -305,7 +305,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     ),
     "title.long.message",
   ],
-  "cuts titles when it stores them": [
+  "truncates titles when it stores them": [
     withResponse("POST", listPath, (response, _request, state) => {
       const newest = state.todos.get(state.lastId);
       if (response.ok && newest !== undefined)
@@ -314,7 +314,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "create.title.whole",
   ],
-  "cuts titles after 200 bytes": [
+  "truncates titles after 200 bytes": [
     withRequest((request) => ({
       ...request,
       body: request.body.replace(/[^"]{110,120}(?="}$)/, (title) =>
@@ -342,7 +342,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
   ],
   "lists only the first 100": [withList((elements) => elements.slice(0, 100)), "list.unlimited"],
   "lists only the latest 100": [withList((elements) => elements.slice(-100)), "list.unlimited"],
-  "lists to-dos as they were created": [
+  "lists to-dos without later changes": [
     withList((elements) => elements.map((element) => element.replace('"done":true', '"done":false'))),
     "list.complete",
   ],
@@ -438,7 +438,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
   "fails on admin": [override("GET", adminPath, () => problem(500)), "admin.200"],
   "has no PATCH": [override("PATCH", todoPath, () => problem(405)), "update.200"],
   "has no DELETE": [override("DELETE", todoPath, () => problem(405)), "delete.204"],
-  "has no page for users": [override("*", adminPath, () => problem(404)), "admin.200"],
+  "has no /admin/": [override("*", adminPath, () => problem(404)), "admin.200"],
   "sends no challenge for unknown tokens": [
     withResponse("*", whoamiPath, (response, { authorization }) => {
       if (authorization !== "") response.headers.delete("www-authenticate");
@@ -833,7 +833,7 @@ const PERMITTED_VARIANTS: Readonly<Record<string, Handler>> = {
   "joins messages in one string": withErrors((messages) =>
     json(422, JSON.stringify({ error: `title ${messages.join(", ")}` })),
   ),
-  "names the field by a JSON pointer": withErrors((messages) =>
+  "names the field with a JSON pointer": withErrors((messages) =>
     json(422, JSON.stringify(messages.map((detail) => ({ pointer: "#/title", detail })))),
   ),
   "sends other errors without a body": withResponse("*", anyTodoPath, (response) =>
@@ -925,7 +925,7 @@ describe("checkServer", () => {
     expect(new Set(state.todos.keys())).toEqual(otherIds);
   });
 
-  test("fails when a credential is missing, but not without --fresh", async () => {
+  test("fails if a credential is missing, but not without --fresh", async () => {
     const [complete, noFresh, noToken, noUser] = [
       await check(handleRequest),
       await check(handleRequest, { token, user }),

@@ -58,11 +58,11 @@ const isAnonymous = ({ authorization }: ParsedRequest): boolean => authorization
 
 /** Faulty servers, each with the one rule that must fail. */
 const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
-  "lets /docs through": [
+  "does not guard /docs": [
     beforeGuard(({ path }) => (path === "/docs" ? new Response("docs") : undefined)),
     "private.guard.path",
   ],
-  "lets the list through": [
+  "does not guard the list": [
     beforeGuard((request, state) =>
       isAnonymous(request) && request.method === "GET" && request.path === "/api/todos"
         ? handleRequest(request, state)
@@ -70,7 +70,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     ),
     "private.guard.path",
   ],
-  "lets the stream of events through": [
+  "does not guard the event stream": [
     beforeGuard(({ path }) =>
       path === "/api/events"
         ? new Response(new ReadableStream({ start: (events) => events.enqueue(":\n") }), {
@@ -91,7 +91,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "private.guard.unknown-path",
   ],
-  "lets paths below /livez through": [
+  "does not guard paths below /livez": [
     beforeGuard(({ path }) => (path.startsWith("/livez/") ? problem(404) : undefined)),
     "private.guard.unknown-path",
   ],
@@ -172,14 +172,14 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "private.challenge.both",
   ],
-  "sends programs the Bearer challenge alone": [
+  "sends only the Bearer challenge to programs": [
     privateServer({
       challenge: (request) =>
         request.headers.has("sec-fetch-mode") ? steps.challenge(request) : 'Bearer realm="todo"',
     }),
     "private.challenge.both",
   ],
-  "sends navigations the Bearer challenge alone": [
+  "sends only the Bearer challenge to navigations": [
     privateServer({
       challenge: (request) =>
         request.headers.get("sec-fetch-mode") === "navigate"
@@ -188,7 +188,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "private.challenge.both",
   ],
-  "sends each request of a page both challenges": [
+  "sends both challenges to each request of a page": [
     privateServer({ challenge: () => 'Basic realm="todo", charset="UTF-8", Bearer realm="todo"' }),
     "private.challenge.bearer",
   ],
@@ -212,7 +212,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "private.challenge.vary",
   ],
-  "has one realm for the list and /admin/": [
+  "has the same realm for the list and /admin/": [
     withResponse((response, { path }) =>
       path.startsWith("/admin") && response.status === 401
         ? withHeaders(response, { "www-authenticate": 'Basic realm="todo"' })
@@ -334,7 +334,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "private.read.rejected",
   ],
-  "checks the scope of a POST only": [
+  "checks only the scope of a POST": [
     privateServer({
       identify: (request) => {
         const identity = steps.identify(request);
@@ -355,7 +355,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     "private.basic.own-origin",
   ],
   "does not check the origin": [privateServer({ isOwnOrigin: () => true }), "private.basic.cross-site"],
-  "checks Sec-Fetch-Site only": [
+  "checks only Sec-Fetch-Site": [
     privateServer({
       isOwnOrigin: ({ headers }) => ["same-origin", "none"].includes(headers.get("sec-fetch-site") ?? "none"),
     }),
@@ -369,7 +369,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     ),
     "private.cors.no-credentials",
   ],
-  "lets shared caches store the list": [
+  "allows shared caches to store the list": [
     withResponse((response, { path }) =>
       path === "/api/todos" ? withHeaders(response, { "cache-control": "public, max-age=60" }) : response,
     ),
@@ -439,7 +439,7 @@ describe("checkServer in private mode", () => {
     expect(idsWithStatus(report, "failed")).toContain("private.guard.path");
   });
 
-  test("reports a faulty to-do route as without private mode", async () => {
+  test("reports a faulty to-do route like without private mode", async () => {
     const report = await check(
       privateServer({
         handle: async (request, state, identity) => {
@@ -453,7 +453,7 @@ describe("checkServer in private mode", () => {
     expect(idsWithStatus(report, "failed")).toEqual(["create.201"]);
   });
 
-  test("needs neither a token that may only read nor a listed origin", async () => {
+  test("needs neither a token with the scope read nor a listed origin", async () => {
     const report = await check(privateServer(), { token, user, privateMode: {} });
     const skipped = report.results.filter(({ status }) => status === "skipped");
     const needs = new Set(skipped.map(({ rule }: { rule: Rule }) => rule.needs));

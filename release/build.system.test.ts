@@ -81,7 +81,7 @@ describe("npm run release", () => {
   ];
 
   test(
-    "makes packages, build context, SBOM and checksums, and the same ones again",
+    "builds packages, build context, SBOM and checksums, and identical files in a second run",
     async () => {
       for (const out of ["first", "second"]) {
         await said(build(out, withoutExecutables));
@@ -98,7 +98,7 @@ describe("npm run release", () => {
     LIMIT_MS,
   );
 
-  test("lists what is shipped in the SBOM, and nothing that is only for development", async () => {
+  test("lists the shipped components in the SBOM, and no development dependencies", async () => {
     const sbom = JSON.parse(
       await readFile(join(folder, "first", `todo-service-${version}.cdx.json`), "utf8"),
     );
@@ -113,7 +113,7 @@ describe("npm run release", () => {
     for (const name of ["typescript", "playwright-core", "ajv"]) expect(components).not.toContain(name);
   });
 
-  test("makes a build context that contains the Containerfile and what it copies", async () => {
+  test("builds a context that contains the Containerfile and the files that it copies", async () => {
     const context = join(folder, "first", `todo-service-${version}-container.tar.gz`);
     const files = (await said(run(["tar", "-tzf", context]))).split("\n");
     for (const file of [
@@ -132,7 +132,7 @@ describe("npm run release", () => {
   });
 
   test(
-    "names each platform that cannot be built, and fails unless that is allowed",
+    "names each platform that it cannot build, and fails unless that is allowed",
     async () => {
       const unreachable = {
         npm_config_registry: "http://127.0.0.1:1/",
@@ -158,7 +158,7 @@ describe("npm run release", () => {
   });
 
   test.skipIf(skipFor(whyNoRegistry))(
-    "makes an executable for each platform, and that of this machine runs",
+    "builds an executable for each platform, and the executable for this machine runs",
     async () => {
       // The registry may lack the runtime of another platform.
       const output = await said(build("all", ["--allow-missing", PLATFORMS.join(",")]));

@@ -73,7 +73,7 @@ describe("a release", () => {
   test.each([
     ["without the version", "# Changelog\n", 'add "## 1.2.3 - 2026-11-22"'],
     [
-      "with entries that belong to no version",
+      "with unreleased changes",
       `${CHANGES}\n## Unreleased\n\n- A page.\n`,
       'move the entries of "Unreleased" below "## 1.2.3 - 2026-11-22"',
     ],
@@ -106,7 +106,7 @@ describe("a release", () => {
     expect(remaining()).toEqual(["tag: this commit has the tag v1.2.4, not v1.2.3"]);
   });
 
-  test("needs a benchmark of the same sources; tests may change", () => {
+  test("needs a benchmark of the same sources, except tests", () => {
     const revision = git("rev-parse", "--short", "HEAD~1");
     write("src/main.test.ts", "2;\n");
     commit();
@@ -127,7 +127,7 @@ describe("a release", () => {
     expect(remaining("update bun")).toEqual(["npm audit: update bun"]);
   });
 
-  test("needs a gate that passed on this commit", () => {
+  test("needs a run of .ci/run that passed on this commit", () => {
     git("commit", "-q", "--allow-empty", "-m", "another commit");
     expect(remaining()).toEqual(["gate: run .ci/run --record on this commit until it passes"]);
   });
