@@ -53,7 +53,7 @@ test.each([
   [6, []],
   [7, []],
   [Number.POSITIVE_INFINITY, []],
-])("ChangeFeed that stores 4 to 6 sends the known events after %d", async (after, numbers) => {
+])("ChangeFeed with the events 4 to 6 sends the stored events after position %d", async (after, numbers) => {
   const feed = new ChangeFeed(3, 0);
   publish(feed, 1, 6);
   const subscriber = read(feed, after, new AbortController().signal);

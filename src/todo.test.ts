@@ -278,7 +278,7 @@ describe("encodeTodo", () => {
   });
 });
 
-test("titleJson and withDone return parts and copies of an encoded to-do, whatever its title", () => {
+test("titleJson and withDone return parts and copies of an encoded to-do with any title", () => {
   const title = fc.oneof(fc.string(), fc.constantFrom(',"title":', '","done":true}', "a,b", ':"'));
   fc.assert(
     fc.property(fc.bigInt({ min: 1n, max: MAX_TODO_ID }), title, fc.boolean(), (id, text, done) => {

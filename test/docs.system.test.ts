@@ -56,7 +56,7 @@ describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", ()
   });
   afterAll(() => browser.close());
 
-  test("has at most 40 lines, shows the to-dos and changes them", async () => {
+  test("has at most 40 lines, shows the to-dos and can change them", async () => {
     const tutorial = readPage(LIVE_PAGE);
     const files = tutorial.blocks.filter(({ language }) => ["html", "js"].includes(language));
     expect(files.flatMap(({ text }) => text.trimEnd().split("\n").slice(1)).length).toBeLessThanOrEqual(40);

@@ -82,7 +82,7 @@ test("every @example and the TypeScript of all pages compile", async () => {
   expect(tsc.stdout() + tsc.stderr()).toBe("");
 });
 
-test("the examples of the client's pages run, and print what their comments show", async () => {
+test("the examples of the client run, and print what their comments show", async () => {
   const store = openMemory();
   await using service = startService({
     store,

@@ -131,7 +131,7 @@ function cycles(files: Files): string[] {
   return found;
 }
 
-test("every file imports only what its layer may import", () => {
+test("every file imports only modules that its layer may import", () => {
   const folders = ["src", "conformance", "web"].filter((folder) => existsSync(join(ROOT, folder)));
   const paths = folders.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }));
   const files = Object.fromEntries(paths.map((path) => [path, readFileSync(join(ROOT, path), "utf8")]));

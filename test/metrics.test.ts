@@ -24,12 +24,12 @@ test("metrics are off unless a port is set", async () => {
   expect(server.stdout()).not.toContain("metrics");
 });
 
-test("metrics have their own host", async () => {
+test("the metrics port has its own host setting", async () => {
   await using server = serve("--metrics-port", "0", "--metrics-host", "127.0.0.2");
   expect(await metricsUrl(server)).toMatch(/^http:\/\/127\.0\.0\.2:\d+\/metrics$/);
 });
 
-test("metrics are in the format of Prometheus, and end with the service", async () => {
+test("metrics are in the format of Prometheus, and their port closes with the service", async () => {
   await using server = serve("--metrics-port", "0", "--max-todos", "50");
   const url = await metricsUrl(server);
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);

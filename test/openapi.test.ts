@@ -152,7 +152,7 @@ describe("openapi.json", () => {
     }
   });
 
-  test("says how to read ids above 2^53", () => {
+  test("describes how to read ids above 2^53", () => {
     expect(document.components.schemas.Todo.properties.id.description).toContain("2^53");
   });
 
@@ -209,14 +209,14 @@ const right: Case[] = [
   ],
   ["an unchanged list", "GET", "/api/todos", () => reply(304, null, list)],
   [
-    "the head of a list",
+    "HEAD of a list",
     "HEAD",
     "/api/todos",
     () => reply(200, null, { ...list, "content-type": "application/json" }),
   ],
-  ["a created todo", "POST", "/api/todos", () => json(201, milk, { location: "/api/todos/1" })],
+  ["a created to-do", "POST", "/api/todos", () => json(201, milk, { location: "/api/todos/1" })],
   [
-    "the last possible id",
+    "the maximum id",
     "GET",
     "/api/todos/1",
     () =>
@@ -224,9 +224,9 @@ const right: Case[] = [
         "content-type": "application/json",
       }),
   ],
-  ["a deleted todo", "DELETE", "/api/todos/1", () => reply(204, null)],
-  ["an absent todo", "GET", "/api/todos/9", () => problem(404, "todo_not_found")],
-  ["an id of no digits", "GET", "/api/todos/x", () => problem(400, "invalid_id")],
+  ["a deleted to-do", "DELETE", "/api/todos/1", () => reply(204, null)],
+  ["an absent to-do", "GET", "/api/todos/9", () => problem(404, "todo_not_found")],
+  ["an id without digits", "GET", "/api/todos/x", () => problem(400, "invalid_id")],
   [
     "a blank title",
     "POST",
@@ -235,12 +235,17 @@ const right: Case[] = [
       problem(422, "validation_failed", {}, { errors: [{ field: "title", message: "must not be empty" }] }),
   ],
   [
-    "a form",
+    "form data",
     "POST",
     "/api/todos",
     () => problem(415, "unsupported_media_type", { "accept-post": "application/json" }),
   ],
-  ["a lost store", "GET", "/api/todos", () => problem(503, "store_unavailable", { "retry-after": "5" })],
+  [
+    "an unavailable store",
+    "GET",
+    "/api/todos",
+    () => problem(503, "store_unavailable", { "retry-after": "5" }),
+  ],
   ["an unknown path", "GET", "/api/todos/", () => problem(404, "route_not_found")],
   [
     "an unlisted method",
@@ -261,12 +266,12 @@ const right: Case[] = [
   ],
   ["a client's name", "GET", "/api/whoami", () => reply(200, "demo", { ...text, ...noStore })],
   ["a missing token", "GET", "/api/whoami", () => problem(401, "unauthorized", bearer)],
-  ["a missing token below the surface", "POST", "/api/whoami/x", () => problem(401, "unauthorized", bearer)],
+  ["a missing token below /api/whoami", "POST", "/api/whoami/x", () => problem(401, "unauthorized", bearer)],
   ["a greeting", "GET", "/admin/", () => reply(200, "Hello, Zoë!", { ...text, ...noStore })],
   ["a missing password", "DELETE", "/admin/x", () => problem(401, "unauthorized", basic)],
-  ["a password in clear", "OPTIONS", "/admin", () => problem(403, "https_required", noStore)],
-  ["the redirect", "GET", "/admin", () => reply(308, null, { ...noStore, location: "/admin/" })],
-  ["an unknown path of a surface", "GET", "/admin/x", () => problem(404, "route_not_found", noStore)],
+  ["a password over plain HTTP", "OPTIONS", "/admin", () => problem(403, "https_required", noStore)],
+  ["a redirect", "GET", "/admin", () => reply(308, null, { ...noStore, location: "/admin/" })],
+  ["an unknown path below /admin", "GET", "/admin/x", () => problem(404, "route_not_found", noStore)],
   ["another host", "GET", "/x", () => problem(421, "misdirected_host")],
 ];
 
@@ -307,8 +312,20 @@ const wrong: [...Case, complaint: string][] = [
   ["a missing Location", "POST", "/api/todos", () => json(201, milk), "Location is missing"],
   ["a wrong Location", "POST", "/api/todos", () => json(201, milk, { location: "/todos/1" }), "Location is"],
   ["a weak ETag", "GET", "/api/todos", () => json(200, [], { ...list, etag: 'W/"1-1"' }), "ETag is"],
-  ["a kept secret", "GET", "/api/whoami", () => reply(200, "demo", text), "Cache-Control is missing"],
-  ["a kept 404 of a surface", "GET", "/admin/x", () => problem(404, "route_not_found"), "no-store"],
+  [
+    "a whoami response without Cache-Control",
+    "GET",
+    "/api/whoami",
+    () => reply(200, "demo", text),
+    "Cache-Control is missing",
+  ],
+  [
+    "a 404 below /admin without no-store",
+    "GET",
+    "/admin/x",
+    () => problem(404, "route_not_found"),
+    "no-store",
+  ],
   [
     "a Retry-After that is not a number",
     "GET",
@@ -331,7 +348,7 @@ const wrong: [...Case, complaint: string][] = [
     "WWW-Authenticate is",
   ],
   [
-    "a 401 without a guard",
+    "a 401 on a path without authentication",
     "GET",
     "/api/whoamix",
     () => problem(401, "unauthorized", bearer),
@@ -341,9 +358,15 @@ const wrong: [...Case, complaint: string][] = [
   ["a media type on a 204", "DELETE", "/api/todos/1", () => reply(204, null, text), "but Content-Type is"],
   ["a body on a 304", "GET", "/api/todos", () => reply(304, "[]", list), "body where none may be"],
   ["a body on HEAD", "HEAD", "/api/todos", () => json(200, [], list), "body where none may be"],
-  ["the code of another status", "GET", "/api/todos/1", () => problem(404, "invalid_id"), "/code must be"],
   [
-    "the code of another problem",
+    "an error code of another status",
+    "GET",
+    "/api/todos/1",
+    () => problem(404, "invalid_id"),
+    "/code must be",
+  ],
+  [
+    "a 404 with the code of an unknown path",
     "GET",
     "/api/todos/1",
     () => problem(404, "route_not_found"),
@@ -357,7 +380,7 @@ const wrong: [...Case, complaint: string][] = [
     "/status must be",
   ],
   [
-    "a leaked stack",
+    "a stack trace in the body",
     "GET",
     "/api/todos",
     () => problem(500, "internal_error", {}, { stack: "at" }),
@@ -371,7 +394,7 @@ const wrong: [...Case, complaint: string][] = [
     "property 'errors'",
   ],
   [
-    "field errors of another problem",
+    "field errors on a 404",
     "GET",
     "/api/todos/1",
     () => problem(404, "todo_not_found", {}, { errors: [] }),

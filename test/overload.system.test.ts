@@ -25,7 +25,7 @@ const STRAGGLERS = 40;
 /** Requests for many ranges at once. Their connections close with the response. */
 const RANGES = ["-R"];
 const MODES: Readonly<Record<string, readonly string[]>> = {
-  "slow heads": ["-H", "-i", "2"],
+  "slow request heads": ["-H", "-i", "2"],
   "slow bodies": ["-B", "-i", "2", "-f", "application/json"],
   ranges: RANGES,
   "slow readers": ["-X", "-w", "10", "-y", "20", "-n", "5"],

@@ -203,7 +203,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await verify(url, writers.made);
   });
 
-  test("whose response to a commit is lost causes a 503, and a repeated key returns the created to-do", async () => {
+  test("whose response to a commit is lost causes a 503, and a retry with the same key returns the created to-do", async () => {
     await using proxy = await startProxy(database);
     await using server = serve(proxy.url);
     const url = await server.url;
@@ -312,7 +312,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
       },
     ],
   ])(
-    "whose notifications %s still lets subscribers of another replica receive every change",
+    "whose notifications %s does not prevent subscribers of another replica from receiving every change",
     async (_how, lose) => {
       await using server = serve(database);
       await using another = serve(database);

@@ -16,7 +16,7 @@ test("the README begins with the two commands that set up the service and its te
   ]);
 });
 
-test.skipIf(skipFor(whyMissing("curl")))("the README shows what the first start prints", async () => {
+test.skipIf(skipFor(whyMissing("curl")))("the README shows the output of the first start", async () => {
   await using server = runTodo(["serve", "--port", "0"]);
   const url = await server.url;
   while (!server.stderr().includes("/admin/'")) await Bun.sleep(5);

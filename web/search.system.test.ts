@@ -120,7 +120,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("has shortcuts, lists them, and lets the user turn the single keys off", async () => {
+  test("has shortcuts, lists them, and has a setting that disables the single-key shortcuts", async () => {
     await using service = start(await createStore(FRUITS));
     await using window = await open(service.url);
     const { page } = window;

@@ -259,7 +259,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("adds every to-do that is submitted during a request, and only those", async () => {
+  test("adds exactly the to-dos that are submitted during a request", async () => {
     await using service = start(openMemory());
     await using window = await open(service.url);
     const { page } = window;

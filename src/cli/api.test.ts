@@ -26,7 +26,7 @@ async function api(
 }
 
 describe("todo api", () => {
-  test("prints the response body as it is", async () => {
+  test("prints the response body without changes", async () => {
     await using service = start();
     const body = { title: "caf\u00e9 \u009b31m" };
     await service.sendJson("POST", "/api/todos", body);
@@ -79,7 +79,7 @@ describe("todo api", () => {
     });
   });
 
-  test("sends the token to no other origin, also not after a redirect", async () => {
+  test("never sends the token to another origin, even after a redirect", async () => {
     const seen: (string | null)[] = [];
     const other = Bun.serve({
       hostname: "127.0.0.1",
@@ -150,7 +150,7 @@ describe("todo api", () => {
       1,
       "is the service running? Check --url\n",
     ],
-  ])("reports %s, and what to do", async (_what, args, code, says) => {
+  ])("reports %s with a hint", async (_what, args, code, says) => {
     const said = await api("http://127.0.0.1:1", args);
     expect([said.code, said.out, said.error]).toEqual([code, "", expect.stringContaining(says)]);
   });
@@ -168,7 +168,7 @@ describe("todo api", () => {
     expect([await child.stdout.text(), await child.stderr.text()]).toEqual(["[0\n", ""]);
   });
 
-  test("prints events as they arrive, until Ctrl-C", async () => {
+  test("prints events immediately when they arrive, until Ctrl-C", async () => {
     await using service = start();
     await using command = runTodo(["api", "GET", "/api/events"], { TODO_URL: service.url });
     // Nothing shows when the stream is open, so add to-dos until it prints one.

@@ -78,10 +78,10 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
   ["a flag rather than an invalid variable", { port: "1" }, { TODO_PORT: "x" }, { port: 1 }],
   ["a switch rather than its variable", { accessLog: true }, { TODO_ACCESS_LOG: "off" }, { accessLog: true }],
   ["TODO_PORT rather than PORT", {}, { TODO_PORT: "2", PORT: "3" }, { port: 2 }],
-  ["PORT alone", {}, { PORT: "3" }, { port: 3, portSource: "PORT" }],
-  ["PORT beside an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
+  ["PORT without TODO_PORT", {}, { PORT: "3" }, { port: 3, portSource: "PORT" }],
+  ["PORT with an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
   [
-    "PORT beside a TODO_PORT that Kubernetes sets",
+    "PORT with a TODO_PORT that Kubernetes sets",
     {},
     { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" },
     { port: 3 },

@@ -123,7 +123,7 @@ describe("todo doctor", () => {
     expect(JSON.stringify(lines)).not.toContain("s3cret");
   });
 
-  test.skipIf(skipFor(whyNoDatabase))("compares the clock with that of the database", async () => {
+  test.skipIf(skipFor(whyNoDatabase))("compares the clock with the clock of the database", async () => {
     await using databases = await openDatabases();
     const { code, lines } = await doctor(free, { TODO_STORE: await databases.newDatabase() });
     expect(code).toBe(0);

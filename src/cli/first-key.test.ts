@@ -44,6 +44,9 @@ test.each([
     { allowBasicOverHttp: true },
     "Open http://192.0.2.1:3000 in a browser.",
   ],
-])("the advice for a server on %s names an address that accepts the key", (_what, url, given, advice) => {
-  expect(whereToOpen(url, { onLoopback: false, allowBasicOverHttp: false, ...given })).toBe(advice);
-});
+])(
+  "whereToOpen recommends an address that accepts the key, for a server on %s",
+  (_what, url, given, advice) => {
+    expect(whereToOpen(url, { onLoopback: false, allowBasicOverHttp: false, ...given })).toBe(advice);
+  },
+);

@@ -376,7 +376,7 @@ describe("todo keys", () => {
     }
   });
 
-  test("create reports what to do if the token cannot be written", async () => {
+  test("create explains how to revoke the key if the token cannot be written", async () => {
     const { path, store } = newStore();
     const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
     await using command = run(["bash", "-c", line, process.execPath]);

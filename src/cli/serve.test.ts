@@ -80,7 +80,7 @@ describe("todo serve with a database", () => {
   });
 
   test.skipIf(skipFor(whyNoDatabase))(
-    "warns that its generated credentials are not those of other replicas, until a key exists",
+    "warns that other replicas do not accept its generated credentials, until a key exists",
     async () => {
       await using databases = await openDatabases();
       const store = await databases.newDatabase();

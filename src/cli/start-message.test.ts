@@ -12,7 +12,7 @@ const folder = mkdtempSync(join(tmpdir(), "todo-start-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 test.skipIf(skipFor(whyNoTerminal))(
-  "npm start on a terminal prints addresses that work, the demo credentials, and that data is kept in memory",
+  "npm start on a terminal prints addresses that work, the demo credentials, and that data is stored only in memory",
   async () => {
     await using terminal = openTerminal("exec npm start -- --port 0");
     await terminal.shows(IN_MEMORY);
@@ -81,12 +81,15 @@ test.each([
   ],
   ["one address with TLS", "https://192.0.2.1", {}, "https://192.0.2.1", true],
   ["a host name of loopback", "http://myhost:3000", { onLoopback: true }, "http://myhost:3000", true],
-])("the addresses of a server on %s are those that accept requests", (_what, listener, given, url, keys) => {
-  const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
-  if (keys) lines.push(`API keys:  ${url}/admin/keys`);
-  const subject = { ...CHECKED, onLoopback: false, allowBasicOverHttp: false, ...given };
-  expect(describeAddresses(listener, subject)).toBe(`${lines.join("\n")}\n`);
-});
+])(
+  "describeAddresses lists only addresses that accept requests, for a server on %s",
+  (_what, listener, given, url, keys) => {
+    const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
+    if (keys) lines.push(`API keys:  ${url}/admin/keys`);
+    const subject = { ...CHECKED, onLoopback: false, allowBasicOverHttp: false, ...given };
+    expect(describeAddresses(listener, subject)).toBe(`${lines.join("\n")}\n`);
+  },
+);
 
 test("a private server that accepts no credentials over plain HTTP prints that it needs TLS, and no addresses", () => {
   const subject = { ...CHECKED, private: true, onLoopback: false, allowBasicOverHttp: false };

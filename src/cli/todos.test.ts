@@ -72,7 +72,7 @@ const titles = async (service: TestService): Promise<string[]> => {
 };
 
 describe("over HTTPS, todo", () => {
-  test("reports an untrusted certificate, and accepts one that it is told to trust", async () => {
+  test("reports an untrusted certificate, and accepts a certificate in NODE_EXTRA_CA_CERTS", async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-trust-"));
     const { cert, key } = makeCertificate();
     const service = createService({ store: openMemory() });
@@ -119,7 +119,7 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual([EVIL]);
   });
 
-  test("list --limit prints the first to-dos, also more than one page of them", async () => {
+  test("list --limit prints the first to-dos, even more than one page of them", async () => {
     await using service = start();
     for (let n = 1; n <= 1003; n++) await service.sendJson("POST", "/api/todos", { title: `${n}` });
     await service.sendJson("PATCH", `/api/todos/${FIRST}`, { done: true });
@@ -315,7 +315,7 @@ describe("in a pipe, todo", () => {
     ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "must be the URL of a service"],
     ["an unknown variable", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
-  ])("reports %s, and what to do", async (_what, args, variables, code, says) => {
+  ])("reports %s with a hint", async (_what, args, variables, code, says) => {
     await using service = start();
     const said = await ended(runTodo(args, { TODO_URL: service.url, ...variables }));
     expect([said.code, said.out]).toEqual([code, ""]);
@@ -527,14 +527,17 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
       ["Call the plumber, ask about the", "leak in the kitchen, and write", "down what a repair would cost"],
     ],
     [120, ["Call the plumber, ask about the leak in the kitchen, and write down what a repair would cost"]],
-  ])("show prints the whole title at %i columns, broken between words", async (columns, lines) => {
-    await using service = start();
-    await service.sendJson("POST", "/api/todos", { title: lines.join(" ") });
-    const before = `${FIRST}  [ ]  `;
-    expect(await shown(service, `todo show ${FIRST}`, {}, columns)).toBe(
-      `${before}${lines.join(`\n${" ".repeat(before.length)}`)}\n`,
-    );
-  });
+  ])(
+    "show prints the complete title at %i columns, and breaks lines between words",
+    async (columns, lines) => {
+      await using service = start();
+      await service.sendJson("POST", "/api/todos", { title: lines.join(" ") });
+      const before = `${FIRST}  [ ]  `;
+      expect(await shown(service, `todo show ${FIRST}`, {}, columns)).toBe(
+        `${before}${lines.join(`\n${" ".repeat(before.length)}`)}\n`,
+      );
+    },
+  );
 
   test("list --limit reports that more to-dos follow", async () => {
     await using service = startService();

@@ -120,7 +120,7 @@ test("an imported export has the same to-dos, ids and counter", async () => {
   await imported.close();
 });
 
-test("ids above 2^53 stay exact", async () => {
+test("export and import preserve ids above 2^53", async () => {
   const ids = [1n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 53n + 2n, 2n ** 63n - 3n];
   const text = header(2n ** 63n - 2n, ids.length) + ids.map((id) => line(id)).join("");
   const path = newPath();
@@ -351,25 +351,28 @@ describe("todo import", () => {
   });
 });
 
-describe("a signal interrupts without leaving files:", () => {
-  test.each(["SIGTERM", "SIGINT"] as const)("%s, an import that waits for its input", async (signal) => {
-    const path = newPath();
-    const command = Bun.spawn(["bin/todo", "import", ...on(path)], {
-      cwd: ROOT,
-      stdin: "pipe",
-      stderr: "pipe",
-    });
-    command.stdin.write(upTo(1000));
-    command.stdin.flush();
-    while (!existsSync(`${path}-wal`)) await Bun.sleep(5);
-    await Bun.sleep(100);
-    command.kill(signal);
-    expect(await command.exited).toBe(1);
-    expect(await new Response(command.stderr).text()).toBe(`todo: interrupted by ${signal}\n`);
-    expect(left(path)).toEqual([]);
-  });
+describe("an interrupted command leaves no files:", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)(
+    "%s during an import that waits for its input",
+    async (signal) => {
+      const path = newPath();
+      const command = Bun.spawn(["bin/todo", "import", ...on(path)], {
+        cwd: ROOT,
+        stdin: "pipe",
+        stderr: "pipe",
+      });
+      command.stdin.write(upTo(1000));
+      command.stdin.flush();
+      while (!existsSync(`${path}-wal`)) await Bun.sleep(5);
+      await Bun.sleep(100);
+      command.kill(signal);
+      expect(await command.exited).toBe(1);
+      expect(await new Response(command.stderr).text()).toBe(`todo: interrupted by ${signal}\n`);
+      expect(left(path)).toEqual([]);
+    },
+  );
 
-  test("SIGTERM, an export that waits for its reader", async () => {
+  test("SIGTERM during an export that waits for its reader", async () => {
     const [path, fifo] = [newPath(), newPath()];
     await ran(["import", many(20_000), ...on(path)]);
     expect(await run(["mkfifo", fifo]).exited).toBe(0);
@@ -404,7 +407,7 @@ describe("--with-keys", () => {
     return { path, token: stdout.trim() };
   }
 
-  test("moves API keys, whose tokens stay valid", async () => {
+  test("transfers API keys, and their tokens are still valid", async () => {
     const { path, token } = await storeWithKey();
     const copy = newPath();
     const { stdout: text, stderr } = await ran(["export", "--with-keys", ...on(path)]);

@@ -104,12 +104,12 @@ describe("todo users", () => {
   });
 
   test.each<[what: string, input: string, password: string]>([
-    ["the whole input", "one", "one"],
+    ["the complete input", "one", "one"],
     ["without its line break", "one\n", "one"],
     ["without its Windows line break", "one\r\n", "one"],
-    ["including blanks", " one : \n", " one : "],
-    ["but not the second one", "one\n\ttwo\n", "one"],
-  ])("reads the first line as the password: %s", async (_what, input, password) => {
+    ["including spaces", " one : \n", " one : "],
+    ["without the second line", "one\n\ttwo\n", "one"],
+  ])("uses the first line as the password: %s", async (_what, input, password) => {
     const path = usersFile();
     expect(await add(path, "alice", input)).toEqual([0, "added alice\n", ""]);
     expect(await passes(path, "alice", password)).toBe(true);
@@ -261,7 +261,7 @@ describe("todo users rejects, without any change,", () => {
   test.each<[what: string, before: string | Uint8Array, complaint: string]>([
     ["a line without a hash", `${BOB}al\n`, 'line 2 is not "user:hash"'],
     ["a weak hash", "carol:3yEiEzkpwN9Yo\n", "line 1 (carol) has DES-crypt"],
-    ["a user twice", `${BOB}${BOB}`, "line 2 names bob a second time"],
+    ["a repeated user", `${BOB}${BOB}`, "line 2 names bob a second time"],
     ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "the file is not UTF-8"],
   ])("a file with %s", async (_what, before, complaint) => {
     const path = usersFile(before);
@@ -287,7 +287,7 @@ describe("todo users rejects, without any change,", () => {
   });
 });
 
-describe("two concurrent changes", () => {
+describe("concurrent changes", () => {
   const names = Array.from({ length: 6 }, (_, index) => `user${index}`);
   const left = (path: string): string[] => [...parseUsers(text(path)).keys()];
 
@@ -316,7 +316,7 @@ describe("two concurrent changes", () => {
     expect(left(path)).toEqual(names.filter((name) => !removed.includes(name)));
   });
 
-  test("do not damage the file when one is killed; the other one says which file to remove", async () => {
+  test("do not damage the file when one command is killed, and the other command names the file to remove", async () => {
     const before = `${LONG}${BOB}al:${BCRYPT}\n`;
     const path = usersFile(before);
     const draft = `${path}.part`;

@@ -66,7 +66,7 @@ describe("every open route", () => {
     expect([response.status, response.headers.get("allow")]).toEqual([204, allow.join(", ")]);
   });
 
-  test.each(routes)("%s rejects other methods and lists its own", async (path, allow) => {
+  test.each(routes)("%s rejects other methods and lists the allowed methods", async (path, allow) => {
     await using service = startService();
     await service.sendJson("POST", "/api/todos", { title: "x" });
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "SEARCH"]) {

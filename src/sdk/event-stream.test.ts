@@ -53,7 +53,7 @@ describe("parseEvent", () => {
     expect(parse("deleted", json)).toEqual({ type: "deleted", position: "e-1", id: todo.id });
   });
 
-  test("returns undefined for a type of a newer service, whatever its data", () => {
+  test("returns undefined for an unknown type, regardless of its data", () => {
     expect(parse("archived", "not JSON")).toBeUndefined();
   });
 

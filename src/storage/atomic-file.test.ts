@@ -75,7 +75,7 @@ describe("createFileAtomic", () => {
   });
 });
 
-test("removeDatabase removes a database with the files beside it, and no other file", async () => {
+test("removeDatabase removes a database and its companion files, except the lock", async () => {
   await writing("x")(path);
   writeFileSync(`${path}-lock`, "x");
   removeDatabase(path);

@@ -51,7 +51,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await list()).map(({ title }) => title)).toHaveLength(100);
     });
 
-    test.each(HOSTILE_TITLES)("insert keeps the title %j as it is", async (title) => {
+    test.each(HOSTILE_TITLES)("insert stores the title %j unchanged", async (title) => {
       const { id } = await insert(title);
       const found = await store.get(id);
       expect(found === undefined ? undefined : decode(found).title).toBe(title);
@@ -365,7 +365,7 @@ export function keyContract(
     });
 
     test.each(["Zoë 😀", "'; DROP TABLE keys; --", "\u2028", '"\\', "%", "__proto__", "x".repeat(100)])(
-      "insert keeps the name %j as it is",
+      "insert stores the name %j unchanged",
       async (name) => {
         await keys.insert(storedKey("a", { name }));
         expect((await found("a"))?.name).toBe(name);
@@ -456,7 +456,7 @@ export function keyContract(
       expect((await found("a"))?.expiresAt).toBeUndefined();
     });
 
-    test("concurrent replace and delete leave a successor only if the key still existed", async () => {
+    test("concurrent replace and delete create a successor only if the key still exists", async () => {
       await keys.insert(storedKey("a"));
       const [first, replaced, second] = await Promise.all([
         keys.delete("a"),

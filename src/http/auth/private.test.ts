@@ -318,7 +318,7 @@ describe("private mode", () => {
     }
   });
 
-  test("answers preflights of listed origins without a credential, and hides the methods of each path", async () => {
+  test("responds to preflights of listed origins without a credential, and does not reveal the methods of each path", async () => {
     await using service = await startPrivate({ corsOrigins: ["https://app.example"] });
     const preflight = (origin: string) => ({
       headers: { Origin: origin, "Access-Control-Request-Method": "DELETE" },
@@ -494,7 +494,7 @@ describe("private mode", () => {
     }
   });
 
-  test("rejects everyone if nothing is configured", async () => {
+  test("rejects all credentials if nothing is configured", async () => {
     await using service = startService({ privateMode: true });
     for (const credential of ["Bearer x", basic("", ""), basic("x", mintToken()), USER_CREDENTIALS])
       expect((await service.send("GET", "/api/todos", as(credential))).status).toBe(401);
@@ -532,7 +532,7 @@ describe("an idempotency key in private mode", () => {
     expect((await post(USER_CREDENTIALS, "x".repeat(256))).status).toBe(400);
   });
 
-  test("still belongs to an API key after its rotation", async () => {
+  test("belongs to the same API key after a rotation", async () => {
     await using service = await startPrivate();
     const post = (token: string) =>
       service.sendJson(

@@ -108,7 +108,7 @@ describe("GET /admin/", () => {
     expect((await service.send("GET", "/admin/", as("user-1", "user-2"))).status).toBe(401);
   });
 
-  test("rejects everyone if nothing is configured", async () => {
+  test("rejects all credentials if nothing is configured", async () => {
     await using service = startService();
     for (const init of [{}, AUTHORIZED, as("", ""), as("admin", "admin")]) {
       expect(await statusAndCode(await service.send("GET", "/admin/", init))).toEqual([401, "unauthorized"]);
@@ -676,7 +676,7 @@ describe("the log of rejected passwords", () => {
     ["malformed", "Basic s3cret"],
     ["malformed", `Basic ${base64("s3cret without a colon")}`],
     ["malformed", `${basic("a", "s3cret")}, ${basic("a", "s3cret")}`],
-  ])("has the reason %s and never the credentials", async (reason, header) => {
+  ])("has the reason %s and never the credentials (#%#)", async (reason, header) => {
     const { log, lines, text } = capturingLog();
     await using service = startService({ checkUser, log, accessLog: true });
     const headers = header === undefined ? undefined : { Authorization: header };

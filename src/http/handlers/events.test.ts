@@ -455,7 +455,7 @@ describe("an event stream", () => {
     expect(watched.positionsAsked()).toBe(1);
   });
 
-  test("leaves no iterator or timer behind when its subscriber disconnects", async () => {
+  test("releases its iterator and timer when its subscriber disconnects", async () => {
     const watched = await watchedStore();
     await using service = serve(watched.store);
     const comeAndGo = async (times: number): Promise<void> => {

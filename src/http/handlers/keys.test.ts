@@ -158,7 +158,7 @@ describe("POST /admin/keys", () => {
     expect(await served.list()).toEqual([]);
   });
 
-  test("rejects the name of a valid key, and accepts that of an expired or revoked one", async () => {
+  test("rejects the name of a valid key, and accepts the name of an expired or revoked key", async () => {
     await using served = serveKeys();
     const first = await served.make({ name: "ci", expires: "1h" });
     const refused = await served.post("/admin/keys", { name: "ci" });
@@ -329,7 +329,7 @@ describe("POST /admin/keys/:id/rotate", () => {
     expect(await whoami(served.service, key.token)).toBe("ci");
   });
 
-  test("responds with 404 for an absent key, whatever the body", async () => {
+  test("responds with 404 for an absent key, regardless of the body", async () => {
     await using served = serveKeys();
     const { name } = await served.make({ name: "ci" });
     for (const id of ["absent00", "x", name, "%00", "..%2f", "rotate"]) {
@@ -566,7 +566,7 @@ describe("the log of key writes", () => {
     ]);
   });
 
-  test("has no token and no hash, wherever the request contains a token", async () => {
+  test("has no token and no hash, wherever a request contains the token", async () => {
     await using served = serveKeys({ accessLog: true });
     const stray = mintToken();
     const { id, token } = await served.make({ name: "ci" });

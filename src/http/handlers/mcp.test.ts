@@ -307,7 +307,7 @@ describe("/mcp", () => {
     expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
   });
 
-  test("accepts its own origin, and off loopback no other one", async () => {
+  test("accepts its own origin, and no other origin if it is not on loopback", async () => {
     await using service = start();
     expect((await post(service, { Origin: service.url })).status).toBe(200);
     expect((await post(service, { Origin: "http://localhost:6274" })).status).toBe(403);

@@ -323,7 +323,7 @@ describe("GET /api/todos", () => {
     expect(todos.map(({ id }) => id)).toEqual(ids);
   });
 
-  test("links every page to the next one, up to the whole list", async () => {
+  test("links every page to the next page until the list is complete", async () => {
     const arrangement = fc.record({
       firstId: fc.constantFrom(0n, 2n ** 53n - 20n, MAX_TODO_ID - 60n),
       fates: fc.array(fc.constantFrom("stays", "is done", "is deleted"), { maxLength: 60, size: "max" }),

@@ -238,7 +238,7 @@ describe("the lookup of a token", () => {
     },
   );
 
-  test("rejects everyone if nothing is configured", async () => {
+  test("rejects all tokens if nothing is configured", async () => {
     await using service = startService();
     for (const path of ["/api/whoami", "/api/whoami/x"]) {
       const response = await service.send("GET", path, AUTHORIZED);
@@ -340,7 +340,7 @@ describe("the log of rejected tokens", () => {
     ["mistyped", `Bearer ${typo}`],
     ["malformed", "Bearer s3cret s3cret"],
     ["malformed", "Bearer s3cret, Bearer s3cret"],
-  ])("has the reason %s and never the token", async (reason, header) => {
+  ])("has the reason %s and never the token (#%#)", async (reason, header) => {
     const { log, lines, text } = capturingLog();
     await using service = startService({ lookupClient, log, accessLog: true });
     const headers = header === undefined ? undefined : { Authorization: header };

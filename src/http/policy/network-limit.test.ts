@@ -125,7 +125,7 @@ test.each<[what: string, headers: Sent, trustedProxies: string[]]>([
 });
 
 test.each<[what: string, headers: Sent]>([
-  ["says that its client is on loopback", from("127.0.0.1")],
+  ["reports a client on loopback", from("127.0.0.1")],
   ["sends Forwarded", { Forwarded: "for=203.0.113.5" }],
   ["sends both kinds of headers", { Forwarded: "for=203.0.113.5", ...from("203.0.113.6") }],
 ])("a trusted proxy on loopback that %s has no more streams than one network", async (_what, headers) => {

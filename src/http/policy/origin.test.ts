@@ -98,7 +98,7 @@ describe("the Host of a request", () => {
     expect([400, 421]).toContain(await statusWith(service.port, hosts));
   });
 
-  test("is checked before anything else", async () => {
+  test("is checked before everything else", async () => {
     await using service = startService({ onLoopback: true, lookupClient });
     for (const line of [
       "GET /",
@@ -426,7 +426,7 @@ describe("a write below /admin", () => {
     }
   });
 
-  test("is accepted from the server's own page on loopback, and from no other port or name", async () => {
+  test("is accepted from the server's own origin on loopback, but not from another port or host name", async () => {
     await using service = await withKey({ onLoopback: true });
     expect(await write(service, { Origin: service.url, "Sec-Fetch-Site": "same-origin" })).toEqual(PASSED);
     for (const origin of [
@@ -439,7 +439,7 @@ describe("a write below /admin", () => {
     }
   });
 
-  test("is accepted from a loopback origin that is listed by name", async () => {
+  test("is accepted from a loopback origin only if it is listed", async () => {
     const origin = "http://localhost:5173";
     await using service = await withKey({ onLoopback: true, corsOrigins: [origin] });
     expect(await write(service, { Origin: origin, "Sec-Fetch-Site": "same-site" })).toEqual(PASSED);
@@ -459,7 +459,7 @@ describe("a write below /admin", () => {
     ]).toEqual([404, 403, 403]);
   });
 
-  test("that is rejected gets a response that says how to allow it", async () => {
+  test("gets a 403 that describes how to allow it", async () => {
     await using service = await withKey();
     const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "cross-site" };
     const response = await service.send("DELETE", "/admin/keys/absent00", { headers });

@@ -86,7 +86,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     60_000,
   );
 
-  test.concurrent("a silent event stream stays open", async () => {
+  test.concurrent("an event stream without data stays open", async () => {
     const store = openMemory();
     await using service = startService({ store, heartbeatMs: 3_600_000 });
     await using events = await follow(service.url);

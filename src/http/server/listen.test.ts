@@ -152,7 +152,7 @@ describe("over TLS", () => {
     expect((await trusting.send("http2", "/admin/", overHttp)).status).toBe(403);
   });
 
-  test("the server's own origin has the scheme https only", async () => {
+  test("the server's own origin has only the scheme https", async () => {
     const store = openMemory();
     await using served = serveTls({ store, keys: store.keys });
     const { host } = new URL(served.url);

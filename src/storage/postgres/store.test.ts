@@ -476,7 +476,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([stalled.close(), other.close()]);
   });
 
-  test("the database keeps at least 100,000 events for stores that are behind, and deletes older ones", async () => {
+  test("the database keeps at least 100,000 events for stores that lag behind, and deletes older events", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url, { maxEvents: 10 });
     const insertMany = () => Promise.all(Array.from({ length: 2500 }, () => store.insert("x")));
@@ -505,7 +505,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await listens(0)).toBe(true);
   });
 
-  test("a subscriber whose first read spans a poll receives its first event by notification", async () => {
+  test("a subscriber receives its first event by notification if a poll runs during its first read", async () => {
     const url = await databases.newDatabase();
     await using proxy = await startProxy(url);
     const other = await openPostgres(url);
@@ -528,7 +528,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([store.close(), other.close()]);
   });
 
-  test("a store closes connections that do not answer, and listens on new ones", async () => {
+  test("a store closes connections that do not respond, and listens on new connections", async () => {
     const url = await databases.newDatabase();
     await using proxy = await startProxy(url);
     const store = await openPostgres(proxy.url, { queryTimeoutMs: 5000 });

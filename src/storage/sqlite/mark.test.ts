@@ -461,7 +461,7 @@ describe("acceptLoss", () => {
   });
 });
 
-test("restore reports a mark that is a folder, and what to do", async () => {
+test("restore reports a mark that is a folder, and recommends to move it", async () => {
   const [path, sound, file] = [newPath(), newPath(), newPath()];
   await insert(sound, "a");
   await backup(sound, file, signal);

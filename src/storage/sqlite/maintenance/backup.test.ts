@@ -74,7 +74,7 @@ async function refusal(work: Promise<unknown>): Promise<string | undefined> {
   return undefined;
 }
 
-test("restore copies the whole backup and starts a new epoch", async () => {
+test("restore copies the complete backup and starts a new epoch", async () => {
   const path = await makeStore();
   const [file, copy] = [newPath(), newPath()];
   const saved = await backup(path, file, signal);
@@ -193,14 +193,14 @@ describe("backup", () => {
     expect(left(file)).toEqual([]);
   });
 
-  test("leaves nothing behind when aborted", async () => {
+  test("leaves no files when aborted", async () => {
     const file = newPath();
     const reason = new Error("enough");
     expect(await errorOf(backup(await makeStore(), file, AbortSignal.abort(reason)))).toBe(reason);
     expect(left(file)).toEqual([]);
   });
 
-  test("leaves nothing behind for a damaged store", async () => {
+  test("leaves no files for a damaged store", async () => {
     const path = await makeStore();
     const database = connect(path);
     database.run("UPDATE todos SET title = 'no JSON' WHERE id = 3");
@@ -399,7 +399,7 @@ describe("restore", () => {
       edited("UPDATE todos SET title = '1'"),
       "2 of its to-dos are invalid",
     ],
-  ])("rejects a file %s and leaves nothing behind", async (_what, damage, message) => {
+  ])("rejects a file %s and leaves no files", async (_what, damage, message) => {
     const [file, path] = [newPath(), newPath()];
     await damage(file);
     const before = readFileSync(file);
@@ -484,7 +484,7 @@ describe("restore", () => {
     await store.close();
   });
 
-  test("leaves nothing behind when aborted", async () => {
+  test("leaves no files when aborted", async () => {
     const path = newPath();
     const reason = new Error("enough");
     expect(await errorOf(restore(path, await makeBackup(), AbortSignal.abort(reason)))).toBe(reason);
