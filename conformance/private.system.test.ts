@@ -439,7 +439,7 @@ describe("checkServer in private mode", () => {
     expect(idsWithStatus(report, "failed")).toContain("private.guard.path");
   });
 
-  test("reports a faulty to-do route like without private mode", async () => {
+  test("reports a faulty to-do route as it does without private mode", async () => {
     const report = await check(
       privateServer({
         handle: async (request, state, identity) => {

@@ -201,7 +201,7 @@ const about = (write: Write): TodoId | string | undefined => (write.name === "in
 const NAMES = ["memory", "SQLite", ...(hasDatabase ? ["PostgreSQL"] : [])];
 
 test(
-  `${NAMES.join(", ")} agree in ${SEQUENCES} sequences of calls`,
+  `${NAMES.join(", ")} return the same results in ${SEQUENCES} sequences of calls`,
   async () => {
     // Reopening takes longer than a sequence, so it is done only after a disagreement.
     let engines = await openEngines();

@@ -99,7 +99,7 @@ describe("the executable", () => {
     }
   });
 
-  test("serves assistants over both ways", async () => {
+  test("serves assistants over stdio and over HTTP", async () => {
     await using server = todo(["serve", "--port", "0", "--mcp"]);
     const url = await server.url;
     for (const version of PROTOCOL_VERSIONS) {

@@ -27,12 +27,18 @@ async function expectAccepted(commandLine: readonly string[]): Promise<void> {
   expect(passed).toBe(true);
 }
 
-test.skipIf(skipFor(packages.whyMissing)).each(["express", "hono"])("kit accepts %s", async (name) => {
-  const file = join(packages.folder ?? "", `${name}.mjs`);
-  await copyFile(join(SERVERS, `${name}.mjs`), file);
-  await expectAccepted(["node", file]);
-});
+test.skipIf(skipFor(packages.whyMissing)).each(["express", "hono"])(
+  "the conformance kit accepts %s",
+  async (name) => {
+    const file = join(packages.folder ?? "", `${name}.mjs`);
+    await copyFile(join(SERVERS, `${name}.mjs`), file);
+    await expectAccepted(["node", file]);
+  },
+);
 
-test.skipIf(skipFor(whyMissing("python3")))("kit accepts Python's standard library", async () => {
-  await expectAccepted(["python3", join(SERVERS, "stdlib.py")]);
-});
+test.skipIf(skipFor(whyMissing("python3")))(
+  "the conformance kit accepts Python's standard library",
+  async () => {
+    await expectAccepted(["python3", join(SERVERS, "stdlib.py")]);
+  },
+);

@@ -154,7 +154,7 @@ describe.each([
     }
   });
 
-  test.skipIf(skipFor(whyNot))("does not send further requests to a replica that is killed", async () => {
+  test.skipIf(skipFor(whyNot))("serves clients without failed reads when a replica is killed", async () => {
     await using stack = new AsyncDisposableStack();
     const { url, replicas } = await start(stack);
     const read = async (): Promise<number> => (await fetch(`${url}/api/todos`)).status;
@@ -175,7 +175,7 @@ describe.each([
   });
 
   test.skipIf(skipFor(whyNot ?? whyNoLinux))(
-    "does not send further requests to a replica whose host does not respond",
+    "serves clients without failed reads when the host of a replica does not respond",
     async () => {
       await using stack = new AsyncDisposableStack();
       const { url, replicas } = await start(stack, startSilentReplica);

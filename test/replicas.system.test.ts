@@ -395,7 +395,7 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("faketime")))("a replica with 
 });
 
 test.skipIf(skipFor(whyNoServer))(
-  `replicas are one store to their clients, also during ${ROUNDS} rounds of faults`,
+  `the history of each to-do on all replicas is linearizable, also during ${ROUNDS} rounds of faults`,
   async () => {
     await using stack = new AsyncDisposableStack();
     const postgres = stack.use(await startPostgres());

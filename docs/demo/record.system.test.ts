@@ -9,7 +9,7 @@ import { whyNoTerminal } from "../../test/terminal.ts";
 import { record } from "./record.ts";
 
 test.skipIf(skipFor(whyNoBrowser ?? whyNoTerminal))(
-  "the animation of the README can be recorded from a real run, in which nothing is lost",
+  "the animation of the README can be recorded from a real run",
   async () => {
     const folder = await mkdtemp(join(tmpdir(), "todo-demo-"));
     try {

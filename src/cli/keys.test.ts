@@ -119,7 +119,7 @@ describe("todo keys while a server runs", () => {
     );
   });
 
-  test("rotate keeps both tokens valid, but with --overlap 0 only the new one", async () => {
+  test("rotate keeps both tokens valid, but with --overlap 0 only the new token", async () => {
     const { store } = newStore();
     await using server = serve(store);
     const url = await server.url;

@@ -322,7 +322,7 @@ describe("todo serve with nothing configured", () => {
     expect(log(server).map(({ msg }) => msg)).toEqual(["listening", "stopping", "stopped"]);
   });
 
-  test("generates new ones at each start", async () => {
+  test("generates new credentials at each start", async () => {
     const shown = new Set<string>();
     for (const _ of [1, 2]) {
       await using server = serve();

@@ -52,7 +52,7 @@ describe("todo serve with a file", () => {
     expect(await outcome(`sqlite:${path}`)).toMatchObject({ code: 2, stderr: expect.stringContaining(path) });
   });
 
-  test("below a file instead of a folder exits with 2", async () => {
+  test("whose folder is a file exits with 2", async () => {
     writeFileSync(join(folder, "file"), "");
     const { code, stderr } = await outcome(`sqlite:${join(folder, "file", "todos.db")}`);
     expect([code, stderr]).toEqual([

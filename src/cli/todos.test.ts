@@ -143,7 +143,7 @@ describe("in a pipe, todo", () => {
       expect((await todo(service, args)).out).toBe(`{"id":${FIRST},"title":"${title}","done":false}\n`);
   });
 
-  test("adds the lines that are not blank in order, and each only once with the same --batch", async () => {
+  test("adds all lines that are not blank, in order, and adds no line twice with the same --batch", async () => {
     await using service = start();
     expect((await todo(service, ["add", "-", "--batch", "a"], "one\ntwo\r\n\none\n")).code).toBe(0);
     expect((await todo(service, ["add", "-", "--batch", "a"], "zero\none\ntwo\none\none")).code).toBe(0);

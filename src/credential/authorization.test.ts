@@ -80,7 +80,7 @@ describe("parseBasic", () => {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 7617 forbids them
   const text = fc.string({ unit: "grapheme" }).filter((given) => !/[\x00-\x1f\x7f]/.test(given));
 
-  test("parses every pair it can encode", () => {
+  test("parses every encoded user name and password", () => {
     fc.assert(
       fc.property(
         text.filter((user) => !user.includes(":")),
@@ -92,7 +92,7 @@ describe("parseBasic", () => {
     );
   });
 
-  test("accepts only one encoding of a pair", () => {
+  test("accepts only one encoding of a user name and password", () => {
     fc.assert(
       fc.property(fc.string({ minLength: 1 }), (spelling) => {
         const outcome = parseBasic(`Basic ${spelling}`);

@@ -171,7 +171,7 @@ describe("createKey", () => {
     expect(Bun.inspect(keys, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
   });
 
-  test("creates no key if a valid one has the same name", async () => {
+  test("creates no key if a valid key has the same name", async () => {
     const { keys } = openMemory();
     await createdKey(keys, "ci", DAY);
     expect(await createKey(keys, "ci", undefined, NOW + DAY - 1)).toBeUndefined();

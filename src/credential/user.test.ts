@@ -37,7 +37,7 @@ describe("createFixedUserCheck", () => {
     expect(check(user, password)).toBe(passes);
   });
 
-  test("accepts an empty pair only if it is configured", () => {
+  test("accepts an empty user name and password only if they are configured", () => {
     expect([createFixedUserCheck("", "")("", ""), createFixedUserCheck("", "")("", "x")]).toEqual([
       true,
       false,
@@ -104,7 +104,7 @@ describe("createUserCheck", () => {
     ]);
   });
 
-  test("rejects everyone if there are no users", async () => {
+  test("rejects all passwords if there are no users", async () => {
     expect(await checking({}).check("alice", "one")).toBe(false);
   });
 

@@ -115,7 +115,7 @@ describe("an unknown path", () => {
 });
 
 describe("the health of the service", () => {
-  test("is good after the start", async () => {
+  test("is live and ready after the start", async () => {
     await using service = startService();
     expect(await (await service.send("GET", "/livez")).text()).toBe("ok\n");
     expect(await (await service.send("GET", "/readyz")).text()).toBe("ready\n");

@@ -99,7 +99,7 @@ describe("list_todos", () => {
 });
 
 describe("add_todo and add_todos", () => {
-  test("repeat a request with the same idempotency key without a second to-do", async () => {
+  test("create only one to-do for repeated requests with the same idempotency key", async () => {
     await using service = startService();
     const given = { title: "once", idempotencyKey: 'k"\\1' };
     for (let time = 0; time < 2; time++) {

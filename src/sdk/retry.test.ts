@@ -77,7 +77,7 @@ describe("delay", () => {
     expect(performance.now() - start).toBeGreaterThanOrEqual(19);
   });
 
-  test("waits when it is longer than the maximum of a timer", async () => {
+  test("waits for a time longer than the maximum of a timer", async () => {
     const controller = new AbortController();
     const long = delay(2 ** 31, controller.signal).then(() => "long");
     expect(await Promise.race([long, delay(20, undefined).then(() => "short")])).toBe("short");

@@ -168,7 +168,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect(await list()).toEqual([]);
     });
 
-    test("results of get and list do not change with the store", async () => {
+    test("results of get and list do not change when the store changes", async () => {
       const { id } = await insert("a");
       const json = await store.get(id);
       const whole = await store.list({});
@@ -292,7 +292,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await inserts).map(({ id }) => id)).toEqual(upTo(3));
     });
 
-    test("any sequence of calls has the results of a simple model", async () => {
+    test("any sequence of calls returns the same results as a simple model", async () => {
       const property = fc.asyncProperty(fc.array(CALL, { maxLength: 200, size: "max" }), async (calls) => {
         const fresh = await openStore(LIMITS);
         const model = new Model();
@@ -374,7 +374,7 @@ export function keyContract(
       },
     );
 
-    test("list returns all keys without hashes, expired ones included, by creation time", async () => {
+    test("list returns all keys, including expired keys, without hashes and ordered by creation time", async () => {
       const latest = storedKey("c", { createdAt: 30 });
       const earliest = storedKey("a", { createdAt: 10, expiresAt: 11 });
       const [same, sameLater] = [storedKey("z", { createdAt: 20 }), storedKey("b", { createdAt: 20 })];
@@ -382,7 +382,7 @@ export function keyContract(
       expect(await keys.list()).toEqual([earliest, same, sameLater, latest].map(withoutHash));
     });
 
-    test("results of find and list do not change with the store", async () => {
+    test("results of find and list do not change when the store changes", async () => {
       await keys.insert(storedKey("a"));
       const [key, list] = [await found("a"), await keys.list()];
       keys.recordUse("a", 50);
@@ -476,7 +476,7 @@ export function keyContract(
       expect(await ids()).toEqual(["b"]);
     });
 
-    test("recordUse shows in the list as the latest use", async () => {
+    test("recordUse sets the latest use in the list", async () => {
       for (const id of ["a", "b"]) await keys.insert(storedKey(id));
       for (const usedAt of [100, 200]) keys.recordUse("b", usedAt);
       keys.recordUse("absent", 300);

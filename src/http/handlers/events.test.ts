@@ -363,7 +363,7 @@ describe("an event stream", () => {
     expect(resumed.status).toBe(400);
   });
 
-  test("has headers against caching and buffering", async () => {
+  test("has headers that disable caching and buffering", async () => {
     await using service = serve(openMemory(), { corsOrigins: ["https://listed.example"] });
     for (const [origin, shared] of [
       ["https://listed.example", "https://listed.example"],
@@ -395,7 +395,7 @@ describe("an event stream", () => {
     ]);
   });
 
-  test("sends changes in quick succession in one chunk", async () => {
+  test("combines changes in quick succession in one chunk", async () => {
     const watched = watch(openMemory());
     await using service = serve(watched.store);
     const socket = await openSocket(service.port, request("GET /api/events"));

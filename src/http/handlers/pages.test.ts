@@ -73,7 +73,7 @@ describe("/", () => {
     expect((await service.send("GET", "/", { headers })).status).toBe(status);
   });
 
-  test("needs at most 25 KB with all its assets", async () => {
+  test("has at most 25 KB with all its assets, compressed", async () => {
     await using service = startService();
     const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
     let bytes = gzipSync(html).length;
@@ -164,7 +164,7 @@ describe("/service-worker.js", () => {
     expect((await service.send("GET", "/service-worker.js", { headers })).status).toBe(304);
   });
 
-  test("keeps the assets of the page", async () => {
+  test("lists the assets of the page to cache", async () => {
     await using service = startService();
     const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
     const script = await (await service.send("GET", "/service-worker.js")).text();

@@ -399,7 +399,7 @@ test("the process and the build have metrics", async () => {
   expect(samples.get("process_start_time_seconds")).toBeWithin(startedAt - 5, startedAt + 5);
 });
 
-test("a blocked event loop is visible", async () => {
+test("a metric shows a blocked event loop", async () => {
   await using service = startObserved();
   await Bun.sleep(50);
   await service.samples();

@@ -78,7 +78,7 @@ function expected(model: readonly Todo[], { after, done, limit = model.length }:
   return { text: textOf(shown), next };
 }
 
-test("Table returns what a simple model returns, and its lists are snapshots", async () => {
+test("Table returns the same results as a simple model, and its lists are snapshots", async () => {
   await fc.assert(
     fc.asyncProperty(changes, async (sequence) => {
       const table = new Table();
