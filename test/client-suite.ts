@@ -18,7 +18,7 @@ export type Runtime = (call: "runChecks" | "storm", ...args: readonly unknown[])
 /** Tests the client in a runtime, against a real service and through faulty proxies. */
 export function testClient(name: string, runtime: Runtime): void {
   describe(`the client in ${name}`, () => {
-    test("passes all checks of sdk-suite.ts", async () => {
+    test.concurrent("passes all checks of sdk-suite.ts", async () => {
       await using service = start();
       await using proxies = new AsyncDisposableStack();
       const urls = FAULTS.map(async (fault) => {
@@ -44,7 +44,7 @@ export function testClient(name: string, runtime: Runtime): void {
       expect(outcomes).toEqual(Object.fromEntries(Object.keys(outcomes).map((name) => [name, "holds"])));
     });
 
-    test("loses and duplicates nothing on an unreliable network", async () => {
+    test.concurrent("loses and duplicates nothing on an unreliable network", async () => {
       const seed = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
       const random = randomFrom(seed);
       await using service = start();

@@ -50,27 +50,6 @@ describe("a server that shuts down", () => {
     expect(stopped - stopping).toBeLessThan(ABORT_MS);
   });
 
-  test.concurrent("responds to later requests on open connections with Connection: close", async () => {
-    // Half of the time for which the upload may be idle.
-    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "4"]);
-    const port = await portOf(server);
-    const body = '{"title":"x"}';
-    const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
-    const upload = await openSocket(port, head);
-    const kept = await openSocket(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    await once(kept, "data");
-    server.kill("SIGTERM");
-    await stopping(server);
-    kept.write("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    expect(await readToEnd(kept)).toMatch(
-      /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n[\s\S]*"code":"stopping"/i,
-    );
-    await portClosed(port);
-    upload.write(body);
-    expect(await readToEnd(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
-    expect(await server.exited).toBe(0);
-  });
-
   test("aborts requests that exceed the drain timeout, logs that, and exits with 0", async () => {
     await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${join(folder, "cut.db")}`]);
     const port = await portOf(server);
@@ -90,6 +69,42 @@ describe("a server that shuts down", () => {
     );
     upload.destroy();
     reader.destroy();
+  });
+
+  test("logs the reason why the store could not be closed, and exits with 1", async () => {
+    const main = await copyProgram(join(folder, "copy"), "src/storage/sqlite/writer.worker.ts", [
+      ["this.#database.close();", 'throw new Error("disk I/O error");'],
+    ]);
+    const store = `sqlite:${join(folder, "close.db")}`;
+    await using server = run(["bin/bun", main, "serve", "--port", "0", "--store", store]);
+    await server.url;
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(1);
+    expect(messages(server)).toEqual(["listening", "stopping", "failed to close the store"]);
+    expect(server.stdout()).toContain("disk I/O error");
+    expect(server.stderr()).not.toContain("disk I/O error");
+  });
+
+  // The tests that wait run together.
+  test.concurrent("responds to later requests on open connections with Connection: close", async () => {
+    // Half of the time for which the upload may be idle.
+    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "4"]);
+    const port = await portOf(server);
+    const body = '{"title":"x"}';
+    const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
+    const upload = await openSocket(port, head);
+    const kept = await openSocket(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await once(kept, "data");
+    server.kill("SIGTERM");
+    await stopping(server);
+    kept.write("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    expect(await readToEnd(kept)).toMatch(
+      /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n[\s\S]*"code":"stopping"/i,
+    );
+    await portClosed(port);
+    upload.write(body);
+    expect(await readToEnd(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
+    expect(await server.exited).toBe(0);
   });
 
   test.concurrent("serves new connections during its stop delay, is not ready, and closes each of them", async () => {
@@ -123,20 +138,6 @@ describe("a server that shuts down", () => {
     await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' });
     expect((await subscriber.rest()).map(({ type }) => type)).toEqual(["position", "created"]);
     expect(await server.exited).toBe(0);
-  });
-
-  test("logs the reason why the store could not be closed, and exits with 1", async () => {
-    const main = await copyProgram(join(folder, "copy"), "src/storage/sqlite/writer.worker.ts", [
-      ["this.#database.close();", 'throw new Error("disk I/O error");'],
-    ]);
-    const store = `sqlite:${join(folder, "close.db")}`;
-    await using server = run(["bin/bun", main, "serve", "--port", "0", "--store", store]);
-    await server.url;
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(1);
-    expect(messages(server)).toEqual(["listening", "stopping", "failed to close the store"]);
-    expect(server.stdout()).toContain("disk I/O error");
-    expect(server.stderr()).not.toContain("disk I/O error");
   });
 
   test.concurrent("uses all of its stop delay, even when that exceeds the time limit of a shutdown", async () => {
