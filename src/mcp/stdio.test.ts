@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { PassThrough, Writable } from "node:stream";
 import { version } from "../../package.json" with { type: "json" };
 import { runTodo } from "../../test/command.ts";
+import { freePort } from "../../test/free-port.ts";
 import {
   callTool,
   isModern,
@@ -169,12 +170,11 @@ describe("todo mcp", () => {
   });
 
   test("starts without the service, and reports that it cannot connect", async () => {
-    const service = startService();
-    await service[Symbol.asyncDispose]();
-    await using client = await startStdioClient("2025-11-25", { TODO_URL: service.url });
+    const url = `http://127.0.0.1:${await freePort()}`;
+    await using client = await startStdioClient("2025-11-25", { TODO_URL: url });
     expect(await callTool(client, "list_todos")).toMatchObject({
       isError: true,
-      text: { code: "network_error", message: expect.stringContaining(`cannot connect to ${service.url}`) },
+      text: { code: "network_error", message: expect.stringContaining(`cannot connect to ${url}`) },
     });
   });
 
@@ -248,16 +248,10 @@ describe("todo mcp", () => {
 
   test("exits when its output is closed", async () => {
     await using service = startService();
-    await using closed = startStdioServer({ TODO_URL: service.url }, [
-      "sh",
-      "-c",
-      "bin/todo mcp | head -n 1; echo ended >&2",
-    ]);
-    closed.write(PING);
-    await until(() => {
-      closed.write(PING);
-      return closed.stderr().includes("ended");
-    }, "the command has ended");
+    // The shell waits for all three programs.
+    const pipeline = 'while echo "$0"; do sleep 0.05; done | bin/todo mcp | head -n 1; echo ended >&2';
+    await using closed = startStdioServer({ TODO_URL: service.url }, ["sh", "-c", pipeline, PING.trim()]);
+    await until(() => closed.stderr().includes("ended"), "the command has ended");
   });
 
   test("exits with 2 for a wrong setting", async () => {
