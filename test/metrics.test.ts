@@ -9,6 +9,7 @@ import { version } from "../package.json" with { type: "json" };
 import { makeCertificate } from "./certificate.ts";
 import { type Command, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
+import { freePort } from "./free-port.ts";
 import { metricsUrl, scrape, serve, store } from "./metrics-server.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
@@ -30,7 +31,7 @@ test("the metrics port has its own host setting", async () => {
 });
 
 test("metrics are in the format of Prometheus, and their port closes with the service", async () => {
-  await using server = serve("--metrics-port", "0", "--max-todos", "50");
+  await using server = serve("--metrics-port", String(await freePort()), "--max-todos", "50");
   const url = await metricsUrl(server);
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
   await store(server, 3);

@@ -2,6 +2,7 @@ import { expect, setDefaultTimeout, test } from "bun:test";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { run } from "./command.ts";
+import { freePort } from "./free-port.ts";
 import { portClosed, statusOf, unchunked } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
 import { whyNoTerminal } from "./terminal.ts";
@@ -84,8 +85,9 @@ interface Server extends AsyncDisposable {
 }
 
 async function npmStart(): Promise<Server> {
-  const npm = run(["npm", "start", "--", "--port", "0", "--access-log"]);
-  const port = Number(new URL(await npm.url).port);
+  const port = await freePort();
+  const npm = run(["npm", "start", "--", "--port", String(port), "--access-log"]);
+  await npm.url;
   let signalled = 0;
   const log: Server["log"] = () =>
     npm

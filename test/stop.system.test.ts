@@ -9,6 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { errnoOf } from "../src/error-message.ts";
 import { makeCertificate } from "./certificate.ts";
 import { runTodo } from "./command.ts";
+import { freePort } from "./free-port.ts";
 import { ask, POST_TODO } from "./http2.ts";
 import { Connection, statusOf } from "./raw-http.ts";
 
@@ -28,8 +29,10 @@ describe("a server that shuts down", () => {
       const unanswered = new Set<string>();
       for (let round = 0; round < ROUNDS; round++) {
         const options = ["--store", `sqlite:${path}`, "--stop-delay", "1"];
-        await using server = runTodo(["serve", "--port", "0", ...options]);
-        const port = Number(new URL(await server.url).port);
+        // Clients connect again after the shutdown, so no other test may get the port.
+        const port = await freePort();
+        await using server = runTodo(["serve", "--port", String(port), ...options]);
+        await server.url;
         const clients = Array.from({ length: 48 }, (_, index) =>
           load({ port, index, name: `${round}-${index}`, acknowledged, unanswered }),
         );

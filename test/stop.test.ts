@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
+import { freePort } from "./free-port.ts";
 import { copyProgram } from "./patched-copy.ts";
 import { openPaused, openSocket, portClosed, readToEnd, request } from "./raw-http.ts";
 import { follow } from "./sse.ts";
@@ -88,8 +89,9 @@ describe("a server that shuts down", () => {
   // The tests that wait run together.
   test.concurrent("responds to later requests on open connections with Connection: close", async () => {
     // Half of the time for which the upload may be idle.
-    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "4"]);
-    const port = await portOf(server);
+    const port = await freePort();
+    await using server = runTodo(["serve", "--port", String(port), "--stop-delay", "4"]);
+    await server.url;
     const body = '{"title":"x"}';
     const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
     const upload = await openSocket(port, head);

@@ -1,11 +1,13 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
+import { once } from "node:events";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
+import { freePort } from "../../test/free-port.ts";
 import { openDatabases, whyNoDatabase, whyNoServer } from "../../test/postgres.ts";
 import { executeSql } from "../../test/postgres-store.ts";
 import { skipFor } from "../../test/skip.ts";
@@ -179,8 +181,9 @@ describe("todo doctor", () => {
   });
 
   test("distinguishes a free port, the port of a running server and a port of another program", async () => {
-    await using server = runTodo(["serve", "--port", "0"]);
-    const { port } = new URL(await server.url);
+    const port = String(await freePort());
+    await using server = runTodo(["serve", "--port", port]);
+    await server.url;
     const ours = await doctor(["--port", port]);
     expect([ours.code, ours.lines.port]).toEqual([
       0,
@@ -191,7 +194,7 @@ describe("todo doctor", () => {
     expect((await doctor(["--port", port])).lines.port).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
 
     const other = createServer((socket) => socket.destroy());
-    await new Promise<void>((resolve) => other.listen(Number(port), "127.0.0.1", resolve));
+    await once(other.listen(Number(port), "127.0.0.1"), "listening");
     try {
       const { code, lines } = await doctor(["--port", port]);
       const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --port`;
@@ -213,7 +216,7 @@ describe("todo doctor", () => {
     expect(unused.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
 
     const other = createServer((socket) => socket.destroy());
-    await new Promise<void>((resolve) => other.listen(Number(port), "127.0.0.1", resolve));
+    await once(other.listen(Number(port), "127.0.0.1"), "listening");
     try {
       const { code, lines } = await doctor([...free, "--metrics-port", port]);
       const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --metrics-port`;

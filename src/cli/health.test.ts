@@ -4,6 +4,7 @@ import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
+import { freePort } from "../../test/free-port.ts";
 import { startService } from "../../test/service.ts";
 import { skipFor } from "../../test/skip.ts";
 import { ServiceError } from "../error.ts";
@@ -50,9 +51,7 @@ test("health uses TLS if the server has a certificate", async () => {
 });
 
 test("health fails with the reason if no server is running", async () => {
-  const service = startService();
-  await service[Symbol.asyncDispose]();
-  const { code, said } = await health(["--port", String(service.port)]);
+  const { code, said } = await health(["--port", String(await freePort())]);
   expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: connection refused\n$/)]);
 });
 

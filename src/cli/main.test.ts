@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { type Command, run, runTodo } from "../../test/command.ts";
+import { freePort } from "../../test/free-port.ts";
 import { countOccurrences } from "../../test/log.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
@@ -694,9 +695,7 @@ describe("the log of todo serve", () => {
   test.skipIf(skipFor(whyNoFile("/dev/full")))(
     "does not stop the server when it cannot be written",
     async () => {
-      await using probe = serve(["--clients-file", clients], PAIR);
-      const { port } = new URL(await probe.url);
-      await stop(probe);
+      const port = await freePort();
       const line = `exec "$0" --no-env-file src/cli/main.ts serve --port ${port} --access-log > /dev/full`;
       await using server = run(["sh", "-c", line, process.execPath], PAIR);
       for (const _ of [1, 2, 3]) expect((await reached(`http://127.0.0.1:${port}/livez`)).status).toBe(200);
@@ -706,10 +705,8 @@ describe("the log of todo serve", () => {
   );
 
   test("is empty with --log-level silent", async () => {
-    await using probe = serve(["--clients-file", clients], PAIR);
-    const { port } = new URL(await probe.url);
-    await stop(probe);
-    const args = ["--port", port, "--log-level", "silent", "--access-log", "--clients-file", clients];
+    const port = await freePort();
+    const args = ["--port", String(port), "--log-level", "silent", "--access-log", "--clients-file", clients];
     await using server = runTodo(["serve", ...args], { TODO_ALLOW_BASIC_OVER_HTTP: "on" });
     const url = `http://127.0.0.1:${port}`;
     await reached(url);
