@@ -85,7 +85,19 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await page.goto(service.url);
       return { page: await ready(page), waiting: [] };
     };
+    const stored = async (): Promise<Set<string>> =>
+      new Set((await storedTodos(store)).map((todo) => titleOf(todo)));
+    /** Every deletion that was sent online arrives. The others may have failed with the connection. */
+    const untilDeleted = async (): Promise<void> => {
+      const expected = [...sent].filter((title) => !safe.has(title));
+      await until(async () => {
+        const remaining = await stored();
+        return expected.every((title) => !remaining.has(title));
+      }, `${expected} are deleted`);
+    };
     const setOffline = async (offline: boolean): Promise<void> => {
+      // The lost connection would abort requests that have not arrived.
+      if (offline) await untilDeleted();
       isOffline = offline;
       await context.setOffline(offline);
     };
@@ -156,14 +168,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       markSent(tab);
       await closeTab(tab.page);
     }
-    const stored = async (): Promise<Set<string>> =>
-      new Set((await storedTodos(store)).map((todo) => titleOf(todo)));
-    // Every deletion that was sent online arrives. The others may have failed with the connection.
-    const expected = [...sent].filter((title) => !safe.has(title));
-    await until(async () => {
-      const remaining = await stored();
-      return expected.every((title) => !remaining.has(title));
-    }, `${expected} are deleted`);
+    await untilDeleted();
     const remaining = await stored();
     expect([...safe].filter((title) => !remaining.has(title))).toEqual([]);
   }
