@@ -313,10 +313,16 @@ async function expectOnlyWithout(missing: number, urls: readonly string[]): Prom
   );
 }
 
+/** Returns the epoch of a replica. A request on a connection that the database closed gets a 503, so this repeats it. */
 async function epochAt(url: string): Promise<string | undefined> {
-  const response = await fetch(`${url}/api/todos?limit=1`);
-  await response.text();
-  return /^"(.+)-\d+"$/.exec(response.headers.get("etag") ?? "")?.[1];
+  let epoch: string | undefined;
+  await until(async () => {
+    const response = await fetch(`${url}/api/todos?limit=1`);
+    await response.text();
+    epoch = /^"(.+)-\d+"$/.exec(response.headers.get("etag") ?? "")?.[1];
+    return epoch !== undefined;
+  }, `${url} sends an epoch`);
+  return epoch;
 }
 
 /** The faults. Each checks that it had an effect. */
