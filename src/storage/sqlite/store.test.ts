@@ -27,7 +27,7 @@ test("openSqlite continues from the state of an existing file", async () => {
   const before = await read(await first.list({}));
   await first.close();
 
-  const second = await openSqlite(path);
+  const second = await openSqlite(path, { onWarning: expect.unreachable });
   expect(await second.position()).toEqual(position);
   expect(await read(await second.list({}))).toEqual(before);
   expect((await second.insert("e")).id).toBe(5n);
@@ -96,6 +96,29 @@ test("a store rejects writes while its file is moved, removed or replaced", asyn
   const again = await openSqlite(path);
   expect((await again.insert("c")).id).toBe(3n);
   await again.close();
+});
+
+test("checkWrites fails while the file rejects writes, and changes nothing", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  using other = new Database(path);
+  other.run("CREATE TRIGGER failing BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no write'); END");
+  expect(await failureOf(store.insert("lost"))).toBe("store_unavailable");
+  const position = await store.position();
+  for (let i = 0; i < 2; i++) {
+    const error = await errorOf(store.checkWrites?.());
+    expect(error instanceof ServiceError && error.code).toBe("store_unavailable");
+  }
+  other.run("DROP TRIGGER failing");
+  const events = () => other.query("SELECT * FROM events").values();
+  const before = events();
+  await store.checkWrites?.();
+  expect(store.checkWrites?.()).toBeUndefined();
+  expect([await store.position(), events()]).toEqual([position, before]);
+  expect((await store.insert("b")).id).toBe(2n);
+  other.close();
+  await store.close();
 });
 
 test("openSqlite rejects an unusable file with the reason", async () => {

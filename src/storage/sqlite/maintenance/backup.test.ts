@@ -22,6 +22,7 @@ import { read } from "../../contract.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { connect } from "../connection.ts";
 import { openSqlite } from "../store.ts";
+import { backupInBackground } from "./background-backup.ts";
 import { assertConsistent, backup, restore, type Summary } from "./backup.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-backup-"));
@@ -208,6 +209,25 @@ describe("backup", () => {
     const file = newPath();
     expect((await errorOf(backup(path, file, signal))).message).toContain(
       "it is damaged (1 of its to-dos are invalid): run todo check",
+    );
+    expect(left(file)).toEqual([]);
+  });
+});
+
+describe("backupInBackground", () => {
+  test("returns the summary of the backup", async () => {
+    const [path, file] = [await makeStore(), newPath()];
+    const { todos, bytes, position } = await backupInBackground(path, file);
+    expect([todos, bytes]).toEqual([2, statSync(file).size]);
+    const store = await openSqlite(path);
+    expect(await store.position()).toEqual(position);
+    await store.close();
+  });
+
+  test("rejects with the reason of a failed backup", async () => {
+    const [missing, file] = [newPath(), newPath()];
+    expect((await errorOf(backupInBackground(missing, file))).message).toBe(
+      `${missing} does not exist: check the path of the store`,
     );
     expect(left(file)).toEqual([]);
   });
