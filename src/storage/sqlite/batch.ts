@@ -45,13 +45,11 @@ export class Batch {
     return this.#count;
   }
 
-  /** Returns the pending state of a to-do; `undefined` if the batch has not changed it. */
+  /** Returns the pending state of a to-do; `undefined` if it is older than the batch and not changed. */
   pending(id: TodoId): { readonly json: string | undefined } | undefined {
     const change = this.#changed.get(id);
     if (change !== undefined) return { json: change.after?.json };
-    return id > this.#startId && id <= this.#lastId
-      ? { json: this.#created[Number(id - this.#startId) - 1] }
-      : undefined;
+    return id > this.#startId ? { json: this.#created[Number(id - this.#startId) - 1] } : undefined;
   }
 
   /** Creates a to-do with the next id. */

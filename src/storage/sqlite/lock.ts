@@ -8,7 +8,7 @@ export function acquireLock(path: string): Database {
   let lock: Database | undefined;
   try {
     createPrivate(`${path}-lock`);
-    lock = new Database(`${path}-lock`, { create: true });
+    lock = new Database(`${path}-lock`);
     // A server keeps the lock while it runs; a migration releases it soon.
     lock.run("PRAGMA busy_timeout = 1000");
     lock.run("BEGIN EXCLUSIVE");
