@@ -3,6 +3,7 @@ import { closeSync, openSync, readSync } from "node:fs";
 
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
+/** The start of a log with little-endian checksums. Bun supports no system on which SQLite writes others. */
 const MAGIC = 0x377f0682;
 
 /**
@@ -20,9 +21,8 @@ export function countValidFrames(file: string): number {
 
 function countIn(descriptor: number): number {
   const header = readAt(descriptor, 0, HEADER_BYTES);
-  const magic = header?.getUint32(0) ?? 0;
-  if (header === undefined || (magic & ~1) >>> 0 !== MAGIC) return 0;
-  const sum = new Checksum((magic & 1) === 0);
+  if (header?.getUint32(0) !== MAGIC) return 0;
+  const sum = new Checksum();
   sum.add(header, 0, 24);
   if (!sum.equals(header, 24)) return 0;
   const frameBytes = FRAME_HEADER_BYTES + header.getUint32(8);
@@ -45,18 +45,13 @@ function readAt(descriptor: number, position: number, length: number): DataView 
 
 /** The running checksum of a log. */
 class Checksum {
-  readonly #littleEndian: boolean;
   #first = 0;
   #second = 0;
 
-  constructor(littleEndian: boolean) {
-    this.#littleEndian = littleEndian;
-  }
-
   add(view: DataView, start: number, end: number): void {
     for (let offset = start; offset < end; offset += 8) {
-      this.#first = (this.#first + view.getUint32(offset, this.#littleEndian) + this.#second) >>> 0;
-      this.#second = (this.#second + view.getUint32(offset + 4, this.#littleEndian) + this.#first) >>> 0;
+      this.#first = (this.#first + view.getUint32(offset, true) + this.#second) >>> 0;
+      this.#second = (this.#second + view.getUint32(offset + 4, true) + this.#first) >>> 0;
     }
   }
 
