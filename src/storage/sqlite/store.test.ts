@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
 import { ServiceError } from "../../error.ts";
-import type { TodoId } from "../../todo.ts";
+import { encodeTodo, type TodoId } from "../../todo.ts";
 import { decode, read, storeContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { MAX_SQLITE_ID, openSqlite } from "./store.ts";
@@ -49,6 +49,49 @@ test("openSqlite continues from the state of an existing file", async () => {
     "7 created e",
   ]);
   await second.close();
+});
+
+test("concurrent writes take effect in the order of the calls", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("old");
+  const start = await store.position();
+  const outcomes = await Promise.all([
+    store.setDone(2n, true),
+    store.insert("a"),
+    store.setDone(2n, true),
+    store.setDone(3n, true),
+    store.delete(3n),
+    store.insert("b"),
+    store.delete(1n),
+    store.setDone(1n, true),
+    store.setDone(3n, true),
+    store.delete(3n),
+    store.delete(3n),
+    store.setDone(3n, false),
+  ]);
+  const a = { id: 2n, title: "a", done: false };
+  const b = { id: 3n, title: "b", done: false };
+  expect(outcomes).toEqual([
+    undefined,
+    { id: 2n, json: encodeTodo(a) },
+    encodeTodo({ ...a, done: true }),
+    undefined,
+    false,
+    { id: 3n, json: encodeTodo(b) },
+    true,
+    undefined,
+    encodeTodo({ ...b, done: true }),
+    true,
+    false,
+    undefined,
+  ]);
+  expect(await store.position()).toEqual({ ...start, sequence: start.sequence + 6 });
+  expect([store.count, (await read(await store.list({}))).todos]).toEqual([1, [{ ...a, done: true }]]);
+  await store.close();
+  const again = await openSqlite(path);
+  expect((await read(await again.list({}))).todos).toEqual([{ ...a, done: true }]);
+  await again.close();
 });
 
 test("openSqlite rejects a file in use until its store is closed", async () => {
@@ -128,13 +171,17 @@ test("openSqlite rejects an unusable file with the reason", async () => {
 
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));
-  expect((await errorOf(openSqlite(noDatabase))).message).toContain(`${noDatabase}: file is not a database`);
+  expect((await errorOf(openSqlite(noDatabase))).message).toBe(
+    `${noDatabase}: file is not a database: name another file; if it was a store, restore a backup with todo restore`,
+  );
 
   const newer = newPath();
   const database = new Database(newer);
   database.run("PRAGMA user_version = 99");
   database.close();
-  expect((await errorOf(openSqlite(newer))).message).toContain("written by a newer version of this program");
+  expect((await errorOf(openSqlite(newer))).message).toMatch(
+    /written by a newer version of this program \(.*\): use the newer version$/,
+  );
 });
 
 test("a writer thread that exits fails its pending writes and is restarted", async () => {
