@@ -1,9 +1,11 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, setSystemTime, test } from "bun:test";
 import {
+  closeSync,
   copyFileSync,
   existsSync,
   mkdtempSync,
+  openSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -11,6 +13,7 @@ import {
   truncateSync,
   utimesSync,
   writeFileSync,
+  writeSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,6 +34,8 @@ const folder = mkdtempSync(join(tmpdir(), "todo-guard-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
+const NOW = Date.UTC(2026, 0, 2);
+const TITLE = JSON.stringify("x".repeat(120));
 
 /** Opens a store and inserts some to-dos. */
 async function serve(path: string, count = 10): Promise<Store> {
@@ -303,19 +308,92 @@ describe("FileGuard", () => {
       using database = connect(path);
       migrate(database);
       const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
-      const title = JSON.stringify("x".repeat(120));
-      for (let i = 0; i < 200; i++) insert.run(title);
+      for (let i = 0; i < 200; i++) insert.run(TITLE);
       if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
       const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
       const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
       guard.checkBefore(committed);
       damage(path);
-      insert.run(title);
+      insert.run(TITLE);
       if (what === "log") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
       for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
       expect(() => guard.checkBefore(committed)).toThrow();
     },
   );
+
+  test("rejects a log that lost frames which only a crash needs, until the log can be moved to the database", () => {
+    const path = newPath();
+    using _lock = acquireLock(path);
+    using database = connect(path);
+    migrate(database);
+    database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    database.run("PRAGMA busy_timeout = 0");
+    const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
+    for (let i = 0; i < 4; i++) insert.run(TITLE);
+    // This transaction writes all their pages again, so SQLite needs the first four frames only after a crash.
+    database.transaction(() => {
+      for (let i = 0; i < 200; i++) insert.run(TITLE);
+    })();
+    const reader = new Database(path);
+    reader.run("BEGIN");
+    reader.query("SELECT count(*) FROM todos").get();
+    insert.run(TITLE);
+    const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
+    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const log = readFileSync(`${path}-wal`);
+    truncateSync(`${path}-wal`);
+    const file = openSync(`${path}-wal`, "r+");
+    const hole = 3 * 4096;
+    writeSync(file, log, hole, log.length - hole, hole);
+    closeSync(file);
+    for (let i = 0; i < 2; i++)
+      expect(() => guard.checkBefore(committed)).toThrow("was shortened while another program reads it");
+    reader.close();
+    guard.checkBefore(committed);
+    const killed = newPath();
+    for (const suffix of ["", "-wal"]) copyFileSync(path + suffix, killed + suffix);
+    using found = new Database(killed);
+    expect(found.query("SELECT count(*) FROM todos").values()).toEqual([[205]]);
+  });
+
+  test("accepts noted changes of the database at the end, although the log was removed after them", () => {
+    const path = newPath();
+    using _lock = acquireLock(path);
+    using database = connect(path);
+    migrate(database);
+    const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
+    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
+    database.transaction(() => {
+      for (let i = 0; i < 200; i++) insert.run(TITLE);
+    })();
+    database.run("PRAGMA wal_checkpoint(PASSIVE)");
+    guard.note();
+    rmSync(`${path}-wal`);
+    guard.checkBeforeClose(committed);
+  });
+
+  test("detects that the lock was moved in the same tick of the file system's clock as the last check", () => {
+    const own = mkdtempSync(join(folder, "coarse-"));
+    const path = join(own, "todos.db");
+    using _lock = acquireLock(path);
+    using database = connect(path);
+    migrate(database);
+    const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
+    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const tick = new Date(NOW - 1000);
+    setSystemTime(NOW);
+    try {
+      utimesSync(own, tick, tick);
+      for (let i = 0; i < 2; i++) guard.checkBefore(committed);
+      // The name has the same length, so that no file system changes the size of the folder.
+      renameSync(`${path}-lock`, `${path}-gone`);
+      utimesSync(own, tick, tick);
+      expect(() => guard.checkBefore(committed)).toThrow("restart the server");
+    } finally {
+      setSystemTime();
+    }
+  });
 });
 
 describe("a running store accepts writes", () => {
