@@ -60,7 +60,6 @@ export async function ensureSchema(sql: SQL): Promise<void> {
   if (catalog.owner !== null && !catalog.isOwner && !catalog.hasVersion) throw notCurrent(catalog);
   const version = await readVersion(sql, catalog);
   if (version === MIGRATIONS.length) return;
-  if (catalog.owner !== null && !catalog.isOwner) throw notCurrent(catalog);
   await migrate(sql);
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
 import { SQL } from "bun";
-import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
+import { type Databases, openDatabases, urlAt, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
@@ -10,13 +10,15 @@ import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
 import { decode, read, storeContract } from "../contract.ts";
+import type { TransferOptions } from "../maintenance.ts";
 import { digest } from "../records/idempotency.ts";
 import type { Store } from "../store.ts";
+import { checkPooler } from "./pooler.ts";
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
 import { probePostgres } from "./probe.ts";
 import { MIGRATIONS } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
-import { migrateDatabase } from "./transfer.ts";
+import { exportTodos, importTodos, migrateDatabase } from "./transfer.ts";
 
 const HOUR = 60 * 60 * 1000;
 const MAX_POSTGRES_ID = 2n ** 63n - 1n;
@@ -384,7 +386,8 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await Promise.all(inserts)).toEqual([MAX_POSTGRES_ID - 1n, MAX_POSTGRES_ID, noMoreIds]);
     expect(await store.setDone(MAX_POSTGRES_ID, true)).toBeDefined();
     expect((await todoIn(store, MAX_POSTGRES_ID))?.done).toBe(true);
-    expect((await store.position()).sequence).toBe(2 ** 40 + 3);
+    expect(await store.delete(MAX_POSTGRES_ID)).toBe(true);
+    expect((await store.position()).sequence).toBe(2 ** 40 + 4);
     await store.close();
   });
 
@@ -573,6 +576,79 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     for (const [setting, value] of Object.entries(settings))
       expect(await primary.query(`SELECT current_setting('${setting}') AS value`)).toEqual([{ value }]);
     await primary.close();
+  });
+
+  test("a connection pooler is rejected for each session setting that it does not pass on", async () => {
+    const url = await databases.newDatabase();
+    const settings = {
+      default_transaction_isolation: "read committed",
+      synchronous_commit: "on",
+      statement_timeout: "10s",
+      idle_in_transaction_session_timeout: "10s",
+    };
+    const check = async (connection: Readonly<Record<string, string>>): Promise<void> => {
+      const sql = new SQL(url, { max: 2, connection });
+      await checkPooler(sql).finally(() => sql.close({ timeout: 0 }));
+    };
+    await check(settings);
+    for (const [setting, wrong] of [
+      ["default_transaction_isolation", "serializable"],
+      ["synchronous_commit", "off"],
+      ["statement_timeout", "0"],
+      ["idle_in_transaction_session_timeout", "0"],
+    ] as const) {
+      const { message } = await errorOf(check({ ...settings, [setting]: wrong }));
+      const statement = `ALTER ROLE \\S+ SET ${setting} = '${settings[setting]}'`;
+      expect(message).toMatch(new RegExp(`run ${statement}; then RECONNECT`));
+    }
+  });
+
+  test("a store that loses its host continues on another host", async () => {
+    const url = await databases.newDatabase();
+    const first = await startProxy(url);
+    await using second = await startProxy(url);
+    const ports = [first, second].map((proxy) => Number(new URL(proxy.url).port));
+    const store = await openPostgres(urlAt(url, ports), PATIENT);
+    await store.insert("x");
+    await first[Symbol.asyncDispose]();
+    while ((await failureOf(() => store.setDone(1n, true))) !== undefined) await Bun.sleep(50);
+    expect(await todos(store)).toEqual([{ id: 1n, title: "x", done: true }]);
+    await store.close();
+  });
+
+  test("an import of an export has the same to-dos, last id and API keys", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url, PATIENT);
+    for (const title of ["a", 'b "\u0000" 😀\n', "c"]) await store.insert(title);
+    await store.setDone(2n, true);
+    await store.delete(3n);
+    await store.keys.insert({
+      id: "1",
+      name: "ci",
+      tokenHash: hashToken("1"),
+      scope: "read",
+      createdAt: 5,
+      expiresAt: HOUR,
+    });
+    await store.close();
+    for (const [keys, counts] of [
+      ["omit", { todos: 2, lastId: 3n }],
+      ["include", { todos: 2, lastId: 3n, keys: 1 }],
+    ] as const) {
+      const copy = await databases.newDatabase();
+      const exported = await exportedText(url, keys);
+      expect(exported.summary).toEqual(counts);
+      const options = { ...TRANSFER, keys };
+      expect(await importTodos(copy, new Blob([exported.text]).stream(), 2, options)).toEqual(counts);
+      expect(await exportedText(copy, keys)).toEqual(exported);
+    }
+  });
+
+  test("probePostgres rejects a read-only database", async () => {
+    const url = await databases.newDatabase();
+    const name = new URL(url).pathname.slice(1);
+    await databases.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+    expect((await errorOf(probePostgres(url))).message).toBe("the database is read-only");
   });
 
   test("a store continues in a new epoch after the database was restored", async () => {
@@ -801,15 +877,20 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       await sql.close();
     });
 
-    testWithOwnServer("is told to have an older schema migrated by its owner", async () => {
-      const url = await databases.newDatabase();
-      await (await openOlderReplica(url, WRITE_OF_FORMAT_2)).close();
-      const restricted = await newRole(url, grants);
-      const { username } = new URL(restricted);
-      expect(await reasonOf(restricted)).toBe(
-        `the schema todo_service is from an older version, and the role ${username} may not change it: run "todo migrate" as its owner, ${new URL(url).username}`,
-      );
-    });
+    testWithOwnServer.each([2, 3])(
+      "is told to have a schema of format %i migrated by its owner",
+      async (format) => {
+        const url = await databases.newDatabase();
+        await createSchema(url, format);
+        const restricted = await newRole(url, grants);
+        const { username } = new URL(restricted);
+        const reason = `the schema todo_service is from an older version, and the role ${username} may not change it: run "todo migrate" as its owner, ${new URL(url).username}`;
+        expect(await reasonOf(restricted)).toBe(reason);
+        expect((await errorOf(probePostgres(restricted))).message).toBe(reason);
+        // The owner can migrate the schema.
+        expect(await probePostgres(url)).toBeGreaterThan(0);
+      },
+    );
 
     testWithOwnServer("is told to have a missing schema created", async () => {
       const url = await databases.newDatabase();
@@ -840,6 +921,17 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 });
+
+const TRANSFER: TransferOptions = { signal: new AbortController().signal, onProgress: () => {} };
+
+/** Exports a database to memory. */
+async function exportedText(url: string, keys: "include" | "omit") {
+  let text = "";
+  const write = async (more: string): Promise<void> => {
+    text += more;
+  };
+  return { summary: await exportTodos(url, write, { ...TRANSFER, keys }), text };
+}
 
 /** Makes idempotency keys older. */
 const passHours = (url: string, hours: number): Promise<void> =>
