@@ -14,7 +14,11 @@ export interface Proxy extends AsyncDisposable {
   readonly cut: () => void;
 }
 
-export async function startProxy(databaseUrl: string): Promise<Proxy> {
+/** @param rewrite changes what clients send */
+export async function startProxy(
+  databaseUrl: string,
+  rewrite: (bytes: Buffer) => Buffer = (bytes) => bytes,
+): Promise<Proxy> {
   const url = new URL(databaseUrl);
   const { hostname, port } = url;
   const toServer = new Direction();
@@ -32,7 +36,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
         }
       });
     }
-    client.on("data", (bytes: Buffer) => toServer.send(server, bytes));
+    client.on("data", (bytes: Buffer) => toServer.send(server, rewrite(bytes)));
     server.on("data", (bytes: Buffer) => toClient.send(client, bytes));
   });
   const { promise: listening, resolve } = Promise.withResolvers<void>();

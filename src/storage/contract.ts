@@ -337,7 +337,12 @@ export function keyContract(
     const ids = async (): Promise<string[]> => (await keys.list()).map(({ id }) => id);
 
     test("find returns an inserted key only by its hash", async () => {
-      const all = [storedKey("a"), storedKey("b", { expiresAt: 1 }), storedKey("c", { lastUsedAt: 5 })];
+      const all = [
+        storedKey("a"),
+        storedKey("b", { expiresAt: 1 }),
+        storedKey("c", { lastUsedAt: 5 }),
+        storedKey("d", { expiresAt: 90, lifetime: 80 }),
+      ];
       for (const key of all) expect(await keys.insert(key)).toBe(true);
       for (const key of all) expect(await found(key.id)).toEqual(key);
       expect(await keys.find(hashToken("another"))).toBeUndefined();

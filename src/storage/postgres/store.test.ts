@@ -603,6 +603,32 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     }
   });
 
+  test("a store reconnects after a connection pooler stopped responding during its check", async () => {
+    const url = await databases.newDatabase();
+    const name = new URL(url).pathname.slice(1);
+    for (const setting of ["statement_timeout", "idle_in_transaction_session_timeout"])
+      await databases.query(`ALTER DATABASE ${name} SET ${setting} = '10s'`);
+    let hasStopped = false;
+    await using pooler = await startProxy(url, (bytes) => {
+      if (!hasStopped && bytes.includes("pg_backend_pid")) {
+        hasStopped = true;
+        pooler.flow("drop", "drop");
+      }
+      // Like a pooler, it does not pass on this session parameter.
+      const parameters = bytes
+        .toString("latin1")
+        .replace("todo_service.direct\0on", "todo_service.direct\0no");
+      return Buffer.from(parameters, "latin1");
+    });
+    const primary = new Primary(pooler.url, { ...PRIMARY_DEFAULTS, queryTimeoutMs: 5000 });
+    while ((await failureOf(() => primary.query("SELECT 1"))) !== undefined) {
+      if (hasStopped) pooler.flow("pass", "pass");
+      await Bun.sleep(50);
+    }
+    expect(hasStopped).toBe(true);
+    await primary.close();
+  });
+
   test("a store that loses its host continues on another host", async () => {
     const url = await databases.newDatabase();
     const first = await startProxy(url);
