@@ -683,6 +683,8 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const before = await stores.other.position();
     const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
     const next = subscriber.next();
+    // A query that begins before the restore and reads after it finds no row, and the subscription would fail.
+    expect(await comesTo(stores.url, LISTENING, 1)).toBe(true);
     // Like pg_restore with an older dump.
     await executeSql(
       stores.url,
