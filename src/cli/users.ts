@@ -4,10 +4,12 @@ import {
   chownSync,
   lstatSync,
   readFileSync,
+  readlinkSync,
   realpathSync,
   statSync,
   writeFileSync,
 } from "node:fs";
+import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { hashPassword } from "../credential/password.ts";
 import {
@@ -108,11 +110,17 @@ function requireUser(users: Users, name: string): void {
 
 const isAbsent = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) === undefined;
 
+/** Follows symbolic links by itself, because `realpathSync` of Bun fails if another command replaces the file meanwhile. */
+function followLinks(path: string): string {
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  if (stat?.isSymbolicLink() !== true) return path;
+  return followLinks(resolve(realpathSync(dirname(path)), readlinkSync(path)));
+}
+
 /** Changes or creates the users file atomically. Resolves with the users before the change. */
 async function change(setting: Sourced, edit: (text: string, users: Users) => string): Promise<Users> {
   try {
-    const path = setting.value;
-    const file = isAbsent(path) ? path : realpathSync(path);
+    const file = followLinks(setting.value);
     return await replaceFileAtomic(file, NEW_FILE_MODE, async (part) => {
       const stat = statSync(file, { throwIfNoEntry: false });
       const bytes = stat === undefined ? Buffer.alloc(0) : readFileSync(file);
