@@ -92,10 +92,18 @@ function* flipped(bytes: Buffer): Generator<{ readonly what: string; readonly by
     const anywhere = Math.floor(random() * bytes.length);
     const offset = random() < 0.8 ? (used[Math.floor(random() * used.length)] ?? anywhere) : anywhere;
     const bit = Math.floor(random() * 8);
-    const other = Buffer.from(bytes);
-    other[offset] = (bytes[offset] ?? 0) ^ (1 << bit);
-    yield { what: `seed ${SEED}, flip ${flip}: byte ${offset}, bit ${bit}`, bytes: other };
+    yield {
+      what: `seed ${SEED}, flip ${flip}: byte ${offset}, bit ${bit}`,
+      bytes: withFlippedBit(bytes, offset, bit),
+    };
   }
+}
+
+/** Returns a copy with one changed bit. */
+function withFlippedBit(bytes: Buffer, offset: number, bit: number): Buffer {
+  const other = Buffer.from(bytes);
+  other[offset] = (bytes[offset] ?? 0) ^ (1 << bit);
+  return other;
 }
 
 /** Returns the offsets of bytes whose change the store must refuse. */
@@ -167,10 +175,8 @@ test(`the store detects or tolerates each of ${FLIPS} changed bits in the databa
   const original = readFileSync(path);
   for (const [what, offset] of neededBytes(original, epoch)) {
     for (let bit = 0; bit < 8; bit++) {
-      const bytes = Buffer.from(original);
-      bytes[offset] = (bytes[offset] ?? 0) ^ (1 << bit);
       copyFiles();
-      writeFileSync(copy, bytes);
+      writeFileSync(copy, withFlippedBit(original, offset, bit));
       expect(await openCopy(), `byte ${offset}, bit ${bit}: ${what}`).toBeString();
     }
   }

@@ -21,7 +21,10 @@ export async function freePort(): Promise<number> {
 function reserve(port: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const socket = createSocket("udp4").unref();
-  socket.on("error", () => resolve(false));
+  socket.on("error", () => {
+    socket.close();
+    resolve(false);
+  });
   socket.bind({ address: "127.0.0.1", port: port + UDP_OFFSET, exclusive: true }, () => resolve(true));
   return promise;
 }

@@ -110,7 +110,7 @@ function requireUser(users: Users, name: string): void {
 
 const isAbsent = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) === undefined;
 
-/** Follows symbolic links by itself, because `realpathSync` of Bun fails if another command replaces the file meanwhile. */
+/** Returns the file behind symbolic links. `realpathSync` of Bun fails if another command replaces the file meanwhile. */
 function followLinks(path: string): string {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   if (stat?.isSymbolicLink() !== true) return path;

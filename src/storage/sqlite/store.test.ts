@@ -145,7 +145,7 @@ test("checkWrites fails while the file rejects writes, and changes nothing", asy
   const path = newPath();
   const store = await openSqlite(path);
   await store.insert("a");
-  using other = new Database(path);
+  const other = new Database(path);
   other.run("CREATE TRIGGER failing BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no write'); END");
   expect(await failureOf(store.insert("lost"))).toBe("store_unavailable");
   const position = await store.position();
