@@ -7,7 +7,6 @@ export interface ParsedRequest {
   readonly path: string;
   readonly body: string;
   readonly authorization: string;
-  readonly headers: Headers;
 }
 
 export interface Todo {
@@ -108,7 +107,7 @@ export async function withServer<T>(
       const { method, headers } = request;
       const path = new URL(request.url).pathname;
       const authorization = headers.get("authorization") ?? "";
-      return handler({ method, path, body: await request.text(), authorization, headers }, state);
+      return handler({ method, path, body: await request.text(), authorization }, state);
     },
   });
   return await use(server.url.href);

@@ -1,29 +1,24 @@
 /**
- * Every rule of the specification, and every rule of private mode, as data.
+ * Every rule of the specification, as data.
  *
  * A rule has one case under `cases/`, or a `notObservable` that says why no client can check it and names the test that does.
  * The kit has no rule for what the specification marks "not shown", unless another sentence implies it. It has none for
  * permissions either, such as storage in memory or in a database (section 1).
  */
 
-/**
- * What a rule needs: `--token`, `--user`, `--fresh` (an empty server without other clients), `--read-token` or
- * `--cors-origin`. Every rule of private mode also needs `--token`.
- */
-export type Need = "token" | "user" | "fresh" | "readToken" | "corsOrigin";
+/** What a rule needs: `--token`, `--user`, or `--fresh` (an empty server without other clients). */
+export type Need = "token" | "user" | "fresh";
 
 export interface Rule {
   readonly id: string;
-  /** The first section of the specification that states the rule, or P for private mode. */
-  readonly section: "1" | "2" | "3" | "4" | "5" | "7" | "8" | "9" | "P";
+  /** The first section of the specification that states the rule. */
+  readonly section: "1" | "2" | "3" | "4" | "5" | "7" | "8" | "9";
   readonly description: string;
   readonly needs?: Need;
-  /** The rule of the specification that does not apply in private mode, because this rule applies instead. */
-  readonly replaces?: string;
   readonly notObservable?: string;
 }
 
-/** The names of the sections, in order. Section 6 (events) states no rule. Private mode is not in the specification. */
+/** The names of the sections, in order. Section 6 (events) states no rule. */
 export const sections: Readonly<Record<Rule["section"], string>> = {
   "1": "What the service does",
   "2": "Resources and their fields",
@@ -33,7 +28,6 @@ export const sections: Readonly<Record<Rule["section"], string>> = {
   "7": "Errors",
   "8": "Limits",
   "9": "Versioning",
-  P: "Private mode",
 };
 
 export const rules = [
@@ -380,178 +374,4 @@ export const rules = [
   { id: "api.no-version", section: "9", description: "the prefix /api has no version segment" },
 ] as const satisfies readonly Rule[];
 
-/** The rules of a server in private mode. They apply together with the rules of the specification, except those that they replace. */
-export const privateRules = [
-  // What needs credentials
-  {
-    id: "private.guard.path",
-    section: "P",
-    description: "every path except /livez and /readyz returns 401 without credentials",
-  },
-  {
-    id: "private.guard.unknown-path",
-    section: "P",
-    description: "an unknown path returns 401 without credentials, not 404",
-  },
-  {
-    id: "private.guard.method",
-    section: "P",
-    description: "every method returns 401 without credentials, not 405",
-  },
-  {
-    id: "private.guard.input",
-    section: "P",
-    description: "a malformed id or body returns 401 without credentials, not 400 or 422",
-  },
-  {
-    id: "private.guard.not-modified",
-    section: "P",
-    description: "a conditional GET returns 401 without credentials, not 304",
-  },
-  {
-    id: "private.guard.unchanged",
-    section: "P",
-    description: "a write without valid credentials changes nothing",
-  },
-  {
-    id: "private.guard.variants",
-    section: "P",
-    description: "without credentials, no variant of a path returns a to-do",
-  },
-  { id: "private.health.open", section: "P", description: "/livez and /readyz require no credentials" },
-  {
-    id: "private.preflight.open",
-    section: "P",
-    needs: "corsOrigin",
-    description: "CORS preflights of a listed origin require no credentials",
-  },
-
-  // Challenges
-  {
-    id: "private.challenge.both",
-    section: "P",
-    description: "navigations and clients without Sec-Fetch-* get a Basic and a Bearer challenge",
-  },
-  {
-    id: "private.challenge.bearer",
-    section: "P",
-    description: "other requests of a page get the Bearer challenge alone",
-  },
-  {
-    id: "private.challenge.realm",
-    section: "P",
-    description: 'each of these challenges has the realm "todo"',
-  },
-  {
-    id: "private.challenge.vary",
-    section: "P",
-    description: "Vary of a 401 names the Sec-Fetch-* header that selects the challenges",
-  },
-  {
-    id: "private.admin.realm",
-    section: "P",
-    description: 'the Basic challenge of /admin/ has a realm other than "todo"',
-  },
-
-  // Credentials
-  {
-    id: "private.token.accepted",
-    section: "P",
-    replaces: "todos.open",
-    description: "the to-do routes accept a bearer token that may write",
-  },
-  {
-    id: "private.token.rejected",
-    section: "P",
-    replaces: "todos.no-authentication",
-    description: "unknown and malformed tokens get 401",
-  },
-  {
-    id: "private.user.accepted",
-    section: "P",
-    needs: "user",
-    description: "the to-do routes accept a user and password",
-  },
-  {
-    id: "private.user.rejected",
-    section: "P",
-    needs: "user",
-    description: "a wrong password and an unknown user get 401",
-  },
-  {
-    id: "private.password.accepted",
-    section: "P",
-    description: "the to-do routes accept a token as the password of any user name",
-  },
-  {
-    id: "private.scheme.rejected",
-    section: "P",
-    description: "a known token with another scheme gets 401",
-  },
-  {
-    id: "private.whoami.bearer-only",
-    section: "P",
-    needs: "user",
-    description: "GET /api/whoami accepts no Basic credentials",
-  },
-  {
-    id: "private.admin.users-only",
-    section: "P",
-    description: "/admin/ accepts no token, also not as a password",
-  },
-
-  // Scopes
-  {
-    id: "private.read.accepted",
-    section: "P",
-    needs: "readToken",
-    description: "a token that may only read may GET and HEAD",
-  },
-  {
-    id: "private.read.rejected",
-    section: "P",
-    needs: "readToken",
-    description: "a write with a token that may only read gets 403 and changes nothing",
-  },
-  {
-    id: "private.read.challenge",
-    section: "P",
-    needs: "readToken",
-    description: 'this 403 has a Bearer challenge with error="insufficient_scope" (RFC 6750, section 3.1)',
-  },
-
-  // Pages of other origins
-  {
-    id: "private.basic.own-origin",
-    section: "P",
-    needs: "user",
-    description: "Basic writes are accepted from the server's own origin and from programs",
-  },
-  {
-    id: "private.basic.cross-site",
-    section: "P",
-    needs: "user",
-    description: "a Basic write from an origin that is not listed gets 403 and changes nothing",
-  },
-  {
-    id: "private.cors.no-credentials",
-    section: "P",
-    description: "no response has Access-Control-Allow-Credentials",
-  },
-
-  // Caches and retries
-  {
-    id: "private.cache.private",
-    section: "P",
-    description: "Cache-Control keeps responses out of shared caches",
-  },
-  { id: "private.cache.vary", section: "P", description: "Vary names Authorization" },
-  {
-    id: "private.idempotency",
-    section: "P",
-    needs: "user",
-    description: "the same Idempotency-Key from two identities creates two to-dos",
-  },
-] as const satisfies readonly Rule[];
-
-export type RuleId = (typeof rules | typeof privateRules)[number]["id"];
+export type RuleId = (typeof rules)[number]["id"];

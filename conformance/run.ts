@@ -31,37 +31,18 @@ function parseArguments(args: readonly string[]): Options {
       "--fresh",
       "also check the exact ids and the empty list; the server has just started, is empty and has no other clients",
     )
-    .option("--private", "the server is in private mode; also check its rules, which need --token")
-    .addOption(
-      new Option("--read-token <token>", "a bearer token that may only read; only with --private").env(
-        "CONFORMANCE_READ_TOKEN",
-      ),
-    )
-    .option("--cors-origin <origin>", "an origin that the server lists for CORS; only with --private")
     .showSuggestionAfterError(false)
     .exitOverride()
     .parse(args, { from: "user" });
-  const { token, user, private: isPrivate, readToken, corsOrigin, ...rest } = command.opts<ParsedOptions>();
+  const { token, user, ...rest } = command.opts<ParsedOptions>();
   const baseUrl = command.args[0] ?? "";
   // The parser would print the value in its message, and the value may be a credential.
   const reject = (reason: string) => command.error(`error: ${reason}`, { exitCode: 2 });
   if (!isBaseUrl(baseUrl)) reject("the URL must be http or https, without credentials, query or fragment");
-  if (token !== undefined && !isToken(token)) reject("the token must be visible ASCII");
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) reject("the token must be visible ASCII");
   if (user !== undefined && !/^[^:]+:/.test(user)) reject("the user must be NAME:PASSWORD");
-  if (readToken !== undefined && !isToken(readToken)) reject("the read token must be visible ASCII");
-  if (corsOrigin !== undefined && URL.parse(corsOrigin)?.origin !== corsOrigin)
-    reject("the CORS origin must be an origin, such as https://app.example.com");
-  for (const name of ["readToken", "corsOrigin"])
-    if (isPrivate === undefined && command.getOptionValueSource(name) === "cli")
-      reject("--read-token and --cors-origin need --private");
-  if (isPrivate === true && token === undefined) reject("--private needs --token");
-  const privateMode = {
-    ...(readToken === undefined ? {} : { readToken }),
-    ...(corsOrigin === undefined ? {} : { corsOrigin }),
-  };
   return {
     baseUrl,
-    ...(isPrivate === true ? { privateMode } : {}),
     ...(token === undefined ? {} : { token }),
     ...(user === undefined ? {} : { user: parseUser(user) }),
     ...rest,
@@ -71,13 +52,6 @@ function parseArguments(args: readonly string[]): Options {
 interface ParsedOptions extends Pick<Options, "clientName" | "fresh"> {
   readonly token?: string;
   readonly user?: string;
-  readonly private?: true;
-  readonly readToken?: string;
-  readonly corsOrigin?: string;
-}
-
-function isToken(text: string): boolean {
-  return /^[\x21-\x7e]+$/.test(text);
 }
 
 function isBaseUrl(text: string): boolean {
@@ -94,9 +68,8 @@ function parseUser(text: string): { name: string; password: string } {
 /** Formats the report: the rules by section, a reason below each rule that did not pass, and a summary. */
 function formatReport(baseUrl: string, { results, passed }: Report): string {
   const idWidth = Math.max(...results.map(({ rule }) => rule.id.length));
-  const blocks = Object.entries(sections).flatMap(([section, name]) => {
+  const blocks = Object.entries(sections).map(([section, name]) => {
     const ofSection = results.filter(({ rule }) => rule.section === section);
-    if (ofSection.length === 0) return [];
     return [`${section}. ${name}`, ...ofSection.map((result) => formatResult(result, idWidth))].join("\n");
   });
   const count = (status: Result["status"]) =>

@@ -6,14 +6,13 @@ import { cases as bearer } from "./cases/bearer.ts";
 import { cases as bodies } from "./cases/bodies.ts";
 import { cases as emptyServer } from "./cases/empty-server.ts";
 import { cases as ids } from "./cases/ids.ts";
-import { cases as privateMode } from "./cases/private.ts";
 import { cases as todosCreate } from "./cases/todos-create.ts";
 import { cases as todosDelete } from "./cases/todos-delete.ts";
 import { cases as todosRead } from "./cases/todos-read.ts";
 import { cases as todosUpdate } from "./cases/todos-update.ts";
 import { cases as validation } from "./cases/validation.ts";
 import { dependencies as specDependencies } from "./dependencies.ts";
-import { type Need, privateRules, type Rule, rules as specRules } from "./rules.ts";
+import { type Need, type Rule, rules as specRules } from "./rules.ts";
 import { RuleViolation, TargetClient, UnreachableError } from "./target-client.ts";
 
 // The cases for an empty server run first, because later cases create to-dos.
@@ -29,21 +28,9 @@ export const suites: readonly Cases[] = [
   bodies,
   bearer,
   basic,
-  privateMode,
 ];
 
-/** The rules of the specification and of private mode. */
-export const allRules: readonly Rule[] = [...specRules, ...privateRules];
-
-/** The rule that replaces a rule in private mode, by the id of the replaced rule. */
-const replacements: ReadonlyMap<string, string> = new Map(
-  allRules.flatMap(({ id, replaces }) => (replaces === undefined ? [] : [[replaces, id]])),
-);
-
-/** Returns the rules for a server in private mode, or for one that follows the specification alone. */
-export function rulesFor({ privateMode }: Pick<Options, "privateMode">): readonly Rule[] {
-  return privateMode === undefined ? specRules : allRules.filter(({ id }) => !replacements.has(id));
-}
+export const rules: readonly Rule[] = specRules;
 
 /** The rules that each case relies on, by the id of the rule that it checks. */
 export type Dependencies = Readonly<Record<string, readonly string[]>>;
@@ -59,13 +46,6 @@ export interface Options {
   readonly clientName?: string;
   /** True when the server has just started, is empty and has no other clients. Default: false. */
   readonly fresh?: boolean;
-  /** Given when the server is in private mode. Then `token` is required, and may write. */
-  readonly privateMode?: {
-    /** A bearer token that may only read. */
-    readonly readToken?: string;
-    /** An origin whose pages may use the API (CORS). */
-    readonly corsOrigin?: string;
-  };
   /** Time limit for one request, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number;
 }
@@ -77,10 +57,7 @@ export type Result = { readonly rule: Rule } & (
 
 export interface Report {
   readonly results: readonly Result[];
-  /**
-   * True when no rule failed and none was skipped because `token` or `user` is missing. A rule that is not judged implies a
-   * failed one.
-   */
+  /** True when no rule failed and none was skipped because a credential is missing. A rule that is not judged implies a failed one. */
   readonly passed: boolean;
 }
 
@@ -122,17 +99,11 @@ function relyingOn(id: string, dependencies: Dependencies, found = new Set<strin
 
 /** Checks the server at `options.baseUrl` against every rule. Rejects with `UnreachableError` when no server answers. */
 export async function checkServer(options: Options): Promise<Report> {
-  const errors = suiteErrors(allRules, suites, dependencies);
+  const errors = suiteErrors(rules, suites, dependencies);
   if (errors.length > 0) throw new Error(errors.join("; "));
-  const { privateMode, token = "" } = options;
-  if (privateMode !== undefined && token === "") throw new Error("private mode needs a token");
-  const rules = rulesFor(options);
   const client = new TargetClient({
     baseUrl: options.baseUrl.replace(/\/+$/, ""),
-    token,
-    readToken: privateMode?.readToken ?? "",
-    corsOrigin: privateMode?.corsOrigin ?? "",
-    authorization: privateMode && `Bearer ${token}`,
+    token: options.token ?? "",
     user: options.user ?? { name: "", password: "" },
     clientName: options.clientName,
     timeoutMs: options.timeoutMs ?? 5000,
@@ -199,25 +170,17 @@ function causeOf(id: string, violations: ReadonlyMap<string, RuleViolation>): st
 
 function blockerOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
   const prerequisites = [violations.get(id)?.prerequisite ?? id, ...(dependencies[id] ?? [])];
-  return prerequisites
-    .flatMap((other) => [other, replacements.get(other) ?? other])
-    .find((other) => other !== id && violations.has(other));
+  return prerequisites.find((other) => other !== id && violations.has(other));
 }
 
 const SKIP_REASONS: Readonly<Record<Need, string>> = {
   token: "skipped because --token is missing",
   user: "skipped because --user is missing",
   fresh: "skipped because --fresh is missing",
-  readToken: "skipped because --read-token is missing",
-  corsOrigin: "skipped because --cors-origin is missing",
 };
 
-/** The needs without which a server can pass. */
-const OPTIONAL_NEEDS: ReadonlySet<Need | undefined> = new Set(["fresh", "readToken", "corsOrigin"] as const);
-
 function isAvailable(need: Need, options: Options): boolean {
-  if (need === "fresh") return options.fresh === true;
-  return { ...options, ...options.privateMode }[need] !== undefined;
+  return need === "fresh" ? options.fresh === true : options[need] !== undefined;
 }
 
 function notObservableResult(rule: Rule): Result {
@@ -225,7 +188,7 @@ function notObservableResult(rule: Rule): Result {
 }
 
 function isAcceptable({ rule, status }: Result): boolean {
-  return status === "skipped" ? OPTIONAL_NEEDS.has(rule.needs) : !["failed", "not judged"].includes(status);
+  return status === "skipped" ? rule.needs === "fresh" : !["failed", "not judged"].includes(status);
 }
 
 async function checkReachable(client: TargetClient): Promise<void> {

@@ -101,10 +101,6 @@ export interface Target {
   readonly baseUrl: string;
   readonly token: string;
   readonly user: { readonly name: string; readonly password: string };
-  readonly readToken: string;
-  readonly corsOrigin: string;
-  /** The Authorization header that requests have by default, except those to `/api/whoami` and `/admin`. */
-  readonly authorization: string | undefined;
   readonly clientName: string | undefined;
   readonly timeoutMs: number;
 }
@@ -115,8 +111,6 @@ interface RequestOptions {
   /** A text to send unchanged with a JSON content type. */
   readonly body?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sends no Authorization header by default. */
-  readonly credentials?: "omit";
   /** Describes the headers in the report, which never shows their values. */
   readonly note?: string;
 }
@@ -142,10 +136,6 @@ export class TargetClient {
     const body = options.json === undefined ? options.body : JSON.stringify(options.json);
     const request = describeRequest(method, path, body, options.note);
     const headers = new Headers(options.headers);
-    const { authorization } = this.target;
-    const isSentByDefault = options.credentials !== "omit" && !OWN_GUARD.test(path);
-    if (authorization !== undefined && isSentByDefault && !headers.has("authorization"))
-      headers.set("authorization", authorization);
     if (body !== undefined) headers.set("content-type", "application/json");
     const response = await this.#fetch(request, path, {
       method,
@@ -214,7 +204,7 @@ export class TargetClient {
     const signal = AbortSignal.timeout(this.target.timeoutMs);
     try {
       const response = await fetch(this.target.baseUrl + path, { ...init, redirect: "manual", signal });
-      return new CapturedResponse(request, response.status, response.headers, await readText(response));
+      return new CapturedResponse(request, response.status, response.headers, await response.text());
     } catch (error) {
       const failure = `${request}: expected a response, got none`;
       if (signal.aborted)
@@ -230,16 +220,6 @@ export class TargetClient {
     const deleted = method === "DELETE" ? /^\/api\/todos\/(\d+)$/.exec(path)?.[1] : undefined;
     if (deleted !== undefined) this.#createdIds.delete(BigInt(deleted));
   }
-}
-
-/** Paths whose rules state the credentials of each request, because these routes have their own guards. */
-const OWN_GUARD = /^\/(api\/whoami|admin)(\/|$)/;
-
-/** Returns the body as text. A stream of events does not end, so it counts as empty. */
-async function readText(response: Response): Promise<string> {
-  if (!/^text\/event-stream\b/i.test(response.headers.get("content-type") ?? "")) return response.text();
-  await response.body?.cancel();
-  return "";
 }
 
 /** Returns the id in a response. An id in a string violates `todo.id.type` only, so the other cases can use it. */

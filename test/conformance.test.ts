@@ -4,14 +4,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { checkServer } from "../conformance/runner.ts";
-import { createKey, createKeyLookup } from "../src/credential/key.ts";
-import { listen } from "../src/http/server/listen.ts";
-import { createService, type Service, type ServiceOptions } from "../src/http/service.ts";
-import { openMemory } from "../src/storage/memory/store.ts";
 import { makeCertificate } from "./certificate.ts";
 import { runTodo } from "./command.ts";
-import { expectToConform, expectToConformInPrivateMode, unobserved } from "./conformance.ts";
+import { expectToConform, unobserved } from "./conformance.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 
@@ -52,94 +47,6 @@ test.each([
     await rm(folder, { recursive: true });
   }
 });
-
-test("the command passes the conformance kit in private mode", async () => {
-  await expectToConformInPrivateMode(runTodo);
-});
-
-/** Returns a service whose routes are partly those of another one. */
-function withRoutes(service: Service, change: (routes: Service["routes"]) => Service["routes"]): Service {
-  return { ...service, routes: { ...service.routes, ...change(service.routes) } };
-}
-
-/** Plants a fault in the service in private mode, given with the service without private mode. */
-const PLANTED_FAULTS: Readonly<
-  Record<string, [rule: string | undefined, plant: (options: ServiceOptions) => Service]>
-> = {
-  "no fault": [undefined, createService],
-  "a path without authentication": [
-    "private.guard.path",
-    (options) =>
-      withRoutes(createService(options), () => {
-        const { routes } = createService({ ...options, privateMode: false });
-        const docs = routes["/docs"];
-        return docs === undefined ? {} : { "/docs": docs };
-      }),
-  ],
-  "405 before 401": [
-    "private.guard.method",
-    (options) =>
-      withRoutes(createService(options), ({ "/api/todos": guarded }) => {
-        const { "/api/todos": open } = createService({ ...options, privateMode: false }).routes;
-        if (guarded === undefined || open === undefined) throw new Error("there is no route /api/todos");
-        const isKnown = ({ method }: Request) => /^(GET|HEAD|POST|OPTIONS)$/.test(method);
-        return {
-          "/api/todos": (request, server) => (isKnown(request) ? guarded : open)(request, server),
-        };
-      }),
-  ],
-  "scopes without effect": [
-    "private.read.rejected",
-    (options) =>
-      createService({
-        ...options,
-        lookupClient: async (token) => {
-          const client = await options.lookupClient?.(token);
-          return client == null ? undefined : { name: client.name };
-        },
-      }),
-  ],
-};
-
-test.each(Object.entries(PLANTED_FAULTS))(
-  "the conformance kit detects exactly the planted fault in private mode: %s",
-  async (_, [rule, plant]) => {
-    const store = openMemory();
-    const [writer, reader] = [
-      await createKey(store.keys, "phone", undefined, Date.now()),
-      await createKey(store.keys, "screen", undefined, Date.now(), "read"),
-    ];
-    const user = { name: "ann", password: "open sesame" };
-    const service = plant({
-      store,
-      keys: store.keys,
-      privateMode: true,
-      onLoopback: true,
-      lookupClient: createKeyLookup(store.keys, Date.now),
-      checkUser: (name, password) => name === user.name && password === user.password,
-    });
-    const listener = listen(service, { host: "127.0.0.1", port: 0 });
-    try {
-      const { results, passed } = await checkServer({
-        baseUrl: listener.url,
-        token: writer?.token ?? "",
-        user,
-        clientName: "phone",
-        fresh: true,
-        privateMode: { readToken: reader?.token ?? "", corsOrigin: "http://localhost:5173" },
-        timeoutMs: 60_000,
-      });
-      const failed = results.flatMap(({ rule, status }) => (status === "failed" ? [rule.id] : []));
-      expect({ failed, passed }).toEqual({
-        failed: rule === undefined ? [] : [rule],
-        passed: rule === undefined,
-      });
-    } finally {
-      service.close();
-      await listener.abort();
-    }
-  },
-);
 
 test.each(unobserved)("conformance rule $id names a test that exists", ({ notObservable }) => {
   const [, path = "", name = ""] = / — proved by (\S+) "(.+)"$/.exec(notObservable) ?? [];

@@ -18,7 +18,7 @@ export const cases: Cases = {
   },
 
   async "todos.open"(client) {
-    for (const response of await everyOperation(client, {}, "without credentials")) {
+    for (const response of await everyOperation(client, {})) {
       response.expect(![401, 403, 407].includes(response.status), "no request for credentials");
     }
   },
@@ -26,14 +26,14 @@ export const cases: Cases = {
   async "todos.no-authentication"(client) {
     const invalid = ["Bearer not-a-token", `Basic ${btoa("nobody:wrong")}`, "Nonsense"];
     for (const authorization of invalid) {
-      for (const response of await everyOperation(client, { authorization }, "with invalid credentials")) {
+      for (const response of await everyOperation(client, { authorization })) {
         response.expect(response.ok, "a 2xx status with any Authorization header");
       }
     }
   },
 
   async "json.success"(client) {
-    const operations = await everyOperation(client);
+    const operations = await everyOperation(client, {});
     for (const response of operations.filter(({ ok, text }) => ok && text !== "")) expectJson(response);
   },
 
@@ -59,11 +59,11 @@ export const cases: Cases = {
 };
 
 /** Sends one valid request per operation with these headers. Returns the responses. */
-export async function everyOperation(
+async function everyOperation(
   client: TargetClient,
-  headers: Readonly<Record<string, string>> = {},
-  note = "",
+  headers: Record<string, string>,
 ): Promise<CapturedResponse[]> {
+  const note = headers.authorization === undefined ? "without credentials" : "with invalid credentials";
   const post = await client.send("POST", "/api/todos", {
     json: { title: client.uniqueTitle() },
     headers,

@@ -237,6 +237,51 @@ describe("private mode", () => {
     }
   });
 
+  test.each<[method: string, path: string, body: string | undefined]>([
+    ["GET", "/api", undefined],
+    ["GET", "/api/todos/1/no-such", undefined],
+    ["GET", "/api/whoami/no-such", undefined],
+    ["GET", "/admin/no-such", undefined],
+    ["GET", "/assets/no-such.js", undefined],
+    ["GET", "/metrics", undefined],
+    ["PUT", "/api/whoami", undefined],
+    ["POST", "/api/todos", '{"title":"valid"}'],
+    ["POST", "/api/todos", '{"title":""}'],
+    ["POST", "/api/todos", "{"],
+    ["PATCH", "/api/todos/1", '{"done":true}'],
+    ["PATCH", "/api/todos/1", "{}"],
+    ["PATCH", "/api/todos/abc", '{"done":true}'],
+    ["DELETE", "/api/todos/abc", undefined],
+  ])(
+    "rejects %s %s with the body %p before it considers the path, the method or the body",
+    async (method, path, body) => {
+      const calls: string[] = [];
+      await using service = startService({ store: forbiddenStore(calls), privateMode: true });
+      for (const headers of [{}, { Authorization: "Bearer x" }]) {
+        const sent = {
+          headers: { ...headers, "Content-Type": "application/json" },
+          ...(body !== undefined && { body }),
+        };
+        expect((await service.send(method, path, sent)).status).toBe(401);
+      }
+      expect(calls).toEqual([]);
+    },
+  );
+
+  test("accepts a token or a password only as a whole and with its scheme", async () => {
+    await using service = await startPrivate();
+    const { token } = service.key;
+    for (const authorization of [
+      ...["Basic ", "Digest ", "Token ", "BearerX ", ""].map((scheme) => scheme + token),
+      `Bearer ${token.slice(0, -1)}`,
+      `Bearer ${token}a`,
+      basic(USER, PASSWORD.slice(0, -1)),
+      basic(USER, ""),
+      `Basic ${btoa("no colon")}`,
+    ])
+      expect((await service.send("GET", "/api/todos", as(authorization))).status).toBe(401);
+  });
+
   test("keeps the guards, realms and challenges of /api/whoami and /admin", async () => {
     await using service = await startPrivate();
     const { token } = service.key;
@@ -347,6 +392,7 @@ describe("private mode", () => {
   test.each<[what: string, headers: Readonly<Record<string, string>>, isAccepted: boolean]>([
     ["a program", {}, true],
     ["the page", { "Sec-Fetch-Site": "same-origin" }, true],
+    ["the page in an old browser", { Origin: "OWN" }, true],
     ["the address bar", { "Sec-Fetch-Site": "none" }, true],
     ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
     ["another site", { Origin: "https://evil.example", "Sec-Fetch-Site": "cross-site" }, false],
@@ -354,8 +400,9 @@ describe("private mode", () => {
     ["another loopback port", { Origin: "http://localhost:5173" }, false],
     ["a sandboxed frame", { Origin: "null" }, false],
     ["another origin in an old browser", { Origin: "https://evil.example" }, false],
-  ])("checks the origin of a write with Basic credentials by %s", async (_what, headers, isAccepted) => {
+  ])("checks the origin of a write with Basic credentials by %s", async (_what, given, isAccepted) => {
     await using service = await startPrivate({ corsOrigins: ["https://app.example"], onLoopback: true });
+    const headers = { ...given, ...(given.Origin === "OWN" && { Origin: service.url }) };
     for (const credential of [USER_CREDENTIALS, basic("x", service.key.token)]) {
       const { id } = await service.store.insert(CANARY);
       const writes = [
@@ -460,7 +507,8 @@ describe("private mode", () => {
       const etag = (await service.send("GET", path, as(credential))).headers.get("etag") ?? "";
       for (const tag of [etag, "*"]) {
         const headers = { "If-None-Match": tag };
-        expect((await service.send("GET", path, { headers })).status).toBe(401);
+        for (const rejected of [{ headers }, as("Bearer x", headers)])
+          expect((await service.send("GET", path, rejected)).status).toBe(401);
         const revalidated = await service.send("GET", path, as(credential, headers));
         expect(revalidated.status).toBe(304);
         expect(revalidated.headers.get("cache-control")).toBe("private, no-cache");
