@@ -302,7 +302,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
       async () => {
         const sql = new SQL(database, { max: 1 });
         const [row] = await sql.unsafe<{ write: string }[]>(
-          "SELECT pg_get_functiondef('todo_service.write_batch'::regproc) AS write",
+          "SELECT pg_get_functiondef('todo_service.write'::regproc) AS write",
         );
         const silent = row?.write.replace("PERFORM pg_notify(", "PERFORM concat(") ?? "";
         expect(silent).not.toContain("pg_notify");

@@ -11,8 +11,8 @@ Bun.serve({
     "/api/todos": async (request) => {
       const { title } = await request.json();
       const [row] = await sql.unsafe(
-        "SELECT made FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)",
-        [Number.MAX_SAFE_INTEGER, 10_000_000, 10_000, Date.now(), JSON.stringify(title), "", ""],
+        "SELECT made FROM todo_service.write($1, $2, $3, $4, $5, $6, NULL, NULL, NULL)",
+        [Number.MAX_SAFE_INTEGER, 10_000_000, 10_000, JSON.stringify(title), "", ""],
       );
       return Response.json({ id: Number(row.made), title, done: false }, { status: 201 });
     },

@@ -13,11 +13,11 @@ export type Outcome =
 /** The reason why an insert created nothing. */
 type InsertError = "reused" | "no room" | "no id";
 
-/** The codes that `todo_service.write_batch` returns in place of an id. */
+/** The codes that `todo_service.write` returns in place of an id. */
 const INSERT_ERRORS = new Map<string, InsertError>([
   ["-1", "reused"],
-  ["-3", "no room"],
-  ["-4", "no id"],
+  ["-2", "no room"],
+  ["-3", "no id"],
 ]);
 
 /** A write that waits for its batch. */
@@ -47,7 +47,7 @@ interface Delete {
   readonly id: TodoId;
 }
 
-/** The columns that `todo_service.write_batch` returns: one line per write of each type, and a count. */
+/** The columns that `todo_service.write` returns: one line per write of each type, and a count. */
 export interface Outcomes {
   readonly made: string | null;
   readonly updated: string | null;
@@ -81,7 +81,7 @@ export class Batch {
     return true;
   }
 
-  /** The parameters of `todo_service.write_batch`. */
+  /** The parameters of `todo_service.write`. */
   get values(): Value[] {
     return [
       linesOf(this.#inserts, ({ title }) => JSON.stringify(title)),

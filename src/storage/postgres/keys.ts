@@ -1,4 +1,4 @@
-import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle } from "../store.ts";
@@ -29,20 +29,18 @@ export class PostgresKeys implements KeyStore {
   }
 
   async find(tokenHash: Uint8Array): Promise<StoredKey | undefined> {
-    const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.find_scoped_key($1)", [
-      tokenHash,
-    ]);
+    const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.find_key($1)", [tokenHash]);
     return row === undefined ? undefined : storedKeyOf(row);
   }
 
   async list(): Promise<Key[]> {
-    const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_scoped_keys()");
+    const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_keys()");
     return rows.map((row) => this.#uses.withLatest(keyOf(row)));
   }
 
   insert(key: StoredKey): Promise<boolean> {
     return this.#changes(
-      "SELECT todo_service.insert_scoped_key($1, $2, $3, $4, $5, $6, $7, $8, $9) AS done",
+      "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done",
       valuesOf(key),
     );
   }
@@ -50,7 +48,7 @@ export class PostgresKeys implements KeyStore {
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
     const values = [...valuesOf(successor), id, expiresAt];
     return this.#changes(
-      "SELECT todo_service.replace_scoped_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS done",
+      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done",
       values,
     );
   }
@@ -80,7 +78,8 @@ export class PostgresKeys implements KeyStore {
   }
 }
 
-function valuesOf({
+/** The parameters of the functions that add a key. */
+export function valuesOf({
   id,
   name,
   tokenHash,
@@ -90,15 +89,5 @@ function valuesOf({
   lifetime,
   scope,
 }: StoredKey): Value[] {
-  return [
-    id,
-    name,
-    tokenHash,
-    createdAt,
-    expiresAt ?? null,
-    lastUsedAt ?? null,
-    lifetime ?? null,
-    createdAt - EXPIRED_RETENTION_MS,
-    scope,
-  ];
+  return [id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope];
 }

@@ -1,17 +1,9 @@
 import { SQL } from "bun";
 import type { MigrationSummary } from "../maintenance.ts";
-import tablesAndFunctions from "./migrations/001-tables-and-functions.sql" with { type: "text" };
-import evictIdempotencyKeys from "./migrations/002-evict-idempotency-keys.sql" with { type: "text" };
-import functionsForAllAccess from "./migrations/003-functions-for-all-access.sql" with { type: "text" };
-import keyScopes from "./migrations/004-key-scopes.sql" with { type: "text" };
+import schema from "./schema.sql" with { type: "text" };
 
-/** All migrations of the database, in order. A released migration must never change. */
-export const MIGRATIONS: readonly string[] = [
-  tablesAndFunctions,
-  evictIdempotencyKeys,
-  functionsForAllAccess,
-  keyScopes,
-];
+/** The schema, and then its later changes in order. A released one must never change. */
+const MIGRATIONS: readonly string[] = [schema];
 
 /** An arbitrary number that all replicas share. */
 const MIGRATION_LOCK = 7_460_236_015;
@@ -28,8 +20,6 @@ interface Catalog {
   readonly owner: string | null;
   /** Whether the role has the rights of the owner. */
   readonly isOwner: boolean;
-  /** Whether the function `format_version` exists, which format 3 added. */
-  readonly hasVersion: boolean;
   readonly isSuperuser: boolean;
   /** The first owner of the schema or of its tables that is not a superuser; null if there is none. */
   readonly ordinaryOwner: string | null;
@@ -41,7 +31,6 @@ const CATALOG = `
   SELECT pg_encoding_to_char(d.encoding) AS encoding, current_user AS role, s.oid IS NOT NULL AS "hasSchema",
     CASE WHEN pg_has_role(s.nspowner, 'USAGE') THEN pg_get_userbyid(s.nspowner) END AS "schemaOwner",
     pg_get_userbyid(c.relowner) AS owner, coalesce(pg_has_role(c.relowner, 'USAGE'), false) AS "isOwner",
-    EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = s.oid AND p.proname = 'format_version') AS "hasVersion",
     (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS "isSuperuser",
     (SELECT rolname FROM pg_roles r WHERE r.oid IN (s.nspowner, c.relowner) AND NOT rolsuper LIMIT 1) AS "ordinaryOwner",
     CASE WHEN s.oid IS NULL THEN has_database_privilege(d.oid, 'CREATE')
@@ -56,22 +45,18 @@ const CATALOG = `
  * may do so. Throws an Error that says what to do.
  */
 export async function ensureSchema(sql: SQL): Promise<void> {
-  const catalog = await readCatalog(sql);
-  if (catalog.owner !== null && !catalog.isOwner && !catalog.hasVersion) throw notCurrent(catalog);
-  const version = await readVersion(sql, catalog);
-  if (version === MIGRATIONS.length) return;
-  await migrate(sql);
+  const version = await readVersion(sql, await readCatalog(sql));
+  if (version < MIGRATIONS.length) await migrate(sql);
 }
 
 /** Throws an Error that says what to do if a server with this role could not start or not write. Changes nothing. */
 export async function assertSufficientRights(sql: SQL): Promise<void> {
   const catalog = await readCatalog(sql);
-  const { owner, isOwner, hasVersion, mayCreate, role } = catalog;
+  const { owner, isOwner, mayCreate, role } = catalog;
   if (owner === null) {
     if (mayCreate || catalog.schemaOwner !== null) return;
     throw new Error(`the role ${role} may not create the schema todo_service: ${CREATE_AS_OWNER}`);
   }
-  if (!isOwner && !hasVersion) throw notCurrent(catalog);
   const version = await readVersion(sql, catalog);
   if (isOwner) return;
   if (version < MIGRATIONS.length) throw notCurrent(catalog);
@@ -87,33 +72,33 @@ const FORBIDDEN_FUNCTIONS = `
 const CREATE_AS_OWNER =
   'run "todo migrate" as the owner of the database, which creates the schema todo_service';
 
-/** Applies the missing migrations, one process at a time. Throws if a newer version wrote the database. */
-export async function migrate(sql: SQL): Promise<MigrationSummary> {
+/**
+ * Applies the missing migrations, one process at a time. Throws if a newer version wrote the database.
+ * @param migrations all migrations in order; the default is those of this version
+ */
+export async function migrate(sql: SQL, migrations = MIGRATIONS): Promise<MigrationSummary> {
   try {
-    return await sql.begin(applyMissing);
+    return await sql.begin((transaction) => applyMissing(transaction, migrations));
   } catch (error) {
     if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
     throw new Error(`${error.message}: ${CREATE_AS_OWNER}`, { cause: error });
   }
 }
 
-async function applyMissing(transaction: SQL): Promise<MigrationSummary> {
+async function applyMissing(transaction: SQL, migrations: readonly string[]): Promise<MigrationSummary> {
   await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
   const catalog = await readCatalog(transaction);
   if (catalog.owner !== null && !catalog.isOwner) throw notCurrent(catalog);
   // The functions run with the rights of their owner, and the owner of the schema can replace them.
   const owner = catalog.owner ?? catalog.schemaOwner;
   if (owner !== null) await transaction.unsafe(`SET LOCAL ROLE ${quoteIdentifier(owner)}`);
-  const from = await readVersion(transaction, catalog);
-  const to = MIGRATIONS.length;
+  const to = migrations.length;
+  const from = await readVersion(transaction, catalog, to);
   if (from === to) return { from, to };
   // An existing schema needs no right to create one.
   if (!catalog.hasSchema) await transaction.unsafe("CREATE SCHEMA todo_service");
-  if (catalog.owner === null)
-    await transaction.unsafe("CREATE TABLE todo_service.format (version bigint NOT NULL)");
-  for (const migration of MIGRATIONS.slice(from)) await transaction.unsafe(migration).simple();
-  await transaction.unsafe("DELETE FROM todo_service.format");
-  await transaction.unsafe("INSERT INTO todo_service.format VALUES ($1)", [to]);
+  for (const migration of migrations.slice(from)) await transaction.unsafe(migration).simple();
+  await transaction.unsafe("UPDATE todo_service.format SET version = $1", [to]);
   // PostgreSQL lets every role execute new functions, and these have the rights of the owner.
   await transaction.unsafe("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service FROM PUBLIC");
   return { from, to };
@@ -133,20 +118,19 @@ async function readCatalog(sql: SQL): Promise<Catalog> {
   return catalog;
 }
 
-/** Returns the number of applied migrations. Throws if a newer version wrote the database. */
-async function readVersion(sql: SQL, { owner, hasVersion, role }: Catalog): Promise<number> {
+/** Returns the number of applied migrations. Throws if it is greater than that of the known ones. */
+async function readVersion(sql: SQL, { owner, role }: Catalog, known = MIGRATIONS.length): Promise<number> {
   if (owner === null) return 0;
-  const query = hasVersion
-    ? "SELECT todo_service.format_version() AS version"
-    : "SELECT version FROM todo_service.format";
-  const rows = await sql.unsafe<{ version: bigint }[]>(query).catch((error) => {
-    if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
-    throw new Error(`${error.message}: ${grantTo(role, owner)}`, { cause: error });
-  });
+  const rows = await sql
+    .unsafe<{ version: bigint }[]>("SELECT todo_service.format_version() AS version")
+    .catch((error) => {
+      if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
+      throw new Error(`${error.message}: ${grantTo(role, owner)}`, { cause: error });
+    });
   const version = Number(rows[0]?.version ?? 0);
-  if (version <= MIGRATIONS.length) return version;
+  if (version <= known) return version;
   throw new Error(
-    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${MIGRATIONS.length}): use the newer version`,
+    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${known}): use the newer version`,
   );
 }
 

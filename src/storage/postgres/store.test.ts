@@ -11,12 +11,12 @@ import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
 import { decode, read, storeContract } from "../contract.ts";
 import type { TransferOptions } from "../maintenance.ts";
-import { digest } from "../records/idempotency.ts";
 import type { Store } from "../store.ts";
 import { checkPooler } from "./pooler.ts";
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
 import { probePostgres } from "./probe.ts";
-import { MIGRATIONS } from "./schema.ts";
+import schema from "./schema.sql" with { type: "text" };
+import { migrate } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
 import { exportTodos, importTodos, migrateDatabase } from "./transfer.ts";
 
@@ -25,18 +25,6 @@ const MAX_POSTGRES_ID = 2n ** 63n - 1n;
 const CONNECTIONS =
   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'todo-service'";
 const LISTENING = `${CONNECTIONS} AND query ILIKE 'listen%'`;
-
-/** How the previous versions write, in prepared statements. */
-const WRITE_OF_FORMAT_1 = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)";
-const WRITE_OF_FORMAT_2 =
-  "SELECT * FROM todo_service.write_batch($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)";
-
-/** How the version of format 3, which knows no scopes, uses API keys in prepared statements. */
-const FIND_KEY = "SELECT * FROM todo_service.find_key($1)";
-const LIST_KEYS = "SELECT * FROM todo_service.list_keys()";
-const INSERT_KEY = "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done";
-const REPLACE_KEY = "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done";
-const DELETE_KEY = "SELECT todo_service.delete_key($1) AS done";
 
 describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   let databases: Databases;
@@ -213,30 +201,21 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await stores.one.insert("b", "key")).id).toBe(2n);
   });
 
-  test.each([WRITE_OF_FORMAT_1, WRITE_OF_FORMAT_2])(
-    "a store with a wrong clock neither expires nor keeps idempotency keys of others (%s)",
-    async (write) => {
-      const url = await databases.newDatabase();
-      const older = await openOlderReplica(url, write, 1000);
-      const store = await openPostgres(url, { now: () => Date.now() + 25 * HOUR });
-      const behind = await openPostgres(url, { now: () => Date.now() - 25 * HOUR });
-      const titles = ["a", "b", "c", "d"];
-      expect((await store.insert("a", "a")).id).toBe(1n);
-      expect((await behind.insert("b", "b")).id).toBe(2n);
-      expect(await older.write("c", "c", Date.now() + 25 * HOUR)).toBe("3");
-      expect(await older.write("d", "d", Date.now() - 25 * HOUR)).toBe("4");
-      for (const [index, title] of titles.entries()) {
-        expect((await store.insert(title, title)).id).toBe(BigInt(index + 1));
-        expect((await behind.insert(title, title)).id).toBe(BigInt(index + 1));
-        expect(await older.write(title, title, Date.now() + 25 * HOUR)).toBe(`${index + 1}`);
-      }
-      expect(store.count).toBe(4);
-      await passHours(url, 24);
-      expect((await behind.insert("e", "b")).id).toBe(5n);
-      expect(await older.write("f", "c", Date.now() - 25 * HOUR)).toBe("6");
-      await Promise.all([store.close(), behind.close(), older.close()]);
-    },
-  );
+  test("a store with a wrong clock neither expires nor keeps idempotency keys of others", async () => {
+    const url = await databases.newDatabase();
+    const store = await openPostgres(url, { now: () => Date.now() + 25 * HOUR });
+    const behind = await openPostgres(url, { now: () => Date.now() - 25 * HOUR });
+    expect((await store.insert("a", "a")).id).toBe(1n);
+    expect((await behind.insert("b", "b")).id).toBe(2n);
+    for (const [index, title] of ["a", "b"].entries()) {
+      expect((await store.insert(title, title)).id).toBe(BigInt(index + 1));
+      expect((await behind.insert(title, title)).id).toBe(BigInt(index + 1));
+    }
+    expect(store.count).toBe(2);
+    await passHours(url, 24);
+    expect((await behind.insert("e", "b")).id).toBe(3n);
+    await Promise.all([store.close(), behind.close()]);
+  });
 
   test("a new idempotency key evicts the oldest key, which another store may have added", async () => {
     let evicted = 0;
@@ -287,81 +266,23 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await lower.close();
   });
 
-  test.each([WRITE_OF_FORMAT_1, WRITE_OF_FORMAT_2])(
-    "a store shares its database with a replica of a previous version (%s)",
-    async (write) => {
-      const url = await databases.newDatabase();
-      const older = await openOlderReplica(url, write);
-      expect(await older.write("a", "a")).toBe("1");
-      const store = await openPostgres(url, { maxTodos: 3 });
-      expect((await store.insert("a", "a")).id).toBe(1n);
-      expect((await store.insert("b", "b")).id).toBe(2n);
-      expect(await older.write("b", "b")).toBe("2");
-      expect(await older.write("x", "b")).toBe("-1");
-      expect(await older.write("c", "c")).toBe("3");
-      for (const id of [1n, 2n, 3n]) await store.delete(id);
-      // No more keys fit, so the oldest one is evicted.
-      expect(await older.write("d", "d")).toBe("4");
-      expect((await store.insert("e", "e")).id).toBe(5n);
-      expect(await older.write("e", "e")).toBe("5");
-      expect(await older.write("f", "")).toBe("6");
-      expect((await todos(store)).map(({ title }) => title)).toEqual(["d", "e", "f"]);
-      await older.close();
-      await store.close();
-    },
-  );
-
-  test("a store shares its API keys with a replica of a version without scopes", async () => {
+  test("a later migration keeps the contents, and the version without it rejects the database", async () => {
     const url = await databases.newDatabase();
-    await createSchema(url, 3);
-    const older = new SQL(url, { max: 1, bigint: true });
-    const values = (id: string, name = id) => [id, name, hashToken(id), 1, null, null, null, 0];
-    const insert = (id: string) => older.unsafe(INSERT_KEY, values(id));
-    const namesSeen = async () => (await older.unsafe<{ name: string }[]>(LIST_KEYS)).map(({ name }) => name);
-    const found = async (id: string) => [
-      ...(await older.unsafe<{ id: string }[]>(FIND_KEY, [hashToken(id)])),
-    ];
-    await insert("before");
-    await older.unsafe(REPLACE_KEY, [...values("before 2", "before"), "before", 9]);
-    await older.unsafe(DELETE_KEY, ["before 2"]);
-    const columns = Object.keys((await found("before"))[0] ?? {});
-    expect(await namesSeen()).toEqual(["before"]);
+    const later = "CREATE TABLE todo_service.later (x bigint)";
+    const migrations = [schema, later];
+    const sql = new SQL(url, { max: 1, bigint: true });
+    expect(await migrate(sql, [schema])).toEqual({ from: 0, to: 1 });
     const store = await openPostgres(url);
-    const reader: StoredKey = {
-      id: "reader",
-      name: "reader",
-      tokenHash: hashToken("reader"),
-      scope: "read",
-      createdAt: 2,
-    };
-    expect(await store.keys.insert(reader)).toBe(true);
-    // The older replica must plan its statements again.
-    await older.unsafe("DISCARD PLANS");
-    expect(Object.keys((await found("reader"))[0] ?? {})).toEqual(columns);
-    expect(await namesSeen()).toEqual(["before", "reader"]);
-    await insert("older");
-    await older.unsafe(REPLACE_KEY, [...values("reader 2", "reader"), "reader", 9]);
-    await older.unsafe(REPLACE_KEY, [...values("older 2", "older"), "older", 9]);
-    await older.unsafe(DELETE_KEY, ["reader"]);
-    expect((await store.keys.list()).map(({ id, scope }) => [id, scope]).toSorted()).toEqual([
-      ["before", "write"],
-      ["older 2", "write"],
-      ["older", "write"],
-      ["reader 2", "read"],
-    ]);
-    await older.close();
-    await store.close();
-  });
-
-  test("a store opened on a database of a previous version keeps its contents", async () => {
-    const url = await databases.newDatabase();
-    const older = await openOlderReplica(url, WRITE_OF_FORMAT_1);
-    await older.write("a", "a");
-    await older.close();
-    const store = await openPostgres(url);
+    await store.insert("a");
+    expect(await migrate(sql, migrations)).toEqual({ from: 1, to: 2 });
+    expect(await migrate(sql, migrations)).toEqual({ from: 2, to: 2 });
+    expect(await numberOf(url, "SELECT count(*) FROM todo_service.later")).toBe(0);
     expect(await todos(store)).toEqual([{ id: 1n, title: "a", done: false }]);
-    expect((await store.insert("a", "a")).id).toBe(1n);
+    const reason = "written by a newer version of this program (format 2;";
+    for (const open of [() => openPostgres(url), () => migrate(sql), () => probePostgres(url)])
+      expect((await errorOf(open())).message).toContain(reason);
     await store.close();
+    await sql.close();
   });
 
   test("a nearly full store accepts as many concurrent inserts as fit", async () => {
@@ -707,13 +628,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const rename = (from: string, to: string) =>
       executeSql(stores.url, `ALTER FUNCTION todo_service.${from} RENAME TO ${to}`);
     expect(stores.one.checkWrites?.()).toBeUndefined();
-    await rename("write_batch", "gone");
+    await rename("write", "gone");
     const isUnavailable = (error: unknown) =>
       error instanceof ServiceError && error.code === "store_unavailable";
     expect(isUnavailable(await errorOf(stores.one.insert("a")))).toBe(true);
     for (const _ of [1, 2]) expect(isUnavailable(await errorOf(stores.one.checkWrites?.()))).toBe(true);
     expect((await stores.one.position()).sequence).toBe(0);
-    await rename("gone", "write_batch");
+    await rename("gone", "write");
     await stores.one.checkWrites?.();
     expect(stores.one.checkWrites?.()).toBeUndefined();
     expect((await stores.one.position()).sequence).toBe(0);
@@ -740,15 +661,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   describe("openPostgres reports the reason for", () => {
-    test("a newer format", async () => {
-      const url = await databases.newDatabase();
-      await (await openPostgres(url)).close();
-      await executeSql(url, "UPDATE todo_service.format SET version = 99");
-      expect((await errorOf(openPostgres(url))).message).toContain(
-        "written by a newer version of this program (format 99;",
-      );
-    });
-
     test("another encoding", async () => {
       const url = await databases.newDatabase("ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
       expect((await errorOf(openPostgres(url))).message).toContain(
@@ -898,27 +810,25 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       await reopened.close();
       expect(await numberOf(url, schema)).toBe(before);
       const sql = new SQL(restricted, { max: 1 });
-      for (const table of ["todos", "events", "receipts", "keys", "key_scopes", "store", "format"]) {
+      for (const table of ["todos", "events", "receipts", "keys", "store", "format"]) {
         const error = await errorOf(sql.unsafe(`SELECT FROM todo_service.${table}`));
         expect(error.message).toBe(`permission denied for table ${table}`);
       }
       await sql.close();
     });
 
-    testWithOwnServer.each([2, 3])(
-      "is told to have a schema of format %i migrated by its owner",
-      async (format) => {
-        const url = await databases.newDatabase();
-        await createSchema(url, format);
-        const restricted = await newRole(url, grants);
-        const { username } = new URL(restricted);
-        const reason = `the schema todo_service is from an older version, and the role ${username} may not change it: run "todo migrate" as its owner, ${new URL(url).username}`;
-        expect(await reasonOf(restricted)).toBe(reason);
-        expect((await errorOf(probePostgres(restricted))).message).toBe(reason);
-        // The owner can migrate the schema.
-        expect(await probePostgres(url)).toBeGreaterThan(0);
-      },
-    );
+    testWithOwnServer("is told to have an older schema migrated by its owner", async () => {
+      const url = await databases.newDatabase();
+      await (await openPostgres(url)).close();
+      await executeSql(url, "UPDATE todo_service.format SET version = 0");
+      const restricted = await newRole(url, grants);
+      const { username } = new URL(restricted);
+      const reason = `the schema todo_service is from an older version, and the role ${username} may not change it: run "todo migrate" as its owner, ${new URL(url).username}`;
+      expect(await reasonOf(restricted)).toBe(reason);
+      expect((await errorOf(probePostgres(restricted))).message).toBe(reason);
+      // The owner can migrate the schema.
+      expect(await probePostgres(url)).toBeGreaterThan(0);
+    });
 
     testWithOwnServer("is told to have a missing schema created", async () => {
       const url = await databases.newDatabase();
@@ -964,32 +874,6 @@ async function exportedText(url: string, keys: "include" | "omit") {
 /** Makes idempotency keys older. */
 const passHours = (url: string, hours: number): Promise<void> =>
   executeSql(url, `UPDATE todo_service.receipts SET made_at = made_at - ${hours * HOUR}`);
-
-/** Creates the schema that a previous version creates, and connects to it like a replica of that version. */
-async function openOlderReplica(url: string, write: string, maxTodos = 3) {
-  await createSchema(url, write === WRITE_OF_FORMAT_1 ? 1 : 2);
-  const sql = new SQL(url, { max: 1, bigint: true });
-  return {
-    write: async (title: string, key: string, now = Date.now()): Promise<string | undefined> => {
-      const keyHash = key && digest(key);
-      const [row] = await sql.unsafe<{ made: string }[]>(write, [
-        ...[0, maxTodos, 100_000, now, JSON.stringify(title), keyHash, keyHash && digest(title)],
-      ]);
-      return row?.made;
-    },
-    close: () => sql.close(),
-  };
-}
-
-/** Creates the schema of an older format. */
-function createSchema(url: string, format: number): Promise<void> {
-  const migrations = MIGRATIONS.slice(0, format).join("\n");
-  return executeSql(
-    url,
-    `CREATE SCHEMA todo_service; CREATE TABLE todo_service.format (version bigint NOT NULL);
-     INSERT INTO todo_service.format VALUES (${format}); ${migrations}`,
-  );
-}
 
 /** Returns the only number in the result of a query. */
 async function numberOf(url: string, query: string): Promise<number> {

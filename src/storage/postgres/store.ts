@@ -259,8 +259,7 @@ class PostgresStore implements Store {
 type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
 const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
-/** The parameter that is NULL was the time; the database now uses its own clock. */
-const WRITE = "SELECT * FROM todo_service.write_batch($1, $2, $3, NULL, $4, $5, $6, $7, $8, $9)";
+const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
 function load(primary: Primary, maxEvents: number): Promise<Replica> {

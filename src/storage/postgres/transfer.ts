@@ -10,6 +10,7 @@ import {
 } from "../maintenance.ts";
 import { encodeHeader, encodeKey, NdjsonReader } from "../ndjson.ts";
 import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
+import { valuesOf } from "./keys.ts";
 import { openPrimary, PRIMARY_DEFAULTS, type Primary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { MAX_POSTGRES_ID } from "./store.ts";
@@ -89,7 +90,7 @@ export function importTodos(
 
 /** Implements `Maintenance.migrate`. */
 export function migrateDatabase(url: string): Promise<MigrationSummary> {
-  return withPrimary(url, (primary) => primary.run(migrate));
+  return withPrimary(url, (primary) => primary.run((sql) => migrate(sql)));
 }
 
 function inTransaction<T>(url: string, mode: string, work: (sql: SQL) => Promise<T>): Promise<T> {
@@ -114,16 +115,12 @@ function withPrimary<T>(url: string, use: (primary: Primary) => Promise<T>): Pro
 }
 
 const storedKeys = async (sql: SQL) =>
-  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_scoped_keys()")).map(storedKeyOf);
+  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(storedKeyOf);
 
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
-  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } of keys) {
-    const more = [expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope];
-    await sql.unsafe("SELECT todo_service.import_scoped_key($1, $2, $3, $4, $5, $6, $7, $8)", [
-      ...[id, name, tokenHash, createdAt, ...more],
-    ]);
-  }
+  for (const key of keys)
+    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8)", valuesOf(key));
 }
 
 const linesOf = <T>(items: readonly T[], line: (item: T) => string, separator = "\n"): string =>
