@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { StoredKey } from "../src/credential/key.ts";
 import { errorMessage } from "../src/error-message.ts";
-import { read } from "../src/storage/contract.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { Store } from "../src/storage/store.ts";
+import { read } from "./store-contract.ts";
 
 const FLIPS = Number(process.env.TODO_TEST_BIT_FLIPS ?? 60);
 const SEED = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));

@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { ServiceError } from "../src/error.ts";
-import { decode, read } from "../src/storage/contract.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { openPostgres } from "../src/storage/postgres/store.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
@@ -13,6 +12,7 @@ import type { Awaitable, ListQuery, TodoId, TodoStore } from "../src/todo.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { executeSql } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
+import { decode, read } from "./store-contract.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
 const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 40);

@@ -45,8 +45,8 @@ const DATABASE = /^(?:bun:sqlite|node:sqlite|.*(?:sqlite3?|postgres|mysql2?|redi
 /** `Bun.SQL`, `Bun.sql`, or one of them from the module. */
 const BUN_SQL = /\bBun\.sql\b|\bsql\b[^;]*\bfrom "bun"/i;
 
-/** Tests may import anything. The contract suite is a test that other tests run. */
-const isTest = (path: string): boolean => /\.test\.ts$/.test(path) || path === "src/storage/contract.ts";
+/** Tests may import anything. */
+const isTest = (path: string): boolean => /\.test\.ts$/.test(path);
 
 /** Returns one line per violation; each starts with the file. */
 function violations(files: Files): string[] {
@@ -213,12 +213,6 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     "src/http/a.ts",
     'import "../../test/log.ts";',
     "may not import test/log.ts",
-  ],
-  [
-    "an import of the contract of the stores",
-    "src/storage/a.ts",
-    'import "./contract.ts";',
-    "may not import src/storage/contract.ts",
   ],
   ["a use of Bun", "src/http/a.ts", "const { serve } = Bun;", "may not use Bun"],
   ["an import of bun", "src/http/a.ts", 'import { serve } from "bun";', "may not import bun"],

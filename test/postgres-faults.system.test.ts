@@ -3,7 +3,6 @@ import { SQL } from "bun";
 import { mintToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
 import { errnoOf } from "../src/error-message.ts";
-import { read } from "../src/storage/contract.ts";
 import { Primary } from "../src/storage/postgres/primary.ts";
 import { openPostgres } from "../src/storage/postgres/store.ts";
 import { type Command, runTodo } from "./command.ts";
@@ -11,6 +10,7 @@ import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts"
 import { startProxy } from "./postgres-proxy.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { read } from "./store-contract.ts";
 import { until } from "./until.ts";
 
 const RESUMES_WITHIN_MS = 60_000;

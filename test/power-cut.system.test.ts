@@ -2,11 +2,11 @@ import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { copyFile, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
-import { read } from "../src/storage/contract.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { integrity } from "./integrity.ts";
 import { copyWithoutFsync } from "./patched-copy.ts";
 import { skipFor } from "./skip.ts";
+import { read } from "./store-contract.ts";
 import { type Call, isCreated, isSync, syncs, tracePosts, whyUntraceable } from "./strace.ts";
 
 const CUTS = Number(process.env.TODO_TEST_POWER_CUTS ?? 30);

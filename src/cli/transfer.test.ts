@@ -17,9 +17,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run, runTodo } from "../../test/command.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
+import { decode } from "../../test/store-contract.ts";
 import { whyNoTerminal } from "../../test/terminal.ts";
 import type { StoredKey } from "../credential/key.ts";
-import { decode } from "../storage/contract.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 import { encodeTodo } from "../todo.ts";
 

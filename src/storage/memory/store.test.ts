@@ -1,9 +1,9 @@
 import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { decode, read, storeContract } from "../../../test/store-contract.ts";
 import { ServiceError } from "../../error.ts";
 import { MAX_TODO_ID, type Todo, type TodoId, type TodoStore } from "../../todo.ts";
-import { decode, read, storeContract } from "../contract.ts";
 import { openMemory } from "./store.ts";
 
 storeContract("memory", async (options) => openMemory(options));

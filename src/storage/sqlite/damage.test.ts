@@ -4,9 +4,9 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
+import { read } from "../../../test/store-contract.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
-import { read } from "../contract.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { check } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";

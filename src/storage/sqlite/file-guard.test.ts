@@ -18,9 +18,9 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
+import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
-import { read } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { connect } from "./connection.ts";
 import { FileGuard, identityOf } from "./file-guard.ts";

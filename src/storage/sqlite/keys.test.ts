@@ -3,6 +3,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { keyContract } from "../../../test/store-contract.ts";
 import {
   createKey,
   createKeyLookup,
@@ -11,7 +12,6 @@ import {
   rotateKey,
 } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
-import { keyContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { openSqlite } from "./store.ts";

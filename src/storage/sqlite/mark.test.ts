@@ -17,8 +17,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
+import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
-import { read } from "../contract.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acceptLoss } from "./maintenance/accept-loss.ts";
 import { backup, restore } from "./maintenance/backup.ts";

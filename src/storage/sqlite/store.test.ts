@@ -4,9 +4,9 @@ import { copyFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
+import { decode, read, storeContract } from "../../../test/store-contract.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
-import { decode, read, storeContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { MAX_SQLITE_ID, openSqlite } from "./store.ts";
 

@@ -17,8 +17,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
+import { read } from "../../../../test/store-contract.ts";
 import type { StoredKey } from "../../../credential/key.ts";
-import { read } from "../../contract.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { connect } from "../connection.ts";
 import { openSqlite } from "../store.ts";

@@ -1,10 +1,19 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../credential/key.ts";
-import { hashToken } from "../credential/token.ts";
-import { ServiceError } from "../error.ts";
-import type { Awaitable, ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../todo.ts";
-import type { Store } from "./store.ts";
+import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../src/credential/key.ts";
+import { hashToken } from "../src/credential/token.ts";
+import { ServiceError } from "../src/error.ts";
+import type { Store } from "../src/storage/store.ts";
+import type {
+  Awaitable,
+  ListQuery,
+  Position,
+  Todo,
+  TodoEvent,
+  TodoId,
+  TodoJson,
+  TodoList,
+} from "../src/todo.ts";
 
 /** Opens an empty store with the given limits. */
 export type OpenStore = (options: {
