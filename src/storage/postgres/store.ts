@@ -35,7 +35,8 @@ export const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
 const POLL_INTERVAL_MS = 1000;
 /** The minimum number of stored events. A replica that is further behind must reload everything. */
 const MIN_EVENTS = 100_000;
-const FETCH_SIZE = 10_000;
+/** The number of to-dos that one query reads or writes. */
+export const FETCH_SIZE = 10_000;
 
 export interface PostgresOptions extends StoreOptions, Partial<PrimaryOptions> {}
 
@@ -278,15 +279,25 @@ function load(primary: Primary, maxEvents: number): Promise<Replica> {
 
 async function loadTable(sql: SQL, progress: () => void): Promise<Table> {
   const table = new Table();
+  for await (const rows of readTodos(sql)) {
+    progress();
+    for (const { id, todo } of rows) table.append(id, todo);
+  }
+  return table;
+}
+
+/** Yields all to-dos by ascending id, in batches; the last one may be empty. */
+export async function* readTodos(
+  sql: SQL,
+): AsyncGenerator<readonly { readonly id: TodoId; readonly todo: string }[], void, undefined> {
   let last = 0n;
   for (;;) {
-    const rows = await sql.unsafe<{ id: bigint; todo: string }[]>(
+    const rows = await sql.unsafe<{ id: TodoId; todo: string }[]>(
       "SELECT * FROM todo_service.todos_after($1, $2)",
       [last, FETCH_SIZE],
     );
-    progress();
-    for (const { id, todo } of rows) table.append(id, todo);
+    yield rows;
     last = rows.at(-1)?.id ?? last;
-    if (rows.length < FETCH_SIZE) return table;
+    if (rows.length < FETCH_SIZE) return;
   }
 }

@@ -13,9 +13,7 @@ import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
 import { valuesOf } from "./keys.ts";
 import { openPrimary, PRIMARY_DEFAULTS, type Primary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
-import { MAX_POSTGRES_ID } from "./store.ts";
-
-const FETCH_SIZE = 10_000;
+import { FETCH_SIZE, MAX_POSTGRES_ID, readTodos } from "./store.ts";
 
 /** Implements `Maintenance.export` with one transaction, which is a snapshot. */
 export function exportTodos(
@@ -32,17 +30,11 @@ export function exportTodos(
     const keys = withKeys === "include" ? (await storedKeys(sql)).map(encodeKey) : undefined;
     await write(`${encodeHeader({ lastId, todos: total, keys: keys?.length })}\n`);
     let todos = 0;
-    for (let last = 0n, isComplete = false; !isComplete; ) {
-      const rows = await sql.unsafe<{ id: TodoId; todo: string }[]>(
-        "SELECT * FROM todo_service.todos_after($1, $2)",
-        [last, FETCH_SIZE],
-      );
+    for await (const rows of readTodos(sql)) {
       signal.throwIfAborted();
       if (rows.length > 0) await write(linesOf(rows, ({ todo }) => `${todo}\n`, ""));
       todos += rows.length;
       onProgress(todos, total);
-      last = rows.at(-1)?.id ?? last;
-      isComplete = rows.length < FETCH_SIZE;
     }
     if (keys !== undefined && keys.length > 0) await write(linesOf(keys, (key) => `${key}\n`, ""));
     return { todos, lastId, keys: keys?.length };
