@@ -371,6 +371,7 @@ test("readConfig reads the URL of the store from a file", () => {
     value: "memory:",
     source: "--store-file",
   });
+  expect(complaint({ storeFile: folder }, {})).toBe(`--store-file "${folder}": it is a folder, not a file`);
 });
 
 const CLUSTERS = {

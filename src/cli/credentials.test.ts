@@ -4,12 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { capturingLog } from "../../test/log.ts";
+import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import { FOREIGN_THENABLES } from "../../test/thenables.ts";
 import { hashToken } from "../credential/token.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { readConfig } from "./config.ts";
 import { openCredentials } from "./credentials.ts";
+import { UsageError } from "./usage-error.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-credentials-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -95,6 +97,60 @@ describe.each([
     expect(await file.isAccepted()).toBe(false);
   });
 });
+
+const MD5 = "$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/";
+const SHA1 = "{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=";
+
+/** Returns the message of the error that credentials from a file cause. */
+async function rejection(flag: string, setting: string, path: string): Promise<string> {
+  const config = readConfig({ [setting]: path }, {});
+  const error = await errorOf(openCredentials(config, openMemory().keys, capturingLog().log));
+  expect(error).toBeInstanceOf(UsageError);
+  expect(error.message).not.toContain("\n");
+  const start = `${flag} "${path}": `;
+  expect(error.message).toStartWith(start);
+  return error.message.slice(start.length);
+}
+
+test.each<[what: string, flag: string, setting: string, text: string, reason: string]>([
+  ["no clients", "--clients-file", "clientsFile", "", "the file has no entries"],
+  ["a client without a hash", "--clients-file", "clientsFile", `${CLIENT}\nbob\n`, 'line 3 is not "name:'],
+  ["a token", "--clients-file", "clientsFile", "\nalice:s3cret\n", "line 2 has no SHA-256 in hex"],
+  ["no users", "--users-file", "usersFile", "# none yet\n\n", "the file has no entries"],
+  ["a user without a hash", "--users-file", "usersFile", `# users\n${USER}al\n`, 'line 3 is not "user:hash"'],
+  ["MD5", "--users-file", "usersFile", `al:${MD5}\n`, "line 1 (al) has Apache's MD5 ($apr1$)"],
+  ["SHA-1", "--users-file", "usersFile", `${USER}al:${SHA1}\n`, "line 2 (al) has unsalted SHA-1 ({SHA})"],
+  ["DES-crypt", "--users-file", "usersFile", "al:3yEiEzkpwN9Yo\n", "line 1 (al) has DES-crypt"],
+  [
+    "a syntax error",
+    "--auth-module",
+    "authModule",
+    "export const lookupClient = (\n",
+    "cannot load the module: ",
+  ],
+  ["a throw", "--auth-module", "authModule", 'throw new Error("a\\nb");\n', "cannot load the module: a"],
+  ["no exports", "--auth-module", "authModule", "export {};\n", "neither lookupClient nor checkUser"],
+  ["a number", "--auth-module", "authModule", "export const checkUser = 1;\n", "checkUser is not a function"],
+])("openCredentials rejects a file with %s, in one line", async (_what, flag, setting, text, reason) => {
+  const path = join(folder, `${crypto.randomUUID()}.ts`);
+  writeFileSync(path, text);
+  const said = await rejection(flag, setting, path);
+  expect(said).toContain(reason);
+  for (const secret of ["s3cret", MD5, SHA1]) expect(said).not.toContain(secret);
+});
+
+test.each([
+  ["--clients-file", "clientsFile", "missing", "no such file or folder"],
+  ["--clients-file", "clientsFile", "", "it is a folder, not a file"],
+  ["--users-file", "usersFile", "missing", "no such file or folder"],
+  ["--users-file", "usersFile", "", "it is a folder, not a file"],
+  ["--auth-module", "authModule", "missing.ts", ""],
+])(
+  "openCredentials rejects %s with a path that is not a file (%s, %p)",
+  async (flag, setting, name, reason) => {
+    expect(await rejection(flag, setting, join(folder, name))).toStartWith(reason);
+  },
+);
 
 describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions return %s", (kind) => {
   /** Opens a module whose lookupClient and checkUser both return a thenable of the expression's value. */

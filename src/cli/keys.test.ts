@@ -7,6 +7,7 @@ import { type Command, run, runTodo } from "../../test/command.ts";
 import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
 import { skipFor } from "../../test/skip.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
+import { openSqliteKeys } from "../storage/sqlite/keys.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -101,7 +102,7 @@ async function keyBeforeExpiry(url: string, store: readonly string[]) {
   }
 }
 
-const { store: STORE_WITH_CI } = newStore();
+const { path: PATH_WITH_CI, store: STORE_WITH_CI } = newStore();
 await tokenOf("create", "ci", ...STORE_WITH_CI);
 
 describe("todo keys while a server runs", () => {
@@ -140,11 +141,8 @@ describe("todo keys while a server runs", () => {
 
   test("create gives a key a scope, and rotate keeps it", async () => {
     const { store } = newStore();
-    await using server = serve(store);
-    const url = await server.url;
-    const { id, token } = await tokenOf("create", "ci", "--scope", "read", ...store);
+    const { id } = await tokenOf("create", "ci", "--scope", "read", ...store);
     const successor = await tokenOf("rotate", id, ...store);
-    expect(await whoamiAll(url, token, successor.token)).toEqual(["ci", "ci"]);
     const { stdout } = await keys("list", ...store);
     expect(stdout.match(/^ci +\w{8} +\w+/gm)).toEqual([`ci    ${id}  read`, `ci    ${successor.id}  read`]);
   });
@@ -242,10 +240,8 @@ describe("todo keys while a server runs", () => {
     const tokens = [first.token, second.token, byHttp.token, third.token];
     expect(await whoamiAll(url, ...tokens)).toEqual(["ci", "ci", "by-http", "by-http"]);
     const outputs: string[] = [first.stderr, second.stderr];
-    for (const token of tokens) {
-      outputs.push(await refusal("revoke", token, ...store), await refusal("rotate", token, ...store));
-      expect((await overHttp(url, "DELETE", `/${token}`)).status).toBe(404);
-    }
+    for (const command of ["revoke", "rotate"]) outputs.push(await refusal(command, first.token, ...store));
+    expect((await overHttp(url, "DELETE", `/${first.token}`)).status).toBe(404);
     outputs.push((await keys("list", ...store)).stdout);
     const onDisk = () =>
       readdirSync(folder).flatMap((name) =>
@@ -269,45 +265,28 @@ describe("todo keys while a server runs", () => {
 });
 
 describe.skipIf(skipFor(whyNoDatabase))("todo keys while replicas on PostgreSQL run", () => {
-  test("create, list, rotate and revoke take effect on all replicas immediately", async () => {
+  test("create, rotate and revoke take effect on all replicas immediately", async () => {
     await using databases = await openDatabases();
     const store = ["--store", await databases.newDatabase()];
     await using one = serve(store);
     await using two = serve(store);
-    await using three = serve(store);
-    const urls = await Promise.all([one.url, two.url, three.url]);
-    /** Returns the responses of all replicas to these tokens. Throws if the replicas disagree. */
-    const whoamiOfAll = async (...tokens: readonly string[]): Promise<(string | number)[]> => {
-      const [first = [], ...others] = await Promise.all(urls.map((url) => whoamiAll(url, ...tokens)));
-      for (const other of others) expect(other).toEqual(first);
-      return first;
-    };
+    const urls = await Promise.all([one.url, two.url]);
+    const whoamiOfBoth = (...tokens: readonly string[]) =>
+      Promise.all(urls.map((url) => whoamiAll(url, ...tokens)));
     const first = await tokenOf("create", "ci", ...store);
-    const other = await tokenOf("create", "other", "--expires", "90d", ...store);
-    expect(await whoamiOfAll(first.token, other.token)).toEqual(["ci", "other"]);
-    expect(await refusal("create", "ci", ...store)).toContain("a key with this name already exists");
-    const second = await tokenOf("rotate", "ci", ...store);
-    expect(await whoamiOfAll(first.token, second.token)).toEqual(["ci", "ci"]);
-    const third = await tokenOf("rotate", second.id, "--overlap", "0", ...store);
-    expect(await whoamiOfAll(first.token, second.token, third.token)).toEqual([401, 401, "ci"]);
-
+    const second = await tokenOf("rotate", "ci", "--overlap", "0", ...store);
+    const outcome = [401, "ci"];
+    expect(await whoamiOfBoth(first.token, second.token)).toEqual([outcome, outcome]);
     const { stdout } = await keys("list", ...store);
-    const listed = stdout.trimEnd().split("\n").slice(1);
-    expect(listed.map((line) => line.split(/ +/).slice(0, 2))).toEqual(
-      [first, other, second, third].map(({ id }) => [id === other.id ? "other" : "ci", id]),
-    );
-    for (const url of urls) expect(await listOverHttp(url)).toHaveLength(4);
-
+    expect([...stdout.matchAll(/^ci +(\w{8})/gm)].map(([, id]) => id)).toEqual([first.id, second.id]);
     expect((await keys("revoke", "ci", ...store)).code).toBe(0);
-    expect(await whoamiOfAll(third.token, other.token)).toEqual([401, "other"]);
-    expect((await keys("revoke", other.id, ...store)).stdout).toBe(`revoked ${other.id} of other\n`);
-    expect(await whoamiOfAll(other.token)).toEqual([401]);
-    for (const server of [one, two, three]) await stop(server);
+    expect(await whoamiOfBoth(second.token)).toEqual([[401], [401]]);
+    for (const server of [one, two]) await stop(server);
   });
 
   test("exits with 1 and the reason while the database cannot be reached", async () => {
     const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
-    for (const args of [["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]]) {
+    for (const args of [["create", "ci"], ["list"]]) {
       const outcome = await keys(...args, "--store", url);
       const stderr = "todo: --store: 127.0.0.1:1: Failed to connect\n";
       expect(outcome).toEqual({ code: 1, stdout: "", stderr });
@@ -376,7 +355,7 @@ describe("todo keys", () => {
     }
   });
 
-  test("create explains how to revoke the key if the token cannot be written", async () => {
+  test("create explains how to revoke the key if the token cannot be written, after which list finds no key", async () => {
     const { path, store } = newStore();
     const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
     await using command = run(["bash", "-c", line, process.execPath]);
@@ -385,6 +364,7 @@ describe("todo keys", () => {
       /the token is lost; revoke the key with todo keys revoke (\w{8})\n$/.exec(command.stderr()) ?? [];
     expect(command.stderr()).not.toMatch(/todo_| at /);
     expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
+    expect(await keys("list", ...store)).toEqual({ code: 0, stdout: "", stderr: "No API keys.\n" });
   });
 
   test("revoke of a name also revokes a key that a concurrent rotation adds", async () => {
@@ -408,23 +388,16 @@ describe("todo keys", () => {
     expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${namesake.id} of ${id}\n`);
   });
 
-  test("list reports that the store has no keys", async () => {
-    const { store } = newStore();
-    await tokenOf("create", "ci", ...store);
-    await keys("revoke", "ci", ...store);
-    expect(await keys("list", ...store)).toEqual({ code: 0, stdout: "", stderr: "No API keys.\n" });
+  test.each<[...args: string[]]>([
+    ["create", "ci"],
+    ["list"],
+    ["rotate", "ci"],
+    ["revoke", "ci", "--store", "memory:"],
+  ])("%s with a memory store names the other ways to manage keys", async (...args) => {
+    const line = await refusal(...args);
+    for (const way of ["TODO_CLIENTS_FILE", "/admin/keys", "sqlite:PATH or postgres://…"])
+      expect(line).toContain(way);
   });
-
-  test.each<[...args: string[]]>([["create", "ci"], ["list"], ["rotate", "ci"], ["revoke", "ci"]])(
-    "%s with a memory store names the other ways to manage keys",
-    async (...args) => {
-      for (const store of [[], ["--store", "memory:"]]) {
-        const line = await refusal(...args, ...store);
-        for (const way of ["TODO_CLIENTS_FILE", "/admin/keys", "sqlite:PATH or postgres://…"])
-          expect(line).toContain(way);
-      }
-    },
-  );
 
   test.each<[...args: string[]]>([["list"], ["rotate", "ci"], ["revoke", "ci"]])(
     "%s does not create a store",
@@ -438,15 +411,11 @@ describe("todo keys", () => {
   );
 
   test.each<[what: string, args: readonly string[], line: string]>([
-    ["an empty name", ["create", ""], "the name: must not be empty"],
-    ["a long name", ["create", "x".repeat(101)], "the name: must be at most 100 characters"],
-    ["a line break in a name", ["create", "a\nb"], "the name: must have no control characters"],
     [
       "a name with several errors",
       ["create", "\t".repeat(101)],
       "the name: must not be empty, must be at most 100 characters, must have no control characters",
     ],
-    ["no name", ["create"], "missing required argument 'name'"],
     [
       "an invalid expiry",
       ["create", "a", "--expires", "1y"],
@@ -462,26 +431,20 @@ describe("todo keys", () => {
     ["an invalid overlap", ["rotate", "ci", "--overlap", "soon"], '--overlap "soon": must be a duration'],
     ["a used name", ["create", "ci"], "a key with this name already exists: rotate or revoke it"],
     ["an unknown name to rotate", ["rotate", "cj"], "no key has this name or id"],
-    ["an unknown name to revoke", ["revoke", "cj"], "no key has this name or id"],
     [
       "a token to revoke",
       ["revoke", mintToken()],
       "no key has this name or id: run todo keys list to see all keys",
     ],
-    ["an unknown command", ["delete", "ci"], "unknown command 'delete'"],
-    [
-      "an unknown flag",
-      ["create", "a", "--expire", "1d"],
-      "unknown option '--expire' (Did you mean --expires?)",
-    ],
-    ["too many arguments", ["create", "a", "b"], "Run todo keys create --help for its arguments."],
     ["a store of an unknown kind", ["list", "--store", "redis://u:p4ss@h"], 'no store of the kind "redis:"'],
   ])("rejects %s with a one-line error", async (_what, args, line) => {
     const store = args.includes("--store") ? [] : STORE_WITH_CI;
     const said = await refusal(...args, ...store);
     expect(said).toContain(line);
     for (const secret of ["todo_", "p4ss"]) expect(said).not.toContain(secret);
-    expect((await keys("list", ...STORE_WITH_CI)).stdout.match(/^\w+/gm)).toEqual(["NAME", "ci"]);
+    const { keys: stored, close } = await openSqliteKeys(PATH_WITH_CI, { createIfMissing: false });
+    expect((await stored.list()).map(({ name }) => name)).toEqual(["ci"]);
+    await close();
   });
 
   test("an error of the store is printed as one line, with exit code 1", async () => {

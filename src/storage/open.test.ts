@@ -34,6 +34,11 @@ describe("openStore of a file", () => {
 
   test.each<[what: string, url: () => string, message: string]>([
     ["an empty name", () => "sqlite:", "names no file"],
+    [
+      "a path without a kind",
+      () => "todos.db",
+      '"todos.db" names no kind of store: did you mean sqlite:todos.db?',
+    ],
     ["a space after the name", () => `sqlite:${newPath()} `, "starts or ends with a blank"],
     ["a folder", () => `sqlite:${folder}`, "is not a file"],
     [
