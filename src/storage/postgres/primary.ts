@@ -46,6 +46,19 @@ export async function openPrimary<Opened>(
   }
 }
 
+/** Calls `use` with a connection pool, and then closes it. Throws what `openPrimary` throws. */
+export function withPrimary<T>(
+  url: string,
+  use: (primary: Primary) => Promise<T>,
+  options = PRIMARY_DEFAULTS,
+): Promise<T> {
+  return openPrimary(url, options, async (primary) => {
+    const result = await use(primary);
+    await primary.close();
+    return result;
+  });
+}
+
 /** A connection pool to the first host that accepts writes. Reconnects to any of the hosts after a failure. */
 export class Primary {
   readonly #urls: readonly string[];

@@ -11,7 +11,7 @@ import {
 import { encodeHeader, encodeKey, NdjsonReader } from "../ndjson.ts";
 import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
 import { valuesOf } from "./keys.ts";
-import { openPrimary, PRIMARY_DEFAULTS, type Primary } from "./primary.ts";
+import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { FETCH_SIZE, MAX_POSTGRES_ID, readTodos } from "./store.ts";
 
@@ -95,14 +95,6 @@ function inTransaction<T>(url: string, mode: string, work: (sql: SQL) => Promise
         return work(sql);
       }),
     );
-  });
-}
-
-function withPrimary<T>(url: string, use: (primary: Primary) => Promise<T>): Promise<T> {
-  return openPrimary(url, PRIMARY_DEFAULTS, async (primary) => {
-    const result = await use(primary);
-    await primary.close();
-    return result;
   });
 }
 
