@@ -15,9 +15,8 @@ import {
   printError,
   runCommand,
 } from "./client-command.ts";
-import { type Flags, readPager } from "./config.ts";
+import type { Flags } from "./config.ts";
 import { unlessAborted } from "./maintenance.ts";
-import { printPaged } from "./pager.ts";
 import { withProgressBar } from "./progress.ts";
 import { wholeNumber } from "./setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
@@ -29,10 +28,6 @@ const MAX_PAGE_SIZE = 1000;
 const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
-
-const LIST_HELP = `
-On a terminal, a list that is longer than the screen opens
-in the pager of TODO_PAGER or PAGER, by default less -FRX.`;
 
 /** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `undo`, `rm`, `watch`, `whoami`. */
 export function addTodoCommands(program: Command): void {
@@ -47,8 +42,6 @@ export function addTodoCommands(program: Command): void {
     .option("--open", "show only to-dos that are not done")
     .option("--done", "show only to-dos that are done")
     .option("--limit <n>", "show at most this many to-dos, the oldest ones")
-    .option("--no-pager", "print a long list without the pager")
-    .addHelpText("after", LIST_HELP)
     .action((flags: Flags) => runCommand(flags, list));
   add("show", "Show to-dos with their whole titles.")
     .argument("<id...>")
@@ -81,7 +74,7 @@ async function list({ api, flags, signal, printLine, isJson }: CommandContext): 
   }
   const rows = todos.length === 0 ? [describeEmpty(query)] : rowsOf(todos);
   if (isCut) rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
-  await printPaged(rows, flags.pager === false ? undefined : readPager(flags, process.env));
+  printRows(rows);
 }
 
 function limitOf({ limit }: Flags): number | undefined {
@@ -237,7 +230,7 @@ async function watchOnce({ api, signal, printLine, isJson, service }: CommandCon
   const { todos, position } = await api.list({}, { signal });
   if (!isJson) {
     const rows = todos.length === 0 ? [describeEmpty({})] : rowsOf(todos);
-    process.stdout.write(rows.map((row) => `${row}\n`).join(""));
+    printRows(rows);
   }
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
   let wasDisconnected = false;
@@ -274,6 +267,9 @@ async function whoami({ api, signal, printLine }: CommandContext): Promise<void>
   const name = await api.whoami({ signal });
   printLine({ name }, () => escapeControls(name));
 }
+
+const printRows = (rows: readonly string[]): boolean =>
+  process.stdout.write(rows.map((row) => `${row}\n`).join(""));
 
 function rowsOf(todos: readonly Todo[]): string[] {
   const idWidth = String(todos.at(-1)?.id ?? "").length;
