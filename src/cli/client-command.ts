@@ -45,7 +45,7 @@ export async function runCommand(
   work: (context: CommandContext) => Promise<void>,
 ): Promise<void> {
   const service = readService(flags, process.env);
-  const isJson = flags.json === true || !process.stdout.isTTY;
+  const isJson = flags.json === true;
   const interrupt = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
   const printLine: CommandContext["printLine"] = (value, text) => {

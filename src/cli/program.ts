@@ -101,7 +101,7 @@ function calledCommand(program: Command): string {
   const names = [program.name()];
   let command: Command | undefined = program;
   for (const argument of process.argv.slice(2)) {
-    command = command.commands.find((one) => one.name() === argument);
+    command = command.commands.find((one) => [one.name(), ...one.aliases()].includes(argument));
     if (command === undefined) break;
     names.push(command.name());
   }
