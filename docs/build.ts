@@ -120,7 +120,7 @@ function commandSections(command: Command, above: string): string[] {
   const name = `${above} ${command.name()}`;
   const subcommands = visibleCommands(command);
   if (subcommands.length > 0) return subcommands.flatMap((one) => commandSections(one, name));
-  const usage = [name, ...command.registeredArguments.map(argumentTerm)];
+  const usage = [[name, ...command.aliases()].join("|"), ...command.registeredArguments.map(argumentTerm)];
   const isServer = command.options.some(({ helpGroupHeading }) => helpGroupHeading !== undefined);
   const parts = [
     `### \`${name}\``,

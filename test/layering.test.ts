@@ -19,7 +19,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "src/mcp": ["src", "src/sdk", "src/mcp"],
   "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "src/sdk", "src/mcp", "."],
   conformance: ["conformance"],
-  web: ["web", "src/sdk"],
+  web: ["web", "src", "src/sdk"],
 };
 
 /** The parts of src/http, outermost first. Each may import from its own part and from the parts after it. */
@@ -35,7 +35,7 @@ const HTTP_PARTS: readonly RegExp[] = [
 /** The one file outside its folder that the typed client may import. */
 const SHARED_WITH_SDK = "src/error-code.ts";
 /** The only parts of src/ that the pages may import. */
-const OF_WEB = /^(?:web\/|src\/sdk\/(?:client|retry)\.ts$)/;
+const OF_WEB = /^(?:web\/|src\/search\.ts$|src\/sdk\/(?:client|retry)\.ts$)/;
 
 /** The files that may depend on Bun; the others run anywhere. */
 const USE_BUN =

@@ -14,7 +14,6 @@ const TOOLS = {
   haproxy: "2.6.12",
   htpasswd: "2.4.71 (Apache)",
   hydra: "9.4",
-  less: "590",
   nginx: "1.22.1",
   openssl: "3.0.22",
   pgbouncer: "1.18.0",

@@ -1,11 +1,11 @@
 import { type Todo, TodoApi } from "../src/sdk/client.ts";
+import { createMatcher, prepareSearch } from "../src/search.ts";
 import { copyText } from "./clipboard.ts";
 import { requireElement, showFieldError } from "./dom.ts";
 import { announce, quote, showStatus, showToast } from "./notifications.ts";
 import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
 import { toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
-import { createMatcher, prepareSearch } from "./search.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import { installShortcuts } from "./shortcuts.ts";
 import { type Filter, type PendingChange, State } from "./state.ts";

@@ -7,7 +7,7 @@ import { UsageError } from "./usage-error.ts";
 /** Exit codes besides 0 for success and 2 for usage errors. */
 export const FAILED_EXIT_CODE = 1;
 export const NOT_FOUND_EXIT_CODE = 3;
-export const UNAUTHORIZED_EXIT_CODE = 4;
+const UNAUTHORIZED_EXIT_CODE = 4;
 const INTERRUPTED_EXIT_CODE = 130;
 
 /** Few, because somebody waits for the result. */
@@ -45,7 +45,7 @@ export async function runCommand(
   work: (context: CommandContext) => Promise<void>,
 ): Promise<void> {
   const service = readService(flags, process.env);
-  const isJson = flags.json === true || !process.stdout.isTTY;
+  const isJson = flags.json === true;
   const interrupt = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
   const printLine: CommandContext["printLine"] = (value, text) => {
@@ -119,7 +119,7 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
 }
 
 /** Returns what to do about a 401 response. */
-export const describeUnauthorized = (token: string | undefined): string =>
+const describeUnauthorized = (token: string | undefined): string =>
   `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
 
 function exitCodeOf(error: unknown): number {

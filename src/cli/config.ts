@@ -139,11 +139,6 @@ export function readService(flags: Flags, env: Environment) {
   };
 }
 
-/** Returns the command line of the pager. Throws a UsageError as `readConfig` does. */
-export function readPager(flags: Flags, env: Environment): string {
-  return reader(flags, env).readOr(CLIENT_SETTINGS.pager);
-}
-
 function reader(flags: Flags, env: Environment) {
   rejectFlagsOfNpm(env);
   rejectUnknownVariables(env);

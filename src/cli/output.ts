@@ -17,8 +17,8 @@ export function handleStdoutErrors(): void {
   process.stderr.on("error", () => {});
 }
 
-/** Resolves when the text or the bytes are written, which applies backpressure. Rejects when it cannot be written, EPIPE included. */
-export function writeStdout(text: string | Uint8Array): Promise<void> {
+/** Resolves when the text is written, which applies backpressure. Rejects when it cannot be written, EPIPE included. */
+export function writeStdout(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(text, (error) => {
       if (!error) return resolve();

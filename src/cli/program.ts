@@ -1,7 +1,6 @@
 import { Command } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { addAcceptLossCommand } from "./accept-loss.ts";
-import { addApiCommand } from "./api.ts";
 import { addBackupCommand, addRestoreCommand } from "./backup.ts";
 import { addCheckCommand } from "./check.ts";
 import { addCompletionCommands } from "./completion.ts";
@@ -29,7 +28,6 @@ Examples:
   todo add buy milk                   add a to-do
   todo list --open --limit 20         show 20 open to-dos
   todo done 1 2                       mark two as done
-  todo api GET /api/todos/1           send any request
   todo keys create phone              create an API key
 
 Exit codes:
@@ -66,7 +64,6 @@ export function createProgram(): Command {
   addDoctorCommand(program);
   program.commandsGroup("To-dos of a running service:");
   addTodoCommands(program);
-  addApiCommand(program);
   addMcpCommand(program);
   program.commandsGroup("API keys and users:");
   addKeysCommand(program);
@@ -104,7 +101,7 @@ function calledCommand(program: Command): string {
   const names = [program.name()];
   let command: Command | undefined = program;
   for (const argument of process.argv.slice(2)) {
-    command = command.commands.find((one) => one.name() === argument);
+    command = command.commands.find((one) => [one.name(), ...one.aliases()].includes(argument));
     if (command === undefined) break;
     names.push(command.name());
   }

@@ -4,7 +4,6 @@ import { validateBlock } from "../http/policy/connection.ts";
 import { SERVICE_DEFAULTS } from "../http/service.ts";
 import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
 import { DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
-import { DEFAULT_PAGER } from "./pager.ts";
 import {
   anyText,
   bearerToken,
@@ -278,12 +277,6 @@ export const CLIENT_SETTINGS = {
     description: "URL of the service",
   },
   token: { variables: ["TODO_TOKEN"], parse: bearerToken, description: "bearer token of a client" },
-  pager: {
-    variables: ["TODO_PAGER", "PAGER"],
-    default: DEFAULT_PAGER,
-    parse: anyText,
-    description: "command that shows long lists on a terminal",
-  },
 } as const satisfies Record<string, Setting>;
 
 export const ALL_SETTINGS: readonly Setting[] = [

@@ -65,7 +65,9 @@ export function wrap(text: string, columns: number): string[] {
   return lines.map((line) => line.trimEnd());
 }
 
-export const columnsOf = (output: NodeJS.WriteStream): number => output.columns || FALLBACK_WIDTH;
+/** Returns the width of a terminal; a pipe or a file has no limit. */
+export const columnsOf = (output: NodeJS.WriteStream): number =>
+  output.isTTY ? output.columns || FALLBACK_WIDTH : Number.POSITIVE_INFINITY;
 
 /** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */
 export const paint = (style: "dim" | "green" | "red", text: string, stream: NodeJS.WriteStream): string =>

@@ -98,10 +98,10 @@ const isDefaultPortUsed = await fetch("http://127.0.0.1:3000").then(
 const whyServed = isDefaultPortUsed ? "another program serves port 3000" : undefined;
 
 describe("in a pipe, todo", () => {
-  test("prints each to-do that it adds, marks, deletes or lists as a line of JSON with the exact id", async () => {
+  test("--json prints each to-do that it adds, marks, deletes or lists as a line with the exact id", async () => {
     await using service = start();
     const lines = async (...args: readonly string[]): Promise<string[]> => {
-      const { code, out, error } = await todo(service, args);
+      const { code, out, error } = await todo(service, [...args, "--json"]);
       expect([code, error]).toEqual([0, ""]);
       return out.split("\n").slice(0, -1);
     };
@@ -124,7 +124,7 @@ describe("in a pipe, todo", () => {
     for (let n = 1; n <= 1003; n++) await service.sendJson("POST", "/api/todos", { title: `${n}` });
     await service.sendJson("PATCH", `/api/todos/${FIRST}`, { done: true });
     const listed = async (...args: readonly string[]): Promise<string[]> => {
-      const { code, out, error } = await todo(service, ["list", ...args]);
+      const { code, out, error } = await todo(service, ["list", "--json", ...args]);
       expect([code, error]).toEqual([0, ""]);
       return out.split("\n").slice(0, -1);
     };
@@ -136,11 +136,24 @@ describe("in a pipe, todo", () => {
     expect(await listed("--limit", "5000")).toHaveLength(1003);
   });
 
-  test("does not truncate titles", async () => {
+  test("list prints the to-dos whose titles contain all the words, as does ls", async () => {
+    await using service = start();
+    for (const title of ["buy milk", "Café: buy", "walk"])
+      await service.sendJson("POST", "/api/todos", { title });
+    const found = async (...args: readonly string[]): Promise<string[]> =>
+      (await todo(service, args)).out.split("\n").map((line) => line.replace(/^\d+ {2}/, ""));
+    expect(await found("list", "BUY", "cafe")).toEqual(["[ ]  Café: buy", ""]);
+    const more = "More to-dos follow. To show them, raise --limit.";
+    expect(await found("ls", "buy", "--limit", "1")).toEqual(["[ ]  buy milk", more, ""]);
+    expect(await found("ls", "tea")).toEqual(["No to-dos match.", ""]);
+  });
+
+  test("prints plain text and does not truncate titles", async () => {
     await using service = start();
     const title = "日本 e\u0301".repeat(20);
-    for (const args of [["add", title], ["show", FIRST], ["list"]])
-      expect((await todo(service, args)).out).toBe(`{"id":${FIRST},"title":"${title}","done":false}\n`);
+    const row = `${FIRST}  [ ]  ${title}\n`;
+    expect((await todo(service, ["add", title])).out).toBe(`added ${row}`);
+    for (const args of [["show", FIRST], ["list"]]) expect((await todo(service, args)).out).toBe(row);
   });
 
   test("adds all lines that are not blank, in order, and adds no line twice with the same --batch", async () => {
@@ -173,14 +186,14 @@ describe("in a pipe, todo", () => {
     await using service = start();
     let count = 0;
     await using proxy = await startFaultyProxy(service.port, () => (count++ === 0 ? "refuse" : "pass"));
-    expect(await todo(proxy, ["list"])).toEqual({ code: 0, out: "", error: "" });
+    expect(await todo(proxy, ["list", "--json"])).toEqual({ code: 0, out: "", error: "" });
   });
 
   test("reports how to continue after an interrupted add", async () => {
     await using service = start();
     let isThrottled = false;
     await using proxy = await startFaultyProxy(service.port, () => (isThrottled ? "throttle" : "late"));
-    await using broken = runTodo(["add", "-"], { TODO_URL: proxy.url }, "a\nb\nc\nd\n");
+    await using broken = runTodo(["add", "-", "--json"], { TODO_URL: proxy.url }, "a\nb\nc\nd\n");
     while (broken.stdout().split("\n").length < 3) await Bun.sleep(10);
     isThrottled = true;
     broken.kill("SIGINT");
@@ -191,15 +204,15 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(["a", "b", "c", "d"]);
   });
 
-  test("whoami prints the name of the token's client as JSON", async () => {
+  test("whoami --json prints the name of the token's client", async () => {
     await using service = start();
-    const said = await ended(runTodo(["whoami"], { TODO_URL: service.url, TODO_TOKEN: TOKEN }));
+    const said = await ended(runTodo(["whoami", "--json"], { TODO_URL: service.url, TODO_TOKEN: TOKEN }));
     expect(said).toEqual({ code: 0, out: '{"name":"alice\\u001b[31m"}\n', error: "" });
   });
 
-  test("watch prints changes until Ctrl-C, and exits with 0", async () => {
+  test("watch --json prints changes until Ctrl-C, and exits with 0", async () => {
     await using service = start();
-    await using watching = runTodo(["watch"], { TODO_URL: service.url });
+    await using watching = runTodo(["watch", "--json"], { TODO_URL: service.url });
     // Nothing shows when watch is connected, so add to-dos until it prints one.
     let id = "";
     while (watching.stdout() === "") {
@@ -218,9 +231,9 @@ describe("in a pipe, todo", () => {
     expect(rest.at(-1)).toMatch(new RegExp(`^\\{"type":"deleted","position":"\\w+-\\d+","id":${id}\\}$`));
   });
 
-  test("watch continues after missed changes, and reports them", async () => {
+  test("watch --json continues after missed changes, and reports them", async () => {
     await using service = await startForgetful();
-    await using watching = runTodo(["watch"], { TODO_URL: service.url });
+    await using watching = runTodo(["watch", "--json"], { TODO_URL: service.url });
     await service.asked(2);
     await service.addWhileAway("a", "b", "c");
     // watch has read a new list.
@@ -235,7 +248,7 @@ describe("in a pipe, todo", () => {
   test("exits with 0 and without a message when the reader of the pipe closes it", async () => {
     await using service = start();
     for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title: "x".repeat(100) });
-    const line = `"${process.execPath}" --no-env-file src/cli/main.ts list | head -n 1`;
+    const line = `"${process.execPath}" --no-env-file src/cli/main.ts list --json | head -n 1`;
     const { code, out, error } = await ended(
       run(["bash", "-o", "pipefail", "-c", line], { TODO_URL: service.url }),
     );
@@ -251,7 +264,7 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(lines);
   });
 
-  test.skipIf(skipFor(whyNoFile("/dev/full"))).each(["list", "add b", "completion bash", "watch"])(
+  test.skipIf(skipFor(whyNoFile("/dev/full"))).each(["list", "add b", "completion bash", "watch --json"])(
     "reports that its output cannot be written: todo %s",
     async (args) => {
       await using service = start();
@@ -259,7 +272,7 @@ describe("in a pipe, todo", () => {
       const line = `exec "$0" --no-env-file src/cli/main.ts ${args} > /dev/full`;
       await using command = run(["sh", "-c", line, process.execPath], { TODO_URL: service.url });
       // watch writes nothing before the first change.
-      while (args === "watch" && command.stderr() === "") {
+      while (args.startsWith("watch") && command.stderr() === "") {
         await service.sendJson("POST", "/api/todos", { title: "c" });
         await Bun.sleep(100);
       }

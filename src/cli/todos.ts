@@ -3,6 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import { ServiceError } from "../error.ts";
 import { type ListQuery, type Todo, TodoApiError, type TodoId } from "../sdk/client.ts";
+import { createMatcher } from "../search.ts";
 import { parseNewTodo, parseTodoId } from "../todo.ts";
 import { isBlank } from "../validation.ts";
 import {
@@ -15,9 +16,8 @@ import {
   printError,
   runCommand,
 } from "./client-command.ts";
-import { type Flags, readPager } from "./config.ts";
+import type { Flags } from "./config.ts";
 import { unlessAborted } from "./maintenance.ts";
-import { printPaged } from "./pager.ts";
 import { withProgressBar } from "./progress.ts";
 import { wholeNumber } from "./setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
@@ -30,10 +30,6 @@ const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
 
-const LIST_HELP = `
-On a terminal, a list that is longer than the screen opens
-in the pager of TODO_PAGER or PAGER, by default less -FRX.`;
-
 /** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `undo`, `rm`, `watch`, `whoami`. */
 export function addTodoCommands(program: Command): void {
   const add = (name: string, description: string): Command =>
@@ -41,15 +37,17 @@ export function addTodoCommands(program: Command): void {
       .command(name)
       .description(description)
       .addOption(optionFor(CLIENT_SETTINGS.url))
-      .option("--json", "print lines of JSON, which is the default unless the output is a terminal");
+      .option("--json", "print lines of JSON");
 
-  add("list", "Show the to-dos.")
+  add("list", "Show the to-dos, or those whose titles contain all the words.")
+    .alias("ls")
+    .argument("[word...]")
     .option("--open", "show only to-dos that are not done")
     .option("--done", "show only to-dos that are done")
     .option("--limit <n>", "show at most this many to-dos, the oldest ones")
-    .option("--no-pager", "print a long list without the pager")
-    .addHelpText("after", LIST_HELP)
-    .action((flags: Flags) => runCommand(flags, list));
+    .action((words: string[], flags: Flags) =>
+      runCommand(flags, (context) => list(context, words.join(" "))),
+    );
   add("show", "Show to-dos with their whole titles.")
     .argument("<id...>")
     .action((ids: string[], flags: Flags) => runCommand(flags, (context) => show(context, ids)));
@@ -60,28 +58,31 @@ export function addTodoCommands(program: Command): void {
   add("done", "Mark to-dos as done.").argument("<id...>").action(setDoneCommand(true));
   add("undo", "Mark to-dos as not done.").argument("<id...>").action(setDoneCommand(false));
   add("rm", "Delete to-dos.")
+    .aliases(["remove", "delete"])
     .argument("<id...>")
     .action((ids: string[], flags: Flags) => runCommand(flags, (context) => remove(context, ids)));
-  add("watch", "Show the to-dos, then each change, until Ctrl-C. In a pipe, print only the changes.").action(
-    (flags: Flags) => runCommand(flags, watch),
-  );
+  add(
+    "watch",
+    "Show the to-dos, then each change, until Ctrl-C. With --json, print only the changes.",
+  ).action((flags: Flags) => runCommand(flags, watch));
   add("whoami", "Print the name of the client that TODO_TOKEN belongs to.").action((flags: Flags) =>
     runCommand(flags, whoami),
   );
 }
 
-async function list({ api, flags, signal, printLine, isJson }: CommandContext): Promise<void> {
+async function list(context: CommandContext, text: string): Promise<void> {
+  const { flags, printLine, isJson } = context;
   if (flags.open === true && flags.done === true)
     throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
-  const { todos, isCut } = await listFirst({ api, signal }, query, limitOf(flags));
+  const { todos, isCut } = await listFirst(context, query, text, limitOf(flags));
   if (isJson) {
     for (const todo of todos) printLine(todo);
     return;
   }
-  const rows = todos.length === 0 ? [describeEmpty(query)] : rowsOf(todos);
+  const rows = todos.length === 0 ? [describeEmpty(query, text)] : rowsOf(todos);
   if (isCut) rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
-  await printPaged(rows, flags.pager === false ? undefined : readPager(flags, process.env));
+  printRows(rows);
 }
 
 function limitOf({ limit }: Flags): number | undefined {
@@ -91,22 +92,28 @@ function limitOf({ limit }: Flags): number | undefined {
 
 /** Returns the first to-dos, and whether the limit left out others. Without a limit, they are one consistent snapshot. */
 async function listFirst(
-  { api, signal }: Pick<CommandContext, "api" | "signal">,
+  { api, signal }: CommandContext,
   query: ListQuery,
-  limit = Number.POSITIVE_INFINITY,
+  text: string,
+  limit: number | undefined,
 ): Promise<{ readonly todos: readonly Todo[]; readonly isCut: boolean }> {
-  if (limit === Number.POSITIVE_INFINITY)
-    return { todos: (await api.list(query, { signal })).todos, isCut: false };
-  const todos: Todo[] = [];
-  for await (const page of api.pages({ ...query, limit: Math.min(limit, MAX_PAGE_SIZE) }, { signal })) {
-    todos.push(...page.todos);
-    if (todos.length >= limit)
-      return { todos: todos.slice(0, limit), isCut: todos.length > limit || page.next !== undefined };
+  const matches = createMatcher(text);
+  if (limit === undefined) {
+    const { todos } = await api.list(query, { signal });
+    return { todos: todos.filter(matches), isCut: false };
   }
-  return { todos, isCut: false };
+  // One more than shown tells whether others follow.
+  const size = text === "" ? Math.min(limit + 1, MAX_PAGE_SIZE) : MAX_PAGE_SIZE;
+  const found: Todo[] = [];
+  for await (const { todos } of api.pages({ ...query, limit: size }, { signal })) {
+    found.push(...todos.filter(matches));
+    if (found.length > limit) return { todos: found.slice(0, limit), isCut: true };
+  }
+  return { todos: found, isCut: false };
 }
 
-function describeEmpty({ done }: ListQuery): string {
+function describeEmpty({ done }: ListQuery, text: string): string {
+  if (text !== "") return "No to-dos match.";
   if (done === undefined) return "No to-dos yet. To add one, run: todo add buy milk";
   return done ? "No to-dos are done." : "No to-dos are open.";
 }
@@ -236,8 +243,8 @@ async function watch(context: CommandContext): Promise<void> {
 async function watchOnce({ api, signal, printLine, isJson, service }: CommandContext): Promise<void> {
   const { todos, position } = await api.list({}, { signal });
   if (!isJson) {
-    const rows = todos.length === 0 ? [describeEmpty({})] : rowsOf(todos);
-    process.stdout.write(rows.map((row) => `${row}\n`).join(""));
+    const rows = todos.length === 0 ? [describeEmpty({}, "")] : rowsOf(todos);
+    printRows(rows);
   }
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
   let wasDisconnected = false;
@@ -274,6 +281,9 @@ async function whoami({ api, signal, printLine }: CommandContext): Promise<void>
   const name = await api.whoami({ signal });
   printLine({ name }, () => escapeControls(name));
 }
+
+const printRows = (rows: readonly string[]): boolean =>
+  process.stdout.write(rows.map((row) => `${row}\n`).join(""));
 
 function rowsOf(todos: readonly Todo[]): string[] {
   const idWidth = String(todos.at(-1)?.id ?? "").length;
