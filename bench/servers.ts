@@ -83,13 +83,6 @@ export const withMetrics: Server = {
   command: serve("--metrics-port", "0"),
 };
 
-/** Off loopback, and with no origin listed, the product does not read Host and Origin. */
-export const offLoopback: Server = {
-  ...product,
-  name: "todo-service, off loopback",
-  command: serve("--host", "0.0.0.0"),
-};
-
 /** Returns the product with a SQLite file as its store. */
 export const onSqlite = (path: string): Server => ({
   ...product,

@@ -21,7 +21,7 @@ export const targets: readonly Target[] = [
     figure: "GET one / bare Bun handler",
     min: 0.82,
     explanation:
-      "The bare handler reads nothing of the request. On loopback the product reads `Origin` and `Host` of each request as a defense against DNS rebinding. The first of these reads costs about 1 µs, because Bun then builds all headers. The row “off loopback” has no such check.",
+      "The bare handler reads nothing of the request. The product reads `Origin` and `Host` of each request as a defense against DNS rebinding. The first of these reads costs about 1 µs, because Bun then builds all headers.",
   },
   {
     description: "whoami ≥ 1.1 × equal Elysia",

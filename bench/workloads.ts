@@ -20,7 +20,6 @@ import {
   hono,
   inPrivateMode,
   nginx,
-  offLoopback,
   onNewFile,
   product,
   type Server,
@@ -72,11 +71,7 @@ const peers = [elysiaResponses, elysia, fastify, hono, express];
 const manyConnections = { connections: MANY_CONNECTIONS };
 
 export const workloads: readonly Workload[] = [
-  workload("GET one", getOne, [
-    product,
-    ...[bareHandler, equalElysia, nginx, ...peers],
-    ...[withAccessLog, offLoopback],
-  ]),
+  workload("GET one", getOne, [product, ...[bareHandler, equalElysia, nginx, ...peers], withAccessLog]),
   {
     name: "GET one, browser's headers",
     todos: 1,
@@ -109,7 +104,7 @@ export const workloads: readonly Workload[] = [
       competitor(product, getOne, "todo-service, GET one"),
     ],
   },
-  workload("POST", post, [product, bareHandler, equalElysia, ...peers, withAccessLog, offLoopback]),
+  workload("POST", post, [product, bareHandler, equalElysia, ...peers, withAccessLog]),
   workload("POST, 256 connections", post, [product, bareHandler, equalElysia], manyConnections),
   workload(
     "GET list of 1,000",

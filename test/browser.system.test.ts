@@ -259,22 +259,25 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     });
   });
 
-  test("a page whose host name is rebound to the server cannot read or write", async () => {
-    await using service = await startGuarded({ onLoopback: true });
-    const own = `http://rebind.example:${service.port}`;
-    const page = await open("about:blank");
-    // Before the rebinding, the name leads to the attacker's server.
-    await page.route(`${own}/`, (route) => route.fulfill({ contentType: "text/html", body: "<body>" }));
-    await page.goto(`${own}/`);
-    for (const target of [todosOf(own), keysOf(own, service.keyId)]) {
-      const read = await forge(page, target);
-      expect(read.length).toBeGreaterThan(20);
-      expect(read.filter((answer) => !answer.includes("misdirected_host"))).toEqual([]);
-      expect(read.join()).not.toContain(TITLE);
-    }
-    expect([...service.asked()].filter((line) => !line.endsWith(" 421"))).toEqual([]);
-    expect(await service.held()).toEqual(UNTOUCHED);
-  });
+  test.each([true, false])(
+    "a page whose host name is rebound cannot read or write; on loopback: %p",
+    async (onLoopback) => {
+      await using service = await startGuarded({ onLoopback });
+      const own = `http://rebind.example:${service.port}`;
+      const page = await open("about:blank");
+      // Before the rebinding, the name leads to the attacker's server.
+      await page.route(`${own}/`, (route) => route.fulfill({ contentType: "text/html", body: "<body>" }));
+      await page.goto(`${own}/`);
+      for (const target of [todosOf(own), keysOf(own, service.keyId)]) {
+        const read = await forge(page, target);
+        expect(read.length).toBeGreaterThan(20);
+        expect(read.filter((answer) => !answer.includes("misdirected_host"))).toEqual([]);
+        expect(read.join()).not.toContain(TITLE);
+      }
+      expect([...service.asked()].filter((line) => !line.endsWith(" 421"))).toEqual([]);
+      expect(await service.held()).toEqual(UNTOUCHED);
+    },
+  );
 
   /** Uses the whole API as a front end does. The code runs in a page. */
   const USE = `async (base, token) => {
@@ -324,13 +327,12 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     heard: [JSON.stringify(NEW), true],
   };
 
-  test.each<[what: string, host: string, onLoopback: boolean]>([
-    ["a listed origin", "app.example", false],
-    ["loopback, if the service is on loopback", "localhost", true],
-  ])("a page of %s can use the complete API", async (_what, host, onLoopback) => {
+  test.each<[what: string, host: string, isListed: boolean]>([
+    ["a listed origin", "app.example", true],
+    ["loopback, if the service is reached over loopback", "localhost", false],
+  ])("a page of %s can use the complete API", async (_what, host, isListed) => {
     await using site = startSite();
-    const corsOrigins = onLoopback ? [] : [site.at(host)];
-    await using service = await startGuarded({ onLoopback, corsOrigins });
+    await using service = await startGuarded({ corsOrigins: isListed ? [site.at(host)] : [] });
     const page = await open(site.at(host));
     expect(await page.evaluate<unknown>(`(${USE})("${service.url}", "${TOKEN}")`)).toEqual(USED);
   });

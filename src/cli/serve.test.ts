@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { type Command, runTodo } from "../../test/command.ts";
 import { openDatabases, startPostgres, whyNoDatabase, whyNoServer } from "../../test/postgres.ts";
 import { skipFor } from "../../test/skip.ts";
+import { allowedHosts } from "./serve.ts";
 
 const serve = (store: string, ...args: readonly string[]): Command =>
   runTodo(["serve", "--port", "0", ...args], { TODO_STORE: store });
@@ -13,6 +14,18 @@ async function outcome(store: string, ...args: readonly string[]) {
   await using command = serve(store, ...args);
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
 }
+
+test.each<[host: string, onLoopback: boolean, expected: string[]]>([
+  ["todo.example.com", false, ["listed.example", "todo.example.com:3000"]],
+  ["laptop", true, ["listed.example", "laptop:3000"]],
+  ["laptop", false, ["listed.example"]],
+  ["0.0.0.0", false, ["listed.example"]],
+  ["::", false, ["listed.example"]],
+  ["fe80::1", false, ["listed.example"]],
+])("a server on %s, on loopback: %p, accepts the hosts %j", (host, onLoopback, expected) => {
+  const config = { host, port: 3000, tls: undefined, allowedHosts: ["listed.example"] };
+  expect(allowedHosts(config, onLoopback)).toEqual(expected);
+});
 
 describe("todo serve with a file", () => {
   const folder = mkdtempSync(join(tmpdir(), "todo-serve-"));

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
-import { isLoopback } from "../http/policy/loopback.ts";
+import { isLocalHost, isLoopback } from "../http/policy/loopback.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
 import type { Metrics } from "../http/server/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
@@ -17,6 +17,7 @@ import type { Config } from "./config.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
 import { showFirstKey, whereToOpen } from "./first-key.ts";
+import { reachableHost } from "./health.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
@@ -46,7 +47,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     basicFailures: config.basicFailures,
     onLoopback,
     trustedProxies: config.trustedProxies,
-    allowedHosts: config.allowedHosts,
+    allowedHosts: allowedHosts(config, onLoopback),
     corsOrigins: config.corsOrigins,
     accessLog: config.accessLog,
     maxRequests: config.maxRequests,
@@ -170,6 +171,16 @@ async function openConfiguredStore(
   } catch (error) {
     throw toStoreError(store.source, error);
   }
+}
+
+/** Returns the listed hosts, and the name that the server listens on, unless names like it are accepted anyway. */
+export function allowedHosts(
+  { host, port, tls, allowedHosts: listed }: Pick<Config, "host" | "port" | "tls" | "allowedHosts">,
+  onLoopback: boolean,
+): readonly string[] {
+  const name = reachableHost(host);
+  if (!onLoopback && isLocalHost(name)) return listed;
+  return [...listed, new URL(`${tls === undefined ? "http" : "https"}://${name}:${port}`).host];
 }
 
 export async function addressOf(host: string): Promise<string> {

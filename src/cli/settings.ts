@@ -222,7 +222,8 @@ export const SETTINGS = {
     variables: ["TODO_ALLOWED_HOSTS"],
     default: "",
     parse: (text: string) => list(text).map(hostValue),
-    description: "comma-separated Host header values to accept besides the names of loopback",
+    description:
+      "comma-separated Host header values to accept besides the names of loopback; without a list, a server that is not on loopback also accepts addresses, names of local networks, and over HTTPS every name",
   },
   corsOrigins: {
     flag: "--cors-origins <origins>",

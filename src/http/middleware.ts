@@ -44,6 +44,8 @@ export interface MiddlewareOptions {
   readonly monotonicNow: () => number;
   /** Request headers that pages of allowed origins may send, besides the usual ones. */
   readonly requestHeaders?: string;
+  /** The paths that do not check `Host`. */
+  readonly anyHostPaths: ReadonlySet<string>;
   /** Returns the HTML page of an error, or undefined if the client gets JSON. By default, every client gets JSON. */
   readonly errorPage?: (error: ServiceError, request: Request) => Response | undefined;
 }
@@ -59,7 +61,7 @@ export interface Middleware {
 /** Creates the middleware of one service. */
 export function createMiddleware(options: MiddlewareOptions): Middleware {
   const { origins, log, limiter, accessLog, maxRequests, overloadDelayMs, monotonicNow, errorPage } = options;
-  const { requestHeaders } = options;
+  const { requestHeaders, anyHostPaths } = options;
   const logError = createErrorLog(log, limiter);
   const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
   let draining = false;
@@ -74,6 +76,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
     const onReject = (): void => logOverload(path, { route: path });
     const reads = new ConcurrencyLimit(maxRequests, onReject);
     const writes = new ConcurrencyLimit(maxRequests, onReject);
+    const acceptsAnyHost = anyHostPaths.has(path);
     if (!accessLog) return (request, server) => handle(request, server, undefined);
     return async (request, server) => {
       const started = monotonicNow();
@@ -86,12 +89,12 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       return response;
     };
 
-    // Fast path: no promise is allocated and, off loopback, no header is read.
+    // Fast path: no promise is allocated.
     function handle(request: RoutedRequest, server: HttpServer, id: string | undefined): Awaitable<Response> {
-      const origin = origins.hasAllowed ? request.headers.get("origin") : null;
-      if (origin === null && route.access === "public")
+      const origin = origins.allowedOrigin(request);
+      if (origin === undefined && route.access === "public")
         return handleErrors(route.handler, request, server, id);
-      return withCors(origin !== null && origins.isAllowed(origin) ? origin : undefined, request, server, id);
+      return withCors(origin, request, server, id);
     }
 
     function withCors(
@@ -125,7 +128,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       id: string | undefined,
     ): Awaitable<Response> {
       try {
-        origins.requireHost(request);
+        if (!acceptsAnyHost) origins.requireHost(request, server);
         const limit = isSafeMethod(request) ? reads : writes;
         if (limit.isReached) return rejectOverloaded(limit.error(), request, id);
         const response = handler(request, server);

@@ -67,11 +67,15 @@ export interface ServiceOptions {
   readonly trustedProxies?: readonly string[];
   /** Consecutive wrong passwords per network and user before a 429; 100 by default, 0 for no limit. */
   readonly basicFailures?: number;
-  /** Whether to accept only loopback hosts and origins, for a server on a loopback address; false by default. */
+  /** Whether to accept only loopback's values of `Host`, for a server on a loopback address; false by default. */
   readonly onLoopback?: boolean;
-  /** Accepted values of `Host`, besides loopback's; without any, and off loopback, every host is accepted. */
+  /**
+   * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
+   * addresses, names of local networks, and every host over HTTPS, which this server or a trusted proxy terminates. `/livez`
+   * and `/readyz` accept every host.
+   */
   readonly allowedHosts?: readonly string[];
-  /** Origins whose pages may use the API (CORS); none by default. */
+  /** Origins whose pages may use the API (CORS), besides pages of loopback that request a loopback host; none by default. */
   readonly corsOrigins?: readonly string[];
   /** The logger, for example pino's; by default, nothing is logged. */
   readonly log?: Log;
@@ -158,7 +162,8 @@ export function createService(options: ServiceOptions): Service {
 
   const instrumentation = instrument(observer, monotonicNow);
   const store = instrumentation.store(options.store);
-  const origins = createOriginPolicy({ onLoopback, allowedHosts, corsOrigins });
+  const getConnectionInfo = createConnectionInfoReader(trustedProxies);
+  const origins = createOriginPolicy({ onLoopback, allowedHosts, corsOrigins, getConnectionInfo });
   const limiter = new LogLimiter();
   const middleware = createMiddleware({
     origins,
@@ -169,10 +174,10 @@ export function createService(options: ServiceOptions): Service {
     overloadDelayMs,
     monotonicNow,
     ...(mcp !== undefined && { requestHeaders: MCP_REQUEST_HEADERS }),
+    anyHostPaths: HEALTH_PATHS,
     errorPage,
   });
   const todos = createTodoHandlers(store, log, limiter);
-  const getConnectionInfo = createConnectionInfoReader(trustedProxies);
   const revocation = new RevocationCheck({ keys, intervalMs: heartbeatMs, monotonicNow, now, log, limiter });
   const events = createEventHandlers({
     store,
@@ -297,5 +302,5 @@ export function createService(options: ServiceOptions): Service {
 
 const MCP_PATH = "/mcp";
 
-/** The paths that stay open in private mode, because load balancers have no credentials. */
+/** The paths that load balancers request, without credentials and with any `Host`. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(["/livez", "/readyz"]);

@@ -307,10 +307,10 @@ describe("/mcp", () => {
     expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
   });
 
-  test("accepts its own origin, and no other origin if it is not on loopback", async () => {
+  test("accepts its own origin, and no other origin if its Host is not loopback's", async () => {
     await using service = start();
-    expect((await post(service, { Origin: service.url })).status).toBe(200);
-    expect((await post(service, { Origin: "http://localhost:6274" })).status).toBe(403);
+    expect((await post(service, { Host: "nas:3000", Origin: "http://nas:3000" })).status).toBe(200);
+    expect((await post(service, { Host: "nas:3000", Origin: "http://localhost:6274" })).status).toBe(403);
   });
 
   test("allows its request headers in preflights of listed origins", async () => {

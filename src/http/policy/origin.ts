@@ -1,6 +1,8 @@
 import { ServiceError } from "../../error.ts";
 import { respond } from "../response.ts";
-import { isLoopbackHost, isLoopbackOrigin } from "./loopback.ts";
+import type { HttpServer } from "../route.ts";
+import type { GetConnectionInfo } from "./connection.ts";
+import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./loopback.ts";
 
 const PREFLIGHT_SECONDS = "600";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
@@ -8,11 +10,9 @@ const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
 /** Decides which hosts and origins the server accepts. */
 export interface OriginPolicy {
   /** Throws `misdirected_host` for a `Host` that is not this server's, which prevents DNS rebinding. */
-  readonly requireHost: (request: Request) => void;
-  /** Whether any other origin is allowed. */
-  readonly hasAllowed: boolean;
-  /** Returns whether pages of this origin may use the API. */
-  readonly isAllowed: (origin: string) => boolean;
+  readonly requireHost: (request: Request, server: HttpServer) => void;
+  /** Returns the origin of a request if its pages may use the API. */
+  readonly allowedOrigin: (request: Request) => string | undefined;
   /** Throws `cross_site_write` if a page of another site sends the request, unless its origin is allowed (Fetch Metadata). */
   readonly requireSameSite: (request: Request) => void;
   /**
@@ -30,42 +30,57 @@ export interface OriginPolicy {
 export interface OriginOptions {
   /** Whether the server listens on loopback only. */
   readonly onLoopback: boolean;
-  /** Accepted values of `Host`, besides loopback's. Without any, and off loopback, every host is accepted. */
+  /**
+   * Accepted values of `Host`, besides loopback's. Without any, and off loopback, these are accepted, too: addresses and
+   * names of local networks, and every host over HTTPS, which this server or a trusted proxy terminates.
+   */
   readonly allowedHosts: readonly string[];
-  /** Origins whose pages may use the API, besides loopback's if the server is on loopback. */
+  /** Origins whose pages may use the API, besides loopback's if the request has a loopback host. */
   readonly corsOrigins: readonly string[];
+  readonly getConnectionInfo: GetConnectionInfo;
 }
 
 /** Creates the policy for hosts and origins. */
-export function createOriginPolicy({ onLoopback, allowedHosts, corsOrigins }: OriginOptions): OriginPolicy {
+export function createOriginPolicy(options: OriginOptions): OriginPolicy {
+  const { onLoopback, allowedHosts, corsOrigins, getConnectionInfo } = options;
   const hosts = new Set(allowedHosts.map((host) => host.toLowerCase()));
   const origins = new Set(corsOrigins);
-  const checksHost = onLoopback || hosts.size > 0;
-  const isAllowed = (origin: string): boolean =>
-    origins.has(origin) || (onLoopback && isLoopbackOrigin(origin));
+  // On loopback, a hostile network must not reach the server with a local name of its own, such as printer.local.
+  const isStrict = onLoopback || hosts.size > 0;
+  const allowedOrigin = ({ headers }: Request): string | undefined => {
+    const origin = headers.get("origin");
+    if (origin === null) return undefined;
+    const isLocal = isLoopbackOrigin(origin) && isLoopbackHost(headers.get("host") ?? "");
+    return isLocal || origins.has(origin) ? origin : undefined;
+  };
+  /** Whether the client has checked a certificate for the host, which another site has only for its own names. */
+  const cameOverTls = (request: Request, server: HttpServer): boolean => {
+    const { isSecure, forwarding } = getConnectionInfo(request, server);
+    return isSecure && (server.protocol === "https" || forwarding === "used");
+  };
   return {
-    hasAllowed: onLoopback || origins.size > 0,
-    isAllowed,
-    requireHost: (request) => {
-      if (!checksHost) return;
+    allowedOrigin,
+    requireHost: (request, server) => {
       const host = request.headers.get("host");
       // Every browser sends Host, so a request without it cannot be an attack by DNS rebinding.
       if (host === null || isLoopbackHost(host) || hosts.has(host.toLowerCase())) return;
+      if (!isStrict && (isLocalHost(host) || cameOverTls(request, server))) return;
       throw new ServiceError("misdirected_host", {
         detail: `If ${JSON.stringify(host)} is this server, add it to TODO_ALLOWED_HOSTS.`,
       });
     },
-    requireSameSite: ({ headers }) => {
-      if (headers.get("sec-fetch-site") !== "cross-site") return;
-      const origin = headers.get("origin");
-      if (origin !== null && isAllowed(origin)) return;
+    requireSameSite: (request) => {
+      if (request.headers.get("sec-fetch-site") !== "cross-site") return;
+      if (allowedOrigin(request) !== undefined) return;
       throw new ServiceError("cross_site_write", {
         detail: "To allow writes from this page, list its origin in TODO_CORS_ORIGINS.",
       });
     },
-    requireKnownOrigin: ({ headers, url }) => {
+    requireKnownOrigin: (request) => {
+      const { headers, url } = request;
       const origin = headers.get("origin");
-      if (origin === null ? headers.get("sec-fetch-site") !== "cross-site" : isAllowed(origin)) return;
+      if (origin === null && headers.get("sec-fetch-site") !== "cross-site") return;
+      if (allowedOrigin(request) !== undefined) return;
       if (origin !== null && isOwn(origin, headers.get("host"), url)) return;
       throw new ServiceError("cross_site_write", {
         detail: "To allow requests from this page, list its origin in TODO_CORS_ORIGINS.",

@@ -44,6 +44,17 @@ function serveTls(options: Partial<ServiceOptions> = {}, listenOptions: Partial<
 }
 
 describe("over TLS", () => {
+  test("every Host is accepted unless hosts are listed, because the client has checked the certificate", async () => {
+    for (const version of ["http1.1", "http2"] as const)
+      for (const [allowedHosts, status] of [[[], 200] as const, [["todo.example"], 421] as const]) {
+        await using service = serveTls({ allowedHosts });
+        const response = await service.send(version, "/api/todos", {
+          headers: { Host: "elsewhere.example" },
+        });
+        expect(response.status).toBe(status);
+      }
+  });
+
   const BIG = JSON.stringify({ title: "x".repeat(100_000) });
   const surfaces: readonly [what: string, path: string, init: RequestInit, status: number][] = [
     ["the about page", "/", {}, 200],

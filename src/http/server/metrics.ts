@@ -12,6 +12,7 @@ import {
 } from "../observability/instrumentation.ts";
 import type { Log } from "../observability/log.ts";
 import { LogLimiter } from "../observability/log-limiter.ts";
+import { createConnectionInfoReader } from "../policy/connection.ts";
 import { createOriginPolicy } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import { notFoundRoute, publicRoute } from "../route.ts";
@@ -341,7 +342,12 @@ export interface MetricsServiceOptions {
 }
 
 function metricsService(print: () => Promise<string>, { onLoopback, log }: MetricsServiceOptions): Service {
-  const origins = createOriginPolicy({ onLoopback, allowedHosts: [], corsOrigins: [] });
+  const origins = createOriginPolicy({
+    onLoopback,
+    allowedHosts: [],
+    corsOrigins: [],
+    getConnectionInfo: createConnectionInfoReader([]),
+  });
   const limiter = new LogLimiter();
   const middleware = createMiddleware({
     origins,
@@ -351,6 +357,8 @@ function metricsService(print: () => Promise<string>, { onLoopback, log }: Metri
     maxRequests: MAX_SCRAPES,
     overloadDelayMs: OVERLOAD_DELAY_MS,
     monotonicNow: () => performance.now(),
+    // Prometheus may use any name of the server.
+    anyHostPaths: new Set(onLoopback ? [] : ["/metrics"]),
   });
   const headers = { "Content-Type": Registry.PROMETHEUS_CONTENT_TYPE };
   const scrape = publicRoute({ GET: async () => respond(200, headers, await print()) });

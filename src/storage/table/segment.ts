@@ -24,6 +24,8 @@ export class Segment {
   #distances = new Uint32Array(CAPACITY);
   /** The start of each to-do's bytes, followed by the end of the last one. */
   #offsets = new Uint32Array(CAPACITY + 1);
+  /** 1 for each to-do that is done, else 0. */
+  #states = new Uint8Array(CAPACITY);
   #bytes = new Uint8Array(FIRST_BYTES);
 
   constructor(firstId: TodoId, generation: number) {
@@ -48,6 +50,7 @@ export class Segment {
     this.#bytes[start] = COMMA;
     const end = start + 1 + encoder.encodeInto(json, this.#bytes.subarray(start + 1)).written;
     this.#distances[this.#count] = Number(id - this.firstId);
+    this.#states[this.#count] = Number(this.#bytes[end - TRUE.length] === TRUE[0]);
     this.#count++;
     this.#offsets[this.#count] = end;
     if (this.#isFull()) this.#bytes = this.#bytes.slice(0, end);
@@ -64,6 +67,7 @@ export class Segment {
 
   /** Returns the first slot with an id greater than `id`; `count` if no id is greater. */
   slotAfter(id: TodoId): number {
+    if (id < this.firstId) return 0;
     return this.#firstAtOrAfter(Number(id + 1n - this.firstId));
   }
 
@@ -77,7 +81,14 @@ export class Segment {
   }
 
   isDone(slot: number): boolean {
-    return this.#bytes[this.#offset(slot + 1) - TRUE.length] === TRUE[0];
+    return this.#states[slot] === 1;
+  }
+
+  /** Returns the first slot at or after `from` whose to-do has this `done`; `count` if none has it. */
+  slotWith(done: boolean, from: number): number {
+    const slot = this.#states.indexOf(Number(done), from);
+    // The states after `count` are left from removed to-dos.
+    return slot === -1 ? this.#count : Math.min(slot, this.#count);
   }
 
   /** Returns a view of the to-dos in slots `from` (inclusive) to `to` (exclusive), each with its comma. */
@@ -91,6 +102,7 @@ export class Segment {
     const end = this.#offset(slot + 1);
     this.#shift(slot + 1, to.length - from.length);
     this.#bytes.set(to, end - from.length);
+    this.#states[slot] = Number(to === TRUE);
     return to.length - from.length;
   }
 
@@ -100,6 +112,7 @@ export class Segment {
     this.#shift(slot + 1, growth);
     this.#offsets.copyWithin(slot, slot + 1, this.#count + 1);
     this.#distances.copyWithin(slot, slot + 1, this.#count);
+    this.#states.copyWithin(slot, slot + 1, this.#count);
     this.#count--;
     return growth;
   }
@@ -110,6 +123,7 @@ export class Segment {
     copy.#count = this.#count;
     copy.#distances = this.#distances.slice();
     copy.#offsets = this.#offsets.slice();
+    copy.#states = this.#states.slice();
     copy.#bytes = this.#bytes.slice();
     return copy;
   }
@@ -130,6 +144,7 @@ export class Segment {
     const added = next.view(0, next.#count);
     this.#reserve(start + added.length);
     this.#bytes.set(added, start);
+    this.#states.set(next.#states.subarray(0, next.#count), this.#count);
     for (let slot = 0; slot < next.#count; slot++) {
       this.#distances[this.#count] = gap + next.#distance(slot);
       this.#count++;

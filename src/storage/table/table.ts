@@ -78,7 +78,7 @@ export class Table {
     const filtered = filter.after !== undefined || filter.done !== undefined;
     if (filtered || this.#bytes + 1 > maxBlobBytes) {
       this.#generation++;
-      return { json: jsonArray(views(runs([...this.#segments], filter))) };
+      return { json: jsonArray(views(runs([...this.#segmentsAfter(filter.after)], filter))) };
     }
     this.#cachedList ??= new Blob([joined([...views(runs(this.#segments, filter))])]);
     return { json: this.#cachedList };
@@ -91,7 +91,7 @@ export class Table {
     let bytes = 1;
     let last: Run | undefined;
     let hasNext = false;
-    for (const { segment, from, to } of runs(this.#segments, filter)) {
+    for (const { segment, from, to } of runs(this.#segmentsAfter(filter.after), filter)) {
       hasNext = to - from > left;
       if (left === 0) break;
       last = { segment, from, to: Math.min(to, from + left) };
@@ -124,6 +124,11 @@ export class Table {
       else high = middle;
     }
     return low - 1;
+  }
+
+  /** Returns the segments that can contain greater ids than `after`, or all of them. */
+  #segmentsAfter(after: TodoId | undefined): readonly Segment[] {
+    return after === undefined ? this.#segments : this.#segments.slice(Math.max(this.#indexOf(after), 0));
   }
 
   /** Returns the segment at an index, after copying it if a list may share it. */
@@ -176,13 +181,12 @@ function* runs(segments: readonly Segment[], { after, done }: Filter): Generator
       if (start < segment.count) yield { segment, from: start, to: segment.count };
       continue;
     }
-    let from = start;
-    for (let slot = start; slot < segment.count; slot++) {
-      if (segment.isDone(slot) === done) continue;
-      if (from < slot) yield { segment, from, to: slot };
-      from = slot + 1;
+    let from = segment.slotWith(done, start);
+    while (from < segment.count) {
+      const to = segment.slotWith(!done, from);
+      yield { segment, from, to };
+      from = segment.slotWith(done, to);
     }
-    if (from < segment.count) yield { segment, from, to: segment.count };
   }
 }
 
@@ -208,7 +212,7 @@ function* jsonArray(views: Iterable<Uint8Array<ArrayBuffer>>): Generator<Uint8Ar
   let filled = 1;
   let first = 1;
   for (const view of views) {
-    const rest = view.subarray(first);
+    const rest = first === 0 ? view : view.subarray(first);
     first = 0;
     if (filled > 0 && filled + rest.length > CHUNK_BYTES) {
       yield chunk.subarray(0, filled);
