@@ -188,8 +188,7 @@ describe("the Host of a request", () => {
 
   test.each<[isAccepted: boolean, trustedProxies: string[], headers: string[]]>([
     [true, ["127.0.0.1"], ["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https"]],
-    [false, ["127.0.0.1"], ["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: http"]],
-    [false, ["127.0.0.1"], ["X-Forwarded-For: 192.0.2.1"]],
+    [true, ["127.0.0.1"], ["X-Forwarded-For: 192.0.2.1"]],
     [false, ["127.0.0.1"], []],
     [false, ["192.0.2.1"], ["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https"]],
   ])(

@@ -32,7 +32,7 @@ export interface OriginOptions {
   readonly onLoopback: boolean;
   /**
    * Accepted values of `Host`, besides loopback's. Without any, and off loopback, these are accepted, too: addresses and
-   * names of local networks, and every host over HTTPS, which this server or a trusted proxy terminates.
+   * names of local networks, every host over this server's own TLS, and every host that a trusted proxy forwards.
    */
   readonly allowedHosts: readonly string[];
   /** Origins whose pages may use the API, besides loopback's if the request has a loopback host. */
@@ -53,18 +53,16 @@ export function createOriginPolicy(options: OriginOptions): OriginPolicy {
     const isLocal = isLoopbackOrigin(origin) && isLoopbackHost(headers.get("host") ?? "");
     return isLocal || origins.has(origin) ? origin : undefined;
   };
-  /** Whether the client has checked a certificate for the host, which another site has only for its own names. */
-  const cameOverTls = (request: Request, server: HttpServer): boolean => {
-    const { isSecure, forwarding } = getConnectionInfo(request, server);
-    return isSecure && (server.protocol === "https" || forwarding === "used");
-  };
+  /** Whether a browser has checked the host's certificate, or a trusted proxy has chosen to forward this host. */
+  const isVouchedFor = (request: Request, server: HttpServer): boolean =>
+    server.protocol === "https" || getConnectionInfo(request, server).forwarding === "used";
   return {
     allowedOrigin,
     requireHost: (request, server) => {
       const host = request.headers.get("host");
       // Every browser sends Host, so a request without it cannot be an attack by DNS rebinding.
       if (host === null || isLoopbackHost(host) || hosts.has(host.toLowerCase())) return;
-      if (!isStrict && (isLocalHost(host) || cameOverTls(request, server))) return;
+      if (!isStrict && (isLocalHost(host) || isVouchedFor(request, server))) return;
       throw new ServiceError("misdirected_host", {
         detail: `If ${JSON.stringify(host)} is this server, add it to TODO_ALLOWED_HOSTS.`,
       });
