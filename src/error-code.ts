@@ -12,6 +12,7 @@ export type ErrorCode =
   | "todo_not_found"
   | "key_not_found"
   | "method_not_allowed"
+  | "request_timeout"
   | "key_exists"
   | "idempotency_key_in_flight"
   | "body_too_large"

@@ -1,4 +1,4 @@
-import type { ClientHttp2Session } from "node:http2";
+import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
 
 /** The headers of a request that creates a to-do. */
 export const POST_TODO = { ":method": "POST", ":path": "/api/todos", "content-type": "application/json" };
@@ -17,8 +17,15 @@ export function ask(
   headers: Record<string, string>,
   body?: string,
 ): Promise<Streamed> {
-  const { promise, resolve } = Promise.withResolvers<Streamed>();
   const stream = session.request(headers, { endStream: body === undefined });
+  const answer = answerOf(stream);
+  if (body !== undefined) stream.end(body);
+  return answer;
+}
+
+/** Resolves with the response to a stream when the stream is closed. */
+export function answerOf(stream: ClientHttp2Stream): Promise<Streamed> {
+  const { promise, resolve } = Promise.withResolvers<Streamed>();
   let [status, text, isWhole]: [number | undefined, string, boolean] = [undefined, "", false];
   stream.setEncoding("utf8");
   stream.on("response", (head) => {
@@ -32,7 +39,6 @@ export function ask(
   });
   stream.on("error", () => {});
   stream.on("close", () => resolve({ status, text, isWhole, rst: stream.rstCode }));
-  if (body !== undefined) stream.end(body);
   return promise;
 }
 

@@ -17,6 +17,7 @@ const statusOf: Record<string, number> = {
   todo_not_found: 404,
   key_not_found: 404,
   method_not_allowed: 405,
+  request_timeout: 408,
   key_exists: 409,
   idempotency_key_in_flight: 409,
   body_too_large: 413,

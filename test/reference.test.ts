@@ -10,7 +10,12 @@ import { EXPIRED_RETENTION_MS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
 import { ServiceError } from "../src/error.ts";
 import type { ErrorCode } from "../src/error-code.ts";
-import { MAX_BODY_BYTES } from "../src/http/body.ts";
+import {
+  BODY_TIMEOUT_MS,
+  MAX_BODY_BYTES,
+  MAX_REQUEST_BYTES,
+  MAX_UNFINISHED_BYTES,
+} from "../src/http/body.ts";
 import { OVERLOAD_DELAY_MS } from "../src/http/middleware.ts";
 import {
   AUTHENTICATION_OUTCOMES,
@@ -116,9 +121,11 @@ test("the limits in the reference match the limits of the program", () => {
   expectLimit("greatest id", "2^64−1 in memory, 2^63−1 on SQLite and PostgreSQL");
   expectLimit("body of a request", `${MAX_BODY_BYTES / 1024} KiB`);
   expectLimit(
-    "time to receive a request, and to wait for the next one on a connection",
+    "time to receive a request head, and to wait for the next one on a connection",
     `${IDLE_SECONDS} seconds`,
   );
+  expectLimit("time to receive a body", `${BODY_TIMEOUT_MS / 1000} seconds`);
+  expectLimit("memory of all unfinished bodies", `${MAX_UNFINISHED_BYTES / 2 ** 20} MiB`);
   expectLimit("lifetime of an API key", days(MAX_DURATION_MS));
   expectLimit("expired API keys in the list", days(EXPIRED_RETENTION_MS));
   expectLimit("a query", `${PRIMARY_DEFAULTS.queryTimeoutMs / 1000} seconds`);
@@ -323,7 +330,9 @@ test("the runtime rejects malformed requests as the reference describes", async 
   );
   const requests: Readonly<Record<string, string>> = {
     "The runtime cannot parse the request, or the request has no `Host`.": `GET /livez HTTP/1.1\r\n${end}`,
-    "The body has more than 1 MiB.": request("POST /api/todos", [`Content-Length: ${2 ** 20 + 1}`]),
+    "The body has more than 128 KiB.": request("POST /api/todos", [
+      `Content-Length: ${MAX_REQUEST_BYTES + 1}`,
+    ]),
     "The head has more than 16 KiB.": request("GET /livez", [`X: ${"x".repeat(17_000)}`]),
     "The request has another version of HTTP.": `GET /livez HTTP/3.0\r\nHost: localhost\r\n${end}`,
     "The method is unknown; the runtime closes the connection.": request("BREW /livez"),
@@ -358,7 +367,7 @@ test("a request with several problems gets the error that the page lists first",
     "Idempotency-Key": " ",
     "Content-Type": "text/plain",
   };
-  let body = "no JSON".repeat(MAX_BODY_BYTES);
+  let body = "no JSON".repeat(MAX_BODY_BYTES / 5);
   const codes: string[] = [];
   const create = async (): Promise<void> => {
     codes.push(await codeOf("POST", "/api/todos", problems, body));

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeCertificate } from "./certificate.ts";
 import { runTodo } from "./command.ts";
-import { ask, POST_TODO, requestUnread } from "./http2.ts";
+import { answerOf, ask, POST_TODO, requestUnread } from "./http2.ts";
 import { residentMiB } from "./memory.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 
@@ -162,3 +162,30 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
     );
   },
 );
+
+describe.skipIf(skipFor(whyNoFile("/proc/self/status")))("HTTP/2 streams with unfinished bodies", () => {
+  test("do not keep other clients from creating to-dos, and use little memory", async () => {
+    await using server = await serve();
+    const session = server.open();
+    await addTodos(STREAMS)(session);
+    const before = await residentMiB(server.pid);
+    const statuses: (number | undefined)[] = [];
+    const slow: ClientHttp2Session[] = [];
+    for (let connection = 0; connection < 20; connection++) {
+      const attacker = server.open();
+      slow.push(attacker);
+      const sent = Array.from({ length: STREAMS }, () => {
+        const stream = attacker.request(POST_TODO);
+        answerOf(stream);
+        return new Promise<void>((resolve) => stream.write(" ".repeat(60_000), () => resolve()));
+      });
+      await Promise.all(sent);
+      statuses.push((await ask(session, POST_TODO, '{"title":"x"}')).status);
+    }
+    expect(statuses).toEqual(Array<number>(slow.length).fill(201));
+    const grown = (await residentMiB(server.pid)) - before;
+    process.stderr.write(`${grown.toFixed(0)} MiB more\n`);
+    expect(grown).toBeLessThan(100);
+    for (const connection of [session, ...slow]) connection.destroy();
+  });
+});

@@ -1,11 +1,19 @@
 import { describe, expect, test } from "bun:test";
+import { type ClientHttp2Session, connect } from "node:http2";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { makeCertificate } from "../../test/certificate.ts";
+import { answerOf, ask, POST_TODO } from "../../test/http2.ts";
 import { capturingLog } from "../../test/log.ts";
 import { statusAndCode } from "../../test/problem.ts";
 import { chunked, openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
 import { startService } from "../../test/service.ts";
-import { MAX_BODY_BYTES } from "./body.ts";
+import { createMcpEndpoint } from "../mcp/http.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "./body.ts";
+import { listenTls } from "./server/listen.ts";
+import { parseCertificate } from "./server/tls.ts";
+import { createService, type ServiceOptions } from "./service.ts";
 
 const JSON_TYPE = "Content-Type: application/json";
 const X = '{"title":"x"}';
@@ -227,7 +235,6 @@ describe("the length of a body", () => {
     ["65,537 bytes in one chunk", [CHUNKED], chunked(overLimit, overLimit.length), 413],
     ["65,537 bytes in chunks", [CHUNKED], chunked(overLimit, 1000), 413],
     ["65,537 bytes declared, none sent", [LENGTH(overLimit)], "", 413],
-    ["70,000 bytes of an unfinished chunk", [CHUNKED], `fffff\r\n${" ".repeat(70_000)}`, 413],
     ["900,000 bytes", ["Content-Length: 900000"], " ".repeat(900_000), 413],
     ["more than the listener reads", ["Content-Length: 2000000"], "", 413],
   ])("is limited to 64 KiB: %s", async (_what, headers, body, status) => {
@@ -308,4 +315,151 @@ describe("an incomplete body", () => {
       expect(lines).toEqual([]);
     },
   );
+});
+
+describe("an unfinished body", () => {
+  /** Longer than any test takes. */
+  const NEVER_MS = 3_600_000;
+  const X_FROM = (address: string) => ({ ...POST_TODO, "x-forwarded-for": address });
+
+  /** A service over TLS, and one HTTP/2 session with it. */
+  function serveTls(options: Partial<ServiceOptions>) {
+    const { cert, key } = makeCertificate();
+    const service = createService({ store: openMemory(), trustedProxies: ["127.0.0.1"], ...options });
+    const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
+    const session = connect(listener.url.replace("127.0.0.1", "localhost"), { ca: cert });
+    return {
+      session,
+      close: service.close,
+      [Symbol.asyncDispose]: async () => {
+        session.destroy();
+        await listener.abort();
+      },
+    };
+  }
+
+  /** Begins a request and sends the first byte of its body. */
+  function begin(session: ClientHttp2Session, headers: Record<string, string> = POST_TODO) {
+    const stream = session.request(headers);
+    const answer = answerOf(stream);
+    stream.write("{");
+    return { answer, finish: () => stream.end('"title":"x"}') };
+  }
+
+  const codeOf = ({ text }: { readonly text: string }): unknown => JSON.parse(text).code;
+
+  test.each([
+    ["POST /api/todos", ["Content-Length: 99"], "{"],
+    ["POST /api/todos", ["Transfer-Encoding: chunked"], "1\r\n{\r\n"],
+    ["PATCH /api/todos/1", ["Content-Length: 99"], "{"],
+    ["POST /admin/keys", ["Content-Length: 99"], "{"],
+  ])(
+    "of %s with %s gets a 408 after the time limit, and its connection is closed",
+    async (line, headers, sent) => {
+      const store = openMemory();
+      store.insert("x");
+      const options = { store, keys: store.keys, checkUser: () => true };
+      await using service = startService({ bodyTimeoutMs: 20, ...options });
+      const basic = `Authorization: Basic ${btoa("admin:s3cret")}`;
+      const bytes = request(line, [JSON_TYPE, basic, ...headers], sent).replace("Connection: close\r\n", "");
+      const { text, closed } = await sendRaw(service.port, bytes);
+      expect([statusOf(text), closed]).toEqual([408, true]);
+      expect(text).toContain('"code":"request_timeout"');
+      expect(text).toMatch(/^connection: close\r$/im);
+    },
+  );
+
+  test("gets a 408 over HTTP/2, and the connection stays usable", async () => {
+    await using server = serveTls({ bodyTimeoutMs: 20 });
+    const answer = await begin(server.session).answer;
+    expect([answer.status, codeOf(answer), answer.isWhole]).toEqual([408, "request_timeout", true]);
+    expect((await ask(server.session, { ":path": "/livez" })).status).toBe(200);
+  });
+
+  test("is accepted if the rest arrives within the time limit", async () => {
+    await using server = serveTls({ bodyTimeoutMs: NEVER_MS, maxRequests: 2 });
+    const { answer, finish } = begin(server.session);
+    // The server has waited for the rest when this is answered.
+    expect((await ask(server.session, { ":path": "/livez" })).status).toBe(200);
+    finish();
+    expect((await answer).status).toBe(201);
+  });
+
+  test("is rejected, the oldest first, when a half of the concurrent requests are unfinished", async () => {
+    const { log, lines } = capturingLog();
+    await using server = serveTls({ bodyTimeoutMs: NEVER_MS, maxRequests: 4, log });
+    const [first, second, third] = [begin(server.session), begin(server.session), begin(server.session)];
+    const rejected = await first.answer;
+    expect([rejected.status, codeOf(rejected)]).toEqual([503, "overloaded"]);
+    for (const { answer, finish } of [second, third]) {
+      finish();
+      expect((await answer).status).toBe(201);
+    }
+    server.close();
+    const [fields, message] = [{ network: "127.0.0.1" }, "too many unfinished bodies"];
+    expect(lines).toEqual([{ level: "warn", message, fields }]);
+  });
+
+  test("is rejected only in the network that has most of them", async () => {
+    await using server = serveTls({ bodyTimeoutMs: NEVER_MS, maxRequests: 6 });
+    const other = begin(server.session, X_FROM("203.0.113.6"));
+    const addresses = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4"];
+    const flood = addresses.map((address) => begin(server.session, X_FROM(address)));
+    const [first, second, ...rest] = flood;
+    for (const oldest of [first, second]) expect((await oldest?.answer)?.status).toBe(503);
+    for (const { answer, finish } of [other, ...rest]) {
+      finish();
+      expect((await answer).status).toBe(201);
+    }
+  });
+
+  test.each([
+    ["with a declared length", { "content-length": "13" }, 0],
+    ["without a declared length", {}, 10],
+  ])("%s is rejected when all of them may use too much memory", async (_what, headers, rejections) => {
+    await using server = serveTls({ bodyTimeoutMs: NEVER_MS });
+    const fitting = Math.floor(MAX_UNFINISHED_BYTES / (MAX_REQUEST_BYTES + 4096));
+    const all = Array.from({ length: fitting + 10 }, () =>
+      begin(server.session, { ...POST_TODO, ...headers }),
+    );
+    const rejected = await Promise.all(all.slice(0, rejections).map(({ answer }) => answer));
+    for (const { status } of rejected) expect(status).toBe(503);
+    for (const { finish } of all.slice(rejections)) finish();
+    const accepted = await Promise.all(all.slice(rejections).map(({ answer }) => answer));
+    for (const { status } of accepted) expect(status).toBe(201);
+  });
+
+  test.each([
+    ["POST /api/todos", undefined, 401],
+    ["POST /api/todos", "reader", 403],
+    ["PATCH /api/todos/1", "reader", 403],
+    ["POST /mcp", undefined, 401],
+    ["POST /admin/keys", undefined, 401],
+  ])("of %s by %p is not awaited if its sender may not send it", async (line, token, status) => {
+    await using service = startService({
+      bodyTimeoutMs: NEVER_MS,
+      privateMode: true,
+      lookupClient: (given) => (given === "reader" ? { name: "reader", scope: "read" } : undefined),
+      keys: openMemory().keys,
+      mcp: () => Promise.reject(new Error("/mcp must not be reached")),
+    });
+    const authorization = token === undefined ? [] : [`Authorization: Bearer ${token}`];
+    const { text } = await sendRaw(
+      service.port,
+      request(line, [JSON_TYPE, ...authorization, "Content-Length: 99"], "{"),
+    );
+    expect(statusOf(text)).toBe(status);
+  });
+
+  test("of /mcp gets a 408 after the time limit if its sender may only read", async () => {
+    await using service = startService({
+      bodyTimeoutMs: 20,
+      privateMode: true,
+      lookupClient: () => ({ name: "reader", scope: "read" }),
+      mcp: createMcpEndpoint({ version: "1.0.0" }),
+    });
+    const headers = [JSON_TYPE, "Authorization: Bearer x", "Content-Length: 99"];
+    const { text } = await sendRaw(service.port, request("POST /mcp", headers, "{"));
+    expect(statusOf(text)).toBe(408);
+  });
 });

@@ -18,6 +18,7 @@ const PROBLEMS: Readonly<Record<ErrorCode, readonly [status: number, title: stri
   todo_not_found: [404, "To-do not found"],
   key_not_found: [404, "API key not found"],
   method_not_allowed: [405, "Method not allowed"],
+  request_timeout: [408, "Request timeout"],
   key_exists: [409, "API key name already in use"],
   idempotency_key_in_flight: [409, "Request with this Idempotency-Key still in progress"],
   body_too_large: [413, "Request body too large"],

@@ -31,7 +31,11 @@ export type Handler = (
 ) => Awaitable<Response>;
 
 /** Returns the response to an authenticated request, or throws a ServiceError. */
-export type GuardedHandler<Identity> = (request: RoutedRequest, identity: Identity) => Awaitable<Response>;
+export type GuardedHandler<Identity> = (
+  request: RoutedRequest,
+  identity: Identity,
+  server: HttpServer,
+) => Awaitable<Response>;
 
 /**
  * Authenticates a request and returns the identity, without a promise if the lookup returns none.
@@ -66,12 +70,16 @@ export function publicRoute(methods: Methods<[server: HttpServer, identity?: Ide
 }
 
 /** Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404. */
-export function guardedRoute<Identity>(guard: Guard<Identity>, methods?: Methods<[Identity]>): Route {
+export function guardedRoute<Identity>(
+  guard: Guard<Identity>,
+  methods?: Methods<[identity: Identity, server: HttpServer]>,
+): Route {
   const { allow, handler } = methods === undefined ? notFoundRoute : dispatcher(methods);
   return {
     allow,
     access: "guarded",
-    handler: (request, server) => chain(guard(request, server), (identity) => handler(request, identity)),
+    handler: (request, server) =>
+      chain(guard(request, server), (identity) => handler(request, identity, server)),
   };
 }
 

@@ -9,6 +9,7 @@ import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
 import { createWriteCheck, privateGuard } from "./auth/private.ts";
 import { createWriteLog } from "./auth/write-log.ts";
+import { BODY_TIMEOUT_MS, BodyReader } from "./body.ts";
 import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
@@ -35,6 +36,7 @@ import { type Log, NOOP_LOG } from "./observability/log.ts";
 import { LogLimiter } from "./observability/log-limiter.ts";
 import { createRejectionLog } from "./observability/rejection-log.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
+import { networkPrefix } from "./policy/network.ts";
 import { createOriginPolicy } from "./policy/origin.ts";
 import { respond } from "./response.ts";
 import { guardedRoute, type Handler, notFoundRoute, privateRoute, publicRoute, type Route } from "./route.ts";
@@ -87,6 +89,8 @@ export interface ServiceOptions {
   readonly maxRequests?: number;
   /** Milliseconds before the response to a request beyond `maxRequests`; 1,000 by default. */
   readonly overloadDelayMs?: number;
+  /** Milliseconds in which a request's body must arrive; 10,000 by default. */
+  readonly bodyTimeoutMs?: number;
   /** Maximum open event streams; 1,000 by default. */
   readonly maxSubscribers?: number;
   /** Maximum open event streams of one network, except loopback; a quarter of `maxSubscribers` by default. */
@@ -154,6 +158,7 @@ export function createService(options: ServiceOptions): Service {
   const { allowBasicOverHttp = false, accessLog = false, privateMode = false } = options;
   const { basicFailures = SERVICE_DEFAULTS.basicFailures } = options;
   const { maxRequests = SERVICE_DEFAULTS.maxRequests, overloadDelayMs = OVERLOAD_DELAY_MS } = options;
+  const { bodyTimeoutMs = BODY_TIMEOUT_MS } = options;
   const { maxSubscribers = SERVICE_DEFAULTS.maxSubscribers, heartbeatMs = 15_000 } = options;
   const { maxSubscribersPerNetwork: maxPerNetwork = Math.ceil(maxSubscribers / 4) } = options;
   const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
@@ -177,7 +182,15 @@ export function createService(options: ServiceOptions): Service {
     anyHostPaths: HEALTH_PATHS,
     errorPage,
   });
-  const todos = createTodoHandlers(store, log, limiter);
+  const logUnfinished = limiter.topic((fields) => log.warn(fields, "too many unfinished bodies"));
+  const bodies = new BodyReader({
+    networkOf: (request, server) => networkPrefix(getConnectionInfo(request, server).address),
+    timeoutMs: bodyTimeoutMs,
+    // A half, so that requests without a complete body never reach the limit of concurrent requests.
+    maxUnfinished: Math.ceil(maxRequests / 2),
+    onReject: (network) => logUnfinished(network, { network }),
+  });
+  const todos = createTodoHandlers(store, bodies, log, limiter);
   const revocation = new RevocationCheck({ keys, intervalMs: heartbeatMs, monotonicNow, now, log, limiter });
   const events = createEventHandlers({
     store,
@@ -215,7 +228,7 @@ export function createService(options: ServiceOptions): Service {
   observer?.subscribers(events.count);
 
   const { requireSameOrigin } = origins;
-  const admin = keys && createKeyHandlers({ keys, requireSameOrigin, log, limiter, now });
+  const admin = keys && createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now });
 
   const sameSite =
     (handler: Handler): Handler =>
@@ -250,7 +263,7 @@ export function createService(options: ServiceOptions): Service {
     "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
     "/admin/*": guardedRoute(basic),
     ...(mcp !== undefined && {
-      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, origins, handlerOf) }),
+      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, handlerOf) }),
     }),
     "/*": notFoundRoute,
   };

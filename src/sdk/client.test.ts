@@ -462,6 +462,7 @@ describe("the client", () => {
       todo_not_found: true,
       key_not_found: true,
       method_not_allowed: true,
+      request_timeout: true,
       key_exists: true,
       idempotency_key_in_flight: true,
       body_too_large: true,

@@ -12,15 +12,16 @@ import {
 } from "../../credential/key.ts";
 import type { BasicUser } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
-import { readJson, readJsonIfAny } from "../body.ts";
+import type { BodyReader } from "../body.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, noContent, respond } from "../response.ts";
-import type { GuardedHandler, RoutedRequest } from "../route.ts";
+import type { GuardedHandler, HttpServer, RoutedRequest } from "../route.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
 
 export interface KeyOptions {
   readonly keys: KeyStore;
+  readonly bodies: BodyReader;
   /** Throws `cross_site_write` if a page of another origin sends the request. */
   readonly requireSameOrigin: (request: Request) => void;
   readonly log: Log;
@@ -30,7 +31,7 @@ export interface KeyOptions {
 }
 
 /** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
-export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }: KeyOptions) {
+export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now }: KeyOptions) {
   const logRejection = limiter.topic((fields) => log.warn(fields, "key write refused"));
   let latest = { json: "", blob: new Blob() };
   return {
@@ -43,8 +44,8 @@ export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }
       return respond(200, headers, latest.blob);
     },
 
-    create: audited("create", async (request, user) => {
-      const { name, lifetime, scope } = parseNewKey(await readJson(request));
+    create: audited("create", async (request, user, server) => {
+      const { name, lifetime, scope } = parseNewKey(await bodies.readJson(request, server));
       const minted = await createKey(keys, name, lifetime, now(), scope);
       if (minted === undefined) {
         throw new ServiceError("key_exists", {
@@ -55,9 +56,9 @@ export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }
       return mintedReply(minted);
     }),
 
-    rotate: audited("rotate", async (request, user) => {
+    rotate: audited("rotate", async (request, user, server) => {
       const id = idOf(request);
-      const minted = await rotateKey(keys, id, await readOverlap(request, id), now());
+      const minted = await rotateKey(keys, id, await readOverlap(request, server, id), now());
       if (minted === undefined) throw notFound();
       log.info({ key: id, successor: minted.key.id, user: user.name }, "key rotated");
       return mintedReply(minted);
@@ -73,10 +74,10 @@ export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }
 
   /** Returns a handler that rejects pages of other origins and logs each rejected write. */
   function audited(action: string, write: GuardedHandler<BasicUser>): GuardedHandler<BasicUser> {
-    return async (request, user) => {
+    return async (request, user, server) => {
       try {
         requireSameOrigin(request);
-        return await write(request, user);
+        return await write(request, user, server);
       } catch (error) {
         if (error instanceof ServiceError) {
           const fields = { action, reason: error.code, key: shownId(request), user: user.name };
@@ -91,9 +92,9 @@ export function createKeyHandlers({ keys, requireSameOrigin, log, limiter, now }
    * Returns the overlap in milliseconds, the default without a body. If both the key and the body are wrong, it reports
    * the absent key. A valid body needs no lookup for that.
    */
-  async function readOverlap(request: Request, id: string): Promise<number> {
+  async function readOverlap(request: Request, server: HttpServer, id: string): Promise<number> {
     try {
-      const body = await readJsonIfAny(request);
+      const body = await bodies.readJsonIfAny(request, server);
       return body === undefined ? parseOverlap() : parseRotation(body);
     } catch (error) {
       if ((await keys.list()).every((key) => key.id !== id)) throw notFound();

@@ -1,4 +1,4 @@
-import { readJson } from "../body.ts";
+import type { BodyReader } from "../body.ts";
 import type { OriginPolicy } from "../policy/origin.ts";
 import { secure } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
@@ -32,12 +32,14 @@ const TODO_PATH = /^\/api\/todos\/([^/]+)$/;
  */
 export function createMcpHandler(
   endpoint: McpEndpoint,
+  bodies: BodyReader,
   origins: OriginPolicy,
   handlerOf: (path: string) => Handler,
 ): Handler {
   return async (request, server) => {
     origins.requireKnownOrigin(request);
-    return secure(await endpoint(request, () => readJson(request), createFetch(request, server, handlerOf)));
+    const readBody = () => bodies.readJson(request, server);
+    return secure(await endpoint(request, readBody, createFetch(request, server, handlerOf)));
   };
 }
 

@@ -14,7 +14,7 @@ import {
   type TodoList,
   type TodoStore,
 } from "../../todo.ts";
-import { readJson } from "../body.ts";
+import type { BodyReader } from "../body.ts";
 import { matchesEtag } from "../etag.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
@@ -32,7 +32,7 @@ const LONG_LIST_IDLE_SECONDS = 120;
 const TLS_CHUNK_BYTES = 16 * 1024;
 
 /** Returns the handlers of `/api/todos` and `/api/todos/:id`. */
-export function createTodoHandlers(store: TodoStore, log: Log, limiter: LogLimiter) {
+export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Log, limiter: LogLimiter) {
   const exclusive = exclusiveByKey();
   const logError = limiter.topic((fields) => log.error(fields, "list response aborted"));
   const onStreamError = (err: unknown): void => logError("", { err });
@@ -44,19 +44,23 @@ export function createTodoHandlers(store: TodoStore, log: Log, limiter: LogLimit
       return seen === null ? listNow(request, server, query) : listIfModified(request, server, query, seen);
     },
 
-    create: (request, _server, identity) => {
+    create: (request, server, identity) => {
       const sent = readIdempotencyKey(request.headers);
       const idempotencyKey = sent === undefined ? undefined : storedIdempotencyKey(sent, identity);
-      return readJson(request)
-        .then((body) => insert(parseNewTodo(body), idempotencyKey))
-        .then((todo) => created(todo.json, `/api/todos/${todo.id}`));
+      return bodies
+        .readJson(request, server)
+        .then((body) =>
+          chain(insert(parseNewTodo(body), idempotencyKey), ({ id, json }) =>
+            created(json, `/api/todos/${id}`),
+          ),
+        );
     },
 
     get: (request) => chain(store.get(idOf(request)), todoReply),
 
-    update: async (request) => {
+    update: async (request, server) => {
       const id = idOf(request);
-      const { done } = await readPatch(request, id);
+      const { done } = await readPatch(request, server, id);
       return todoReply(await store.setDone(id, done));
     },
 
@@ -92,9 +96,9 @@ export function createTodoHandlers(store: TodoStore, log: Log, limiter: LogLimit
   }
 
   /** If both the id and the body are wrong, reports the absent to-do. A valid body needs no lookup for that. */
-  async function readPatch(request: Request, id: TodoId) {
+  async function readPatch(request: Request, server: HttpServer, id: TodoId) {
     try {
-      return parsePatch(await readJson(request));
+      return parsePatch(await bodies.readJson(request, server));
     } catch (error) {
       if ((await store.get(id)) === undefined) throw notFound();
       throw error;

@@ -1,5 +1,6 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { MAX_REQUEST_BYTES } from "../body.ts";
 import { type Handler, IDLE_SECONDS, withHeader } from "../route.ts";
 import type { Service } from "../service.ts";
 import { type Closable, shutdown } from "./shutdown.ts";
@@ -42,8 +43,6 @@ export interface TlsListener extends Listener {
   readonly renew: (certificate: Certificate) => Promise<void>;
 }
 
-/** Bun rejects a larger body with an empty 413 before any route handles the request. */
-const MAX_REQUEST_BYTES = 1024 * 1024;
 /** Makes browsers use HTTPS for a year (RFC 6797 §6.1). */
 const HSTS = "max-age=31536000";
 /** The TLS 1.2 ciphers with forward secrecy and authenticated encryption (RFC 9325 §4.2). TLS 1.3 has no others. */
