@@ -54,7 +54,7 @@ ${MARK}
 - A switch is on as \`1\`, \`true\`, \`on\` or \`yes\`, and off as \`0\`, \`false\`, \`off\` or \`no\`. Its flag has no value.
 - A duration is a number with a unit, such as \`30s\`, \`15m\`, \`24h\`, \`7d\` or \`2w\`.
 - Lists are separated by commas.
-- The program does not start with an unknown variable whose name begins with \`TODO_\`, because it may be a typing error.
+- \`todo serve\` does not start with an unknown variable whose name begins with \`TODO_\`, because it may be a typing error.
 
 ${groups.join("\n\n")}
 

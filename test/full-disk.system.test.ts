@@ -2,7 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtemp, rm, unlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run, runTodo } from "./command.ts";
+import { type Command, run, runTodo } from "./command.ts";
+import { startPostgres, whyNoServer } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -11,7 +12,9 @@ const REFUSED_WRITES = 500;
 const TITLE = "😀".repeat(120);
 
 const folder = await mkdtemp(join(tmpdir(), "todo-full-"));
-const mount = run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]);
+const mountAt = (path: string, size: string): Command =>
+  run(["mount", "-t", "tmpfs", "-o", `size=${size},mode=755`, "tmpfs", path]);
+const mount = mountAt(folder, "4m");
 const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
 afterAll(async () => {
   if (whyNoMount === undefined) await run(["umount", "-l", folder]).exited;
@@ -52,10 +55,7 @@ test.skipIf(skipFor(whyNoMount))(
       const intervals = Math.ceil((performance.now() - started) / 10_000);
       expect(server.stdout().split('"request failed"').length - 1).toBeWithin(1, 3 + intervals);
       expect(await ids(url)).toEqual(upTo(stored));
-      const metrics = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
-      const isWritable = async (): Promise<boolean> =>
-        /^todo_store_writable 1$/m.test(await (await fetch(metrics)).text());
-      const isReady = async (): Promise<boolean> => (await fetch(`${url}/readyz`)).ok;
+      const { isWritable, isReady } = health(server, url);
       for (const _ of [1, 2]) expect([await isWritable(), await isReady()]).toEqual([false, false]);
       await unlink(filler);
       await until(isWritable, "the store is writable without another write");
@@ -68,6 +68,50 @@ test.skipIf(skipFor(whyNoMount))(
     }
     await using server = runTodo(["serve", "--port", "0", "--store", store]);
     expect(await ids(await server.url)).toEqual(upTo(stored));
+  },
+);
+
+/** Returns checks of a server: the metric about writes, and readiness. */
+function health(server: Command, url: string) {
+  const metrics = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
+  return {
+    isWritable: async (): Promise<boolean> =>
+      /^todo_store_writable 1$/m.test(await (await fetch(metrics)).text()),
+    isReady: async (): Promise<boolean> => (await fetch(`${url}/readyz`)).ok,
+  };
+}
+
+test.skipIf(skipFor(whyNoMount) || skipFor(whyNoServer))(
+  "a server whose PostgreSQL has a full disk is not ready, and is ready when space is free",
+  async () => {
+    // Without vacuum, no space becomes free by itself.
+    await using postgres = await startPostgres({ fsync: "off", autovacuum: "off" });
+    const disk = await mkdtemp(join(tmpdir(), "todo-full-pages-"));
+    expect(await mountAt(disk, "32m").exited).toBe(0);
+    try {
+      const pages = join(disk, "pages");
+      // PostgreSQL runs as nobody, because it does not run as root.
+      expect(await run(["install", "-d", "-o", "nobody", pages]).exited).toBe(0);
+      await postgres.query(`CREATE TABLESPACE small LOCATION '${pages}'`);
+      const store = await postgres.newDatabase("TABLESPACE small");
+      await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0", "--store", store]);
+      const url = await server.url;
+      expect(await post(url)).toBe(201);
+      const filler = join(disk, "filler");
+      await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=4k"]).exited;
+      let stored = 1;
+      while ((await post(url)) === 201) stored++;
+      const { isWritable, isReady } = health(server, url);
+      for (const _ of [1, 2]) expect([await isReady(), await isWritable()]).toEqual([false, false]);
+      expect(await ids(url)).toEqual(upTo(stored));
+      await unlink(filler);
+      await until(isWritable, "the store is writable without another write");
+      expect(await isReady()).toBe(true);
+      expect([await post(url), await ids(url)]).toEqual([201, upTo(stored + 1)]);
+    } finally {
+      await run(["umount", "-l", disk]).exited;
+      await rm(disk, { recursive: true });
+    }
   },
 );
 

@@ -145,16 +145,18 @@ ${settings}
       expect(message).not.toContain("isolation");
     });
 
-    test.each(["", "server_round_robin = 1", IGNORE_PARAMETERS])(
-      "in transaction mode is rejected with the reason (%s)",
-      async (settings) => {
-        await setDefaults();
-        await using pgbouncer = await startPgbouncer("transaction", settings);
-        const message = await refusal(pgbouncer.url);
-        expect(message).toContain("the connection pooler is in transaction mode");
-        expect(message).toContain("set pool_mode = session in pgbouncer");
-      },
-    );
+    test.each([
+      ["transaction", ""],
+      ["transaction", "server_round_robin = 1"],
+      ["transaction", IGNORE_PARAMETERS],
+      ["statement", ""],
+    ])("in %s mode is rejected with the reason (%s)", async (mode, settings) => {
+      await setDefaults();
+      await using pgbouncer = await startPgbouncer(mode, settings);
+      const message = await refusal(pgbouncer.url);
+      expect(message).toContain(`the connection pooler is in ${mode} mode`);
+      expect(message).toContain("set pool_mode = session in pgbouncer");
+    });
   });
 
   describe.skipIf(skipFor(whyMissing("haproxy")))("haproxy", () => {

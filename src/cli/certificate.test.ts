@@ -5,6 +5,9 @@ import { join } from "node:path";
 import { connect } from "node:tls";
 import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, runTodo } from "../../test/command.ts";
+import { capturingLog } from "../../test/log.ts";
+import { until } from "../../test/until.ts";
+import { readCertificate, watchCertificate } from "./certificate.ts";
 
 const DAY = 24 * 3_600_000;
 const EXPIRED = { notAfter: Date.now() - DAY, notBefore: Date.now() - 2 * DAY };
@@ -133,6 +136,27 @@ describe("todo serve with a certificate", () => {
       { reason: "it has expired", msg: "clients will reject the certificate" },
     ]);
   });
+});
+
+test("a failed renewal keeps the previous certificate, is logged once, and is tried again", async () => {
+  const [cert, key] = [newFile(CERT), newFile(KEY)];
+  const paths = { cert: { value: cert, source: "--tls-cert" }, key: { value: key, source: "--tls-key" } };
+  const { log, lines } = capturingLog();
+  const inUse: string[] = [];
+  const renew = async (): Promise<void> => {
+    inUse.push(watched.current().cert);
+    if (inUse.length < 3) throw new Error("too many open files");
+  };
+  const watched = watchCertificate(paths, readCertificate(paths), { renew }, log);
+  const next = makeCertificate();
+  writeFileSync(cert, next.cert);
+  writeFileSync(key, next.key);
+  await until(() => watched.current().cert === next.cert, "the renewal succeeds");
+  expect([watched.isRejected(), inUse]).toEqual([false, [CERT, CERT, CERT]]);
+  expect(lines).toEqual([
+    { level: "warn", fields: { reason: "too many open files" }, message: NOT_RENEWED },
+    { level: "info", fields: expect.anything(), message: "certificate renewed" },
+  ]);
 });
 
 describe("todo serve rejects, with one line,", () => {

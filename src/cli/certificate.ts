@@ -15,7 +15,7 @@ export interface CertificateFiles {
 export interface WatchedCertificate {
   /** Returns the certificate in use. */
   readonly current: () => Certificate;
-  /** Returns whether the files cannot be used at the last check. */
+  /** Returns whether the last check could not use the files. */
   readonly isRejected: () => boolean;
 }
 
@@ -30,27 +30,28 @@ const readFile = (file: Sourced): string => asUsageError(describe(file), () => r
 const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
 /**
- * Renews the certificate of a listener whenever its files change. If the files cannot be used, for example because only
- * one of them has been written so far, logs the reason and keeps the previous certificate.
+ * Renews the certificate of a listener whenever its files change. If that fails, for example because only one of the files
+ * has been written so far, logs the reason, keeps the previous certificate and tries again.
  */
 export function watchCertificate(
   files: CertificateFiles,
   first: Certificate,
-  { renew }: TlsListener,
+  { renew }: Pick<TlsListener, "renew">,
   log: Log,
 ): WatchedCertificate {
   let current = first;
   let reason: string | undefined;
   warnUnlessValid(first, log);
-  const check = (): void => {
+  const check = async (): Promise<void> => {
     try {
       const next = readCertificate(files);
+      if (next.cert !== current.cert || next.key !== current.key) {
+        await renew(next);
+        current = next;
+        log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
+        warnUnlessValid(next, log);
+      }
       reason = undefined;
-      if (next.cert === current.cert && next.key === current.key) return;
-      renew(next);
-      current = next;
-      log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
-      warnUnlessValid(next, log);
     } catch (error) {
       const lastReason = reason;
       reason = errorMessage(error);

@@ -1,9 +1,10 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../test/command.ts";
+import { skipFor } from "../../test/skip.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-check-"));
@@ -69,6 +70,17 @@ describe("todo check", () => {
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toBe(`todo: ${path} does not exist: check the path of the store\n`);
   });
+});
+
+const whyReadable = process.getuid?.() === 0 ? "root may read every file" : undefined;
+test.skipIf(skipFor(whyReadable))("todo check exits with 2 if it may not read the file", async () => {
+  const path = await makeStore();
+  chmodSync(path, 0);
+  const { code, stdout, stderr } = await todo(["check", path]);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toStartWith(
+    `todo: ${path}: you have no permission to write ${path}: change its permissions`,
+  );
 });
 
 describe("todo export --skip-damaged", () => {

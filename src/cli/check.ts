@@ -13,7 +13,10 @@ export function addCheckCommand(program: Command): void {
     .description("Check a SQLite store or a backup for damage. Works while a server runs.")
     .argument("[file]", "the file to check; default: the configured store");
   addStoreOptions(command, CHECKED)
-    .addHelpText("after", "\nThe exit code is 0 if the file is sound, and 1 if it is damaged.")
+    .addHelpText(
+      "after",
+      "\nThe exit code is 0 if the file is sound, 1 if it is damaged, and 2 if it cannot be checked.",
+    )
     .action((file: string | undefined, flags: Flags) =>
       file === undefined
         ? withMaintenance(flags, CHECKED, check)

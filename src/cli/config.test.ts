@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
-import { type Config, type Flags, readConfig } from "./config.ts";
+import { type Config, type Flags, readConfig, readNamedStore, readService } from "./config.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -313,6 +313,12 @@ test.each<[variable: string, nearest: string]>([
   const message = complaint({}, { [variable]: SECRET });
   expect(message).toStartWith(`unknown variable ${variable}: did you mean ${nearest}? `);
   expect(message).not.toContain(SECRET);
+});
+
+test("settings of commands other than serve are read despite variables of other programs, such as TODO_DIR", () => {
+  const env = { TODO_DIR: "/home/a/todo", TODO_URL: "http://127.0.0.1:8080", TODO_STORE: "sqlite:a.db" };
+  expect(readService({}, env).url).toBe("http://127.0.0.1:8080");
+  expect(readNamedStore({}, env)?.value).toBe("sqlite:a.db");
 });
 
 describe("readConfig reads a password from a file", () => {

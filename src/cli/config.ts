@@ -22,6 +22,7 @@ export interface Sourced {
 
 /** Reads and checks all settings of `todo serve`. Throws a UsageError for the first invalid one. */
 export function readConfig(flags: Flags, env: Environment) {
+  rejectUnknownVariables(env);
   const { read, readOr, readSourced, rejectBoth } = reader(flags, env);
   rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
   rejectSamePort(flags, env);
@@ -141,7 +142,6 @@ export function readService(flags: Flags, env: Environment) {
 
 function reader(flags: Flags, env: Environment) {
   rejectFlagsOfNpm(env);
-  rejectUnknownVariables(env);
 
   /** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
   function find({ flag, variables }: Setting): { text: string; source: string } | undefined {

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
 import { freePort } from "../../test/free-port.ts";
@@ -227,7 +227,11 @@ describe("todo doctor", () => {
   });
 
   test("checks the folder of the backups and the age of the newest backup", async () => {
-    const store = ["--store", `sqlite:${await newStore()}`, ...free];
+    const path = await newStore();
+    const opened = await openSqlite(path);
+    const { epoch } = await opened.position();
+    await opened.close();
+    const store = ["--store", `sqlite:${path}`, ...free];
     const backups = newPath();
     const outcome = async (...args: readonly string[]) => {
       const { code, lines } = await doctor([...store, "--backup-dir", backups, ...args]);
@@ -236,14 +240,27 @@ describe("todo doctor", () => {
     expect(await outcome()).toEqual([1, `failed: --backup-dir "${backups}": no such file or folder`]);
     mkdirSync(backups);
     expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
-    const backup = join(backups, "todos-20260101T000000Z-epoch.db");
+    writeFileSync(join(backups, "todos-20260101T000000Z-other.db"), "another store");
+    expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
+    const backup = join(backups, `todos-20260101T000000Z-${epoch}.db`);
     writeFileSync(backup, "");
+    expect(await outcome()).toEqual([
+      0,
+      `warning: ${backups} can be written, and has no backup yet: ${basename(backup)} is empty`,
+    ]);
+    writeFileSync(backup, "x");
     const hourAgo = new Date(Date.now() - 3_600_000);
     utimesSync(backup, hourAgo, hourAgo);
     const text = `the newest backup in ${backups} is of ${hourAgo.toISOString()}`;
     expect(await outcome()).toEqual([0, `ok: ${text}`]);
     const warning = `warning: ${text}: it is too old; the log of the server has the reason`;
     expect(await outcome("--backup-every", "10m")).toEqual([0, warning]);
+    const future = `todos-20990101T000000Z-${epoch}.db`;
+    writeFileSync(join(backups, future), "x");
+    expect(await outcome()).toEqual([
+      0,
+      `warning: ${text}: ${future} is dated in the future: check the clock`,
+    ]);
   });
 
   test("fails for a store that another process uses", async () => {

@@ -13,7 +13,7 @@ import { type Config, type Flags, readConfig, readSecretFiles, sourceOf } from "
 import { openCredentials } from "./credentials.ts";
 import type { Environment } from "./environment.ts";
 import { reachableHost } from "./health.ts";
-import { lastBackupIn } from "./scheduled-backups.ts";
+import { findBackups } from "./scheduled-backups.ts";
 import { addressOf } from "./serve.ts";
 import { addServeOptions, SETTINGS } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
@@ -76,7 +76,7 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
     "metrics",
     await attempt(() => checkMetricsPort(config, sourceOf(SETTINGS.metricsPort, flags, env))),
   ];
-  yield ["backups", await attempt(() => checkBackups(config))];
+  yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
   for (const outcome of await risks(config)) yield ["risks", outcome];
 }
@@ -163,19 +163,25 @@ function checkClock(store: StoreProbe): Outcome {
   return ["ok", now.toISOString()];
 }
 
-/** Checks the folder of the scheduled backups, and the age of the newest one. */
-function checkBackups({ backupDir, backupEvery }: Config): Outcome {
+/** Checks the folder of the scheduled backups, and the age of the newest one of the store. */
+function checkBackups({ backupDir, backupEvery }: Config, store: StoreProbe | string): Outcome {
   if (backupDir === undefined) return ["ok", "not scheduled by the server"];
   const { value: folder, source } = backupDir;
   try {
     if (!statSync(folder).isDirectory()) return ["failed", `${source} "${folder}": it is not a folder`];
-    accessSync(folder, constants.W_OK | constants.X_OK);
-    const last = lastBackupIn(folder);
-    if (last === 0) return ["ok", `${folder} can be written, and has no backup yet`];
-    const text = `the newest backup in ${folder} is of ${new Date(last).toISOString()}`;
-    return Date.now() - last > MAX_MISSED_BACKUPS * backupEvery
-      ? ["warning", `${text}: it is too old; the log of the server has the reason`]
-      : ["ok", text];
+    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
+    const epoch = typeof store !== "string" && store.kind === "sqlite" ? store.epoch : undefined;
+    const { last, problems } = findBackups(folder, epoch);
+    const isTooOld = last > 0 && Date.now() - last > MAX_MISSED_BACKUPS * backupEvery;
+    const text =
+      last === 0
+        ? `${folder} can be written, and has no backup yet`
+        : `the newest backup in ${folder} is of ${new Date(last).toISOString()}`;
+    const warnings = [
+      ...(isTooOld ? ["it is too old; the log of the server has the reason"] : []),
+      ...problems,
+    ];
+    return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
   } catch (error) {
     return ["failed", `${source} "${folder}": ${describeFsError(error)}`];
   }

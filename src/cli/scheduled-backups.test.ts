@@ -1,12 +1,14 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { afterAll, describe, expect, setSystemTime, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Command, run, runTodo } from "../../test/command.ts";
+import { capturingLog } from "../../test/log.ts";
 import { until } from "../../test/until.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
+import { scheduleBackups } from "./scheduled-backups.ts";
 
 const root = mkdtempSync(join(tmpdir(), "todo-scheduled-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -121,6 +123,60 @@ describe("scheduled backups", () => {
     expect(JSON.parse(warning ?? "{}")).toMatchObject({ level: 40, file: stuck });
     const names = readdirSync(backups, { withFileTypes: true }).filter((entry) => entry.isFile());
     expect(names.filter(({ name }) => name.endsWith(".db")).length).toBeWithin(1, 3);
+  });
+
+  test("are made again when the clock was ahead, and the new backup stays", async () => {
+    const { backups, store } = newFolder();
+    const epoch = await epochOf(store);
+    const { log, lines } = capturingLog();
+    const madeBefore = (count: number) => () =>
+      lines.filter(({ message }) => message === "backup finished").length >= count;
+    setSystemTime(new Date("2099-01-01T00:00:00Z"));
+    try {
+      const schedule = { folder: backups, everyMs: 1000, keep: 1 };
+      const { lastSuccess } = scheduleBackups(store.replace("sqlite:", ""), epoch, schedule, log);
+      await until(madeBefore(1), "a backup is made while the clock is ahead");
+      expect(readdirSync(backups)).toEqual([expect.stringMatching(/^todos-2099/)]);
+      setSystemTime();
+      await until(madeBefore(2), "a backup is made after the clock was corrected");
+      expect(lastSuccess()).toBeLessThanOrEqual(Date.now());
+    } finally {
+      setSystemTime();
+    }
+    const names = readdirSync(backups).filter((name) => name.endsWith(".db"));
+    expect(names).not.toBeEmpty();
+    expect(names.filter((name) => name.startsWith("todos-2099"))).toEqual([]);
+    expect(lines).toContainEqual({
+      level: "warn",
+      fields: { folder: backups, reason: expect.stringMatching(/^todos-2099\S* is dated in the future/) },
+      message: "backup not counted",
+    });
+  });
+
+  test("are made at the start if the folder has only files that are not backups", async () => {
+    const { backups, store } = newFolder();
+    const epoch = await epochOf(store);
+    const [empty, dangling, future] = ["2025", "2024", "2099"].map(
+      (year) => `todos-${year}0101T000000Z-${epoch}.db`,
+    );
+    writeFileSync(join(backups, empty ?? ""), "");
+    symlinkSync(join(backups, "missing"), join(backups, dangling ?? ""));
+    writeFileSync(join(backups, future ?? ""), "x");
+    await using server = serve(store, "--backup-dir", backups, "--metrics-port", "0");
+    await until(() => finished(server) === 1, "the backup is made");
+    const warnings = server
+      .stdout()
+      .split("\n")
+      .filter((line) => line.includes("backup not counted"));
+    expect(warnings.map((line) => JSON.parse(line).reason).toSorted()).toEqual([
+      `${dangling}: no such file or folder`,
+      `${empty} is empty`,
+      `${future} is dated in the future: check the clock`,
+    ]);
+    const url = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
+    const metrics = await (await fetch(url)).text();
+    const last = Number(/^todo_backup_last_success_timestamp_seconds (\S+)$/m.exec(metrics)?.[1]);
+    expect(last * 1000).toBeWithin(Date.now() - 600_000, Date.now() + 1);
   });
 
   test("need a SQLite store and a folder", async () => {

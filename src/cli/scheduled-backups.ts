@@ -1,6 +1,6 @@
 import { readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { errorMessage } from "../error-message.ts";
+import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
 import { backupInBackground } from "../storage/sqlite/maintenance/background-backup.ts";
 
@@ -21,8 +21,6 @@ export interface ScheduledBackups {
 }
 
 const TIME = "\\d{8}T\\d{6}Z";
-/** The backups of any store. */
-const NAME = new RegExp(`^todos-${TIME}-[\\w-]+\\.db$`);
 const RETRY_MS = 10 * 60_000;
 /** Longer timers are divided, because a timer of more than 24 days would fire immediately. */
 const MAX_TIMER_MS = 3_600_000;
@@ -37,22 +35,32 @@ export function scheduleBackups(
   { folder, everyMs, keep }: BackupSchedule,
   log: Log,
 ): ScheduledBackups {
-  const own = new RegExp(`^todos-${TIME}-${epoch}\\.db$`);
   /** What an interrupted backup leaves. */
   const ownPart = new RegExp(`^todos-${TIME}-${epoch}\\.db\\.part(?:-journal|-wal|-shm)?$`);
   let failures = 0;
-  let last = lastBackupIn(folder, own);
-  let due = last + everyMs;
+  let last = 0;
+  let due = Number.POSITIVE_INFINITY;
 
-  async function backUp(): Promise<void> {
-    const file = join(folder, nameAt(new Date(), epoch));
+  function findLast(): void {
+    const found = findBackups(folder, epoch);
+    for (const reason of found.problems) log.warn({ folder, reason }, "backup not counted");
+    last = found.last;
+    due = last + everyMs;
+  }
+
+  async function backUpIfDue(): Promise<void> {
+    const name = `${nameAt(Date.now())}-${epoch}.db`;
+    const file = join(folder, name);
     try {
-      for (const name of readdirSync(folder)) if (ownPart.test(name)) rmSync(join(folder, name));
+      // At the start, or when the clock was set back, the due time is unknown.
+      if (due - Date.now() > everyMs) findLast();
+      if (Date.now() < due) return;
+      for (const part of readdirSync(folder)) if (ownPart.test(part)) rmSync(join(folder, part));
       const { todos, bytes } = await backupInBackground(path, file);
       last = Date.now();
       due = last + everyMs;
       log.info({ file, todos, bytes }, "backup finished");
-      removeOldest();
+      removeOldest(name);
     } catch (error) {
       failures++;
       due = Date.now() + Math.min(everyMs, RETRY_MS);
@@ -60,9 +68,12 @@ export function scheduleBackups(
     }
   }
 
-  /** Removes the oldest backups. One that cannot be removed does not make the new backup a failure. */
-  function removeOldest(): void {
-    for (const name of backupsIn(folder, own).slice(0, -keep)) {
+  /** Removes the oldest backups besides the newest. One that cannot be removed does not make the new backup a failure. */
+  function removeOldest(newest: string): void {
+    const others = namesOf(folder, epoch).filter((name) => name !== newest);
+    // Those dated in the future are older than the newest.
+    const [future, past] = [others.filter(isInFuture), others.filter((name) => !isInFuture(name))];
+    for (const name of [...future, ...past].slice(0, Math.max(others.length + 1 - keep, 0))) {
       const old = join(folder, name);
       try {
         rmSync(old);
@@ -73,7 +84,7 @@ export function scheduleBackups(
   }
 
   async function run(): Promise<void> {
-    if (Date.now() >= due) await backUp();
+    await backUpIfDue();
     setTimeout(run, Math.min(Math.max(due - Date.now(), 0), MAX_TIMER_MS)).unref();
   }
   run();
@@ -81,17 +92,39 @@ export function scheduleBackups(
 }
 
 /**
- * Returns the time of the newest backup in a folder in milliseconds since 1970; 0 if it has none.
- * @param name what the names of the backups match (default: the backups of any store)
+ * Returns the time of the newest backup in a folder in milliseconds since 1970, and what is wrong with those that do not
+ * count; 0 if none counts.
+ * @param epoch the epoch of their store (default: any store)
  */
-export const lastBackupIn = (folder: string, name = NAME): number =>
-  Math.max(0, ...backupsIn(folder, name).map((file) => statSync(join(folder, file)).mtimeMs));
+export function findBackups(
+  folder: string,
+  epoch = "[\\w-]+",
+): { last: number; problems: readonly string[] } {
+  let last = 0;
+  const problems: string[] = [];
+  for (const name of namesOf(folder, epoch)) {
+    try {
+      const stat = statSync(join(folder, name));
+      if (!stat.isFile()) problems.push(`${name} is not a file`);
+      else if (stat.size === 0) problems.push(`${name} is empty`);
+      else if (isInFuture(name) || stat.mtimeMs > Date.now())
+        problems.push(`${name} is dated in the future: check the clock`);
+      else last = Math.max(last, stat.mtimeMs);
+    } catch (error) {
+      problems.push(`${name}: ${describeFsError(error)}`);
+    }
+  }
+  return { last, problems };
+}
 
-/** Returns the names of the backups in a folder, the oldest first. */
-const backupsIn = (folder: string, name: RegExp): string[] =>
-  readdirSync(folder)
-    .filter((file) => name.test(file))
+/** Returns the names of the backups in a folder, sorted by their times. */
+function namesOf(folder: string, epoch: string): string[] {
+  const pattern = new RegExp(`^todos-${TIME}-${epoch}\\.db$`);
+  return readdirSync(folder)
+    .filter((name) => pattern.test(name))
     .toSorted();
+}
 
-const nameAt = (time: Date, epoch: string): string =>
-  `todos-${time.toISOString().replace(/[-:]|\.\d+/g, "")}-${epoch}.db`;
+const nameAt = (time: number): string => `todos-${new Date(time).toISOString().replace(/[-:]|\.\d+/g, "")}`;
+
+const isInFuture = (name: string): boolean => name.slice(0, nameAt(0).length) > nameAt(Date.now());

@@ -107,7 +107,7 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
   try {
     if (!statSync(folder).isDirectory())
       throw new UsageError(`${source} "${folder}": it is not a folder: name an existing folder`);
-    accessSync(folder, constants.W_OK | constants.X_OK);
+    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });

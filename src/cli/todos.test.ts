@@ -326,7 +326,6 @@ describe("in a pipe, todo", () => {
       'TODO_URL "localhost:3000": must be the URL',
     ],
     ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "must be the URL of a service"],
-    ["an unknown variable", ["list"], { TODO_TOKN: "x" }, 2, "did you mean TODO_TOKEN?"],
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
   ])("reports %s with a hint", async (_what, args, variables, code, says) => {
     await using service = start();

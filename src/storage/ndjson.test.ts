@@ -131,8 +131,17 @@ describe("NdjsonReader", () => {
 
     test("accepts the latest time that a Date can represent", () => {
       const latest: StoredKey = { ...KEY, expiresAt: 8.64e15 };
-      expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey({ ...KEY, id: "b2" })))).toContainEqual(
-        latest,
+      const other = { ...KEY, id: "b2", tokenHash: hashToken("b") };
+      expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey(other)))).toContainEqual(latest);
+    });
+
+    test.each([
+      ["id", { tokenHash: hashToken("b") }],
+      ["tokenHash", { id: "b2" }],
+    ])("rejects a second API key with the same %s", (name, differences) => {
+      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, ...differences }));
+      expect(() => keysIn(text)).toThrow(
+        new PreconditionError(`line 4: another API key has the same ${name}`),
       );
     });
 

@@ -67,6 +67,8 @@ export class NdjsonReader {
   readonly #maxId: TodoId;
   readonly #withKeys: NonNullable<TransferOptions["keys"]>;
   readonly #keys: StoredKey[] = [];
+  /** The ids and token hashes of the API keys so far, which must be unique. */
+  readonly #valuesOfKeys = new Set<string>();
   #header: Header | undefined;
   #line = 0;
   #count = 0;
@@ -192,6 +194,8 @@ export class NdjsonReader {
       throw this.#error("id of an API key must be 1 to 64 letters, digits, - or _");
     if (typeof tokenHash !== "string" || !/^[0-9a-f]{64}$/.test(tokenHash))
       throw this.#error("tokenHash must be 64 hexadecimal digits");
+    this.#rejectRepeated("id", id);
+    this.#rejectRepeated("tokenHash", tokenHash);
     return {
       id,
       name: this.#atLine(() => parseKeyName(name)),
@@ -226,6 +230,12 @@ export class NdjsonReader {
       throw this.#error(`id ${id} is greater than the lastId of the header, ${this.#header.lastId}`);
     }
     return { id, title, done };
+  }
+
+  #rejectRepeated(name: string, value: string): void {
+    const entry = `${name} ${value}`;
+    if (this.#valuesOfKeys.has(entry)) throw this.#error(`another API key has the same ${name}`);
+    this.#valuesOfKeys.add(entry);
   }
 
   #rejectUnknown(others: Json): void {

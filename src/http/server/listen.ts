@@ -37,8 +37,8 @@ export interface TlsListenOptions extends ListenOptions {
 /** A running server with TLS. */
 export interface TlsListener extends Listener {
   /**
-   * Serves new connections with this certificate, and throws the system's error if that fails. Connections with the old
-   * certificate close between two requests. Resolves when no new connection can receive the old certificate.
+   * Serves new connections with this certificate, and rejects with the system's error if that fails. For `retireMs`, some
+   * connections still receive the old certificate; they close between two requests.
    */
   readonly renew: (certificate: Certificate) => Promise<void>;
 }
@@ -143,22 +143,23 @@ export function listenTls(
   const all = () => [current, ...retiring];
   let stopped = false;
 
-  async function retire(server: typeof current): Promise<void> {
+  async function stopLater(server: typeof current): Promise<void> {
     retiring.add(server);
     // An immediate stop would close connections on which a request is arriving.
-    server.reload({ routes: lastRoutes });
     await sleep(retireMs, undefined, { ref: false });
     // Resolves when the last response has been sent.
-    server.stop().then(() => retiring.delete(server));
+    await server.stop();
+    retiring.delete(server);
   }
 
   return {
     url: new URL(current.url).origin,
-    renew: (next) => {
-      if (stopped) return Promise.resolve();
+    renew: async (next) => {
+      if (stopped) return;
       const before = current;
       current = serve(next);
-      return retire(before);
+      stopLater(before);
+      before.reload({ routes: lastRoutes });
     },
     stop: (delayMs = 0) => {
       stopped = true;

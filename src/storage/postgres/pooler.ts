@@ -2,16 +2,16 @@ import { SQL } from "bun";
 
 /** A session parameter that a connection pooler does not pass on. */
 export const DIRECT_PARAMETER = "todo_service.direct";
-/** The SQLSTATE with which pgbouncer rejects session parameters that it does not know. */
+/** The SQLSTATE with which pgbouncer rejects unknown session parameters, and transactions in statement mode. */
 const PROTOCOL_VIOLATION = "08P01";
 /** A pooler in transaction mode is usually found in the first round; other clients may delay that. */
 const ROUNDS = 5;
 
+const isViolation = (error: unknown, text: string): boolean =>
+  error instanceof SQL.PostgresError && error.errno === PROTOCOL_VIOLATION && error.message.includes(text);
+
 /** Returns whether a connection failed because a pooler rejects session parameters. */
-export const rejectsParameters = (error: unknown): boolean =>
-  error instanceof SQL.PostgresError &&
-  error.errno === PROTOCOL_VIOLATION &&
-  error.message.includes("startup parameter");
+export const rejectsParameters = (error: unknown): boolean => isViolation(error, "startup parameter");
 
 /** The settings of a session, in the units of PostgreSQL. */
 interface Settings {
@@ -45,18 +45,26 @@ export async function checkPooler(sql: SQL): Promise<void> {
   }
 }
 
-/** In transaction mode, both connections use the same session, or a connection changes its session. */
+/** In statement mode, BEGIN fails. In transaction mode, both connections use the same session, or a connection changes its session. */
 async function expectOwnSessions(one: SQL, other: SQL): Promise<void> {
   const before = await sessionOf(one);
-  await other.unsafe("BEGIN").simple();
+  await other
+    .unsafe("BEGIN")
+    .simple()
+    .catch((error: unknown) => {
+      throw isViolation(error, "statement pooling") ? needsSessions("statement") : error;
+    });
   const meanwhile = await sessionOf(other);
   const after = await sessionOf(one);
   await other.unsafe("COMMIT").simple();
   if (before === after && before !== meanwhile) return;
-  throw new Error(
-    "the connection pooler is in transaction mode, but LISTEN, prepared statements and session settings need a session for each connection: set pool_mode = session in pgbouncer, or connect to PostgreSQL directly",
-  );
+  throw needsSessions("transaction");
 }
+
+const needsSessions = (mode: "transaction" | "statement"): Error =>
+  new Error(
+    `the connection pooler is in ${mode} mode, but LISTEN, prepared statements and session settings need a session for each connection: set pool_mode = session in pgbouncer, or connect to PostgreSQL directly`,
+  );
 
 async function sessionOf(sql: SQL): Promise<number | undefined> {
   const [row] = await sql.unsafe<{ pid: number }[]>("SELECT pg_backend_pid() AS pid").simple();

@@ -37,6 +37,16 @@ const POLL_INTERVAL_MS = 1000;
 const MIN_EVENTS = 100_000;
 /** The number of to-dos that one query reads or writes. */
 export const FETCH_SIZE = 10_000;
+/** Together, they need more than a page, so that a table whose last page has room still needs space on the disk. */
+const INSERTS_OF_CHECK = 100;
+const INSERT_OF_CHECK: Write = {
+  type: "insert",
+  title: "x".repeat(120),
+  keyHash: "",
+  titleHash: "",
+  settle: () => {},
+  fail: () => {},
+};
 
 export interface PostgresOptions extends StoreOptions, Partial<PrimaryOptions> {}
 
@@ -139,10 +149,22 @@ class PostgresStore implements Store {
     return this.#writeCheck.run();
   }
 
-  /** Sends a batch without writes. It locks the row of `store`, which fails where writes fail. */
+  /** Commits a batch without writes, which fails without a synchronous standby. Then rolls back inserts, which a full disk rejects. */
   async #checkWrites(): Promise<void> {
     try {
       await this.#sendBatch(new Batch());
+      const inserts = new Batch();
+      for (let n = 0; n < INSERTS_OF_CHECK; n++) inserts.add(INSERT_OF_CHECK);
+      const limits = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+      await this.#primary.run(async (sql) => {
+        using connection = await sql.reserve();
+        await connection.unsafe("BEGIN");
+        try {
+          await connection.unsafe(WRITE, [this.#replica.position.sequence, ...limits, ...inserts.values]);
+        } finally {
+          await connection.unsafe("ROLLBACK");
+        }
+      });
     } catch (cause) {
       throw storeUnavailable(cause);
     }
@@ -232,6 +254,7 @@ class PostgresStore implements Store {
     const started = performance.now();
     try {
       const row = await this.#sendBatch(batch);
+      this.#writeCheck.succeeded();
       onBatch(batch.size, performance.now() - started);
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
       // The result is ignored, because the writes are done and the next read refreshes again.
@@ -248,12 +271,10 @@ class PostgresStore implements Store {
     }
   }
 
-  async #sendBatch(batch: Batch): Promise<Tail & Outcomes> {
+  #sendBatch(batch: Batch): Promise<Tail & Outcomes> {
     const { maxTodos, maxEvents } = this.#options;
     const values = [maxTodos, Math.max(maxEvents, MIN_EVENTS), ...batch.values];
-    const row = await this.#queryAtPosition<Tail & Outcomes>(WRITE, values);
-    this.#writeCheck.succeeded();
-    return row;
+    return this.#queryAtPosition<Tail & Outcomes>(WRITE, values);
   }
 }
 

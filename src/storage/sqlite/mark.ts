@@ -21,7 +21,7 @@ import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { DamageError } from "./damage.ts";
-import { assertNotOnlyWal, openFile, PRIVATE_MODE } from "./open-file.ts";
+import { assertNotOnlyWal, createPrivate, openFile, PRIVATE_MODE } from "./open-file.ts";
 import type { StoreRow } from "./store-row.ts";
 
 export interface Mark {
@@ -90,6 +90,7 @@ export class MarkWriter {
     if (this.#file !== undefined && fstatSync(this.#file).nlink > 0) return this.#file;
     this.close();
     statMark(this.#path);
+    createPrivate(this.#path);
     const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
     this.#file = descriptor;
     // Another epoch or a damaged line may be longer.

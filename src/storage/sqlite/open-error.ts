@@ -62,8 +62,8 @@ export function describeOpenError(path: string, error: unknown): string {
   return describeAccessError(path, error);
 }
 
-/** Returns why a file beside a store, or the store itself, cannot be written, or SQLite's message for other errors. */
+/** Returns why a file beside a store, or the store itself, cannot be used, or SQLite's message for other errors. */
 export function describeAccessError(path: string, error: unknown): string {
-  const isAccess = /^SQLITE_(?:CANTOPEN|READONLY)/.test(String(errnoOf(error)));
+  const isAccess = /^(?:SQLITE_(?:CANTOPEN|READONLY)|EACCES)/.test(String(errnoOf(error)));
   return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
 }

@@ -1,5 +1,6 @@
 import { Database } from "bun:sqlite";
-import { closeSync, openSync, statSync } from "node:fs";
+import { closeSync, fchownSync, fstatSync, openSync, statSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import { PreconditionError } from "../maintenance.ts";
 
 /**
@@ -18,9 +19,31 @@ export const PRIVATE_MODE = 0o600;
 /** Creates an empty file unless one exists. SQLite gives the mode of the database to the files beside it. */
 export function createPrivate(path: string): void {
   try {
-    closeSync(openSync(path, "wx", PRIVATE_MODE));
+    try {
+      if (process.getuid?.() === 0) createForOwner(path);
+    } finally {
+      closeSync(openSync(path, "wx", PRIVATE_MODE));
+    }
   } catch {
     // The file exists, or SQLite reports why it cannot be created.
+  }
+}
+
+/** Creates a file that belongs to the owner of its folder, so that a server can open a store that root creates. */
+function createForOwner(path: string): void {
+  const folder = openSync(dirname(path), "r");
+  try {
+    const { uid, gid } = fstatSync(folder);
+    if (uid === 0 || process.platform !== "linux") return;
+    // The owner could replace the folder by a link to another one. The descriptor still names the same folder.
+    const file = openSync(`/proc/self/fd/${folder}/${basename(path)}`, "wx", PRIVATE_MODE);
+    try {
+      fchownSync(file, uid, gid);
+    } finally {
+      closeSync(file);
+    }
+  } finally {
+    closeSync(folder);
   }
 }
 

@@ -9,7 +9,7 @@ import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } fr
 import { contentsDiffer, DamageError, findStructuralDamage, isDamage } from "../damage.ts";
 import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
-import { hasOnlyWal, hasWal } from "../open-file.ts";
+import { createPrivate, hasOnlyWal, hasWal } from "../open-file.ts";
 import { storeRow } from "../store-row.ts";
 import {
   openOrRefuse,
@@ -56,6 +56,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
     if (!hasLoss) assertEmpty(path);
     removeDatabase(part);
     try {
+      createPrivate(part);
       copyFileSync(file, part);
       chmodSync(part, MODE);
       const copied = openOrRefuse(file, () => migrateCopy(part));
