@@ -23,7 +23,7 @@ import { ServiceError } from "../../error.ts";
 import { read } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { connect } from "./connection.ts";
-import { FileGuard, identityOf } from "./file-guard.ts";
+import { FileGuard } from "./file-guard.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { migrate } from "./migrations.ts";
@@ -304,14 +304,14 @@ describe("FileGuard", () => {
     "detects a %s that was truncated during a commit, even if its size is the same again",
     (what, damage) => {
       const path = newPath();
-      using _lock = acquireLock(path);
+      using lock = acquireLock(path);
       using database = connect(path);
       migrate(database);
       const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
       for (let i = 0; i < 200; i++) insert.run(TITLE);
       if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
       const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-      const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+      const guard = new FileGuard(path, lock.identity, database);
       guard.checkBefore(committed);
       damage(path);
       insert.run(TITLE);
@@ -323,7 +323,7 @@ describe("FileGuard", () => {
 
   test("rejects a log that lost frames which only a crash needs, until the log can be moved to the database", () => {
     const path = newPath();
-    using _lock = acquireLock(path);
+    using lock = acquireLock(path);
     using database = connect(path);
     migrate(database);
     database.run("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -339,7 +339,7 @@ describe("FileGuard", () => {
     reader.query("SELECT count(*) FROM todos").get();
     insert.run(TITLE);
     const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const guard = new FileGuard(path, lock.identity, database);
     const log = readFileSync(`${path}-wal`);
     truncateSync(`${path}-wal`);
     const file = openSync(`${path}-wal`, "r+");
@@ -358,11 +358,11 @@ describe("FileGuard", () => {
 
   test("accepts noted changes of the database at the end, although the log was removed after them", () => {
     const path = newPath();
-    using _lock = acquireLock(path);
+    using lock = acquireLock(path);
     using database = connect(path);
     migrate(database);
     const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const guard = new FileGuard(path, lock.identity, database);
     const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
     database.transaction(() => {
       for (let i = 0; i < 200; i++) insert.run(TITLE);
@@ -376,11 +376,11 @@ describe("FileGuard", () => {
   test("detects that the lock was moved in the same tick of the file system's clock as the last check", () => {
     const own = mkdtempSync(join(folder, "coarse-"));
     const path = join(own, "todos.db");
-    using _lock = acquireLock(path);
+    using lock = acquireLock(path);
     using database = connect(path);
     migrate(database);
     const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const guard = new FileGuard(path, lock.identity, database);
     const tick = new Date(NOW - 1000);
     setSystemTime(NOW);
     try {

@@ -5,7 +5,7 @@ import { errnoOf } from "../../error-message.ts";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
 import { computeDigest, matchesStoredDigest } from "./contents.ts";
 import { countValidFrames } from "./log-frames.ts";
-import { openFile } from "./open-file.ts";
+import { type FileIdentity, isSame, openFile } from "./open-file.ts";
 import { storeRow } from "./store-row.ts";
 
 /** A log without a long reader has about 4 MB and is reused. */
@@ -14,12 +14,6 @@ const LIMIT_INTERVAL_MS = 1000;
 const MAX_VERIFIED_HOLES = 3;
 /** More than the resolution of the clock of any file system that SQLite supports. */
 const CLOCK_RESOLUTION_MS = 3000;
-
-/** What identifies a file, whatever its path. */
-export interface FileIdentity {
-  readonly dev: number;
-  readonly ino: number;
-}
 
 /** What the writer has committed. */
 export interface Committed {
@@ -33,9 +27,6 @@ interface Files {
   readonly database: Stats;
   readonly wal: Stats;
 }
-
-/** Returns the identity of a file, or throws if it is missing. */
-export const identityOf = (path: string): FileIdentity => statSync(path);
 
 /**
  * Notices when another program removes, replaces or truncates the files of a store, because SQLite would go on writing
@@ -73,7 +64,7 @@ export class FileGuard {
     this.#folderPath = dirname(path);
     this.#lock = lock;
     this.#database = database;
-    this.#sharedMemory = identityOf(this.#sharedMemoryPath);
+    this.#sharedMemory = statSync(this.#sharedMemoryPath);
     this.#left = { database: statSync(path), wal: statSync(this.#walPath) };
   }
 
@@ -207,7 +198,7 @@ export const changedError = (): Error =>
 /** Returns the state of a file. Throws if the file is not the one that the writer left. */
 function requireSame(path: string, left: FileIdentity): Stats {
   const found = stateOf(path);
-  if (found?.ino === left.ino && found.dev === left.dev) return found;
+  if (found !== undefined && isSame(left, found)) return found;
   throw new Error(`${path} was moved, removed or replaced: put the file back`);
 }
 

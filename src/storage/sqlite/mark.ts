@@ -14,14 +14,13 @@ import {
   openSync,
   readFileSync,
   rmSync,
-  type Stats,
   writeSync,
 } from "node:fs";
 import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { DamageError } from "./damage.ts";
-import { assertNotOnlyWal, openFile, PRIVATE_MODE } from "./open-file.ts";
+import { assertNotOnlyWal, describeKind, openFile, PRIVATE_MODE, statRegularFile } from "./open-file.ts";
 import type { StoreRow } from "./store-row.ts";
 
 export interface Mark {
@@ -51,20 +50,7 @@ export const markOf = ({ epoch, transactions }: StoreRow): Mark => ({
   transactions: Number(transactions),
 });
 
-/** A symbolic link is never followed, because its target would be overwritten. */
 const WRITE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
-
-/** Returns the state of a mark; `undefined` if it is missing. Throws an Error that says what to do unless it is a regular file. */
-function statMark(file: string): Stats | undefined {
-  const found = lstatSync(file, { throwIfNoEntry: false });
-  if (found === undefined || found.isFile()) return found;
-  throw new Error(`it is ${describeKind(found)}: move ${file} away`);
-}
-
-function describeKind(found: Stats): string {
-  if (found.isDirectory()) return "a folder, not a file";
-  return found.isSymbolicLink() ? "a symbolic link, not a file" : "not a regular file";
-}
 
 /** Writes the mark of a store after each commit. Keeps its file open, because it is written often. */
 export class MarkWriter {
@@ -89,7 +75,7 @@ export class MarkWriter {
     // A file that was removed or replaced has no name left. A mark that was moved counts as missing, which is harmless.
     if (this.#file !== undefined && fstatSync(this.#file).nlink > 0) return this.#file;
     this.close();
-    statMark(this.#path);
+    statRegularFile(this.#path);
     const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
     this.#file = descriptor;
     // Another epoch or a damaged line may be longer.
@@ -134,7 +120,7 @@ export function removeMark(path: string): void {
 function readMark(path: string): Mark | string {
   let text: string;
   try {
-    if (statMark(markPath(path)) === undefined) return "it is missing";
+    if (statRegularFile(markPath(path)) === undefined) return "it is missing";
     text = readFileSync(markPath(path), "utf8");
   } catch (error) {
     return errnoOf(error) === "ENOENT" ? "it is missing" : describeFsError(error);

@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { closeSync, openSync, statSync } from "node:fs";
+import { closeSync, lstatSync, openSync, type Stats, statSync } from "node:fs";
 import { PreconditionError } from "../maintenance.ts";
 
 /**
@@ -22,6 +22,31 @@ export function createPrivate(path: string): void {
   } catch {
     // The file exists, or SQLite reports why it cannot be created.
   }
+}
+
+/** What identifies a file, whatever its path. */
+export interface FileIdentity {
+  readonly dev: number;
+  readonly ino: number;
+}
+
+/** Returns whether a file is the expected one. */
+export const isSame = (expected: FileIdentity, found: FileIdentity | undefined): boolean =>
+  found?.ino === expected.ino && found.dev === expected.dev;
+
+/**
+ * Returns the state of a file beside a store; `undefined` if it is missing. Throws an Error that says what to do unless it
+ * is a regular file. A symbolic link is never followed, because its target would be overwritten.
+ */
+export function statRegularFile(file: string): Stats | undefined {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (found === undefined || found.isFile()) return found;
+  throw new Error(`it is ${describeKind(found)}: move ${file} away`);
+}
+
+export function describeKind(found: Stats): string {
+  if (found.isDirectory()) return "a folder, not a file";
+  return found.isSymbolicLink() ? "a symbolic link, not a file" : "not a regular file";
 }
 
 /** Throws a PreconditionError that names the ways out if a store has a log with changes, but no database. */

@@ -1,6 +1,14 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, spyOn, test } from "bun:test";
-import { copyFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
@@ -100,6 +108,25 @@ test("openSqlite rejects a file in use until its store is closed", async () => {
   expect((await errorOf(openSqlite(path))).message).toContain("is in use by another server");
   await store.close();
   await (await openSqlite(path)).close();
+});
+
+test("openSqlite rejects a lock that is a symbolic link, and creates nothing at its target", async () => {
+  const [path, target] = [newPath(), newPath()];
+  symlinkSync(target, `${path}-lock`);
+  for (const exists of [false, true]) {
+    if (exists) writeFileSync(target, "precious");
+    expect((await errorOf(openSqlite(path))).message).toBe(
+      `${path}-lock cannot be opened: it is a symbolic link, not a file: move ${path}-lock away`,
+    );
+    expect(existsSync(target)).toBe(exists);
+  }
+});
+
+test("a store that is created has no journal beside its lock", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  expect(existsSync(`${path}-lock-journal`)).toBe(false);
+  await store.close();
 });
 
 test("a store rejects writes but serves reads while another program has changed its file", async () => {

@@ -17,9 +17,8 @@ import type { Table } from "../table/table.ts";
 import { WriteCheck } from "../write-check.ts";
 import { Batch } from "./batch.ts";
 import { connect, connectReadOnly } from "./connection.ts";
-import { identityOf } from "./file-guard.ts";
 import { load, type State } from "./load.ts";
-import { acquireLock } from "./lock.ts";
+import { acquireLock, type Lock } from "./lock.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { migrate } from "./migrations.ts";
 import { describeOpenError, openError } from "./open-error.ts";
@@ -42,7 +41,6 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
   let reader: Database | undefined;
   let starting: Promise<WriterClient> | undefined;
   try {
-    const lockIdentity = identityOf(`${path}-lock`);
     const markProblem = assertNotBehindMark(path);
     database = connect(path);
     migrate(database);
@@ -50,7 +48,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     // The writer thread checks the structure of the file while this thread loads the contents.
     const { epoch } = storeRow(database);
     const { maxEvents, onWarning } = options;
-    starting = startWriter({ path, epoch, lock: lockIdentity, maxEvents }, onWarning);
+    starting = startWriter({ path, epoch, lock: lock.identity, maxEvents }, onWarning);
     const state = load(database, options);
     if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
     warnOfClock(state, options.now(), onWarning);
@@ -88,7 +86,7 @@ class SqliteStore implements Store {
   readonly #feed: ChangeFeed;
   readonly #idempotencyRecords: IdempotencyRecords;
   readonly #writer: WriterClient;
-  readonly #lock: Database;
+  readonly #lock: Lock;
   readonly #maxTodos: number;
   readonly #now: () => number;
   readonly #onBatch: (writes: number, ms: number) => void;
@@ -107,7 +105,7 @@ class SqliteStore implements Store {
     state: State,
     writer: WriterClient,
     reader: Database,
-    lock: Database,
+    lock: Lock,
     { maxTodos, now, onBatch, onIdempotencyKeysEvicted }: typeof DEFAULTS,
   ) {
     this.keys = new ServerKeys(reader, writer);

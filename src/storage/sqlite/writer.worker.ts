@@ -9,9 +9,10 @@ import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts"
 import { connect } from "./connection.ts";
 import { findStructuralDamage } from "./damage.ts";
 import { DigestSum } from "./digest.ts";
-import { type Committed, changedError, FileGuard, type FileIdentity } from "./file-guard.ts";
+import { type Committed, changedError, FileGuard } from "./file-guard.ts";
 import { SqliteKeys } from "./keys.ts";
 import { MarkWriter, markNotWritten } from "./mark.ts";
+import type { FileIdentity } from "./open-file.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /** The effect of a batch of writes. */

@@ -62,7 +62,7 @@ async function makeBackup(): Promise<string> {
 /** Returns the files at a path and beside it, without the lock and the high-water mark. */
 const left = (path: string): string[] =>
   globSync(`${path}*`).flatMap((found) =>
-    [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
   );
 
 async function refusal(work: Promise<unknown>): Promise<string | undefined> {
