@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync } from "node:fs";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
@@ -87,6 +87,43 @@ describe.skipIf(skipFor(whyNoMount))(
         );
       }
     });
+  },
+);
+
+test.skipIf(skipFor(whyNoMount))(
+  "a database that is a mount point is refused by every command, which creates no file beside it",
+  async () => {
+    const data = join(folder, "my data");
+    await mkdir(data);
+    const [path, file] = [join(data, "todos.db"), join(data, "new.ndjson")];
+    const store = ["--store", `sqlite:${path}`];
+    await Bun.write(path, "");
+    expect(await run(["mount", "--bind", path, path]).exited).toBe(0);
+    try {
+      for (const args of [
+        ["serve", "--port", "0", ...store],
+        ["doctor", ...store],
+        ["keys", "create", "ci", ...store],
+        ["export", file, ...store],
+        ["import", "/dev/null", ...store],
+        ["backup", file, ...store],
+        ["restore", path, ...store],
+        ["migrate", ...store],
+        ["check", path],
+        ["accept-loss", path],
+      ]) {
+        await using command = runTodo(args);
+        const isRefused = (await command.exited) !== 0;
+        expect([args[0], isRefused, command.stdout() + command.stderr()]).toEqual([
+          args[0],
+          true,
+          expect.stringContaining("mount its folder instead"),
+        ]);
+      }
+      expect(await readdir(data)).toEqual(["todos.db"]);
+    } finally {
+      await run(["umount", "-l", path]).exited;
+    }
   },
 );
 
