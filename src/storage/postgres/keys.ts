@@ -1,4 +1,4 @@
-import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import { type Key, type KeyStore, oldestKeptExpiry, type StoredKey } from "../../credential/key.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle } from "../store.ts";
@@ -40,15 +40,15 @@ export class PostgresKeys implements KeyStore {
     return rows.map((row) => this.#uses.withLatest(keyOf(row)));
   }
 
-  insert(key: StoredKey): Promise<boolean> {
+  async insert(key: StoredKey): Promise<boolean> {
     return this.#changes(
       "SELECT todo_service.insert_scoped_key($1, $2, $3, $4, $5, $6, $7, $8, $9) AS done",
-      valuesOf(key),
+      await this.#valuesOf(key),
     );
   }
 
-  replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
-    const values = [...valuesOf(successor), id, expiresAt];
+  async replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
+    const values = [...(await this.#valuesOf(successor)), id, expiresAt];
     return this.#changes(
       "SELECT todo_service.replace_scoped_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS done",
       values,
@@ -72,33 +72,25 @@ export class PostgresKeys implements KeyStore {
     return row?.done === true;
   }
 
+  async #valuesOf(key: StoredKey): Promise<Value[]> {
+    const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } = key;
+    return [
+      id,
+      name,
+      tokenHash,
+      createdAt,
+      expiresAt ?? null,
+      lastUsedAt ?? null,
+      lifetime ?? null,
+      oldestKeptExpiry(await this.list(), createdAt) - 1,
+      scope,
+    ];
+  }
+
   async #write(uses: ReadonlyMap<string, number>): Promise<void> {
     await this.#primary.query("SELECT todo_service.record_key_uses($1, $2)", [
       [...uses.keys()].join(" "),
       [...uses.values()].join(" "),
     ]);
   }
-}
-
-function valuesOf({
-  id,
-  name,
-  tokenHash,
-  createdAt,
-  expiresAt,
-  lastUsedAt,
-  lifetime,
-  scope,
-}: StoredKey): Value[] {
-  return [
-    id,
-    name,
-    tokenHash,
-    createdAt,
-    expiresAt ?? null,
-    lastUsedAt ?? null,
-    lifetime ?? null,
-    createdAt - EXPIRED_RETENTION_MS,
-    scope,
-  ];
 }
