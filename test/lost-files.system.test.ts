@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
+import { until } from "./until.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_LOST_FILE_ROUNDS ?? 2);
 const WRITERS = 8;
@@ -126,6 +127,36 @@ test.skipIf(skipFor(whyNoMount))(
     }
   },
 );
+
+test("a server accepts writes again after its folder was moved away and back under load", async () => {
+  const [data, elsewhere] = [join(folder, "data"), join(folder, "elsewhere")];
+  await mkdir(data);
+  const path = join(data, "todos.db");
+  const load = new Load();
+  await using server = serve(path);
+  const url = await server.url;
+  const writers = Array.from({ length: WRITERS }, () => load.write(url));
+  const moreAcknowledged = async (count: number): Promise<void> => {
+    const enough = load.acknowledged.size + count;
+    await until(() => load.acknowledged.size >= enough, "writes are acknowledged");
+  };
+  for (let move = 0; move < ROUNDS * 20; move++) {
+    await moreAcknowledged(5);
+    const answers = load.answers;
+    renameSync(data, elsewhere);
+    // Half of the moves take a moment only, so that a transaction is under way.
+    if (move % 2 === 0) await until(() => load.answers >= answers + AFTER, "writes are answered");
+    renameSync(elsewhere, data);
+  }
+  await moreAcknowledged(BEFORE);
+  const found = new Map((await list(url)).map(({ id, title }) => [id, title]));
+  expect([...load.acknowledged].filter(([id, title]) => found.get(id) !== title)).toEqual([]);
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  await Promise.all(writers);
+  await using again = serve(path);
+  expect((await list(await again.url)).length).toBeGreaterThanOrEqual(found.size);
+});
 
 /**
  * Runs a server under load, changes its files, kills it and starts it again. Fails if the server starts, and a write that

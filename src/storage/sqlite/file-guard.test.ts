@@ -157,15 +157,41 @@ describe("a running store rejects writes", () => {
     expect(await countOf(path)).toBe(11);
   });
 
-  test("after its lock was removed and put back, until a restart", async () => {
+  test("after its lock was moved, until the lock is put back", async () => {
     const path = newPath();
     const store = await serve(path);
     renameSync(`${path}-lock`, `${path}-elsewhere`);
     expect(await insert(store)).toContain("restart the server");
     renameSync(`${path}-elsewhere`, `${path}-lock`);
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    expect(await countOf(path)).toBe(11);
+  });
+
+  test("after a second server has written while its lock was moved, although the lock is back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    renameSync(`${path}-lock`, `${path}-elsewhere`);
+    const second = await openSqlite(path);
+    expect(await insert(second)).toBeUndefined();
+    await second.close();
+    renameSync(`${path}-elsewhere`, `${path}-lock`);
     expect(await insert(store)).toContain("restart the server");
     await store.close();
-    expect(await countOf(path)).toBe(10);
+    expect(await countOf(path)).toBe(11);
+  });
+
+  test("of a second server after the lock of the first one was put back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    renameSync(`${path}-lock`, `${path}-elsewhere`);
+    const second = await openSqlite(path);
+    renameSync(`${path}-elsewhere`, `${path}-lock`);
+    expect(await insert(second)).toContain("restart the server");
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    await second.close();
+    expect(await countOf(path)).toBe(11);
   });
 
   test("while a second server runs because the lock was removed", async () => {

@@ -44,7 +44,6 @@ export class FileGuard {
   readonly #sharedMemory: FileIdentity;
   /** The files as the writer left them. */
   #left: Files;
-  #lockIsLost = false;
   /** The folder of the files when the lock and the shared memory were checked last. */
   #checkedFolder: Stats | undefined;
   /** Whether a file has fewer blocks than bytes only if a part of it was removed. File systems that compress differ. */
@@ -107,18 +106,12 @@ export class FileGuard {
     const folder = statSync(this.#folderPath);
     if (this.#checkedFolder !== undefined && isUnchanged(this.#checkedFolder, folder)) return;
     this.#checkedFolder = undefined;
-    this.#requireLock();
+    // If another server has written without this lock, the position of the store differs.
+    if (!isSame(this.#lock, stateOf(this.#lockPath)))
+      throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);
     requireSame(this.#sharedMemoryPath, this.#sharedMemory);
     // The clock of a file system may be coarse, so that two changes have the same time.
     if (Math.abs(Date.now() - folder.mtimeMs) > CLOCK_RESOLUTION_MS) this.#checkedFolder = folder;
-  }
-
-  #requireLock(): void {
-    const found = stateOf(this.#lockPath);
-    // Another server may have started after the file was removed, and only a restart excludes that.
-    if (found?.ino !== this.#lock.ino || found.dev !== this.#lock.dev) this.#lockIsLost = true;
-    if (this.#lockIsLost)
-      throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);
   }
 
   #hasLost({ database, wal }: Files): boolean {

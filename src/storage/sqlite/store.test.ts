@@ -223,6 +223,46 @@ test("a writer thread that exits fails its pending writes and is restarted", asy
   await store.close();
 });
 
+test("a callback that throws fails only its batch", async () => {
+  const path = newPath();
+  let batches = 0;
+  const onBatch = () => {
+    if (++batches === 1) throw new Error("the callback fails");
+  };
+  const store = await openSqlite(path, { onBatch });
+  expect(await failureOf(store.insert("a"))).toBe("store_unavailable");
+  const before = await store.position();
+  expect((await store.insert("b")).id).toBe(2n);
+  expect((await store.position()).sequence).toBe(before.sequence + 1);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  await store.close();
+});
+
+test("a write whose commit was not confirmed is part of the store after the next write", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  const start = await store.position();
+  const stored = new Database(path, { readonly: true }).query("SELECT 1 FROM todos WHERE id = 2");
+  const post = Worker.prototype.postMessage;
+  using _ = spyOn(Worker.prototype, "postMessage").mockImplementationOnce(function (this: Worker, message) {
+    post.call(this, message);
+    while (stored.get() === null) Bun.sleepSync(1);
+    this.terminate();
+  });
+  expect(await failureOf(store.insert("b"))).toBe("store_unavailable");
+  expect((await store.insert("c")).id).toBe(3n);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b", "c"]);
+  const controller = new AbortController();
+  const seen: string[] = [];
+  for await (const event of store.events(start, controller.signal)) {
+    if (event.type === "created") seen.push(decode(event.json).title);
+    if (seen.length === 2) controller.abort();
+  }
+  expect(seen).toEqual(["b", "c"]);
+  await store.close();
+});
+
 test("a file deletes old events and idempotency keys", async () => {
   const path = newPath();
   let now = 0;

@@ -50,6 +50,8 @@ export type WriterRequest =
   /** Checks that "close" may move the log to the database. */
   | { readonly type: "checkBeforeClose" }
   | { readonly type: "commit"; readonly commit: Commit }
+  /** The value is whether the last commit has this sequence number. */
+  | { readonly type: "hasCommitted"; readonly sequence: number }
   | { readonly type: "insertKey"; readonly key: StoredKey }
   | {
       readonly type: "replaceKey";
@@ -125,6 +127,8 @@ class Writer {
       case "commit":
         this.#commit(request.commit);
         return true;
+      case "hasCommitted":
+        return this.#committed.sequence === request.sequence;
       case "checkBeforeClose":
         return true;
       case "checkWrites":
@@ -160,9 +164,8 @@ class Writer {
 
   /** Checks the files before a commit is acknowledged, and writes the mark. */
   #onCommit(sequence: number, transactions: number): void {
-    const committed = { epoch: this.#committed.epoch, sequence, transactions };
-    this.#files.checkAfter(committed);
-    this.#committed = committed;
+    this.#committed = { epoch: this.#committed.epoch, sequence, transactions };
+    this.#files.checkAfter(this.#committed);
     this.#writeMark();
     this.#limitWal();
   }
