@@ -9,6 +9,7 @@ import { errorMessage } from "../../error-message.ts";
 import { read } from "../contract.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { check } from "./maintenance/check.ts";
+import { probeSqlite } from "./probe.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
@@ -159,34 +160,57 @@ describe("openSqlite", () => {
   });
 });
 
-test.each([
-  ["an empty file", ""],
-  [
-    "a store of the first format",
-    `CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
-     CREATE TABLE events (n INTEGER PRIMARY KEY, type TEXT NOT NULL, id INTEGER NOT NULL, json TEXT) STRICT;
-     CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
-     INSERT INTO todos VALUES (1, '"a"', 0);
-     INSERT INTO store VALUES ('0123456789abcdef', 1, 0);
-     PRAGMA user_version = 1;`,
-  ],
-])("check reports %s as undamaged, and that its contents have no digest", async (_what, sql) => {
+describe("a store with damaged events", () => {
+  test.each([
+    [
+      "an invalid row",
+      "UPDATE events SET events = '+x' WHERE last_n = 2",
+      "the event at position 2 is invalid",
+    ],
+    ["a missing row", "DELETE FROM events WHERE last_n = 2", "events before position 3 are missing"],
+    ["no last row", "DELETE FROM events WHERE last_n = 5", "events after position 4 are missing"],
+  ])("starts without events and with a warning: %s", async (_what, sql, reason) => {
+    const path = await makeStore();
+    run(path, sql);
+    expect((await check(path)).map(({ isSound, detail }) => [isSound, detail])).toEqual([
+      [true, "ok"],
+      [true, `ok, but ${reason}: the server deletes all stored events when it starts`],
+      [true, "ok"],
+    ]);
+    const warnings: string[] = [];
+    const store = await openSqlite(path, { onWarning: (message) => warnings.push(message) });
+    expect(warnings).toEqual([
+      `all stored events were deleted, because ${reason}: clients that reconnect load the list again`,
+    ]);
+    const { todos, position } = await read(await store.list({}));
+    expect([todos.length, position.sequence]).toEqual([4, 5]);
+    const { signal } = new AbortController();
+    expect(await Array.fromAsync(store.events({ ...position, sequence: 4 }, signal))).toEqual([]);
+    await store.insert("later");
+    for await (const event of store.events(position, signal)) {
+      expect(event.position.sequence).toBe(6);
+      break;
+    }
+    await store.close();
+    expect((await check(path)).map(({ detail }) => detail)).toEqual(["ok", "ok", "ok"]);
+    await (await openSqlite(path, { onWarning: expect.unreachable })).close();
+  });
+});
+
+test("openSqlite refuses invalid to-dos in a store without a digest", async () => {
+  const path = await makeStore();
+  run(path, "UPDATE store SET digest_a = NULL, digest_b = NULL; UPDATE todos SET title = 'a' WHERE id = 1");
+  expect(await refusal(path)).toContain("1 of its to-dos are invalid");
+});
+
+test("check reports an empty file as damaged, although a server starts on it", async () => {
   const path = newPath();
   writeFileSync(path, "");
-  if (sql !== "") run(path, sql);
   expect(await check(path)).toEqual([
-    { name: "structure", isSound: true, detail: "ok" },
-    {
-      name: "contents",
-      isSound: true,
-      detail: "not checked, because the store has no digest before a server opens it",
-    },
-    {
-      name: "mark",
-      isSound: true,
-      detail: `not checked, because ${path}-mark cannot be read: it is missing`,
-    },
+    { name: "structure", isSound: false, detail: "it is empty: restore a backup with todo restore" },
   ]);
+  expect(await probeSqlite(path)).toMatchObject({ isLocked: false });
+  await reopen(path);
 });
 
 test("the digest matches the contents after every sequence of writes", async () => {

@@ -5,7 +5,7 @@ import { describeFsError, errnoOf } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
-import { computeDigest, countInvalidTodos, matchesStoredDigest, storeDigest } from "../contents.ts";
+import { assertValidTodos, computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
 import { contentsDiffer, DamageError, findStructuralDamage, isDamage } from "../damage.ts";
 import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
@@ -183,8 +183,7 @@ function resetEpoch(copy: Database): void {
 export function checkIntegrity(database: Database): void {
   const [found] = findStructuralDamage(database);
   if (found !== undefined) throw new DamageError(found);
-  const invalid = countInvalidTodos(database);
-  if (invalid > 0) throw new DamageError(`${invalid} of its to-dos are invalid`);
+  assertValidTodos(database);
   if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
 }
 
