@@ -23,7 +23,7 @@ import { PreconditionError } from "../../maintenance.ts";
 import { connect } from "../connection.ts";
 import { openSqlite } from "../store.ts";
 import { backupInBackground } from "./background-backup.ts";
-import { assertConsistent, backup, restore, type Summary } from "./backup.ts";
+import { backup, restore } from "./backup.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-backup-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -230,36 +230,6 @@ describe("backupInBackground", () => {
       `${missing} does not exist: check the path of the store`,
     );
     expect(left(file)).toEqual([]);
-  });
-});
-
-describe("assertConsistent", () => {
-  const before: Summary = { epoch: "e", n: 10n, lastId: 6n, todos: 4n, keys: new Set(["a", "b"]) };
-  const after: Summary = { epoch: "e", n: 20n, lastId: 12n, todos: 8n, keys: new Set(["b", "c"]) };
-  const between: Summary = { epoch: "e", n: 13n, lastId: 8n, todos: 3n, keys: new Set(["b"]) };
-
-  test("accepts possible counts of busy and idle stores", () => {
-    for (const copy of [before, between, after]) assertConsistent(before, copy, after);
-    assertConsistent(before, before, before);
-  });
-
-  test.each<[what: string, copy: Partial<Summary>]>([
-    ["of another epoch", { epoch: "f" }],
-    ["that is older than the store", { n: 9n, todos: 4n, lastId: 6n }],
-    ["that is newer than the store", { n: 21n }],
-    ["with a smaller id counter", { lastId: 5n }],
-    ["with a greater id counter", { lastId: 13n }],
-    ["with too many to-dos", { todos: 8n }],
-    ["with too few to-dos", { todos: 0n }],
-    ["without a key that was not deleted", { keys: new Set(["a"]) }],
-  ])("rejects a copy %s", (_what, copy) => {
-    expect(() => assertConsistent(before, { ...between, ...copy }, after)).toThrow(
-      "the copy differs from the store",
-    );
-  });
-
-  test("rejects a copy of an idle store with one to-do missing", () => {
-    expect(() => assertConsistent(before, { ...before, todos: 3n }, before)).toThrow();
   });
 });
 
