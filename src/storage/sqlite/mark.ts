@@ -19,9 +19,8 @@ import {
 import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
-import { DamageError } from "./damage.ts";
 import { assertNotOnlyWal, describeKind, openFile, PRIVATE_MODE, statRegularFile } from "./open-file.ts";
-import type { StoreRow } from "./store-row.ts";
+import { type StoreRow, storeRow } from "./store-row.ts";
 
 export interface Mark {
   readonly epoch: string;
@@ -198,13 +197,8 @@ function lossOf(path: string, mark: Mark, found: Mark | undefined): string | und
 function readPosition(database: Database): Mark | undefined {
   const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
   if (tables.get() === null) return undefined;
-  const row = database.query<StoreRow | OldStoreRow, []>("SELECT * FROM store").get();
-  if (row === null) throw new DamageError('its table "store" has no row');
-  return "transactions" in row ? markOf(row) : { epoch: row.epoch, transactions: 0 };
+  return markOf(storeRow(database));
 }
-
-/** The row before the migration that added the counter. */
-type OldStoreRow = Pick<StoreRow, "epoch" | "last_id" | "n">;
 
 /** Throws if a store has lost transactions or is damaged. Returns why the mark could not be read, if so. */
 export function assertNotBehindMark(path: string): string | undefined {

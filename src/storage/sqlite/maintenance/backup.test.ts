@@ -233,21 +233,6 @@ describe("backupInBackground", () => {
   });
 });
 
-/** Creates a store in the format of the first version. */
-function makeOldStore(path: string): void {
-  const database = new Database(path, { create: true });
-  database.run(
-    `CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
-     CREATE TABLE events (n INTEGER PRIMARY KEY, type TEXT NOT NULL, id INTEGER NOT NULL, json TEXT) STRICT;
-     CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
-     INSERT INTO todos VALUES (7, '"old"', 1);
-     INSERT INTO events VALUES (9, 'deleted', 8, NULL);
-     INSERT INTO store VALUES ('old', 8, 9);
-     PRAGMA user_version = 1;`,
-  );
-  database.close();
-}
-
 const foreign = (sql: string) => (path: string) => {
   const database = new Database(path, { create: true });
   database.run(sql);
@@ -307,18 +292,6 @@ describe("restore", () => {
     const { movedTo = "", todos } = await restore(path, await makeBackup(), signal);
     expect(todos).toBe(2);
     expect(readFileSync(movedTo)).toEqual(before);
-  });
-
-  test("accepts a backup of an older format", async () => {
-    const [file, path] = [newPath(), newPath()];
-    makeOldStore(file);
-    const before = readFileSync(file);
-    expect(await restore(path, file, signal)).toMatchObject({ todos: 1, position: { sequence: 9 } });
-    expect([readFileSync(file), left(file)]).toEqual([before, [""]]);
-    const store = await openSqlite(path);
-    expect((await read(await store.list({}))).todos).toEqual([{ id: 7n, title: "old", done: true }]);
-    expect((await store.insert("new")).id).toBe(9n);
-    await store.close();
   });
 
   test("accepts the file of a stopped server", async () => {
@@ -432,7 +405,6 @@ describe("restore", () => {
       async (path) => writing(path, async (store) => store.delete((await store.insert("a")).id)),
     ],
     ["a key", async (path) => writing(path, (store) => store.keys.insert(KEY))],
-    ["an older format", makeOldStore],
     ["another program's table", foreign("CREATE TABLE x (y)")],
     ["another program's rows", foreign("CREATE TABLE x (y); INSERT INTO x VALUES (1)")],
   ])("does not replace a store with %s", async (_what, fill) => {

@@ -5,7 +5,7 @@ import { DEFAULTS } from "../../store.ts";
 import { assertValidTodos, computeDigest, matchesStoredDigest, readEvents } from "../contents.ts";
 import { DamageError, describeDamage, findStructuralDamage, isDamage } from "../damage.ts";
 import { checkMarkOf } from "../mark.ts";
-import { assertKnownFormat, hasDigest } from "../migrations.ts";
+import { assertKnownFormat } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { UnreadableError, withUnchangedStore } from "./access.ts";
 
@@ -74,7 +74,6 @@ function checkStructure(database: Database): Result {
 
 function checkContents(database: Database): Result {
   return unlessDamaged(() => {
-    if (!hasDigest(database)) return NO_DIGEST;
     assertValidTodos(database);
     switch (matchesStoredDigest(database, computeDigest(database))) {
       case true:
