@@ -51,10 +51,10 @@ async function refusal(args: readonly string[], input?: string): Promise<string>
 
 const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
 
-/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark. */
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark of a store. */
 const left = (path: string): string[] =>
   globSync(`${path}*`).flatMap((found) =>
-    [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
   );
 
 const line = (id: number | bigint, title = `to-do ${id}`, done = false): string =>
