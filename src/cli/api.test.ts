@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runTodo } from "../../test/command.ts";
+import { ROOT, runTodo } from "../../test/command.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { skipFor } from "../../test/skip.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
@@ -161,7 +161,7 @@ describe("todo api", () => {
     for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title });
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts api GET /api/todos | head -c 1; echo "\${PIPESTATUS[0]}"`;
     const child = Bun.spawn(["bash", "-c", line], {
-      cwd: new URL("../..", import.meta.url).pathname,
+      cwd: ROOT,
       env: { PATH: process.env.PATH, TODO_URL: service.url },
       stderr: "pipe",
     });

@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import {
   CASES,
   ID_CASES,
@@ -21,7 +22,7 @@ afterAll(() => rm(folder, { recursive: true }));
 describe.skipIf(skipFor(whyMissing("fish")))("completion in fish", () => {
   test.each(CASES)("completes %j to %j", async (words, found) => {
     const file = await writeCompletion("fish", folder);
-    const line = `source ${file}; complete -C '${words.join(" ")}'`;
+    const line = `source "${file}"; complete -C '${words.join(" ")}'`;
     const lines = await outputLines("fish", "--no-config", "-c", line);
     expect(lines.map((line) => line.split("\t")[0]).toSorted()).toEqual([...found]);
   });
@@ -31,7 +32,7 @@ describe.skipIf(skipFor(whyMissing("fish")))("completion of ids in fish", () => 
   test.each(ID_CASES)("completes %j to %j, with titles", async (words, found) => {
     await using service = await startWithTitles();
     const file = await writeCompletion("fish", folder);
-    const line = `source ${file}; complete -C '${words.join(" ")}'`;
+    const line = `source "${file}"; complete -C '${words.join(" ")}'`;
     const commandLine = ["fish", "--no-config", "-c", line];
     const lines = await outputLinesWith({ TODO_URL: service.url }, commandLine);
     expect(lines.map((line) => line.split("\t")[0])).toEqual([...found]);
@@ -48,8 +49,8 @@ test.skipIf(skipFor(whyMissing("zsh") ?? whyNoTerminal))(
     const file = await writeCompletion("zsh", folder);
     await using terminal = openTerminal("zsh -f -i");
     const dump = join(folder, "dump");
-    terminal.type(`autoload -Uz compinit; compinit -u -d ${dump}; todo() { print did:$*: }\n`);
-    terminal.type(`source ${file}; print rea''dy\n`);
+    terminal.type(`autoload -Uz compinit; compinit -u -d "${dump}"; todo() { print did:$*: }\n`);
+    terminal.type(`source "${file}"; print rea''dy\n`);
     await terminal.shows("ready");
     for (const [words, typed] of [
       ["wa", "watch"],
@@ -69,9 +70,11 @@ test.skipIf(skipFor(whyMissing("zsh") ?? whyNoTerminal))(
     await using service = await startWithTitles();
     const file = await writeCompletion("zsh", folder);
     await using terminal = openTerminal("zsh -f -i", { TODO_URL: service.url });
-    const bin = new URL("../../bin", import.meta.url).pathname;
-    terminal.type(`autoload -Uz compinit; compinit -u -d ${join(folder, "dump-ids")}; path=(${bin} $path)\n`);
-    terminal.type(`source ${file}; print rea''dy\n`);
+    const bin = fileURLToPath(new URL("../../bin", import.meta.url));
+    terminal.type(
+      `autoload -Uz compinit; compinit -u -d "${join(folder, "dump-ids")}"; path=("${bin}" $path)\n`,
+    );
+    terminal.type(`source "${file}"; print rea''dy\n`);
     await terminal.shows("ready");
     terminal.type("todo undo \t\n");
     await terminal.shows("2  [ ]  $(echo owned");
