@@ -129,8 +129,8 @@ describe.skipIf(skipFor(whyMissing("git")))("a release", () => {
     expect(remaining("update bun")).toEqual(["npm audit: update bun"]);
   });
 
-  test("needs a run of .ci/run that passed on this commit", () => {
+  test("needs a run of .ci/full that passed on this commit", () => {
     git("commit", "-q", "--allow-empty", "-m", "another commit");
-    expect(remaining()).toEqual(["gate: run .ci/run --record on this commit until it passes"]);
+    expect(remaining()).toEqual(["gate: run .ci/full --record on this commit until it passes"]);
   });
 });

@@ -86,7 +86,7 @@ function read(line: string): void {
   if (count !== undefined) failed = Number(count);
   // The summary repeats skipped tests without their file.
   if (/^\d+ tests skipped:$/.test(line)) file = "";
-  file = /^(\S+\.test\.ts):$/.exec(line)?.[1] ?? file;
+  file = /^(.+\.test\.ts):$/.exec(line)?.[1] ?? file;
   if (line.startsWith("(skip) ") && file !== "") skipping.add(file);
   const reason = /^skipped: (.+)$/.exec(line)?.[1];
   if (reason !== undefined) reasons.set(reason, (reasons.get(reason) ?? new Set()).add(file));
