@@ -357,7 +357,7 @@ describe("todo keys", () => {
 
   test("create explains how to revoke the key if the token cannot be written, after which list finds no key", async () => {
     const { path, store } = newStore();
-    const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
+    const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store "sqlite:${path}" | true; exit "\${PIPESTATUS[0]}"`;
     await using command = run(["bash", "-c", line, process.execPath]);
     expect(await command.exited).toBe(1);
     const [, id = ""] =
