@@ -48,7 +48,7 @@ afterAll(async () => {
   if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
 });
 
-const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), onLoopback: true });
+const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), network: { onLoopback: true } });
 
 /** Runs a program in the folder of the packages. Returns its exit code and its output. */
 async function runPackage(...commandLine: readonly string[]) {

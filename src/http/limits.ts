@@ -1,0 +1,60 @@
+import { ServiceError } from "../error.ts";
+
+/** Limits of a service, and its intervals. */
+export interface Limits {
+  /** Maximum concurrent requests per path, counted separately for reads and writes; 5,000 by default. */
+  readonly maxRequests: number;
+  /** Milliseconds before the response to a request beyond `maxRequests`, so that instant retries cannot saturate the server; 1,000 by default. */
+  readonly overloadDelayMs: number;
+  /** Milliseconds in which a request's body must arrive; 10,000 by default. */
+  readonly bodyTimeoutMs: number;
+  /** Maximum open event streams; 1,000 by default. */
+  readonly maxSubscribers: number;
+  /** Maximum open event streams of one network, except loopback; a quarter of `maxSubscribers` by default. */
+  readonly maxSubscribersPerNetwork: number | undefined;
+  /** Milliseconds between two heartbeats of an event stream; 15,000 by default. */
+  readonly heartbeatMs: number;
+}
+
+export const DEFAULT_LIMITS: Limits = {
+  maxRequests: 5000,
+  overloadDelayMs: 1000,
+  bodyTimeoutMs: 10_000,
+  maxSubscribers: 1000,
+  maxSubscribersPerNetwork: undefined,
+  heartbeatMs: 15_000,
+};
+
+/** Counts what runs at the same time for each source, such as a network. Only sources with something running take memory. */
+export class ConcurrencyLimit {
+  readonly #max: number;
+  readonly #active = new Map<string, number>();
+
+  /** @param max maximum of each source */
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  isReached(source: string): boolean {
+    return this.#count(source) >= this.#max;
+  }
+
+  acquire(source: string): void {
+    this.#active.set(source, this.#count(source) + 1);
+  }
+
+  release(source: string): void {
+    const left = this.#count(source) - 1;
+    if (left > 0) this.#active.set(source, left);
+    else this.#active.delete(source);
+  }
+
+  #count(source: string): number {
+    return this.#active.get(source) ?? 0;
+  }
+}
+
+// Created once, because the stack trace is most of an error's cost.
+export const OVERLOADED = new ServiceError("overloaded", {
+  detail: "The server has reached its limit of concurrent requests.",
+});
