@@ -11,15 +11,18 @@ import { createTokenLookup, whyUnknown } from "./bearer.ts";
 
 const REALM = "todo";
 const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
-/** Basic first: Chromium reads only the first scheme of a header, and the runtime sends one header. */
 const BASIC_CHALLENGE = basicChallenge(REALM);
+
+type FirstScheme = "Basic" | "Bearer";
 
 /**
  * Returns the guard of private mode. It accepts a bearer token, a user's password (HTTP Basic), and one of our tokens as
  * the password of any user name. It rejects with `unauthorized`, `https_required` or `too_many_failures`, and with
  * `credentials_unavailable` if a check throws.
+ * @param firstScheme the first scheme of the challenge. Chromium reads only the first one and asks for a password only for
+ * Basic. Assistants read only the first one, too, and have tokens.
  */
-export function privateGuard(options: GuardOptions): Guard<Identity> {
+export function privateGuard(options: GuardOptions, firstScheme: FirstScheme): Guard<Identity> {
   const { credentials, access, getConnectionInfo, logRejection, recordOutcome } = options;
   const { userEntry } = credentials;
   const lookup = createTokenLookup(options);
@@ -47,7 +50,7 @@ export function privateGuard(options: GuardOptions): Guard<Identity> {
         : authenticateUser(user, password, request, server);
     }
     recordOutcome("absent");
-    throw unauthorized(request, "");
+    throw unauthorized(request, firstScheme, "");
   };
 
   function authenticateClient(token: string, request: Request, server: HttpServer): Awaitable<Identity> {
@@ -68,7 +71,7 @@ export function privateGuard(options: GuardOptions): Guard<Identity> {
     // Read before the check, so that a change during the check ends the user's streams.
     const entry = userEntry(user);
     const { address } = getConnectionInfo(request, server);
-    if (!(await login({ user, password }, address))) throw unauthorized(request, "");
+    if (!(await login({ user, password }, address))) throw unauthorized(request, firstScheme, "");
     return userIdentity({ name: user }, () => userEntry(user) !== entry);
   }
 
@@ -80,7 +83,7 @@ export function privateGuard(options: GuardOptions): Guard<Identity> {
   ): never {
     recordOutcome(outcome);
     logRejection(reason, getConnectionInfo(request, server).address);
-    throw unauthorized(request, ', error="invalid_token"');
+    throw unauthorized(request, firstScheme, ', error="invalid_token"');
   }
 }
 
@@ -115,10 +118,11 @@ const insufficientScope = (): ServiceError =>
  * Returns the error with its challenges. Only navigations and programs are asked for a password: a challenge to a
  * page's own request would open the browser's dialog before the page can explain.
  */
-function unauthorized({ headers }: Request, error: string): ServiceError {
+function unauthorized({ headers }: Request, firstScheme: FirstScheme, error: string): ServiceError {
   const mode = headers.get("sec-fetch-mode");
   const bearer = BEARER_CHALLENGE + error;
-  const challenge = mode === null || mode === "navigate" ? `${BASIC_CHALLENGE}, ${bearer}` : bearer;
+  const both = firstScheme === "Basic" ? [BASIC_CHALLENGE, bearer] : [bearer, BASIC_CHALLENGE];
+  const challenge = mode === null || mode === "navigate" ? both.join(", ") : bearer;
   return new ServiceError("unauthorized", {
     headers: { "WWW-Authenticate": challenge, Vary: "Origin, Sec-Fetch-Mode" },
   });
