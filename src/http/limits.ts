@@ -25,32 +25,33 @@ export const DEFAULT_LIMITS: Limits = {
   heartbeatMs: 15_000,
 };
 
-/** Counts what runs at the same time for each source, such as a network. Only sources with something running take memory. */
-export class ConcurrencyLimit {
+/** Limits how many streams each network may have open at a time. Only networks with an open stream take memory. */
+export class NetworkLimit {
   readonly #max: number;
-  readonly #active = new Map<string, number>();
+  readonly #open = new Map<string, number>();
 
-  /** @param max maximum of each source */
+  /** @param max maximum open streams of one network */
   constructor(max: number) {
     this.#max = max;
   }
 
-  isReached(source: string): boolean {
-    return this.#count(source) >= this.#max;
+  /** Returns whether the network has as many open streams as allowed. */
+  isReached(network: string): boolean {
+    return this.#count(network) >= this.#max;
   }
 
-  acquire(source: string): void {
-    this.#active.set(source, this.#count(source) + 1);
+  acquire(network: string): void {
+    this.#open.set(network, this.#count(network) + 1);
   }
 
-  release(source: string): void {
-    const left = this.#count(source) - 1;
-    if (left > 0) this.#active.set(source, left);
-    else this.#active.delete(source);
+  release(network: string): void {
+    const left = this.#count(network) - 1;
+    if (left > 0) this.#open.set(network, left);
+    else this.#open.delete(network);
   }
 
-  #count(source: string): number {
-    return this.#active.get(source) ?? 0;
+  #count(network: string): number {
+    return this.#open.get(network) ?? 0;
   }
 }
 

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { chain } from "../awaitable.ts";
 import { type ErrorCode, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
-import { ConcurrencyLimit, type Limits, OVERLOADED } from "./limits.ts";
+import { type Limits, OVERLOADED } from "./limits.ts";
 import { createErrorLog } from "./observability/error-log.ts";
 import type { Log } from "./observability/log.ts";
 import type { LogLimiter } from "./observability/log-limiter.ts";
@@ -68,7 +68,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
   };
 
   function apply(path: string, route: Route): Handler {
-    const active = new ConcurrencyLimit(limits.maxRequests);
+    const active = { reads: 0, writes: 0 };
     const acceptsAnyHost = anyHostPaths.has(path);
     if (!accessLog) return (request, server) => handle(request, server, undefined);
     return async (request, server) => {
@@ -123,16 +123,16 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       try {
         if (!acceptsAnyHost) origins.requireHost(request, server);
         const kind = isSafeMethod(request) ? "reads" : "writes";
-        if (active.isReached(kind)) return rejectOverloaded(request, id);
+        if (active[kind] >= limits.maxRequests) return rejectOverloaded(request, id);
         const response = handler(request, server);
         // A response that is already there does not count as a concurrent request.
         if (!(response instanceof Promise)) return closeIfDraining(response);
-        active.acquire(kind);
+        active[kind]++;
         const slowTimer = hasNoBody(request)
           ? setTimeout(extendIdleTimeout, SLOW_MS, request, server)
           : undefined;
         const settle = (): void => {
-          active.release(kind);
+          active[kind]--;
           clearTimeout(slowTimer);
         };
         return response.then(

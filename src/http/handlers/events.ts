@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
-import { ConcurrencyLimit, type Limits, OVERLOADED } from "../limits.ts";
+import { type Limits, NetworkLimit, OVERLOADED } from "../limits.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
@@ -47,7 +47,7 @@ export function createEventHandlers(options: EventOptions) {
   const logNetworkFull = limiter.topic((fields) => log.warn(fields, "too many subscribers from one network"));
   const logIgnoredHeaders = limiter.topic((fields) => log.warn(fields, FORWARDING_IGNORED));
   const logError = limiter.topic((fields) => log.error(fields, "event stream aborted"));
-  const networks = new ConcurrencyLimit(maxPerNetwork);
+  const networks = new NetworkLimit(maxPerNetwork);
   // Created once, because the stack trace is most of an error's cost.
   const networkFull = new ServiceError("overloaded", {
     detail: `Your network has as many event streams as one network may have (${maxPerNetwork}). Close one, or try later.`,
