@@ -24,7 +24,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export interface BodyReaderOptions {
   /** Returns the network that a request comes from. */
   readonly networkOf: (request: Request, server: HttpServer) => string;
-  readonly limits: Pick<Limits, "bodyTimeoutMs" | "maxRequests">;
+  readonly limits: Limits;
   /** Called with its network for each request that is rejected because there are too many. */
   readonly onReject: (network: string) => void;
 }

@@ -4,7 +4,10 @@ import { ServiceError } from "../error.ts";
 export interface Limits {
   /** Maximum concurrent requests per path, counted separately for reads and writes; 5,000 by default. */
   readonly maxRequests: number;
-  /** Milliseconds before the response to a request beyond `maxRequests`, so that instant retries cannot saturate the server; 1,000 by default. */
+  /**
+   * Milliseconds before the response to a request beyond `maxRequests`, so that instant retries cannot saturate the server;
+   * 1,000 by default.
+   */
   readonly overloadDelayMs: number;
   /** Milliseconds in which a request's body must arrive; 10,000 by default. */
   readonly bodyTimeoutMs: number;

@@ -34,7 +34,7 @@ export interface MiddlewareOptions {
   readonly limiter: LogLimiter;
   /** Whether to write one log line per request. */
   readonly accessLog: boolean;
-  readonly limits: Pick<Limits, "maxRequests" | "overloadDelayMs">;
+  readonly limits: Limits;
   /** A steady clock in milliseconds. */
   readonly monotonicNow: () => number;
   /** Request headers that pages of allowed origins may send, besides the usual ones. */

@@ -31,7 +31,7 @@ export interface EventOptions {
   readonly log: Log;
   readonly limiter: LogLimiter;
   readonly getConnectionInfo: GetConnectionInfo;
-  readonly limits: Pick<Limits, "maxSubscribers" | "maxSubscribersPerNetwork" | "heartbeatMs">;
+  readonly limits: Limits;
   readonly revocation: RevocationCheck;
 }
 

@@ -31,24 +31,25 @@ export const isLocalHost = (host: string): boolean => LOCAL_HOST.test(host);
 /** Returns whether an origin is on loopback, over HTTP or HTTPS and on any port. */
 export const isLoopbackOrigin = (origin: string): boolean => ORIGIN.test(origin);
 
+/** The IPv4 address at the end of an IPv6 address. */
+const DOTTED = /\d+\.\d+\.\d+\.\d+$/;
+
 /**
  * Returns the network of one customer in canonical notation: an IPv4 address itself, or the /64 of an IPv6 address
  * (RFC 6177), because a single machine can use every address of its /64.
  */
 export function networkPrefix(address: string): string {
   const bare = address.replace(/%.*$/, "").toLowerCase();
-  const ipv4 = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(bare)?.[1];
-  if (ipv4 !== undefined || !isIPv6(bare)) return ipv4 ?? bare;
+  if (!isIPv6(bare)) return bare;
+  const ipv4 = DOTTED.exec(bare)?.[0];
   // A trailing IPv4 address stands for the last two groups, which the prefix does not contain.
-  const [head = "", tail] = bare.replace(/\d+\.\d+\.\d+\.\d+$/, "0:0").split("::");
-  const first = head === "" ? [] : head.split(":");
-  const last = tail === undefined || tail === "" ? [] : tail.split(":");
+  const halves = bare.replace(DOTTED, "0:0").split("::");
+  const [first = [], last = []] = halves.map((half) => half.split(":").filter(Boolean));
   const zeros = Array.from({ length: 8 - first.length - last.length }, () => "0");
-  const groups = tail === undefined ? first : [...first, ...zeros, ...last];
-  const numbers = groups.map((group) => Number.parseInt(group, 16));
+  const numbers = [...first, ...zeros, ...last].map((group) => Number.parseInt(group, 16));
   if (numbers.slice(0, 5).every((number) => number === 0) && numbers[5] === 0xffff) {
     const [high = 0, low = 0] = numbers.slice(6);
-    return [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
+    return ipv4 ?? [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
   }
   return `${numbers
     .slice(0, 4)
