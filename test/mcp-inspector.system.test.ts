@@ -17,7 +17,7 @@ afterAll(async () => {
   if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
 });
 
-const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), onLoopback: true });
+const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), network: { onLoopback: true } });
 
 describe.skipIf(skipFor(packages.whyMissing))("the inspector", () => {
   test.each(["legacy", "modern"].flatMap((era) => ["stdio", "http"].map((way) => [way, era] as const)))(

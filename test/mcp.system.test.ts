@@ -41,7 +41,7 @@ afterAll(async () => {
   if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
 });
 
-const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), onLoopback: true });
+const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), network: { onLoopback: true } });
 
 describe.skipIf(skipFor(packages.whyMissing))("the conformance suite", () => {
   const cases = Object.entries(SCENARIOS).flatMap(([scenario, versions]) =>

@@ -28,7 +28,12 @@ import { parseCertificate } from "todo-service/tls";
 
 const lookupClient: LookupClient = createClientLookup(parseClients(""));
 const mcp = createMcpEndpoint({ version: "1" });
-const service = createService({ store: openMemory(), lookupClient, mcp, onLoopback: true });
+const service = createService({
+  store: openMemory(),
+  credentials: { lookupClient },
+  network: { onLoopback: true },
+  mcp,
+});
 const listener = listen(service, { host: "127.0.0.1", port: 0 });
 const api = new TodoApi({ baseUrl: listener.url });
 const todo: Todo = await api.create("buy milk");

@@ -40,21 +40,27 @@ export function readConfig(flags: Flags, env: Environment) {
     backupKeep: readOr(SETTINGS.backupKeep),
     maxTodos: readMaxTodos(flags, env),
     maxEvents: readOr(SETTINGS.maxEvents),
-    maxRequests: readOr(SETTINGS.maxRequests),
-    maxSubscribers: readOr(SETTINGS.maxSubscribers),
-    maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
+    limits: {
+      maxRequests: readOr(SETTINGS.maxRequests),
+      maxSubscribers: readOr(SETTINGS.maxSubscribers),
+      maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
+    },
     stopDelay: readOr(SETTINGS.stopDelay),
     clientsFile: readSourced(SETTINGS.clientsFile),
-    fixedPair: fixedPair(readSourced(SETTINGS.adminUser), password ?? passwordFile),
+    adminCredentials: adminCredentials(readSourced(SETTINGS.adminUser), password ?? passwordFile),
     usersFile: readUsersFile(flags, env),
     authModule: readSourced(SETTINGS.authModule),
-    private: readOr(SETTINGS.private),
-    realm: readOr(SETTINGS.realm),
-    basicFailures: readOr(SETTINGS.basicFailures),
-    allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
-    trustedProxies: readOr(SETTINGS.trustedProxy),
-    allowedHosts: readOr(SETTINGS.allowedHosts),
-    corsOrigins: readOr(SETTINGS.corsOrigins),
+    access: {
+      privateMode: readOr(SETTINGS.private),
+      realm: readOr(SETTINGS.realm),
+      basicFailures: readOr(SETTINGS.basicFailures),
+      allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
+    },
+    network: {
+      trustedProxies: readOr(SETTINGS.trustedProxy),
+      allowedHosts: readOr(SETTINGS.allowedHosts),
+      corsOrigins: readOr(SETTINGS.corsOrigins),
+    },
     mcp: readOr(SETTINGS.mcp),
     metricsPort: read(SETTINGS.metricsPort),
     metricsPortSource: sourceOf(SETTINGS.metricsPort, flags, env),
@@ -175,7 +181,7 @@ function reader(flags: Flags, env: Environment) {
   return { find, read, readOr, readSourced, rejectBoth };
 }
 
-function fixedPair(user: Sourced | undefined, password: Sourced | undefined) {
+function adminCredentials(user: Sourced | undefined, password: Sourced | undefined) {
   if (user === undefined && password === undefined) return undefined;
   if (user === undefined) throw withoutPartner(password, "a user", SETTINGS.adminUser);
   if (password === undefined) {

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
 import { NOOP_LOG } from "../http/observability/log.ts";
-import { isLoopback } from "../http/policy/loopback.ts";
+import { isLoopback } from "../http/policy/address.ts";
 import { validityError } from "../http/server/tls.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { probeStore, type StoreProbe } from "../storage/open.ts";
@@ -112,10 +112,10 @@ function storeOutcome(store: StoreProbe | string, [, port]: Outcome, source: str
 
 async function checkCredentials(config: Config): Promise<Outcome> {
   // The check reads no API keys, which private mode would need.
-  const open = { ...config, private: false };
+  const open = { ...config, access: { ...config.access, privateMode: false } };
   const credentials = await openCredentials(open, openMemory().keys, NOOP_LOG, () => {});
   if (credentials.demo !== undefined) {
-    const consequence = config.private
+    const consequence = config.access.privateMode
       ? "the server does not start"
       : "each start generates demo credentials";
     return ["warning", `only API keys of the store are accepted; without keys, ${consequence}`];
@@ -267,12 +267,12 @@ function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string):
 async function risks(config: Config): Promise<Outcome[]> {
   const found: Outcome[] = [];
   const onLoopback = isLoopback(await addressOf(config.host).catch(() => ""));
-  if (config.allowBasicOverHttp)
+  if (config.access.allowBasicOverHttp)
     found.push([
       "warning",
-      `${config.private ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
+      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
     ]);
-  if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0) {
+  if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
     found.push([
       "warning",
       `plain HTTP on ${config.host}: set --tls-cert and --tls-key, or listen on 127.0.0.1`,

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
-import { isLocalHost, isLoopback } from "../http/policy/loopback.ts";
+import { isLocalHost, isLoopback } from "../http/policy/address.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
 import type { Metrics } from "../http/server/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
@@ -36,33 +36,19 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const metrics = await openConfiguredMetrics(config);
   const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
-  const { lookupClient, checkUser, userEntry } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
   const service = createService({
     store,
-    privateMode: config.private,
-    userEntry,
-    realm: config.realm,
-    allowBasicOverHttp: config.allowBasicOverHttp,
-    basicFailures: config.basicFailures,
-    onLoopback,
-    trustedProxies: config.trustedProxies,
-    allowedHosts: allowedHosts(config, onLoopback),
-    corsOrigins: config.corsOrigins,
-    accessLog: config.accessLog,
-    maxRequests: config.maxRequests,
-    maxSubscribers: config.maxSubscribers,
-    ...(config.maxSubscribersPerNetwork !== undefined && {
-      maxSubscribersPerNetwork: config.maxSubscribersPerNetwork,
-    }),
+    credentials: { ...credentials, keys: store.keys },
+    access: config.access,
+    network: { ...config.network, onLoopback, allowedHosts: allowedHosts(config, onLoopback) },
+    limits: config.limits,
     log,
-    keys: store.keys,
-    lookupClient,
-    ...(checkUser !== undefined && { checkUser }),
-    ...(metrics !== undefined && { observer: metrics.observer }),
-    ...(config.mcp && { mcp: await loadMcpEndpoint() }),
+    accessLog: config.accessLog,
+    observer: metrics?.observer,
+    mcp: config.mcp ? await loadMcpEndpoint() : undefined,
   });
-  const exporter = metrics && (await exportMetrics(metrics, store, config, log));
+  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   if (schedule !== undefined) {
@@ -70,7 +56,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     const backups = scheduleBackups(schedule.path, epoch, schedule, log);
     metrics?.trackBackups({ ...backups, intervalMs: schedule.everyMs });
   }
-  const metricsUrl = exporter && `${exporter.url}/metrics`;
+  const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined && /^postgres/.test(config.store.value))
@@ -175,9 +161,10 @@ async function openConfiguredStore(
 
 /** Returns the listed hosts, and the name that the server listens on, unless names like it are accepted anyway. */
 export function allowedHosts(
-  { host, port, tls, allowedHosts: listed }: Pick<Config, "host" | "port" | "tls" | "allowedHosts">,
+  { host, port, tls, network }: Pick<Config, "host" | "port" | "tls" | "network">,
   onLoopback: boolean,
 ): readonly string[] {
+  const { allowedHosts: listed } = network;
   const name = reachableHost(host);
   if (!onLoopback && isLocalHost(name)) return listed;
   return [...listed, new URL(`${tls === undefined ? "http" : "https"}://${name}:${port}`).host];
@@ -272,13 +259,15 @@ function warnOfSurfaces(
 ) {
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
   if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ rejects every request");
-  if (config.allowBasicOverHttp)
+  if (config.access.allowBasicOverHttp)
     log.warn(
       {},
-      `${config.private ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)`,
+      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)`,
     );
-  else if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0) {
-    const [surface, secrets] = config.private ? ["the service", "credentials"] : ["/admin/", "passwords"];
+  else if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
+    const [surface, secrets] = config.access.privateMode
+      ? ["the service", "credentials"]
+      : ["/admin/", "passwords"];
     log.warn(
       {},
       `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP`,

@@ -18,7 +18,7 @@ const TOKEN = "t0ken";
 const start = (): TestService =>
   startService({
     store: openMemory({ lastId: 2n ** 63n - 1n }),
-    lookupClient: (token) => (token === TOKEN ? { name: "alice\x1b[31m" } : undefined),
+    credentials: { lookupClient: (token) => (token === TOKEN ? { name: "alice\x1b[31m" } : undefined) },
   });
 const [FIRST, SECOND, THIRD] = ["9223372036854775808", "9223372036854775809", "9223372036854775810"];
 const EVIL = "\x1b]0;owned\x07 \u202egpj.exe \x9b31m";
@@ -392,10 +392,12 @@ describe("in a pipe, todo", () => {
 /** Starts a private service with a client that may write, and one that may only read. */
 const startPrivate = (): TestService =>
   startService({
-    privateMode: true,
-    lookupClient: (token) => {
-      if (token === TOKEN) return { name: "alice" };
-      return token === "reader" ? { name: "bob", scope: "read" } : undefined;
+    access: { privateMode: true },
+    credentials: {
+      lookupClient: (token) => {
+        if (token === TOKEN) return { name: "alice" };
+        return token === "reader" ? { name: "bob", scope: "read" } : undefined;
+      },
     },
   });
 

@@ -19,15 +19,6 @@ export interface McpEndpointOptions {
   readonly version: string;
 }
 
-/** Returns the response to one POST of Streamable HTTP. `ServiceOptions.mcp` takes it. */
-export type McpEndpoint = (
-  request: Request,
-  /** Reads the JSON body. Its errors have the code of the service. */
-  readBody: () => Promise<unknown>,
-  /** Sends a request to the service's own handlers in the name of the sender. */
-  fetch: NonNullable<TodoApiOptions["fetch"]>,
-) => Promise<Response>;
-
 /**
  * Creates the handler of `/mcp`, which offers the to-dos to assistants (Model Context Protocol, Streamable HTTP). It keeps
  * nothing between two requests, so every replica can answer each of them. It does not report changes of the to-dos.
@@ -40,8 +31,12 @@ export type McpEndpoint = (
  * const service = createService({ store: openMemory(), mcp: createMcpEndpoint({ version: "1.0.0" }) });
  * ```
  */
-export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint {
-  return async (request, readBody, fetch) => {
+export function createMcpEndpoint({ version }: McpEndpointOptions) {
+  return async (
+    request: Request,
+    readBody: () => Promise<unknown>,
+    fetch: NonNullable<TodoApiOptions["fetch"]>,
+  ): Promise<Response> => {
     let body: unknown;
     try {
       body = await readBody();

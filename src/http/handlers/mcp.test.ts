@@ -37,11 +37,14 @@ async function startPrivate(options: Partial<ServiceOptions> = {}) {
     (await createKey(store.keys, name, undefined, Date.now(), scope))?.token ?? "";
   const service = start({
     store,
-    keys: store.keys,
-    privateMode: true,
-    lookupClient: createKeyLookup(store.keys, Date.now),
-    checkUser: (user, password) => user === USER && password === PASSWORD,
     ...options,
+    credentials: {
+      keys: store.keys,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+      checkUser: (user, password) => user === USER && password === PASSWORD,
+      ...options.credentials,
+    },
+    access: { privateMode: true, ...options.access },
   });
   return { ...service, reader: await mint("reader", "read"), writer: await mint("writer", "write") };
 }
@@ -198,7 +201,7 @@ describe("in private mode, /mcp", () => {
 
   test("accepts a user's password, but rejects writes with it from pages of other origins", async () => {
     const origin = "http://127.0.0.1:1";
-    await using service = await startPrivate({ onLoopback: true });
+    await using service = await startPrivate({ network: { onLoopback: true } });
     const add = { name: "add_todo", arguments: { title: "a" } };
     const fromPage = { Authorization: BASIC, Origin: origin, "Sec-Fetch-Site": "same-site" };
     const rejected = await (await post(service, fromPage, "tools/call", add)).json();
@@ -240,8 +243,8 @@ describe("in private mode, /mcp", () => {
     const { routes } = createService({
       store: storeWith({ insert }, store),
       mcp: createMcpEndpoint({ version: "1" }),
-      privateMode: true,
-      lookupClient: () => ({ name: "ci", scope: "write" }),
+      access: { privateMode: true },
+      credentials: { lookupClient: () => ({ name: "ci", scope: "write" }) },
     });
     const params = { name: "add_todos", arguments: { todos: [{ title: "a" }, { title: "b" }] } };
     const request = new Request("http://localhost/mcp", {
@@ -259,7 +262,7 @@ describe("in private mode, /mcp", () => {
   });
 
   test("counts wrong passwords in the login throttle", async () => {
-    await using service = await startPrivate({ basicFailures: 2 });
+    await using service = await startPrivate({ access: { basicFailures: 2 } });
     const wrong = { Authorization: `Basic ${btoa(`${USER}:wrong`)}` };
     for (let time = 0; time < 2; time++) expect((await post(service, wrong)).status).toBe(401);
     const throttled = await statusAndCode(await post(service, { Authorization: BASIC }));
@@ -288,7 +291,7 @@ test("the metrics and the access log count /mcp and the requests of its tools", 
 
 describe("/mcp", () => {
   test("rejects a Host that is not this server's", async () => {
-    await using service = start({ onLoopback: true });
+    await using service = start({ network: { onLoopback: true } });
     expect(await statusAndCode(await post(service, { Host: "evil.example" }))).toEqual([
       421,
       "misdirected_host",
@@ -299,7 +302,7 @@ describe("/mcp", () => {
     ["no Host", "HTTP/1.0", []],
     ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
   ])("accepts a request with %s", async (_what, protocol, host) => {
-    await using service = start({ onLoopback: true });
+    await using service = start({ network: { onLoopback: true } });
     await service.sendJson("POST", "/api/todos", { title: "a" });
     const params = { name: "list_todos" };
     const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
@@ -324,7 +327,7 @@ describe("/mcp", () => {
     ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
     ["another port of loopback", { Origin: "http://localhost:6274", "Sec-Fetch-Site": "same-site" }, true],
   ])("accepts or rejects a request by its origin: %s", async (_what, headers, isAccepted) => {
-    await using service = start({ onLoopback: true, corsOrigins: ["https://app.example"] });
+    await using service = start({ network: { onLoopback: true, corsOrigins: ["https://app.example"] } });
     const response = await post(service, headers);
     expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
   });
@@ -341,9 +344,9 @@ describe("/mcp", () => {
       const response = await fetch(at(service), { method: "OPTIONS", headers: preflight });
       return response.headers.get("access-control-allow-headers");
     };
-    await using on = start({ corsOrigins: ["https://app.example"] });
+    await using on = start({ network: { corsOrigins: ["https://app.example"] } });
     expect(await allowed(on)).toEndWith(", MCP-Protocol-Version, Mcp-Method, Mcp-Name");
-    await using off = startService({ corsOrigins: ["https://app.example"] });
+    await using off = startService({ network: { corsOrigins: ["https://app.example"] } });
     expect(await allowed(off)).toEndWith("tracestate");
   });
 

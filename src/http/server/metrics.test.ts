@@ -80,11 +80,13 @@ describe("a request changes only its own series:", () => {
       },
       position: broken,
     }),
-    lookupClient: (token) =>
-      token === "down" ? broken() : token === "known" ? { name: "alice" } : undefined,
-    checkUser: (user, password) =>
-      user === "down" ? broken() : createFixedUserCheck("admin", "secret")(user, password),
-    basicFailures: 1,
+    credentials: {
+      lookupClient: (token) =>
+        token === "down" ? broken() : token === "known" ? { name: "alice" } : undefined,
+      checkUser: (user, password) =>
+        user === "down" ? broken() : createFixedUserCheck("admin", "secret")(user, password),
+    },
+    access: { basicFailures: 1 },
   };
   const todo = "/api/todos/:id";
   const cases: [method: string, path: string, init: RequestInit, expected: Record<string, number>][] = [
@@ -452,9 +454,11 @@ test("requests cannot create series or labels", async () => {
   };
   await using service = startObserved({
     store: openMemory(),
-    lookupClient: (token) => (token === "known" ? { name: "alice" } : undefined),
-    checkUser: createFixedUserCheck("admin", "secret"),
-    basicFailures: 3,
+    credentials: {
+      lookupClient: (token) => (token === "known" ? { name: "alice" } : undefined),
+      checkUser: createFixedUserCheck("admin", "secret"),
+    },
+    access: { basicFailures: 3 },
   });
   const segment = fc.oneof(
     fc.constantFrom("api", "todos", "admin", "keys", "whoami", "metrics", "1", "..", "%2e", "", "rotate"),

@@ -14,7 +14,7 @@ import {
 import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import type { Table } from "../table/table.ts";
-import { WriteCheck } from "../write-check.ts";
+import { WriteHealth } from "../write-health.ts";
 import { Batch } from "./batch.ts";
 import { connect, connectReadOnly } from "./connection.ts";
 import { load, type State } from "./load.ts";
@@ -102,7 +102,7 @@ class SqliteStore implements Store {
   /** The last batch, if its commit failed or is under way. It may be on disk. */
   #unconfirmed: Batch | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
-  readonly #writeCheck = new WriteCheck(() => this.#checkWrites());
+  readonly #writeHealth = new WriteHealth(() => this.#checkWrites());
 
   constructor(
     state: State,
@@ -175,7 +175,7 @@ class SqliteStore implements Store {
 
   /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
   checkWrites(): Promise<void> | undefined {
-    return this.#writeCheck.run();
+    return this.#writeHealth.run();
   }
 
   async #checkWrites(): Promise<void> {
@@ -269,10 +269,10 @@ class SqliteStore implements Store {
     try {
       await this.#writer.request({ type: "commit", commit });
     } catch (cause) {
-      this.#writeCheck.failed();
+      this.#writeHealth.failed();
       throw cause;
     }
-    this.#writeCheck.succeeded();
+    this.#writeHealth.succeeded();
     this.#apply(batch);
     this.#onBatch(batch.events.length, performance.now() - started);
     if (this.#evicted.length > 0) this.#onIdempotencyKeysEvicted(this.#evicted.length);
