@@ -1,14 +1,9 @@
 import { errorMessage } from "../error-message.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
+import { runCommand } from "./command.ts";
 import { type Flags, readService } from "./config.ts";
-import { escapeControls, escapeControlsJson, paint } from "./terminal.ts";
-import { UsageError } from "./usage-error.ts";
-
-/** Exit codes besides 0 for success and 2 for usage errors. */
-export const FAILED_EXIT_CODE = 1;
-export const NOT_FOUND_EXIT_CODE = 3;
-const UNAUTHORIZED_EXIT_CODE = 4;
-const INTERRUPTED_EXIT_CODE = 130;
+import { escapeControlsJson } from "./terminal.ts";
+import { CommandError, FAILED_EXIT_CODE, UNAUTHORIZED_EXIT_CODE } from "./usage-error.ts";
 
 /** Few, because somebody waits for the result. */
 const RETRIES = 2;
@@ -28,41 +23,19 @@ export interface CommandContext {
   readonly isJson: boolean;
 }
 
-/** A failure with its exit code and a message that says what to do. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
-  readonly exitCode: number;
-
-  constructor(message: string, exitCode = FAILED_EXIT_CODE, options?: ErrorOptions) {
-    super(message, options);
-    this.exitCode = exitCode;
-  }
-}
-
-/** Runs a command. On failure, prints a line that says what to do and sets the exit code. */
-export async function runCommand(
-  flags: Flags,
-  work: (context: CommandContext) => Promise<void>,
-): Promise<void> {
+/** Runs a command that sends requests to a running service. */
+export function runOnService(flags: Flags, work: (context: CommandContext) => Promise<void>): Promise<void> {
   const service = readService(flags, process.env);
   const isJson = flags.json === true;
-  const interrupt = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
   const printLine: CommandContext["printLine"] = (value, text) => {
     if (isJson) process.stdout.write(`${escapeControlsJson(asJson(value))}\n`);
     else if (text !== undefined) process.stdout.write(`${text()}\n`);
   };
-  try {
-    const api = apiOf(service, { retries: RETRIES });
-    await work({ flags, service, api, signal: interrupt.signal, printLine, isJson });
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    const isInterrupted = interrupt.signal.aborted;
-    if (error instanceof CommandError || !isInterrupted) printError(describeError(error, service));
-    // Reading standard input may never end by itself.
-    if (isInterrupted) process.exit(INTERRUPTED_EXIT_CODE);
-    process.exitCode = exitCodeOf(error);
-  }
+  const api = apiOf(service, { retries: RETRIES });
+  return runCommand(
+    (signal) => work({ flags, service, api, signal, printLine, isJson }),
+    (error) => toCommandError(error, service),
+  );
 }
 
 export function apiOf(
@@ -70,11 +43,6 @@ export function apiOf(
   options: Pick<TodoApiOptions, "retries" | "timeoutMs">,
 ): TodoApi {
   return new TodoApi({ baseUrl: url, ...options, ...(token !== undefined && { token }) });
-}
-
-export function printError(message: string): void {
-  for (const line of message.split("\n"))
-    process.stderr.write(`${paint("red", "todo:", process.stderr)} ${escapeControls(line)}\n`);
 }
 
 /** Encodes flat or nested objects as JSON, with bigints as exact digits. */
@@ -122,8 +90,10 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
 const describeUnauthorized = (token: string | undefined): string =>
   `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
 
-function exitCodeOf(error: unknown): number {
-  if (error instanceof CommandError) return error.exitCode;
-  if (error instanceof TodoApiError && error.code === "unauthorized") return UNAUTHORIZED_EXIT_CODE;
-  return FAILED_EXIT_CODE;
+function toCommandError(error: unknown, service: ServiceAddress): CommandError {
+  const isUnauthorized = error instanceof TodoApiError && error.code === "unauthorized";
+  return new CommandError(
+    describeError(error, service),
+    isUnauthorized ? UNAUTHORIZED_EXIT_CODE : FAILED_EXIT_CODE,
+  );
 }

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { errnoOf, errorMessage } from "../error-message.ts";
 import { type Flags, readAddress, sourceOf } from "./config.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
-import { UsageError } from "./usage-error.ts";
+import { CommandError, UsageError } from "./usage-error.ts";
 
 const TIMEOUT_MS = 3000;
 
@@ -27,9 +27,7 @@ export function addHealthCommand(program: Command): void {
       const scheme = tls === undefined ? "http" : "https";
       const url = `${scheme}://${reachableHost(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
       const failure = await probe(url);
-      if (failure === undefined) return;
-      process.stderr.write(`todo: ${url}: ${failure}\n`);
-      process.exitCode = 1;
+      if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);
     });
 }
 

@@ -10,7 +10,7 @@ import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
 import { addMcpCommand } from "./mcp.ts";
 import { addMigrateCommand } from "./migrate.ts";
-import { handleStdoutErrors } from "./output.ts";
+import { handleStdoutErrors, printError } from "./output.ts";
 import { serve } from "./serve.ts";
 import { addServeOptions } from "./settings.ts";
 import { addTodoCommands } from "./todos.ts";
@@ -38,6 +38,21 @@ Exit codes:
   4    TODO_TOKEN is missing or not valid
   130  interrupted by Ctrl-C`;
 
+/** Words that people try, each with the command that they mean. */
+const MEANT: ReadonlyMap<string, string> = new Map([
+  ["new", "add"],
+  ["create", "add"],
+  ["tick", "done"],
+  ["complete", "done"],
+  ["finish", "done"],
+  ["undo", "reopen"],
+  ["uncheck", "reopen"],
+  ["del", "rm"],
+  ["status", "health"],
+  ["start", "serve"],
+  ["run", "serve"],
+]);
+
 /** Returns the program with all its commands. */
 export function createProgram(): Command {
   const program = new Command("todo")
@@ -45,7 +60,7 @@ export function createProgram(): Command {
     .version(version)
     .configureHelp({ minWidthToWrap: MIN_WIDTH_TO_WRAP })
     .addHelpText("after", PROGRAM_HELP)
-    .configureOutput({ outputError: (message, write) => write(`todo: ${toOneLine(program, message)}\n`) })
+    .configureOutput({ outputError: (message) => printError(toOneLine(program, message)) })
     .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
   program.commandsGroup("Server:");
@@ -88,8 +103,11 @@ function toOneLine(program: Command, message: string): string {
     .replace(/'(--[\w-]+)=.*'/, "'$1'")
     .trim()
     .replaceAll("\n", " ");
-  if (!line.startsWith("too many arguments")) return line;
   const called = calledCommand(program);
+  const [, word = ""] = /^unknown command '(.*?)'/.exec(line) ?? [];
+  if (called === "todo" && MEANT.has(word))
+    return `unknown command '${word}' (Did you mean ${MEANT.get(word)}?)`;
+  if (!line.startsWith("too many arguments")) return line;
   // npm consumes flags that stand before `--`, and passes on their values.
   if (called === "todo serve" && process.env.npm_lifecycle_event === "start")
     return `${line} Put -- before flags, as in: npm start -- --port 8080`;

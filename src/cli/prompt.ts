@@ -1,9 +1,7 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { UsageError } from "./usage-error.ts";
+import { INTERRUPTED_EXIT_CODE, UsageError } from "./usage-error.ts";
 
-/** The exit code after SIGINT, by convention of shells. */
-const INTERRUPTED_EXIT_CODE = 130;
 /** More than the longest password. */
 const MAX_LINE_BYTES = 1024;
 

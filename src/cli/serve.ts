@@ -21,7 +21,7 @@ import { reachableHost } from "./health.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
-import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
+import { CommandError, FAILED_EXIT_CODE, toStoreError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -90,8 +90,8 @@ export async function serve(config: Config, env: Environment): Promise<void> {
 }
 
 /**
- * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible, and an
- * UnavailableError if the folder cannot be used now: its disk may be mounted later.
+ * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
+ * is 1 if the folder cannot be used now, because its disk may be mounted later.
  */
 function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
@@ -110,7 +110,9 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
+    throw new CommandError(`${source} "${folder}": ${describeFsError(error)}`, FAILED_EXIT_CODE, {
+      cause: error,
+    });
   }
   return { path, folder, everyMs, keep };
 }

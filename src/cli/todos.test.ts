@@ -110,7 +110,7 @@ describe("in a pipe, todo", () => {
       `{"id":${SECOND},"title":"\\u001b]0;owned\\u0007 \\u202egpj.exe \\u009b31m","done":false}`,
     ]);
     expect(await lines("done", FIRST, SECOND)).toHaveLength(2);
-    expect(await lines("undo", SECOND)).toHaveLength(1);
+    expect(await lines("reopen", SECOND)).toHaveLength(1);
     expect(await lines("list", "--done")).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);
     expect(await lines("list", "--open")).toHaveLength(1);
     expect(await lines("show", FIRST)).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);

@@ -7,7 +7,7 @@ import { checkMarkOf } from "../mark.ts";
 import { hasDigest } from "../migrations.ts";
 import { UnreadableError, withUnchangedStore } from "./access.ts";
 
-/** Implements `Maintenance.check`. Changes nothing, so that a damaged log stays as it is. */
+/** Implements `StoreAdmin.check`. Changes nothing, so that a damaged log stays as it is. */
 export async function check(path: string): Promise<CheckResult[]> {
   try {
     return await withUnchangedStore(path, (database) => checkDatabase(path, database));
