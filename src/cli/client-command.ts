@@ -24,8 +24,11 @@ export interface CommandContext {
 }
 
 /** Runs a command that sends requests to a running service. */
-export function runOnService(flags: Flags, work: (context: CommandContext) => Promise<void>): Promise<void> {
-  const service = readService(flags, process.env);
+export function runOnService(
+  flags: Flags,
+  work: (context: CommandContext) => Promise<void>,
+  service = readService(flags, process.env),
+): Promise<void> {
   const isJson = flags.json === true;
   const printLine: CommandContext["printLine"] = (value, text) => {
     if (isJson) process.stdout.write(`${escapeControlsJson(asJson(value))}\n`);
@@ -57,8 +60,9 @@ const isDistrusted = (cause: unknown): boolean =>
   cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
 
 /** Returns what is wrong and what to do about it. */
-export function describeError(error: unknown, { url, urlSource, token }: ServiceAddress): string {
+export function describeError(error: unknown, service: ServiceAddress): string {
   if (!(error instanceof TodoApiError)) return errorMessage(error);
+  const { url, urlSource, token, tokenSource } = service;
   switch (error.code) {
     case "network_error":
       if (isDistrusted(error.cause)) {
@@ -74,9 +78,9 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
         return `${error.message}: set --url or TODO_URL to the address of the service`;
       return `${url} is not a to-do service (status ${error.status}): ${urlSource === undefined ? "set --url or TODO_URL" : `check ${urlSource}`}`;
     case "unauthorized":
-      return describeUnauthorized(token);
+      return `${token === undefined ? "TODO_TOKEN is not set" : `${tokenSource} is not valid`}: run todo login ${url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one`;
     case "insufficient_scope":
-      return "the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints";
+      return `${tokenSource} may only read: use the token of an API key with the scope write, such as one that todo keys create NAME prints`;
     case "misdirected_host":
       return `${url} rejects this host name: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
     default:
@@ -85,10 +89,6 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
         : `${error.message} (${error.code})`;
   }
 }
-
-/** Returns what to do about a 401 response. */
-const describeUnauthorized = (token: string | undefined): string =>
-  `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
 
 function toCommandError(error: unknown, service: ServiceAddress): CommandError {
   const isUnauthorized = error instanceof TodoApiError && error.code === "unauthorized";

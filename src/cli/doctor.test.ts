@@ -1,10 +1,19 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
 import { freePort } from "../../test/free-port.ts";
@@ -317,6 +326,13 @@ describe("todo doctor", () => {
     expect(warned.code).toBe(0);
     expect(warned.lines.files).toEqual([
       `warning: --clients-file "${readable}": every user can read it: run chmod o-r`,
+    ]);
+    const config = join(folder, "config");
+    const login = join(config, "todo-service", "login");
+    mkdirSync(dirname(login), { recursive: true });
+    renameSync(file("", 0o644), login);
+    expect((await doctor(free, { XDG_CONFIG_HOME: config })).lines.files).toEqual([
+      `warning: the token of todo login "${login}": every user can read it: run chmod o-r`,
     ]);
     const failed = await doctor(free, { TODO_CLIENTS_FILE: writable });
     expect(failed.code).toBe(1);

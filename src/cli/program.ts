@@ -8,6 +8,7 @@ import { type Flags, readConfig } from "./config.ts";
 import { addDoctorCommand } from "./doctor.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
+import { addLoginCommands } from "./login.ts";
 import { addMcpCommand } from "./mcp.ts";
 import { addMigrateCommand } from "./migrate.ts";
 import { handleStdoutErrors, printError } from "./output.ts";
@@ -35,7 +36,7 @@ Exit codes:
   1    failure; standard error says why
   2    invalid arguments or settings; nothing was done
   3    not found; after an export: incomplete
-  4    TODO_TOKEN is missing or not valid
+  4    the token is missing or not valid
   130  interrupted by Ctrl-C`;
 
 /** Words that people try, each with the command that they mean. */
@@ -80,6 +81,7 @@ export function createProgram(): Command {
   program.commandsGroup("To-dos of a running service:");
   addTodoCommands(program);
   addMcpCommand(program);
+  addLoginCommands(program);
   program.commandsGroup("API keys and users:");
   addKeysCommand(program);
   addUsersCommand(program);

@@ -420,7 +420,7 @@ describe("with a private service, todo", () => {
     expect(await todoWith(service, token, line.split(" "))).toEqual({
       code: 4,
       out: "",
-      error: `todo: ${reason}: set it to a token, such as one that todo keys create NAME prints\n`,
+      error: `todo: ${reason}: run todo login ${service.url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one\n`,
     });
   });
 
@@ -432,7 +432,7 @@ describe("with a private service, todo", () => {
       code: 1,
       out: "",
       error:
-        "todo: the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints\n",
+        "todo: the token in TODO_TOKEN may only read: use the token of an API key with the scope write, such as one that todo keys create NAME prints\n",
     });
   });
 });
