@@ -206,7 +206,7 @@ describe("todo doctor", () => {
     await once(other.listen(Number(port), "127.0.0.1"), "listening");
     try {
       const { code, lines } = await doctor(["--port", port]);
-      const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --port`;
+      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --port`;
       expect([code, lines.port]).toEqual([1, [line]]);
     } finally {
       other.close();
@@ -228,7 +228,7 @@ describe("todo doctor", () => {
     await once(other.listen(Number(port), "127.0.0.1"), "listening");
     try {
       const { code, lines } = await doctor([...free, "--metrics-port", port]);
-      const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --metrics-port`;
+      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --metrics-port`;
       expect([code, lines.metrics]).toEqual([1, [line]]);
     } finally {
       other.close();
@@ -315,9 +315,7 @@ describe("todo doctor", () => {
   test("fails for an address of another machine", async () => {
     const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
     expect(code).toBe(1);
-    expect(lines.port).toEqual([
-      "failed: 3000 on 192.0.2.1 cannot be used: it is not an address of this machine",
-    ]);
+    expect(lines.port).toEqual(["failed: 192.0.2.1 is not an address of this machine"]);
   });
 
   test("warns about files that every user can read, and fails for files that every user can change", async () => {

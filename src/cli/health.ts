@@ -45,14 +45,18 @@ export function reachableUrl(listenerUrl: string): string {
   return `${protocol}//${host.replace(hostname, reachableHost(hostname))}`;
 }
 
+/** Sends a GET request to a server on this machine. */
+export const fetchLocally = (url: string): Promise<Response> =>
+  fetch(url, {
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+    // The certificate is for the public name, not for this address. The request contains no secret.
+    tls: { rejectUnauthorized: false },
+  });
+
 /** Returns why the server is not healthy, or `undefined` if it is. */
 async function probe(url: string): Promise<string | undefined> {
   try {
-    const response = await fetch(url, {
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      // The certificate is for the public name, not for this address. The request contains no secret.
-      tls: { rejectUnauthorized: false },
-    });
+    const response = await fetchLocally(url);
     return response.ok ? undefined : `status ${response.status}: ${await response.text()}`;
   } catch (error) {
     return errnoOf(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);

@@ -39,20 +39,15 @@ Exit codes:
   4    the token is missing or not valid
   130  interrupted by Ctrl-C`;
 
-/** Words that people try, each with the command that they mean. */
-const MEANT: ReadonlyMap<string, string> = new Map([
-  ["new", "add"],
-  ["create", "add"],
-  ["tick", "done"],
-  ["complete", "done"],
-  ["finish", "done"],
-  ["undo", "reopen"],
-  ["uncheck", "reopen"],
-  ["del", "rm"],
-  ["status", "health"],
-  ["start", "serve"],
-  ["run", "serve"],
-]);
+/** Commands, each with the words that people try for it. */
+const TRIED_WORDS = {
+  add: ["new", "create"],
+  done: ["tick", "complete", "finish"],
+  reopen: ["undo", "uncheck"],
+  rm: ["del"],
+  health: ["status"],
+  serve: ["start", "run"],
+};
 
 /** Returns the program with all its commands. */
 export function createProgram(): Command {
@@ -106,9 +101,9 @@ function toOneLine(program: Command, message: string): string {
     .trim()
     .replaceAll("\n", " ");
   const called = calledCommand(program);
-  const [, word = ""] = /^unknown command '(.*?)'/.exec(line) ?? [];
-  if (called === "todo" && MEANT.has(word))
-    return `unknown command '${word}' (Did you mean ${MEANT.get(word)}?)`;
+  const [unknown = "", word = ""] = /^unknown command '(.*?)'/.exec(line) ?? [];
+  const meant = Object.entries(TRIED_WORDS).find(([, words]) => words.includes(word))?.[0];
+  if (called === "todo" && meant !== undefined) return `${unknown} (Did you mean ${meant}?)`;
   if (!line.startsWith("too many arguments")) return line;
   // npm consumes flags that stand before `--`, and passes on their values.
   if (called === "todo serve" && process.env.npm_lifecycle_event === "start")

@@ -93,7 +93,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
  * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
  * is 1 if the folder cannot be used now, because its disk may be mounted later.
  */
-function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
+export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
   const { value: folder, source } = backupDir;
   const path = pathOf(store);
@@ -213,16 +213,21 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
   try {
     return start();
   } catch (error) {
-    const code = errnoOf(error);
-    if (code === "EADDRINUSE") {
-      throw new UsageError(
-        `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`,
-      );
-    }
-    if (code === "EACCES")
-      throw new UsageError(`this user may not use port ${port}: choose a port above 1023 with ${source}`);
-    if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is not an address of this machine`);
-    throw new UsageError(`cannot listen on ${host}, port ${port}: ${errorMessage(error)}`);
+    throw new UsageError(describeListenError(error, { host, port }, source));
+  }
+}
+
+/** Returns in plain words why a server cannot listen. */
+export function describeListenError(error: unknown, { host, port }: ListenOptions, source: string): string {
+  switch (errnoOf(error)) {
+    case "EADDRINUSE":
+      return `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`;
+    case "EACCES":
+      return `this user may not use port ${port}: choose a port above 1023 with ${source}`;
+    case "EADDRNOTAVAIL":
+      return `${host} is not an address of this machine`;
+    default:
+      return `cannot listen on ${host}, port ${port}: ${errorMessage(error)}`;
   }
 }
 
