@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+/** The root of the project. */
+export const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** The real command, running in its own process. */
 export interface Command extends AsyncDisposable {

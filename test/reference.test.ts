@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import contract from "../openapi.json" with { type: "json" };
 import { SETTINGS } from "../src/cli/settings.ts";
-import { EXPIRED_RETENTION_MS } from "../src/credential/key.ts";
+import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
 import { ServiceError } from "../src/error.ts";
 import type { ErrorCode } from "../src/error-code.ts";
@@ -127,7 +127,8 @@ test("the limits in the reference match the limits of the program", () => {
   expectLimit("time to receive a body", `${BODY_TIMEOUT_MS / 1000} seconds`);
   expectLimit("memory of all unfinished bodies", `${MAX_UNFINISHED_BYTES / 2 ** 20} MiB`);
   expectLimit("lifetime of an API key", days(MAX_DURATION_MS));
-  expectLimit("expired API keys in the list", days(EXPIRED_RETENTION_MS));
+  expectLimit("expired API keys in the list", days(EXPIRED_LISTED_MS));
+  expectLimit("expired API keys in the store", count(MAX_EXPIRED_KEYS));
   expectLimit("a query", `${PRIMARY_DEFAULTS.queryTimeoutMs / 1000} seconds`);
   expectLimit("connecting to one host", `${PRIMARY_DEFAULTS.queryTimeoutMs / 5000} seconds`);
   const page = read("limits.md");

@@ -4,6 +4,7 @@ import {
   DEFAULT_OVERLAP,
   formatTime,
   isExpired,
+  isListed,
   type Key,
   type KeyStore,
   type MintedKey,
@@ -73,7 +74,7 @@ async function create(name: string, flags: Flags): Promise<void> {
 async function list(flags: Flags): Promise<void> {
   const now = Date.now();
   await withKeys(flags, { createIfMissing: false }, async (keys) => {
-    const all = await keys.list();
+    const all = (await keys.list()).filter((key) => isListed(key, now));
     if (all.length === 0) process.stderr.write("No API keys.\n");
     else process.stdout.write(table([HEAD, ...all.map((key) => rowOf(key, now))]));
   });

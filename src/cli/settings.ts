@@ -223,7 +223,7 @@ export const SETTINGS = {
     default: "",
     parse: (text: string) => list(text).map(hostValue),
     description:
-      "comma-separated Host header values to accept besides the names of loopback. Without a list, a server that is not on loopback also accepts addresses, names of local networks, and every name over its own TLS or from a trusted proxy",
+      "comma-separated Host header values to accept besides loopback's; without a list, a server off loopback also accepts addresses, local names, and any name over its own TLS or from a trusted proxy",
   },
   corsOrigins: {
     flag: "--cors-origins <origins>",

@@ -45,7 +45,7 @@ test.skipIf(skipFor(whyNoTerminal))(
     const store = `sqlite:${join(folder, "todos.db")}`;
     await using create = runTodo(["keys", "create", "phone", "--store", store]);
     expect(await create.exited).toBe(0);
-    await using terminal = openTerminal(`exec bin/todo serve --port 0 --store ${store}`);
+    await using terminal = openTerminal(`exec bin/todo serve --port 0 --store "${store}"`);
     await terminal.shows("API docs:");
     terminal.type("\x03");
     expect(await terminal.exited).toBe(0);

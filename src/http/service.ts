@@ -265,6 +265,7 @@ export function createService(options: ServiceOptions): Service {
     ...(mcp !== undefined && {
       [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, handlerOf) }),
     }),
+    ...Object.fromEntries([...OAUTH_PATHS].map((path) => [path, notFoundRoute])),
     "/*": notFoundRoute,
   };
   const protect = privateMode ? createProtection() : (_path: string, route: Route) => route;
@@ -292,7 +293,7 @@ export function createService(options: ServiceOptions): Service {
 
   /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or is exempt. */
   function createProtection(): (path: string, route: Route) => Route {
-    const guard = privateGuard({
+    const options = {
       lookupClient,
       checkUser,
       userEntry,
@@ -301,19 +302,24 @@ export function createService(options: ServiceOptions): Service {
       allowBasicOverHttp,
       logRejection: createRejectionLog("private", log, limiter),
       recordOutcome: instrumentation.surface("private"),
-    });
+    };
+    const guard = privateGuard({ ...options, firstScheme: "Basic" });
+    const mcpGuard = privateGuard({ ...options, firstScheme: "Bearer" });
     const withWriteLog = createWriteLog(log, limiter);
     const withWriteCheck = createWriteCheck(requireSameOrigin);
     return (path, route) => {
-      if (route.access === "guarded" || HEALTH_PATHS.has(path)) return route;
+      if (route.access === "guarded" || HEALTH_PATHS.has(path) || OAUTH_PATHS.has(path)) return route;
       // The requests of the tools are checked and logged as writes themselves, so an identity that only reads may POST here.
-      if (path === MCP_PATH) return privateRoute(guard, route);
+      if (path === MCP_PATH) return privateRoute(mcpGuard, route);
       return privateRoute(guard, withWriteLog(path, withWriteCheck(route)));
     };
   }
 }
 
 const MCP_PATH = "/mcp";
+
+/** Where assistants look for OAuth. Private mode answers 404 there, because 401 would start a sign-in that cannot succeed. */
+const OAUTH_PATHS: ReadonlySet<string> = new Set(["/.well-known/*", "/register"]);
 
 /** The paths that load balancers request, without credentials and with any `Host`. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(["/livez", "/readyz"]);

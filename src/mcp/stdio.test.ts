@@ -134,7 +134,7 @@ describe("todo mcp", () => {
   test("offers the newest version with a handshake to clients of other versions", async () => {
     await using server = startStdioServer({});
     const params = {
-      protocolVersion: "2024-11-05",
+      protocolVersion: "2023-01-01",
       capabilities: {},
       clientInfo: { name: "old", version: "1" },
     };

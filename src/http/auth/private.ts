@@ -12,7 +12,6 @@ import { createTokenLookup, whyUnknown } from "./bearer.ts";
 
 const REALM = "todo";
 const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
-/** Basic first: Chromium reads only the first scheme of a header, and the runtime sends one header. */
 const BASIC_CHALLENGE = basicChallenge(REALM);
 
 export interface PrivateOptions extends LoginOptions {
@@ -22,6 +21,11 @@ export interface PrivateOptions extends LoginOptions {
   readonly getConnectionInfo: GetConnectionInfo;
   /** Whether to accept credentials over plain HTTP from other machines. Otherwise TLS or loopback is required. */
   readonly allowBasicOverHttp: boolean;
+  /**
+   * The first scheme of the challenge. Chromium reads only the first one and asks for a password only for Basic. Assistants
+   * read only the first one, too, and have tokens.
+   */
+  readonly firstScheme: "Basic" | "Bearer";
 }
 
 /**
@@ -31,6 +35,7 @@ export interface PrivateOptions extends LoginOptions {
  */
 export function privateGuard(options: PrivateOptions): Guard<Identity> {
   const { userEntry, getConnectionInfo, allowBasicOverHttp, logRejection, recordOutcome } = options;
+  const { firstScheme } = options;
   const lookup = createTokenLookup(options);
   const login = createLogin(options);
 
@@ -56,7 +61,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
         : authenticateUser(user, password, request, server);
     }
     recordOutcome("absent");
-    throw unauthorized(request, "");
+    throw unauthorized(request, firstScheme, "");
   };
 
   function authenticateClient(token: string, request: Request, server: HttpServer): Awaitable<Identity> {
@@ -77,7 +82,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
     // Read before the check, so that a change during the check ends the user's streams.
     const entry = userEntry(user);
     const { address } = getConnectionInfo(request, server);
-    if (!(await login({ user, password }, address))) throw unauthorized(request, "");
+    if (!(await login({ user, password }, address))) throw unauthorized(request, firstScheme, "");
     return userIdentity({ name: user }, () => userEntry(user) !== entry);
   }
 
@@ -89,7 +94,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
   ): never {
     recordOutcome(outcome);
     logRejection(reason, getConnectionInfo(request, server).address);
-    throw unauthorized(request, ', error="invalid_token"');
+    throw unauthorized(request, firstScheme, ', error="invalid_token"');
   }
 }
 
@@ -124,10 +129,15 @@ const insufficientScope = (): ServiceError =>
  * Returns the error with its challenges. Only navigations and programs are asked for a password: a challenge to a
  * page's own request would open the browser's dialog before the page can explain.
  */
-function unauthorized({ headers }: Request, error: string): ServiceError {
+function unauthorized(
+  { headers }: Request,
+  firstScheme: PrivateOptions["firstScheme"],
+  error: string,
+): ServiceError {
   const mode = headers.get("sec-fetch-mode");
   const bearer = BEARER_CHALLENGE + error;
-  const challenge = mode === null || mode === "navigate" ? `${BASIC_CHALLENGE}, ${bearer}` : bearer;
+  const both = firstScheme === "Basic" ? [BASIC_CHALLENGE, bearer] : [bearer, BASIC_CHALLENGE];
+  const challenge = mode === null || mode === "navigate" ? both.join(", ") : bearer;
   return new ServiceError("unauthorized", {
     headers: { "WWW-Authenticate": challenge, Vary: "Origin, Sec-Fetch-Mode" },
   });

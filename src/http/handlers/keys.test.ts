@@ -230,6 +230,8 @@ describe("GET /admin/keys", () => {
     ]);
     const head = await served.service.send("HEAD", "/admin/keys", AUTHORIZED);
     expect([head.status, await head.text()]).toEqual([200, ""]);
+    served.clock.now += 30 * DAY;
+    expect(await served.list()).toEqual([expect.objectContaining({ name: "backup" })]);
   });
 });
 

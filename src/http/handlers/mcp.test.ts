@@ -153,6 +153,28 @@ describe("in private mode, /mcp", () => {
     }
   });
 
+  test("names Bearer before Basic, and looks like a service without OAuth", async () => {
+    await using service = await startPrivate();
+    const challenges = [at(service), `${service.url}/api/todos`].map(async (url) =>
+      (await fetch(url, { method: "POST" })).headers.get("www-authenticate"),
+    );
+    expect(await Promise.all(challenges)).toEqual([
+      expect.stringMatching(/^Bearer .*, Basic /),
+      expect.stringMatching(/^Basic .*, Bearer /),
+    ]);
+    const paths = [
+      "/.well-known/oauth-protected-resource/mcp",
+      "/.well-known/oauth-authorization-server",
+      "/register",
+    ];
+    for (const path of paths)
+      for (const method of ["GET", "POST"]) {
+        const response = await fetch(service.url + path, { method });
+        expect([path, ...(await statusAndCode(response))]).toEqual([path, 404, "route_not_found"]);
+      }
+    expect(await statusAndCode(await fetch(`${service.url}/nowhere`))).toEqual([401, "unauthorized"]);
+  });
+
   test("allows a key with the scope read to list, but not to write", async () => {
     await using service = await startPrivate();
     await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
@@ -363,6 +385,31 @@ describe("/mcp", () => {
       }
     },
   );
+
+  test.each<[what: string, params: object]>([
+    ["_meta", { _meta: Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`k${n}`, 1])) }],
+    ["nested objects", { _meta: { a: JSON.parse(`${'{"a":'.repeat(500)}1${"}".repeat(500)}`) } }],
+    ["arguments", { name: "add_todos", arguments: { todos: Array.from({ length: 500 }, () => 1) } }],
+  ])("rejects a message with too many values in %s", async (_what, params) => {
+    await using service = start();
+    const response = await post(service, {}, "tools/call", params);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ error: { code: -32600 }, id: null });
+  });
+
+  test.each<[accept: string, status: number]>([
+    ["application/json", 200],
+    ["*/*", 200],
+    ["application/*;q=0.5, text/html", 200],
+    ["text/event-stream", 406],
+    ["text/html", 406],
+  ])("responds to Accept: %s with the status %p", async (Accept, status) => {
+    await using service = start();
+    for (const version of PROTOCOL_VERSIONS.filter((one) => !isModern(one))) {
+      const response = await mcpSender(version, at(service))("tools/list", {}, { Accept });
+      expect([version, response.status]).toEqual([version, status]);
+    }
+  });
 
   test("rejects other media types", async () => {
     await using service = start();

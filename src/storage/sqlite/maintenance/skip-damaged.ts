@@ -107,7 +107,6 @@ class DamagedStoreReader {
 
   /** Returns whether the contents have the stored digest, if there is one. */
   #matchesDigest(): boolean {
-    // Older formats have no digest, and other columns and tables.
     if (storedDigest(storeRow(this.#database)) === undefined) return true;
     const sum = new DigestSum();
     for (const todo of this.todos.values()) sum.add(encodeTodo(todo));
