@@ -15,7 +15,7 @@ export interface Command extends AsyncDisposable {
   readonly url: Promise<string>;
 }
 
-/** Runs `todo` with these arguments and variables. Of the other variables, it gets only PATH and HOME. */
+/** Runs `todo` with these arguments and variables. Of the other variables, it gets only PATH and HOME. No login is stored. */
 export function runTodo(
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -33,7 +33,7 @@ export function run(
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn([...commandLine], {
     cwd: ROOT,
-    env: { PATH, HOME, ...variables },
+    env: { PATH, HOME, XDG_CONFIG_HOME: "/dev/null", ...variables },
     stdin: input === undefined ? "ignore" : Buffer.from(input),
     stdout: "pipe",
     stderr: "pipe",

@@ -31,7 +31,7 @@ export function openTerminal(
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn(["script", "-qec", `stty cols ${columns} rows 20; ${line}`, "/dev/null"], {
     cwd: ROOT,
-    env: { PATH, HOME, TERM: "xterm", BUN: process.execPath, ...variables },
+    env: { PATH, HOME, XDG_CONFIG_HOME: "/dev/null", TERM: "xterm", BUN: process.execPath, ...variables },
     stdin: "pipe",
     stdout: "pipe",
   });

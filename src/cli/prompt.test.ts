@@ -85,7 +85,7 @@ describe.concurrent("a password typed in a terminal", () => {
       ],
       ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
       ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
-      ["that is missing", ["\x04"], 2, "no password was entered; nothing was changed"],
+      ["that is missing", ["\x04"], 2, "nothing was entered; nothing was changed"],
       ["that Ctrl-C interrupts", ["hunter2\x03"], 130, ""],
       ["that Ctrl-C interrupts at the second prompt", ["hunter2\r", "hun\x03"], 130, ""],
     ])("%s changes nothing, and restores the terminal", async (_what, texts, code, said) => {

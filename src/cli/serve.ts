@@ -21,7 +21,7 @@ import { reachableHost } from "./health.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
-import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
+import { CommandError, FAILED_EXIT_CODE, toStoreError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -76,10 +76,10 @@ export async function serve(config: Config, env: Environment): Promise<void> {
 }
 
 /**
- * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible, and an
- * UnavailableError if the folder cannot be used now: its disk may be mounted later.
+ * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
+ * is 1 if the folder cannot be used now, because its disk may be mounted later.
  */
-function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
+export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
   const { value: folder, source } = backupDir;
   const path = pathOf(store);
@@ -96,7 +96,9 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
+    throw new CommandError(`${source} "${folder}": ${describeFsError(error)}`, FAILED_EXIT_CODE, {
+      cause: error,
+    });
   }
   return { path, folder, everyMs, keep };
 }
@@ -198,16 +200,21 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
   try {
     return start();
   } catch (error) {
-    const code = errnoOf(error);
-    if (code === "EADDRINUSE") {
-      throw new UsageError(
-        `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`,
-      );
-    }
-    if (code === "EACCES")
-      throw new UsageError(`this user may not use port ${port}: choose a port above 1023 with ${source}`);
-    if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is not an address of this machine`);
-    throw new UsageError(`cannot listen on ${host}, port ${port}: ${errorMessage(error)}`);
+    throw new UsageError(describeListenError(error, { host, port }, source));
+  }
+}
+
+/** Returns in plain words why a server cannot listen. */
+export function describeListenError(error: unknown, { host, port }: ListenOptions, source: string): string {
+  switch (errnoOf(error)) {
+    case "EADDRINUSE":
+      return `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`;
+    case "EACCES":
+      return `this user may not use port ${port}: choose a port above 1023 with ${source}`;
+    case "EADDRNOTAVAIL":
+      return `${host} is not an address of this machine`;
+    default:
+      return `cannot listen on ${host}, port ${port}: ${errorMessage(error)}`;
   }
 }
 

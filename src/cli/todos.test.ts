@@ -110,7 +110,7 @@ describe("in a pipe, todo", () => {
       `{"id":${SECOND},"title":"\\u001b]0;owned\\u0007 \\u202egpj.exe \\u009b31m","done":false}`,
     ]);
     expect(await lines("done", FIRST, SECOND)).toHaveLength(2);
-    expect(await lines("undo", SECOND)).toHaveLength(1);
+    expect(await lines("reopen", SECOND)).toHaveLength(1);
     expect(await lines("list", "--done")).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);
     expect(await lines("list", "--open")).toHaveLength(1);
     expect(await lines("show", FIRST)).toEqual([`{"id":${FIRST},"title":"buy milk","done":true}`]);
@@ -422,7 +422,7 @@ describe("with a private service, todo", () => {
     expect(await todoWith(service, token, line.split(" "))).toEqual({
       code: 4,
       out: "",
-      error: `todo: ${reason}: set it to a token, such as one that todo keys create NAME prints\n`,
+      error: `todo: ${reason}: run todo login ${service.url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one\n`,
     });
   });
 
@@ -434,7 +434,7 @@ describe("with a private service, todo", () => {
       code: 1,
       out: "",
       error:
-        "todo: the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints\n",
+        "todo: the token in TODO_TOKEN may only read: use the token of an API key with the scope write, such as one that todo keys create NAME prints\n",
     });
   });
 });

@@ -24,7 +24,7 @@ import { checkDatabase } from "./check.ts";
 /** Only the owner may read a backup, because it contains the hashes of API keys. */
 const MODE = 0o600;
 
-/** Implements `Maintenance.backup`. The file is a complete store; a server can open it directly. */
+/** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
 export function backup(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
   return withSharedAccess(path, (source) =>
     createFileAtomic(file, MODE, async (part) => {
@@ -43,7 +43,7 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
   );
 }
 
-/** Implements `Maintenance.restore`. */
+/** Implements `StoreAdmin.restore`. */
 export async function restore(path: string, file: string, signal: AbortSignal): Promise<RestoreSummary> {
   const part = `${path}.part`;
   assertBackupFile(file);

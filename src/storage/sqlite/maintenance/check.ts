@@ -9,7 +9,7 @@ import { assertKnownFormat } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { UnreadableError, withUnchangedStore } from "./access.ts";
 
-/** Implements `Maintenance.check`. Changes nothing, so that a damaged log stays as it is. */
+/** Implements `StoreAdmin.check`. Changes nothing, so that a damaged log stays as it is. */
 export async function check(path: string): Promise<CheckResult[]> {
   const results = await checkUnlessEmpty(path);
   if (results.length > 0) return results;

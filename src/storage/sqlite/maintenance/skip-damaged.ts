@@ -15,7 +15,7 @@ const LINES_PER_PIECE = 500;
 const MAX_FAILED_READS = 1_000_000;
 const MAX_IDS_SHOWN = 20;
 
-/** Implements `Maintenance.exportSkippingDamaged`. */
+/** Implements `StoreAdmin.exportSkippingDamaged`. */
 export function exportSkippingDamaged(
   path: string,
   write: (text: string) => Promise<void>,
