@@ -181,7 +181,7 @@ describe.each([
       expect(await said(runIn(home, ["node", "client.js", url, "buy milk"]))).toBe("bigint buy milk false\n");
       expect(await said(runIn(home, [process.execPath, "client.js", url, "eat"]))).toBe("bigint eat false\n");
       const listed = await said(runIn(home, ["npx", "todo", "list", "--url", url]));
-      expect(listed).toMatch(/  buy milk\n.*  eat\n/);
+      expect(listed).toMatch(/ {2}buy milk\n.* {2}eat\n/);
       const docs = await fetch(`${url}/docs`, { headers: { Accept: "text/html" } });
       expect([docs.status, await docs.text()]).toEqual([200, expect.stringContaining("/assets/")]);
     } finally {

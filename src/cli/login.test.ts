@@ -13,8 +13,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const TOKEN = "t0ken";
 const startPrivate = (): TestService =>
   startService({
-    privateMode: true,
-    lookupClient: (token) => (token === TOKEN ? { name: "alice\x1b[31m" } : undefined),
+    access: { privateMode: true },
+    credentials: { lookupClient: (token) => (token === TOKEN ? { name: "alice\x1b[31m" } : undefined) },
   });
 
 /** Returns a home without a login, and commands that use it. */

@@ -1,6 +1,6 @@
 import { existsSync, rmSync } from "node:fs";
 import type { Command } from "commander";
-import { isLoopbackOrigin } from "../http/policy/loopback.ts";
+import { isLoopbackOrigin } from "../http/policy/address.ts";
 import { runOnService } from "./client-command.ts";
 import { readToken } from "./prompt.ts";
 import { bearerToken, serviceUrl } from "./setting-values.ts";
