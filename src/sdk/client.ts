@@ -18,24 +18,23 @@ import {
   segmentOf,
   throwIfProblem,
 } from "./exchange.ts";
-import { createIdReader, parseJson, type ReadId, todoOf } from "./json.ts";
+import { parseJson, todoOf } from "./json.ts";
 import { createKeysApi } from "./keys.ts";
 import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
 import {
-  type AnyId,
   type CallOptions,
-  type IdFormat,
-  type IdOf,
   type KeysApi,
   type ListQuery,
   type Todo,
   TodoApiError,
   type TodoApiOptions,
   type TodoEvent,
+  type TodoId,
   type TodoList,
   type TodosQuery,
 } from "./types.ts";
 
+export { compareIds } from "./json.ts";
 export * from "./types.ts";
 
 /** A stream that lasted this long was healthy: the next reconnect starts with the shortest delay. */
@@ -56,27 +55,25 @@ const MAX_PAGE_SIZE = 1000;
  * await api.setDone(todo.id, true);
  * ```
  */
-export class TodoApi<Format extends IdFormat = "bigint"> {
+export class TodoApi {
   readonly #baseUrl: string;
   readonly #bearer: string | undefined;
   readonly #basic: string | undefined;
   readonly #fetch: NonNullable<TodoApiOptions["fetch"]>;
   readonly #timeoutMs: number;
   readonly #retries: number;
-  readonly #readId: ReadId<IdOf<Format>>;
   /** Lists, creates, rotates and revokes API keys. It needs the option `admin`. */
   readonly keys: KeysApi = createKeysApi((call, options, read) => this.#request(call, options, read));
 
   /** Throws a TypeError if `baseUrl` is not a URL, or if the name of the admin contains a colon. */
   constructor({
     baseUrl = defaultBaseUrl(),
-    ids,
     token,
     admin,
     fetch,
     timeoutMs = 10_000,
     retries = 4,
-  }: TodoApiOptions<Format> = {}) {
+  }: TodoApiOptions = {}) {
     if (!URL.canParse(baseUrl, location?.href)) throw new TypeError(`baseUrl: "${baseUrl}" is not a URL`);
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
     this.#bearer = token === undefined ? undefined : `Bearer ${token}`;
@@ -85,11 +82,10 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
     this.#fetch = fetch ?? ((url, init) => globalThis.fetch(url, init));
     this.#timeoutMs = timeoutMs;
     this.#retries = retries;
-    this.#readId = createIdReader(ids);
   }
 
   /** Returns the to-dos. Without a `limit`, the list is one consistent snapshot of all of them. */
-  async list(query: ListQuery = {}, options: CallOptions = {}): Promise<TodoList<IdOf<Format>>> {
+  async list(query: ListQuery = {}, options: CallOptions = {}): Promise<TodoList> {
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(query))
       if (value !== undefined) search.set(name, String(value));
@@ -100,9 +96,9 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
       const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
       if (!Array.isArray(todos) || position === undefined) throw new SyntaxError("not a list");
       return {
-        todos: todos.map((todo) => todoOf(todo, this.#readId)),
+        todos: todos.map(todoOf),
         position,
-        ...(next !== undefined && { next: this.#readId(next) }),
+        ...(next !== undefined && { next: next }),
       };
     });
   }
@@ -111,10 +107,7 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
    * Yields the to-dos page by page; `limit` is the page size, by default 1000. Each page is a later snapshot than the
    * one before. The pages together with all events since the first page's position give the current list.
    */
-  async *pages(
-    query: ListQuery = {},
-    options: CallOptions = {},
-  ): AsyncGenerator<TodoList<IdOf<Format>>, void, undefined> {
+  async *pages(query: ListQuery = {}, options: CallOptions = {}): AsyncGenerator<TodoList, void, undefined> {
     let page = await this.list({ limit: MAX_PAGE_SIZE, ...query }, options);
     yield page;
     while (page.next !== undefined) {
@@ -139,12 +132,12 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
   async *todos(
     { pageSize = MAX_PAGE_SIZE, ...query }: TodosQuery = {},
     options: CallOptions = {},
-  ): AsyncGenerator<Todo<IdOf<Format>>, void, undefined> {
+  ): AsyncGenerator<Todo, void, undefined> {
     for await (const { todos } of this.pages({ ...query, limit: pageSize }, options)) yield* todos;
   }
 
   /** Returns one to-do. Rejects with `todo_not_found` if it does not exist. */
-  async get(id: AnyId, options: CallOptions = {}): Promise<Todo<IdOf<Format>>> {
+  async get(id: TodoId | bigint, options: CallOptions = {}): Promise<Todo> {
     return this.#request({ method: "GET", path: todoPath(id) }, options, this.#readTodo);
   }
 
@@ -155,14 +148,14 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
   async create(
     title: string,
     options: CallOptions & { readonly idempotencyKey?: string } = {},
-  ): Promise<Todo<IdOf<Format>>> {
+  ): Promise<Todo> {
     const { idempotencyKey = randomKey() } = options;
     const call: Call = { method: "POST", path: "/api/todos", body: { title }, idempotencyKey };
     return this.#request(call, options, this.#readTodo);
   }
 
   /** Sets the state of a to-do and returns it. Rejects with `todo_not_found` if it does not exist. */
-  async setDone(id: AnyId, done: boolean, options: CallOptions = {}): Promise<Todo<IdOf<Format>>> {
+  async setDone(id: TodoId | bigint, done: boolean, options: CallOptions = {}): Promise<Todo> {
     return this.#request({ method: "PATCH", path: todoPath(id), body: { done } }, options, this.#readTodo);
   }
 
@@ -171,7 +164,7 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
    * earlier attempt may have deleted the to-do. Chromium repeats a request on a broken connection by itself; its
    * caller sees only the second response.
    */
-  async delete(id: AnyId, options: CallOptions = {}): Promise<void> {
+  async delete(id: TodoId | bigint, options: CallOptions = {}): Promise<void> {
     return this.#request({ method: "DELETE", path: todoPath(id) }, options, readDeletion);
   }
 
@@ -200,7 +193,7 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
    */
   async *events(
     options: CallOptions & { readonly since?: string } = {},
-  ): AsyncGenerator<TodoEvent<IdOf<Format>>, void, undefined> {
+  ): AsyncGenerator<TodoEvent, void, undefined> {
     const { since, signal } = options;
     let position = since;
     let isDisconnected = false;
@@ -222,7 +215,7 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
             yield { type: "connected", position };
           }
           for await (const message of readMessages(exchange)) {
-            const event = interpret(exchange.response, () => parseEvent(message, this.#readId));
+            const event = interpret(exchange.response, () => parseEvent(message));
             if (event === undefined || isDuplicate(event, position)) continue;
             position = event.position;
             attempt = 0;
@@ -280,8 +273,7 @@ export class TodoApi<Format extends IdFormat = "bigint"> {
     }
   }
 
-  readonly #readTodo = (_response: Response, text: string): Todo<IdOf<Format>> =>
-    todoOf(parseJson(text), this.#readId);
+  readonly #readTodo = (_response: Response, text: string): Todo => todoOf(parseJson(text));
 
   #send(call: Call, { headers, signal }: CallOptions): Promise<Exchange> {
     return openExchange({
@@ -309,4 +301,4 @@ function randomKey(): string {
 }
 
 /** Returns a to-do's path. A string from elsewhere could contain a slash. */
-const todoPath = (id: AnyId): string => `/api/todos/${segmentOf(id, "invalid_id")}`;
+const todoPath = (id: TodoId | bigint): string => `/api/todos/${segmentOf(id, "invalid_id")}`;

@@ -1,6 +1,6 @@
 import type { Exchange } from "./exchange.ts";
-import { idOf, parseJson, type ReadId, todoOf } from "./json.ts";
-import type { AnyId, TodoEvent } from "./types.ts";
+import { idOf, parseJson, todoOf } from "./json.ts";
+import type { TodoEvent } from "./types.ts";
 
 /** A message of an event stream. */
 export interface Message {
@@ -32,10 +32,11 @@ export async function* readMessages({ read }: Exchange): AsyncGenerator<Message,
 }
 
 /** Returns the event of a message, or undefined for a type that only a newer service has. */
-export function parseEvent<Id extends AnyId>(
-  { id: position, type, data }: Message,
-  readId: ReadId<Id>,
-): Exclude<TodoEvent<Id>, { type: "disconnected" }> | undefined {
+export function parseEvent({
+  id: position,
+  type,
+  data,
+}: Message): Exclude<TodoEvent, { type: "disconnected" }> | undefined {
   switch (type) {
     case "position":
       return { type: "connected", position };
@@ -43,9 +44,9 @@ export function parseEvent<Id extends AnyId>(
       return { type, position };
     case "created":
     case "updated":
-      return { type, position, todo: todoOf(parseJson(data), readId) };
+      return { type, position, todo: todoOf(parseJson(data)) };
     case "deleted":
-      return { type, position, id: idOf(parseJson(data), readId) };
+      return { type, position, id: idOf(parseJson(data)) };
     default:
       return undefined;
   }

@@ -1,6 +1,12 @@
 import { isObject } from "./json.ts";
 import { retryAfterOf, startTimer } from "./retry.ts";
-import { type AdminCredentials, type AnyId, type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
+import {
+  type AdminCredentials,
+  type ErrorCode,
+  type FieldError,
+  TodoApiError,
+  type TodoId,
+} from "./types.ts";
 
 /** A stream without data for this long is lost. The service sends a comment every 15 seconds. */
 const STREAM_IDLE_MS = 40_000;
@@ -112,7 +118,7 @@ export function basicAuthorization({ name, password }: AdminCredentials): string
 }
 
 /** Returns an id as a segment of a path. Throws `code` for an id that would make the path one of another route. */
-export function segmentOf(id: AnyId, code: "invalid_id" | "key_not_found"): string {
+export function segmentOf(id: TodoId | bigint, code: "invalid_id" | "key_not_found"): string {
   const text = String(id);
   // URLs drop the segments "." and "..".
   if (/^\.{0,2}$/.test(text)) throw new TodoApiError(code, `"${text}" is not an id: send one from a list`);

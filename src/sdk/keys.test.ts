@@ -20,7 +20,7 @@ function start() {
     onLoopback: true,
   });
   return {
-    admin: new TodoApi({ baseUrl: service.url, admin: ADMIN, token: "unused", ids: "string" }),
+    admin: new TodoApi({ baseUrl: service.url, admin: ADMIN, token: "unused" }),
     clientOf: (options: TodoApiOptions) => new TodoApi({ baseUrl: service.url, ...options }),
     [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
   };

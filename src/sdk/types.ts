@@ -2,20 +2,11 @@ import type { ErrorCode } from "../error-code.ts";
 
 export type { ErrorCode };
 
-/** An unsigned 64-bit integer, starting at 1. A bigint, because a number loses digits above 2^53. */
-export type TodoId = bigint;
+/** The decimal digits of an unsigned 64-bit integer, starting at 1. A number would lose digits above 2^53. */
+export type TodoId = string;
 
-/** How the client represents ids: `"bigint"`, or `"string"` for JSON, caches and state that cannot hold a bigint. */
-export type IdFormat = "bigint" | "string";
-
-/** The type of ids in a format. */
-export type IdOf<Format extends IdFormat> = Format extends "string" ? string : TodoId;
-
-/** An id in either format. */
-export type AnyId = IdOf<IdFormat>;
-
-export interface Todo<Id extends AnyId = TodoId> {
-  readonly id: Id;
+export interface Todo {
+  readonly id: TodoId;
   readonly title: string;
   readonly done: boolean;
 }
@@ -24,7 +15,7 @@ export interface ListQuery {
   /** Only to-dos in this state. */
   readonly done?: boolean;
   /** Only to-dos with a greater id. */
-  readonly after?: AnyId;
+  readonly after?: TodoId | bigint;
   /** The maximum number of to-dos, 1 to 1000. Without it, the list is complete. */
   readonly limit?: number;
 }
@@ -33,24 +24,24 @@ export interface TodosQuery {
   /** Only to-dos in this state. */
   readonly done?: boolean;
   /** Only to-dos with a greater id. */
-  readonly after?: AnyId;
+  readonly after?: TodoId | bigint;
   /** The number of to-dos per request, 1 to 1000. Default: 1000. */
   readonly pageSize?: number;
 }
 
 /** One consistent snapshot of the to-dos, by ascending id. */
-export interface TodoList<Id extends AnyId = TodoId> {
-  readonly todos: readonly Todo<Id>[];
+export interface TodoList {
+  readonly todos: Todo[];
   /** The position of the snapshot. Pass it to `events({ since })` to miss no later change. */
   readonly position: string;
   /** Where the next page starts (`after`). Absent on the last page. */
-  readonly next?: Id;
+  readonly next?: TodoId;
 }
 
 /** An event from `TodoApi.events()`: a change to a to-do, or a change of the connection. */
-export type TodoEvent<Id extends AnyId = TodoId> =
-  | { readonly type: "created" | "updated"; readonly position: string; readonly todo: Todo<Id> }
-  | { readonly type: "deleted"; readonly position: string; readonly id: Id }
+export type TodoEvent =
+  | { readonly type: "created" | "updated"; readonly position: string; readonly todo: Todo }
+  | { readonly type: "deleted"; readonly position: string; readonly id: TodoId }
   /** The server no longer has the missed changes: get the list again. Later events follow `position`. */
   | { readonly type: "resync"; readonly position: string }
   /** The connection is open, for the first time or again. Later events follow `position`. */
@@ -82,7 +73,7 @@ interface TodoApiErrorOptions {
  *
  * const api = new TodoApi();
  * try {
- *   await api.delete(1n);
+ *   await api.delete("1");
  * } catch (error) {
  *   if (!(error instanceof TodoApiError) || error.code !== "todo_not_found") throw error;
  * }
@@ -114,9 +105,7 @@ export class TodoApiError extends Error {
   }
 }
 
-export interface TodoApiOptions<Format extends IdFormat = "bigint"> {
-  /** The type of the ids that the client returns. Every call accepts both types. Default: `"bigint"`. */
-  readonly ids?: Format;
+export interface TodoApiOptions {
   /**
    * The address of the service, including a path prefix if it has one. Default: the page's own origin in a browser,
    * `http://127.0.0.1:3000` elsewhere.
