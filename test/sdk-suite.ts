@@ -245,6 +245,21 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     const [, resync] = await follow(api, "elsewhere-7", ({ type }) => type === "resync");
     same(resync, { type: "resync", position });
   },
+  "a live list shows changes of others, also after lost connections": async (
+    { TodoApi },
+    { direct, through },
+  ) => {
+    const writer = new TodoApi({ baseUrl: direct });
+    const { id } = await writer.create("live");
+    let isChanged = false;
+    for await (const { todos, status } of new TodoApi({ baseUrl: through.cut }).follow()) {
+      const todo = todos.find((one) => one.id === id);
+      if (todo?.done && status === "connected") break;
+      if (todo !== undefined && !isChanged) await writer.setDone(id, true);
+      isChanged = todo !== undefined;
+    }
+    await writer.delete(id);
+  },
   "events without a position start now": async ({ TodoApi }, { direct }) => {
     const api = new TodoApi({ baseUrl: direct });
     const { position } = await api.list();

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
+import { once } from "node:events";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import contract from "../../openapi.json" with { type: "json" };
 import { type Runtime, testClient } from "../../test/client-suite.ts";
@@ -10,7 +12,7 @@ import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import * as sdk from "./client.ts";
 
-const MAX_BYTES = 4 * 1024;
+const MAX_BYTES = 5 * 1024;
 const TOKEN = "t0ken";
 const folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
 afterAll(() => rm(folder, { recursive: true }));
@@ -238,6 +240,80 @@ describe("the client", () => {
     });
   });
 
+  test("a token can be a function, which runs before each attempt and not for API keys", async () => {
+    const tokens = ["a", "b"];
+    const busy = () => problem(503, "stopping");
+    const { api, sent } = answered([busy, () => new Response(TODO), () => Response.json([])], 4, {
+      token: async () => tokens.shift(),
+    });
+    await api.get("1");
+    await api.keys.list();
+    const sentTokens = sent.map(({ init }) => new Headers(init.headers).get("authorization"));
+    expect(sentTokens).toEqual(["Bearer a", "Bearer b", null]);
+    const failing = answered([() => new Response(TODO)], 4, {
+      token: () => Promise.reject(new Error("signed out")),
+    });
+    expect(await errorOf(failing.api.get("1"))).toEqual(new Error("signed out"));
+    expect(failing.sent).toEqual([]);
+  });
+
+  test("hooks see each attempt, and may change its headers", async () => {
+    const seen: unknown[] = [];
+    const lost = new TypeError("connection refused");
+    const answers = [
+      () => {
+        throw lost;
+      },
+      () => problem(503, "stopping"),
+      () => new Response(TODO),
+    ];
+    const { api, sent } = answered(answers, 4, {
+      onRequest: async ({ method, url, headers, attempt }) => {
+        seen.push([method, url, attempt]);
+        headers.set("X-Trace", String(attempt));
+      },
+      onResponse: ({ attempt }, { response, error }) => {
+        seen.push([attempt, response?.status, error instanceof sdk.TodoApiError && error.cause]);
+      },
+    });
+    await api.get("1");
+    const url = "https://todo.example/base/api/todos/1";
+    expect(seen).toEqual([
+      ...[
+        ["GET", url, 1],
+        [1, undefined, lost],
+      ],
+      ...[
+        ["GET", url, 2],
+        [2, 503, false],
+      ],
+      ...[
+        ["GET", url, 3],
+        [3, 200, false],
+      ],
+    ]);
+    expect(sent.map(({ init }) => new Headers(init.headers).get("x-trace"))).toEqual(["1", "2", "3"]);
+  });
+
+  test("a call can have its own timeout and number of retries", async () => {
+    const { api, sent } = answered([() => problem(503, "stopping")], 0);
+    expect(await outcomeOf(api.get("1", { retries: 1 }))).toBe("stopping");
+    expect(sent).toHaveLength(2);
+    const silent = new sdk.TodoApi({
+      fetch: (_url, { signal }) =>
+        new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
+    });
+    expect(await outcomeOf(silent.get("1", { timeoutMs: 5, retries: 0 }))).toBe("timeout");
+  });
+
+  test("errors contain the id of the request", async () => {
+    const gone = () => problem(404, "todo_not_found", { "X-Request-Id": "r-7" });
+    expect(await errorOf(answered([gone]).api.get("1"))).toMatchObject({ requestId: "r-7" });
+    expect(await errorOf(answered([() => problem(404, "todo_not_found")]).api.get("1"))).toMatchObject({
+      requestId: undefined,
+    });
+  });
+
   test("events are requested with the headers of the call", async () => {
     const { api, sent } = answered([() => stream("")]);
     await api.events({ since: "e-1", headers: { traceparent: "00-1", accept: "text/html" } }).next();
@@ -332,6 +408,18 @@ describe("the client", () => {
     expect(sent[0]?.init.signal?.aborted).toBe(true);
   });
 
+  test.each<[how: string, error: Error | undefined]>([
+    ["return", undefined],
+    ["throw", new Error("left")],
+  ])("ends an event stream at once on %s() while it waits for an event", async (_how, error) => {
+    await using service = startService();
+    const events = Readable.from(new sdk.TodoApi({ baseUrl: service.url }).events());
+    expect((await once(events, "data"))[0]).toMatchObject({ type: "connected" });
+    events.on("error", () => {});
+    await new Promise((resolve) => events.once("close", resolve).destroy(error));
+    expect(events.errored).toBe(error ?? null);
+  });
+
   test("disconnects an event stream after exactly 40 seconds without data", async () => {
     using _ = hurry();
     const { api } = answered([
@@ -415,7 +503,15 @@ describe("the client", () => {
   });
 
   test("rejects invalid options before it sends a request", async () => {
-    expect(() => new sdk.TodoApi({ baseUrl: "nonsense" })).toThrow('baseUrl: "nonsense" is not a URL');
+    for (const [baseUrl, write] of [
+      ["localhost:3000", "http://localhost:3000"],
+      ["todo.example", "http://todo.example"],
+      ["//todo.example/base", "http://todo.example/base"],
+      ["ftp://todo.example", "http://todo.example"],
+    ] as const)
+      expect(() => new sdk.TodoApi({ baseUrl })).toThrow(
+        `baseUrl: "${baseUrl}" is not an HTTP URL: write it as "${write}"`,
+      );
     for (const token of ["a\nb", "\u2603"])
       expect(await errorOf(new sdk.TodoApi({ token }).list())).toBeInstanceOf(TypeError);
     const { api, sent } = answered([() => new Response(TODO)]);
@@ -435,7 +531,7 @@ describe("the client", () => {
     },
   );
 
-  test("is at most 4 KiB compressed", async () => {
+  test("is at most 5 KiB compressed", async () => {
     const { outputs } = await Bun.build({
       entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],
       minify: true,

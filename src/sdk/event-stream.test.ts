@@ -16,6 +16,11 @@ describe("readMessages", () => {
       [{ id: "e-1", type: "x", data: " y" }],
     ],
     ["a message without a type", ["id: e-1\ndata: y\n\n"], [{ id: "e-1", type: "message", data: "y" }]],
+    [
+      "several data lines as one text",
+      ["id: 1\ndata: a\ndata:\ndata: b\n\n"],
+      [{ id: "1", type: "message", data: "a\n\nb" }],
+    ],
     ["no message that lacks an id or data", ["data: y\n\nid: e-1\n\nevent: x\n\n"], []],
     ["no comments", [": x\n\n:\nid: e-1\n: y\ndata:\n\n"], [{ id: "e-1", type: "message", data: "" }]],
     ["no incomplete message", ["id: e-1\ndata: y\n"], []],

@@ -49,6 +49,24 @@ export type TodoEvent =
   /** The connection is lost and the client reconnects. Without an error, the server closed the stream. */
   | { readonly type: "disconnected"; readonly error?: TodoApiError };
 
+/** A state of the list, from `TodoApi.follow()`. */
+export interface LiveList {
+  /**
+   * All to-dos by ascending id; empty until the list has loaded. The array is yours. It is the same as in the state
+   * before if no to-do has changed, and a to-do that has not changed is the same object.
+   */
+  readonly todos: Todo[];
+  /** The position of the list in the event stream. Absent until the list has loaded. */
+  readonly position?: string;
+  /**
+   * Whether changes arrive now. `disconnected`: the to-dos may be outdated, and the client reconnects. `failed`: the
+   * service rejected the request, and no more states follow. An iterator throws the error instead.
+   */
+  readonly status: "connecting" | "connected" | "disconnected" | "failed";
+  /** Why the status is `disconnected` or `failed`. */
+  readonly error?: Error;
+}
+
 /** One violated rule of one field. */
 export interface FieldError {
   readonly field: string;
@@ -60,6 +78,7 @@ interface TodoApiErrorOptions {
   readonly detail?: string | undefined;
   readonly fields?: readonly FieldError[] | undefined;
   readonly retryAfter?: number | undefined;
+  readonly requestId?: string | undefined;
   readonly cause?: unknown;
 }
 
@@ -94,6 +113,8 @@ export class TodoApiError extends Error {
   readonly fields: readonly FieldError[];
   /** Seconds to wait before the next attempt, from `Retry-After`. */
   readonly retryAfter: number | undefined;
+  /** The `X-Request-Id` of the response. The service sends it if it runs with `--access-log`. */
+  readonly requestId: string | undefined;
 
   constructor(code: TodoApiError["code"], message: string, options: TodoApiErrorOptions = {}) {
     super(message, { cause: options.cause });
@@ -102,6 +123,7 @@ export class TodoApiError extends Error {
     this.detail = options.detail;
     this.fields = options.fields ?? [];
     this.retryAfter = options.retryAfter;
+    this.requestId = options.requestId;
   }
 }
 
@@ -111,17 +133,43 @@ export interface TodoApiOptions {
    * `http://127.0.0.1:3000` elsewhere.
    */
   readonly baseUrl?: string;
-  /** A bearer token, sent as `Authorization: Bearer`. */
-  readonly token?: string;
+  /**
+   * A bearer token, sent as `Authorization: Bearer`, or a function that returns it. The function is called before each
+   * attempt of a call; if it throws, the call rejects with its error.
+   */
+  readonly token?: string | (() => string | undefined | Promise<string | undefined>);
   /** The user for `keys`, sent with HTTP Basic. Without it, a browser sends the credentials that its user entered. */
   readonly admin?: AdminCredentials;
   /** Sends the requests. Default: the global `fetch`. */
-  readonly fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
   /** Milliseconds without data from the service after which an attempt is aborted. Default: 10,000. */
   readonly timeoutMs?: number;
   /** The maximum number of retries per request. Default: 4, over about three seconds. */
   readonly retries?: number;
+  /** Runs before each attempt. It may change the headers. If it throws, the call rejects with its error. */
+  readonly onRequest?: ((request: TodoApiRequest) => void | Promise<void>) | undefined;
+  /**
+   * Runs when the head of a response has arrived, or when an attempt failed without one. Read the body of
+   * `response.clone()` only. If the function throws, the call rejects with its error.
+   */
+  readonly onResponse?:
+    | ((request: TodoApiRequest, outcome: TodoApiOutcome) => void | Promise<void>)
+    | undefined;
 }
+
+/** One attempt of a call, as `onRequest` and `onResponse` get it. */
+export interface TodoApiRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Headers;
+  /** 1 for the first attempt; greater for retries, and when events reconnect. */
+  readonly attempt: number;
+}
+
+/** The response to one attempt, or why there is none. */
+export type TodoApiOutcome =
+  | { readonly response: Response; readonly error?: undefined }
+  | { readonly response?: undefined; readonly error: unknown };
 
 export interface CallOptions {
   /** Aborts the call. A request that was already sent may still take effect. */
@@ -131,6 +179,10 @@ export interface CallOptions {
    * `Idempotency-Key` and the `Accept` of `events()` are always the client's own.
    */
   readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Replaces the option `timeoutMs` of the client. */
+  readonly timeoutMs?: number | undefined;
+  /** Replaces the option `retries` of the client. Events and live lists reconnect without a limit. */
+  readonly retries?: number | undefined;
 }
 
 /** A user of the service who may manage API keys. */
