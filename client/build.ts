@@ -21,6 +21,9 @@ const MANIFEST = {
   keywords: ["todo-service", "todo", "client", "server-sent-events"],
   ...{ license, type, engines },
   sideEffects: false,
+  // `main` and `types` are for tools that do not read `exports`, such as TypeScript with the resolution node10.
+  main: "./client.js",
+  types: "./types/sdk/client.d.ts",
   exports: {
     ".": { types: "./types/sdk/client.d.ts", default: "./client.js" },
     "./package.json": "./package.json",

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import packageJson from "../package.json" with { type: "json" };
 import { createKeyLookup } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
-import { TodoApi } from "../src/sdk/client.ts";
+import { TodoApi, TodoApiCore } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { run } from "./command.ts";
 import { readPages } from "./docs.ts";
@@ -115,6 +115,17 @@ test("the client's reference lists every method of the client", () => {
   const reference = readFileSync(join(ROOT, "docs/reference/client.md"), "utf8");
   const listed = [...reference.matchAll(/^\| `([\w.]+)\(.*?\)` \|/gm)].map(([, name]) => name);
   const keys = Object.keys(new TodoApi().keys).map((name) => `keys.${name}`);
-  const methods = Object.getOwnPropertyNames(TodoApi.prototype).filter((name) => name !== "constructor");
-  expect(listed.toSorted()).toEqual([...methods, ...keys].toSorted());
+  const methods = [TodoApi, TodoApiCore].flatMap(({ prototype }) => Object.getOwnPropertyNames(prototype));
+  const names = [...methods.filter((name) => name !== "constructor"), ...keys];
+  expect(listed.toSorted()).toEqual(names.toSorted());
+});
+
+test("the client's reference lists every exported name", () => {
+  const reference = readFileSync(join(ROOT, "docs/reference/client.md"), "utf8");
+  const sources = ["types.ts", "core.ts", "client.ts"].map((name) =>
+    readFileSync(join(ROOT, "src/sdk", name), "utf8"),
+  );
+  const exported = [...sources.join("").matchAll(/^export (?:class|interface|type) (\w+)/gm)];
+  expect(exported.length).toBeGreaterThan(15);
+  for (const [, name] of exported) expect(reference).toContain(`\`${name}\``);
 });

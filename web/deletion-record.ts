@@ -11,7 +11,7 @@ const PREFIX = "deletion.";
 interface Fields {
   /** The history that the ids belong to. */
   readonly epoch: string;
-  readonly ids: readonly string[];
+  readonly ids: readonly TodoId[];
   /** The time after which the page that wrote the record no longer runs, in milliseconds since 1970. */
   readonly expires: number;
 }
@@ -23,12 +23,12 @@ interface Fields {
 export class DeletionRecord {
   readonly #name = PREFIX + crypto.getRandomValues(new Uint32Array(3)).join("-");
   readonly #epoch: string;
-  readonly #ids: readonly string[];
+  readonly #ids: readonly TodoId[];
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(epoch: string, ids: Iterable<TodoId>) {
     this.#epoch = epoch;
-    this.#ids = Array.from(ids, String);
+    this.#ids = [...ids];
     this.#write(LIFETIME_MS);
     this.#timer = setInterval(() => this.#write(LIFETIME_MS), RENEW_MS);
   }
@@ -63,7 +63,7 @@ export function takeExpiredRecords(epoch: string): {
     if (remaining > 0 && remaining <= LIFETIME_MS) next = Math.min(next, remaining);
     else {
       writeSetting(name);
-      if (fields?.epoch === epoch) ids.push(...fields.ids.map(BigInt));
+      if (fields?.epoch === epoch) ids.push(...fields.ids);
     }
   }
   return { ids, nextCheckMs: Number.isFinite(next) ? next : undefined };

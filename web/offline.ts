@@ -42,7 +42,7 @@ export interface LastList {
 interface StoredList {
   readonly readAt: number;
   readonly total: number;
-  readonly todos: readonly { readonly id: string; readonly title: string; readonly done: boolean }[];
+  readonly todos: readonly Todo[];
 }
 
 /** Keeps the page and the last list in the browser, so that they can be read without a connection. */
@@ -127,7 +127,7 @@ export class OfflineCopy {
     const stored: StoredList = {
       readAt: Date.now(),
       total: todos.length,
-      todos: todos.slice(-MAX_TODOS).map(({ id, title, done }) => ({ id: String(id), title, done })),
+      todos: todos.slice(-MAX_TODOS),
     };
     return JSON.stringify(stored);
   }
@@ -153,7 +153,7 @@ export async function readLastList(): Promise<LastList | undefined> {
   const { readAt, total, todos } = stored;
   const currentAt = Number((await readEntry(TIME_ENTRY)) ?? 0);
   return {
-    todos: todos.map(({ id, title, done }) => ({ id: BigInt(id), title, done })),
+    todos,
     total,
     readAt: new Date(Math.max(readAt, currentAt)),
   };

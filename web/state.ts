@@ -1,4 +1,11 @@
-import { type Todo, type TodoApi, TodoApiError, type TodoEvent, type TodoId } from "../src/sdk/client.ts";
+import {
+  compareIds,
+  type Todo,
+  type TodoApi,
+  TodoApiError,
+  type TodoEvent,
+  type TodoId,
+} from "../src/sdk/client.ts";
 
 /** A change that the user requested. */
 export type PendingChange = "done" | "open" | "deleted";
@@ -61,7 +68,7 @@ export class State {
   readonly #held = new Map<TodoId, HeldChange>();
   #position: string | undefined;
   /** The greatest id in any event or list so far. */
-  #lastId: TodoId = 0n;
+  #lastId: TodoId = "0";
 
   constructor(api: TodoApi, onChange: () => void) {
     this.#api = api;
@@ -118,7 +125,7 @@ export class State {
     }
     this.#todos = [...todos];
     this.#position = position;
-    this.#lastId = todos.at(-1)?.id ?? 0n;
+    this.#lastId = todos.at(-1)?.id ?? "0";
     for (const request of this.#requests.values()) request.isStale = true;
     this.#onChange();
     return missing;
@@ -133,7 +140,7 @@ export class State {
       request.isStale = true;
       request.onEvent();
     }
-    if (id > this.#lastId) this.#lastId = id;
+    if (compareIds(id, this.#lastId) > 0) this.#lastId = id;
     const onlyWhile = this.#held.get(id)?.onlyWhile;
     if (event.type === "updated" && onlyWhile !== undefined && event.todo.done !== (onlyWhile === "done"))
       this.#release(id);
@@ -147,7 +154,7 @@ export class State {
   async create(title: string, idempotencyKey: string): Promise<Todo> {
     const todo = await this.#api.create(title, { idempotencyKey });
     // If the event came first, ignore the response: the to-do may have been deleted since.
-    if (todo.id > this.#lastId) this.#put(todo);
+    if (compareIds(todo.id, this.#lastId) > 0) this.#put(todo);
     this.#onChange();
     return todo;
   }
@@ -376,7 +383,7 @@ export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 
   while (low < high) {
     const middle = (low + high) >> 1;
     const todo = todos[middle];
-    if (todo !== undefined && (direction === 1 ? todo.id < id : todo.id > id)) low = middle + 1;
+    if (todo !== undefined && compareIds(todo.id, id) * direction < 0) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -1,4 +1,4 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
+import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
 import { createElement } from "./dom.ts";
 import { indexOf } from "./state.ts";
 
@@ -133,7 +133,7 @@ export class VirtualList {
 
   /** Returns the index of a to-do, or the index at which it would be. */
   #indexOf(id: TodoId): number {
-    const isDescending = (this.#todos[0]?.id ?? 0n) > (this.#todos.at(-1)?.id ?? 0n);
+    const isDescending = compareIds(this.#todos[0]?.id ?? "", this.#todos.at(-1)?.id ?? "") > 0;
     return indexOf(this.#todos, id, isDescending ? -1 : 1);
   }
 
@@ -280,7 +280,7 @@ export class VirtualList {
 
   #findRow(target: EventTarget | null): Row | undefined {
     const id = target instanceof Element ? target.closest<HTMLElement>(".todo")?.dataset.id : undefined;
-    return id === undefined ? undefined : this.#rows.get(BigInt(id));
+    return id === undefined ? undefined : this.#rows.get(id);
   }
 
   #focused(): { readonly id: TodoId; readonly control: Control } | undefined {

@@ -23,7 +23,7 @@ async function serveAssistant(flags: Flags): Promise<void> {
   const { url, token } = service;
   const { serveOverStdio } = await import("../mcp/stdio.ts");
   await serveOverStdio({
-    todos: new TodoApi({ baseUrl: url, ids: "string", ...(token !== undefined && { token }) }),
+    todos: new TodoApi({ baseUrl: url, ...(token !== undefined && { token }) }),
     describe: (error) => describeError(error, service),
     version,
     input: process.stdin,

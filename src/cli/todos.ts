@@ -2,9 +2,9 @@ import { isUtf8 } from "node:buffer";
 import { createHash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import { ServiceError } from "../error.ts";
-import { type ListQuery, type Todo, TodoApiError, type TodoId } from "../sdk/client.ts";
+import { type ListQuery, type Todo, TodoApiError } from "../sdk/client.ts";
 import { createMatcher } from "../search.ts";
-import { parseNewTodo, parseTodoId } from "../todo.ts";
+import { parseNewTodo, parseTodoId, type TodoId } from "../todo.ts";
 import { isBlank } from "../validation.ts";
 import { apiOf, type CommandContext, describeError, runOnService } from "./client-command.ts";
 import { unlessAborted } from "./command.ts";
@@ -206,7 +206,7 @@ const setDoneCommand = (done: boolean) => (ids: string[], flags: Flags) =>
 function remove({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
   return forEachId(ids, async (id) => {
     await api.delete(id, { signal });
-    printLine({ id }, () => `deleted ${id}`);
+    printLine({ id: String(id) }, () => `deleted ${id}`);
   });
 }
 
@@ -289,7 +289,7 @@ const printRows = (rows: readonly string[]): boolean =>
   process.stdout.write(rows.map((row) => `${row}\n`).join(""));
 
 function rowsOf(todos: readonly Todo[]): string[] {
-  const idWidth = String(todos.at(-1)?.id ?? "").length;
+  const idWidth = todos.at(-1)?.id.length ?? 0;
   return todos.map((todo) => rowOf(todo, { idWidth }));
 }
 
@@ -307,7 +307,7 @@ function wholeText(todo: Todo): string {
 }
 
 const startOf = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
-  `${before}${String(id).padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
+  `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
 
 const titleColumns = (start: string): number =>
   Math.max(columnsOf(process.stdout) - start.length, MIN_TITLE_COLUMNS);

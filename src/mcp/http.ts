@@ -52,7 +52,7 @@ export function createMcpEndpoint({ version }: McpEndpointOptions) {
     }
     // Without retries, because the caller can repeat the request.
     const baseUrl = baseUrlOf(request);
-    const todos = new TodoApi({ baseUrl, ids: "string", retries: 0, fetch });
+    const todos = new TodoApi({ baseUrl, retries: 0, fetch });
     let internalError: unknown;
     const onInternalError = (error: unknown): void => {
       internalError = error;

@@ -228,7 +228,7 @@ describe("todo mcp", () => {
     });
     const warnings: string[] = [];
     const served = serveOverStdio({
-      todos: new TodoApi({ ids: "string" }),
+      todos: new TodoApi(),
       describe: ({ message }) => message,
       version,
       input,

@@ -14,7 +14,7 @@ type ClientOptions = Pick<TodoApiOptions, "retries" | "fetch">;
 type Fetch = NonNullable<TodoApiOptions["fetch"]>;
 
 const todosOf = ({ url }: TestService, options: ClientOptions = { retries: 0 }) =>
-  new TodoApi({ baseUrl: url, ids: "string", ...options });
+  new TodoApi({ baseUrl: url, ...options });
 
 /** Calls a tool. Returns its structured result, which must match its schema and its text, or its error. */
 async function call(

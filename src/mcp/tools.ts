@@ -4,8 +4,8 @@ import { type ListQuery, type TodoApi, TodoApiError, type TodoList } from "../sd
 import { MAX_TITLE_LENGTH, parseTodoId } from "../todo.ts";
 import { isObject, textViolations, validationError } from "../validation.ts";
 
-/** The service that the tools call. Its ids are strings, because JSON clients round numbers above 2^53. */
-export type Todos = TodoApi<"string">;
+/** The service that the tools call. */
+export type Todos = TodoApi;
 
 /** Bounds of tool results, so that they fit into the context of a model. */
 export const MAX_PAGE = 200;
@@ -183,7 +183,7 @@ export async function callTool(
 }
 
 /** Returns a page of to-dos as the tools and the resource show it. */
-export function pageOf({ todos, next }: TodoList<string>): Record<string, unknown> {
+export function pageOf({ todos, next }: TodoList): Record<string, unknown> {
   return { todos, ...(next !== undefined && { nextCursor: next }) };
 }
 

@@ -22,7 +22,7 @@ async function startWatched() {
   const proxy = stack.use(await startFaultyProxy(service.port, () => (isAway ? "refuse" : "pass")));
   let reports = 0;
   const ends: unknown[] = [];
-  const api = new TodoApi({ baseUrl: proxy.url, ids: "string", token: "t0ken" });
+  const api = new TodoApi({ baseUrl: proxy.url, token: "t0ken" });
   const direct = new TodoApi({ baseUrl: service.url, token: "t0ken" });
   const watch = new ChangeWatch(
     api,

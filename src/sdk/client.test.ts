@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
+import { once } from "node:events";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import contract from "../../openapi.json" with { type: "json" };
 import { type Runtime, testClient } from "../../test/client-suite.ts";
@@ -10,7 +12,7 @@ import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import * as sdk from "./client.ts";
 
-const MAX_BYTES = 4 * 1024;
+const MAX_BYTES = 5 * 1024;
 const TOKEN = "t0ken";
 const folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
 afterAll(() => rm(folder, { recursive: true }));
@@ -158,9 +160,9 @@ describe("the client", () => {
       });
     const { api, sent } = answered([list]);
     expect(await api.list({ done: false, limit: 1 })).toEqual({
-      todos: [{ id: 1n, title: "a", done: false }],
+      todos: [{ id: "1", title: "a", done: false }],
       position: "e-1",
-      next: 1n,
+      next: "1",
     });
     expect(sent[0]?.url).toBe("https://todo.example/base/api/todos?done=false&limit=1");
     expect(new Headers(sent[0]?.init.headers).get("authorization")).toBe(`Bearer ${TOKEN}`);
@@ -176,12 +178,12 @@ describe("the client", () => {
 
   test("iteration requests a page only when it is needed", async () => {
     const { api, sent } = answered([page([1, 2], 2), page([3])]);
-    const found: bigint[] = [];
+    const found: string[] = [];
     for await (const { id } of api.todos({ done: false, after: "0", pageSize: 2 })) {
       found.push(id);
-      if (id === 2n) expect(sent).toHaveLength(1);
+      if (id === "2") expect(sent).toHaveLength(1);
     }
-    expect(found).toEqual([1n, 2n, 3n]);
+    expect(found).toEqual(["1", "2", "3"]);
     expect(sent.map(({ url }) => new URL(url).search)).toEqual([
       "?limit=2&done=false&after=0",
       "?limit=2&done=false&after=2",
@@ -190,7 +192,7 @@ describe("the client", () => {
 
   test("iteration requests no further page after a break", async () => {
     const { api, sent } = answered([page([1, 2], 2), page([3])]);
-    for await (const { id } of api.todos()) if (id === 2n) break;
+    for await (const { id } of api.todos()) if (id === "2") break;
     expect(sent.map(({ url }) => new URL(url).search)).toEqual(["?limit=1000"]);
   });
 
@@ -205,9 +207,9 @@ describe("the client", () => {
     await using service = startService();
     const writer = new sdk.TodoApi({ baseUrl: service.url });
     const titles = ["stays 1", "goes early", "stays 2", "goes late", "stays 3", "changes"];
-    const ids = new Map<string, bigint>();
+    const ids = new Map<string, string>();
     for (const title of titles) ids.set(title, (await writer.create(title)).id);
-    const idOf = (title: string): bigint => ids.get(title) ?? 0n;
+    const idOf = (title: string): string => ids.get(title) ?? "";
     const found: string[] = [];
     for await (const { title, done } of writer.todos({ pageSize: 2 })) {
       found.push(done ? `${title}, done` : title);
@@ -235,6 +237,80 @@ describe("the client", () => {
       authorization: "Basic YTpi",
       "content-type": "application/json",
       "idempotency-key": '"own"',
+    });
+  });
+
+  test("a token can be a function, which runs before each attempt and not for API keys", async () => {
+    const tokens = ["a", "b"];
+    const busy = () => problem(503, "stopping");
+    const { api, sent } = answered([busy, () => new Response(TODO), () => Response.json([])], 4, {
+      token: async () => tokens.shift(),
+    });
+    await api.get("1");
+    await api.keys.list();
+    const sentTokens = sent.map(({ init }) => new Headers(init.headers).get("authorization"));
+    expect(sentTokens).toEqual(["Bearer a", "Bearer b", null]);
+    const failing = answered([() => new Response(TODO)], 4, {
+      token: () => Promise.reject(new Error("signed out")),
+    });
+    expect(await errorOf(failing.api.get("1"))).toEqual(new Error("signed out"));
+    expect(failing.sent).toEqual([]);
+  });
+
+  test("hooks see each attempt, and may change its headers", async () => {
+    const seen: unknown[] = [];
+    const lost = new TypeError("connection refused");
+    const answers = [
+      () => {
+        throw lost;
+      },
+      () => problem(503, "stopping"),
+      () => new Response(TODO),
+    ];
+    const { api, sent } = answered(answers, 4, {
+      onRequest: async ({ method, url, headers, attempt }) => {
+        seen.push([method, url, attempt]);
+        headers.set("X-Trace", String(attempt));
+      },
+      onResponse: ({ attempt }, { response, error }) => {
+        seen.push([attempt, response?.status, error instanceof sdk.TodoApiError && error.cause]);
+      },
+    });
+    await api.get("1");
+    const url = "https://todo.example/base/api/todos/1";
+    expect(seen).toEqual([
+      ...[
+        ["GET", url, 1],
+        [1, undefined, lost],
+      ],
+      ...[
+        ["GET", url, 2],
+        [2, 503, false],
+      ],
+      ...[
+        ["GET", url, 3],
+        [3, 200, false],
+      ],
+    ]);
+    expect(sent.map(({ init }) => new Headers(init.headers).get("x-trace"))).toEqual(["1", "2", "3"]);
+  });
+
+  test("a call can have its own timeout and number of retries", async () => {
+    const { api, sent } = answered([() => problem(503, "stopping")], 0);
+    expect(await outcomeOf(api.get("1", { retries: 1 }))).toBe("stopping");
+    expect(sent).toHaveLength(2);
+    const silent = new sdk.TodoApi({
+      fetch: (_url, { signal }) =>
+        new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
+    });
+    expect(await outcomeOf(silent.get("1", { timeoutMs: 5, retries: 0 }))).toBe("timeout");
+  });
+
+  test("errors contain the id of the request", async () => {
+    const gone = () => problem(404, "todo_not_found", { "X-Request-Id": "r-7" });
+    expect(await errorOf(answered([gone]).api.get("1"))).toMatchObject({ requestId: "r-7" });
+    expect(await errorOf(answered([() => problem(404, "todo_not_found")]).api.get("1"))).toMatchObject({
+      requestId: undefined,
     });
   });
 
@@ -282,9 +358,9 @@ describe("the client", () => {
     for (const end of ["\n", "\r\n", "\r"]) {
       expect(await eventsOf(lines.join(end), size)).toEqual([
         { type: "connected", position: "e-1" },
-        { type: "created", position: "e-2", todo: { id: 2n ** 64n - 1n, title: "ä😀", done: false } },
-        { type: "updated", position: "e-3", todo: { id: 2n, title: "a\u2028b\u2029: \u0085", done: true } },
-        { type: "deleted", position: "e-4", id: 2n ** 64n - 1n },
+        { type: "created", position: "e-2", todo: { id: "18446744073709551615", title: "ä😀", done: false } },
+        { type: "updated", position: "e-3", todo: { id: "2", title: "a\u2028b\u2029: \u0085", done: true } },
+        { type: "deleted", position: "e-4", id: "18446744073709551615" },
         { type: "resync", position: "f-2" },
       ]);
     }
@@ -299,7 +375,7 @@ describe("the client", () => {
     expect(await eventsOf(lines.join("\n"), 1000)).toEqual([
       { type: "connected", position: "e-7" },
       { type: "resync", position: "e-1" },
-      { type: "deleted", position: "e-2", id: 1n },
+      { type: "deleted", position: "e-2", id: "1" },
     ]);
   });
 
@@ -330,6 +406,18 @@ describe("the client", () => {
       break;
     }
     expect(sent[0]?.init.signal?.aborted).toBe(true);
+  });
+
+  test.each<[how: string, error: Error | undefined]>([
+    ["return", undefined],
+    ["throw", new Error("left")],
+  ])("ends an event stream at once on %s() while it waits for an event", async (_how, error) => {
+    await using service = startService();
+    const events = Readable.from(new sdk.TodoApi({ baseUrl: service.url }).events());
+    expect((await once(events, "data"))[0]).toMatchObject({ type: "connected" });
+    events.on("error", () => {});
+    await new Promise((resolve) => events.once("close", resolve).destroy(error));
+    expect(events.errored).toBe(error ?? null);
   });
 
   test("disconnects an event stream after exactly 40 seconds without data", async () => {
@@ -406,7 +494,7 @@ describe("the client", () => {
       return new Response(TODO);
     };
     for (const timeoutMs of [Number.POSITIVE_INFINITY, 2 ** 31])
-      expect(await new sdk.TodoApi({ timeoutMs, fetch }).get(1n)).toMatchObject({ id: 1n });
+      expect(await new sdk.TodoApi({ timeoutMs, fetch }).get(1n)).toMatchObject({ id: "1" });
     const { api, sent } = answered([() => problem(503, "stopping", { "Retry-After": "2592000" })]);
     const leaving = AbortSignal.timeout(100);
     for await (const { type } of api.events({ since: "e-1", signal: leaving }))
@@ -415,7 +503,15 @@ describe("the client", () => {
   });
 
   test("rejects invalid options before it sends a request", async () => {
-    expect(() => new sdk.TodoApi({ baseUrl: "nonsense" })).toThrow('baseUrl: "nonsense" is not a URL');
+    for (const [baseUrl, write] of [
+      ["localhost:3000", "http://localhost:3000"],
+      ["todo.example", "http://todo.example"],
+      ["//todo.example/base", "http://todo.example/base"],
+      ["ftp://todo.example", "http://todo.example"],
+    ] as const)
+      expect(() => new sdk.TodoApi({ baseUrl })).toThrow(
+        `baseUrl: "${baseUrl}" is not an HTTP URL: write it as "${write}"`,
+      );
     for (const token of ["a\nb", "\u2603"])
       expect(await errorOf(new sdk.TodoApi({ token }).list())).toBeInstanceOf(TypeError);
     const { api, sent } = answered([() => new Response(TODO)]);
@@ -435,7 +531,7 @@ describe("the client", () => {
     },
   );
 
-  test("is at most 4 KiB compressed", async () => {
+  test("is at most 5 KiB compressed", async () => {
     const { outputs } = await Bun.build({
       entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],
       minify: true,

@@ -1,6 +1,12 @@
-import type { Exchange } from "./exchange.ts";
-import { idOf, parseJson, type ReadId, todoOf } from "./json.ts";
-import type { AnyId, TodoEvent } from "./types.ts";
+import { abortOnReturn } from "./abort.ts";
+import { type Call, type Exchange, interpret, isEventStream, throwIfProblem } from "./exchange.ts";
+import { idOf, parseJson, todoOf } from "./json.ts";
+import { delay, isTransient, retryDelay } from "./retry.ts";
+import type { Transport } from "./transport.ts";
+import type { CallOptions, TodoApiError, TodoEvent } from "./types.ts";
+
+/** A stream that lasted this long was healthy: the next reconnect starts with the shortest delay. */
+const STABLE_MS = 5_000;
 
 /** A message of an event stream. */
 export interface Message {
@@ -21,8 +27,10 @@ export async function* readMessages({ read }: Exchange): AsyncGenerator<Message,
     rest = lines.pop() ?? "";
     for (const line of lines) {
       const [, name = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
-      if (line !== "") fields[name] = value;
-      else {
+      if (line !== "") {
+        const isNextLine = name === "data" && fields.data !== undefined;
+        fields[name] = isNextLine ? `${fields.data}\n${value}` : value;
+      } else {
         const { id, event = "message", data } = fields;
         fields = {};
         if (id !== undefined && data !== undefined) yield { id, type: event, data };
@@ -32,10 +40,11 @@ export async function* readMessages({ read }: Exchange): AsyncGenerator<Message,
 }
 
 /** Returns the event of a message, or undefined for a type that only a newer service has. */
-export function parseEvent<Id extends AnyId>(
-  { id: position, type, data }: Message,
-  readId: ReadId<Id>,
-): Exclude<TodoEvent<Id>, { type: "disconnected" }> | undefined {
+export function parseEvent({
+  id: position,
+  type,
+  data,
+}: Message): Exclude<TodoEvent, { type: "disconnected" }> | undefined {
   switch (type) {
     case "position":
       return { type: "connected", position };
@@ -43,9 +52,9 @@ export function parseEvent<Id extends AnyId>(
       return { type, position };
     case "created":
     case "updated":
-      return { type, position, todo: todoOf(parseJson(data), readId) };
+      return { type, position, todo: todoOf(parseJson(data)) };
     case "deleted":
-      return { type, position, id: idOf(parseJson(data), readId) };
+      return { type, position, id: idOf(parseJson(data)) };
     default:
       return undefined;
   }
@@ -56,4 +65,56 @@ export function isDuplicate({ type, position }: { type: string; position: string
   const [, epoch, n] = /(.*)-(\d+)/.exec(position) ?? [];
   const [, lastEpoch, lastN] = /(.*)-(\d+)/.exec(last) ?? [];
   return type !== "resync" && epoch === lastEpoch && Number(n) <= Number(lastN);
+}
+
+/**
+ * Yields every change after a position, and every change of the connection, until the signal aborts. Reconnects after a
+ * lost connection. Rejects only when the service rejects the request (a 4xx).
+ */
+export function readEvents(
+  send: Transport["send"],
+  options: CallOptions & { readonly since?: string },
+): AsyncGenerator<TodoEvent, void, undefined> {
+  return abortOnReturn(options.signal, async function* (signal) {
+    let position = options.since;
+    let isDisconnected = false;
+    let attempt = 0;
+    while (!signal.aborted) {
+      const startedAt = Date.now();
+      let error: TodoApiError | undefined;
+      try {
+        const search = position === undefined ? "" : `?since=${encodeURIComponent(position)}`;
+        const call: Call = { method: "GET", path: `/api/events${search}`, accept: "text/event-stream" };
+        const exchange = await send(call, { ...options, signal }, attempt + 1);
+        try {
+          await throwIfProblem(exchange);
+          interpret(exchange.response, () => {
+            if (!isEventStream(exchange.response)) throw new SyntaxError("not an event stream");
+          });
+          if (position !== undefined) {
+            isDisconnected = false;
+            yield { type: "connected", position };
+          }
+          for await (const message of readMessages(exchange)) {
+            const event = interpret(exchange.response, () => parseEvent(message));
+            if (event === undefined || isDuplicate(event, position)) continue;
+            position = event.position;
+            attempt = 0;
+            if (event.type === "connected") isDisconnected = false;
+            yield event;
+          }
+        } finally {
+          exchange.close();
+        }
+      } catch (caught) {
+        if (signal.aborted) return;
+        if (!isTransient(caught)) throw caught;
+        error = caught;
+      }
+      if (!isDisconnected) yield { type: "disconnected", ...(error !== undefined && { error }) };
+      isDisconnected = true;
+      if (Date.now() - startedAt > STABLE_MS) attempt = 0;
+      await delay(retryDelay(attempt++, error), signal);
+    }
+  });
 }

@@ -19,10 +19,9 @@ const requestOf = (
   options: Partial<ExchangeRequest> = {},
 ): ExchangeRequest => ({
   call: { method: "GET", path: "/api/todos" },
+  attempt: 1,
   url: URL,
   authorization: undefined,
-  headers: undefined,
-  signal: undefined,
   timeoutMs: 60_000,
   fetch,
   ...options,

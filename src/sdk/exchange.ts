@@ -1,6 +1,14 @@
+import { linkAbort } from "./abort.ts";
 import { isObject } from "./json.ts";
 import { retryAfterOf, startTimer } from "./retry.ts";
-import { type AdminCredentials, type AnyId, type ErrorCode, type FieldError, TodoApiError } from "./types.ts";
+import {
+  type AdminCredentials,
+  type ErrorCode,
+  type FieldError,
+  TodoApiError,
+  type TodoApiOptions,
+  type TodoId,
+} from "./types.ts";
 
 /** A stream without data for this long is lost. The service sends a comment every 15 seconds. */
 const STREAM_IDLE_MS = 40_000;
@@ -17,13 +25,14 @@ export interface Call {
 }
 
 /** What one request sends, and how. */
-export interface ExchangeRequest {
+export interface ExchangeRequest extends Pick<TodoApiOptions, "onRequest" | "onResponse"> {
   readonly call: Call;
+  readonly attempt: number;
   readonly url: string;
   readonly authorization: string | undefined;
   /** Headers from the caller. They replace `authorization`; those that the call itself needs replace them. */
-  readonly headers: Readonly<Record<string, string>> | undefined;
-  readonly signal: AbortSignal | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly signal?: AbortSignal | undefined;
   readonly timeoutMs: number;
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
 }
@@ -42,12 +51,10 @@ export interface Exchange {
  * signal's reason, and with a TypeError for a header that HTTP does not allow.
  */
 export async function openExchange(request: ExchangeRequest): Promise<Exchange> {
-  const { call, url, signal, timeoutMs, fetch } = request;
+  const { call, attempt, url, signal, timeoutMs, fetch, onRequest, onResponse } = request;
   const { method, body } = call;
   signal?.throwIfAborted();
-  const controller = new AbortController();
-  const abort = (): void => controller.abort();
-  signal?.addEventListener("abort", abort);
+  const { signal: ownSignal, abort } = linkAbort(signal);
   let isLate = false;
   const withTimeout = async <T>(ms: number, promise: Promise<T>): Promise<T> => {
     const timer = startTimer(ms, () => {
@@ -64,32 +71,48 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
       clearTimeout(timer);
     }
   };
-  const close = (): void => {
-    signal?.removeEventListener("abort", abort);
-    abort();
-  };
   try {
     // Outside withTimeout: an invalid header is a TypeError, not a network error.
     const headers = headersOf(request);
+    const sent = { method, url, headers, attempt };
+    if (onRequest !== undefined) {
+      await onRequest(sent);
+      signal?.throwIfAborted();
+    }
     // A redirect to another origin would get the title.
-    const init: RequestInit = { method, headers, redirect: "manual", signal: controller.signal };
+    const init: RequestInit = { method, headers, redirect: "manual", signal: ownSignal };
     if (body !== undefined) init.body = JSON.stringify(body);
-    const response = await withTimeout(timeoutMs, fetch(url, init));
-    const reader = response.body?.getReader();
-    const decoder = new TextDecoder();
+    const response = await withTimeout(timeoutMs, fetch(url, init)).catch(async (error) => {
+      await onResponse?.(sent, { error });
+      throw error;
+    });
+    await onResponse?.(sent, { response });
+    const read = readerOf(response);
     const idleMs = isEventStream(response) ? STREAM_IDLE_MS : timeoutMs;
-    return {
-      response,
-      close,
-      read: async () => {
-        const piece = reader && (await withTimeout(idleMs, reader.read()));
-        return piece?.value && decoder.decode(piece.value, { stream: true });
-      },
-    };
+    return { response, close: abort, read: () => withTimeout(idleMs, read()) };
   } catch (error) {
-    close();
+    abort();
     throw error;
   }
+}
+
+/** Returns a function that returns the next piece of the body as text, or undefined at its end. */
+function readerOf(response: Response): Exchange["read"] {
+  // React Native does not have `body`.
+  if (response.body === undefined) {
+    let isRead = false;
+    return async () => {
+      if (isRead) return undefined;
+      isRead = true;
+      return response.text();
+    };
+  }
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder();
+  return async () => {
+    const piece = await reader?.read();
+    return piece?.value && decoder.decode(piece.value, { stream: true });
+  };
 }
 
 function headersOf({ authorization, headers, call }: ExchangeRequest): Headers {
@@ -112,7 +135,7 @@ export function basicAuthorization({ name, password }: AdminCredentials): string
 }
 
 /** Returns an id as a segment of a path. Throws `code` for an id that would make the path one of another route. */
-export function segmentOf(id: AnyId, code: "invalid_id" | "key_not_found"): string {
+export function segmentOf(id: TodoId | bigint, code: "invalid_id" | "key_not_found"): string {
   const text = String(id);
   // URLs drop the segments "." and "..".
   if (/^\.{0,2}$/.test(text)) throw new TodoApiError(code, `"${text}" is not an id: send one from a list`);
@@ -138,7 +161,7 @@ export async function throwIfProblem(exchange: Exchange): Promise<void> {
   // Browsers hide the status and the target of a redirect.
   if (type === "opaqueredirect" || (target !== null && status < 400)) {
     const message = `the response redirects to ${target ?? "another address"}, and the client does not follow redirects`;
-    throw new TodoApiError("unexpected_answer", message, { status });
+    throw new TodoApiError("unexpected_answer", message, outcomeOf(response));
   }
   const text = await readText(exchange);
   throw interpret(response, () => {
@@ -147,10 +170,9 @@ export async function throwIfProblem(exchange: Exchange): Promise<void> {
     const { code, title, detail, errors: fields } = problem;
     const reason = fields?.map(({ field, message }) => `${field} ${message}`).join(", ") ?? detail;
     return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
-      status: response.status,
+      ...outcomeOf(response),
       detail,
       fields,
-      retryAfter: retryAfterOf(response),
     });
   });
 }
@@ -160,15 +182,17 @@ export function interpret<T>(response: Response, read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    const { status } = response;
-    const message = `the response is not from a to-do service (status ${status})`;
-    throw new TodoApiError("unexpected_answer", message, {
-      status,
-      retryAfter: retryAfterOf(response),
-      cause,
-    });
+    const message = `the response is not from a to-do service (status ${response.status})`;
+    throw new TodoApiError("unexpected_answer", message, { ...outcomeOf(response), cause });
   }
 }
+
+/** Returns what errors contain of a response. */
+const outcomeOf = (response: Response) => ({
+  status: response.status,
+  retryAfter: retryAfterOf(response),
+  requestId: response.headers.get("x-request-id") ?? undefined,
+});
 
 /** Reads the response to a deletion. Throws a SyntaxError if it is not one. */
 export function readDeletion({ ok, status }: Response): void {

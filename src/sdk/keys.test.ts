@@ -22,7 +22,7 @@ function start() {
     network: { onLoopback: true },
   });
   return {
-    admin: new TodoApi({ baseUrl: service.url, admin: ADMIN, token: "unused", ids: "string" }),
+    admin: new TodoApi({ baseUrl: service.url, admin: ADMIN, token: "unused" }),
     clientOf: (options: TodoApiOptions) => new TodoApi({ baseUrl: service.url, ...options }),
     [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
   };

@@ -2,20 +2,11 @@ import type { ErrorCode } from "../error-code.ts";
 
 export type { ErrorCode };
 
-/** An unsigned 64-bit integer, starting at 1. A bigint, because a number loses digits above 2^53. */
-export type TodoId = bigint;
+/** The decimal digits of an unsigned 64-bit integer, starting at 1. A number would lose digits above 2^53. */
+export type TodoId = string;
 
-/** How the client represents ids: `"bigint"`, or `"string"` for JSON, caches and state that cannot hold a bigint. */
-export type IdFormat = "bigint" | "string";
-
-/** The type of ids in a format. */
-export type IdOf<Format extends IdFormat> = Format extends "string" ? string : TodoId;
-
-/** An id in either format. */
-export type AnyId = IdOf<IdFormat>;
-
-export interface Todo<Id extends AnyId = TodoId> {
-  readonly id: Id;
+export interface Todo {
+  readonly id: TodoId;
   readonly title: string;
   readonly done: boolean;
 }
@@ -24,7 +15,7 @@ export interface ListQuery {
   /** Only to-dos in this state. */
   readonly done?: boolean;
   /** Only to-dos with a greater id. */
-  readonly after?: AnyId;
+  readonly after?: TodoId | bigint;
   /** The maximum number of to-dos, 1 to 1000. Without it, the list is complete. */
   readonly limit?: number;
 }
@@ -33,30 +24,48 @@ export interface TodosQuery {
   /** Only to-dos in this state. */
   readonly done?: boolean;
   /** Only to-dos with a greater id. */
-  readonly after?: AnyId;
+  readonly after?: TodoId | bigint;
   /** The number of to-dos per request, 1 to 1000. Default: 1000. */
   readonly pageSize?: number;
 }
 
 /** One consistent snapshot of the to-dos, by ascending id. */
-export interface TodoList<Id extends AnyId = TodoId> {
-  readonly todos: readonly Todo<Id>[];
+export interface TodoList {
+  readonly todos: Todo[];
   /** The position of the snapshot. Pass it to `events({ since })` to miss no later change. */
   readonly position: string;
   /** Where the next page starts (`after`). Absent on the last page. */
-  readonly next?: Id;
+  readonly next?: TodoId;
 }
 
 /** An event from `TodoApi.events()`: a change to a to-do, or a change of the connection. */
-export type TodoEvent<Id extends AnyId = TodoId> =
-  | { readonly type: "created" | "updated"; readonly position: string; readonly todo: Todo<Id> }
-  | { readonly type: "deleted"; readonly position: string; readonly id: Id }
+export type TodoEvent =
+  | { readonly type: "created" | "updated"; readonly position: string; readonly todo: Todo }
+  | { readonly type: "deleted"; readonly position: string; readonly id: TodoId }
   /** The server no longer has the missed changes: get the list again. Later events follow `position`. */
   | { readonly type: "resync"; readonly position: string }
   /** The connection is open, for the first time or again. Later events follow `position`. */
   | { readonly type: "connected"; readonly position: string }
   /** The connection is lost and the client reconnects. Without an error, the server closed the stream. */
   | { readonly type: "disconnected"; readonly error?: TodoApiError };
+
+/** A state of the list, from `TodoApi.follow()`. */
+export interface LiveList {
+  /**
+   * All to-dos by ascending id; empty until the list has loaded. The array is yours. It is the same as in the state
+   * before if no to-do has changed, and a to-do that has not changed is the same object.
+   */
+  readonly todos: Todo[];
+  /** The position of the list in the event stream. Absent until the list has loaded. */
+  readonly position?: string;
+  /**
+   * Whether changes arrive now. `disconnected`: the to-dos may be outdated, and the client reconnects. `failed`: the
+   * service rejected the request, and no more states follow. An iterator throws the error instead.
+   */
+  readonly status: "connecting" | "connected" | "disconnected" | "failed";
+  /** Why the status is `disconnected` or `failed`. */
+  readonly error?: Error;
+}
 
 /** One violated rule of one field. */
 export interface FieldError {
@@ -69,6 +78,7 @@ interface TodoApiErrorOptions {
   readonly detail?: string | undefined;
   readonly fields?: readonly FieldError[] | undefined;
   readonly retryAfter?: number | undefined;
+  readonly requestId?: string | undefined;
   readonly cause?: unknown;
 }
 
@@ -82,7 +92,7 @@ interface TodoApiErrorOptions {
  *
  * const api = new TodoApi();
  * try {
- *   await api.delete(1n);
+ *   await api.delete("1");
  * } catch (error) {
  *   if (!(error instanceof TodoApiError) || error.code !== "todo_not_found") throw error;
  * }
@@ -103,6 +113,8 @@ export class TodoApiError extends Error {
   readonly fields: readonly FieldError[];
   /** Seconds to wait before the next attempt, from `Retry-After`. */
   readonly retryAfter: number | undefined;
+  /** The `X-Request-Id` of the response. The service sends it if it runs with `--access-log`. */
+  readonly requestId: string | undefined;
 
   constructor(code: TodoApiError["code"], message: string, options: TodoApiErrorOptions = {}) {
     super(message, { cause: options.cause });
@@ -111,28 +123,53 @@ export class TodoApiError extends Error {
     this.detail = options.detail;
     this.fields = options.fields ?? [];
     this.retryAfter = options.retryAfter;
+    this.requestId = options.requestId;
   }
 }
 
-export interface TodoApiOptions<Format extends IdFormat = "bigint"> {
-  /** The type of the ids that the client returns. Every call accepts both types. Default: `"bigint"`. */
-  readonly ids?: Format;
+export interface TodoApiOptions {
   /**
    * The address of the service, including a path prefix if it has one. Default: the page's own origin in a browser,
    * `http://127.0.0.1:3000` elsewhere.
    */
   readonly baseUrl?: string;
-  /** A bearer token, sent as `Authorization: Bearer`. */
-  readonly token?: string;
+  /**
+   * A bearer token, sent as `Authorization: Bearer`, or a function that returns it. The function is called before each
+   * attempt of a call; if it throws, the call rejects with its error.
+   */
+  readonly token?: string | (() => string | undefined | Promise<string | undefined>);
   /** The user for `keys`, sent with HTTP Basic. Without it, a browser sends the credentials that its user entered. */
   readonly admin?: AdminCredentials;
   /** Sends the requests. Default: the global `fetch`. */
-  readonly fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
   /** Milliseconds without data from the service after which an attempt is aborted. Default: 10,000. */
   readonly timeoutMs?: number;
   /** The maximum number of retries per request. Default: 4, over about three seconds. */
   readonly retries?: number;
+  /** Runs before each attempt. It may change the headers. If it throws, the call rejects with its error. */
+  readonly onRequest?: ((request: TodoApiRequest) => void | Promise<void>) | undefined;
+  /**
+   * Runs when the head of a response has arrived, or when an attempt failed without one. Read the body of
+   * `response.clone()` only. If the function throws, the call rejects with its error.
+   */
+  readonly onResponse?:
+    | ((request: TodoApiRequest, outcome: TodoApiOutcome) => void | Promise<void>)
+    | undefined;
 }
+
+/** One attempt of a call, as `onRequest` and `onResponse` get it. */
+export interface TodoApiRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Headers;
+  /** 1 for the first attempt; greater for retries, and when events reconnect. */
+  readonly attempt: number;
+}
+
+/** The response to one attempt, or why there is none. */
+export type TodoApiOutcome =
+  | { readonly response: Response; readonly error?: undefined }
+  | { readonly response?: undefined; readonly error: unknown };
 
 export interface CallOptions {
   /** Aborts the call. A request that was already sent may still take effect. */
@@ -142,6 +179,10 @@ export interface CallOptions {
    * `Idempotency-Key` and the `Accept` of `events()` are always the client's own.
    */
   readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Replaces the option `timeoutMs` of the client. */
+  readonly timeoutMs?: number | undefined;
+  /** Replaces the option `retries` of the client. Events and live lists reconnect without a limit. */
+  readonly retries?: number | undefined;
 }
 
 /** A user of the service who may manage API keys. */

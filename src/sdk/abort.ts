@@ -1,0 +1,40 @@
+/** A signal of its own that also aborts with another one. Abort it in the end: this stops listening to the other one. */
+export interface LinkedAbort {
+  readonly signal: AbortSignal;
+  readonly abort: () => void;
+}
+
+/** Links a new signal to another one. React Native does not have `AbortSignal.any`. */
+export function linkAbort(other: AbortSignal | undefined): LinkedAbort {
+  const controller = new AbortController();
+  const abort = (): void => {
+    other?.removeEventListener("abort", abort);
+    controller.abort();
+  };
+  other?.addEventListener("abort", abort);
+  if (other?.aborted) abort();
+  return { signal: controller.signal, abort };
+}
+
+/**
+ * Returns the generator that `start` makes. Its `return()` and `throw()` abort the signal first. Otherwise they would
+ * wait until a pending `next()` has its value.
+ */
+export function abortOnReturn<T>(
+  other: AbortSignal | undefined,
+  start: (signal: AbortSignal) => AsyncGenerator<T, void, undefined>,
+): AsyncGenerator<T, void, undefined> {
+  const { signal, abort } = linkAbort(other);
+  const generator = start(signal);
+  const { return: end, throw: fail } = generator;
+  return Object.assign(generator, {
+    return: (value: Promise<void> | undefined) => {
+      abort();
+      return end.call(generator, value);
+    },
+    throw: (error: unknown) => {
+      abort();
+      return fail.call(generator, error);
+    },
+  });
+}

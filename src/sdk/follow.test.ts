@@ -1,0 +1,222 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import type { Fault } from "../../test/faults.ts";
+import { startFaultyProxy } from "../../test/faulty-proxy.ts";
+import { errorOf } from "../../test/rejection.ts";
+import { startService } from "../../test/service.ts";
+import { until } from "../../test/until.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { compareIds, type LiveList, TodoApi } from "./client.ts";
+
+const LONGER_THAN_A_FRAME_MS = 20;
+
+/** Returns the events of changes, one after another, as the service sends them. */
+const messages = (first: number, ...changes: readonly (readonly [type: string, data: string])[]): string =>
+  changes.map(([type, data], at) => `id: e-${first + at}\nevent: ${type}\ndata: ${data}\n\n`).join("");
+const todo = (id: number, done = false): string => `{"id":${id},"title":"${id}","done":${done}}`;
+
+/** Returns a client of a service with to-dos 1 to 3, and a function that sends text in its event stream. */
+function startStream() {
+  const streams: ReadableStreamDefaultController<Uint8Array>[] = [];
+  const signals: AbortSignal[] = [];
+  const api = new TodoApi({
+    baseUrl: "http://todo.example",
+    fetch: async (url, { signal }) => {
+      if (signal == null) throw new Error("a request without a signal");
+      signals.push(signal);
+      if (!url.includes("/events"))
+        return new Response(`[${[1, 2, 3].map((id) => todo(id))}]`, { headers: { ETag: 'W/"e-0"' } });
+      const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
+        start: (controller) => {
+          streams.push(controller);
+          signal.addEventListener("abort", () => controller.error(signal.reason));
+        },
+      });
+      return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
+    },
+  });
+  const send = (text: string): void => streams.at(-1)?.enqueue(new TextEncoder().encode(text));
+  return {
+    api,
+    send,
+    close: () => streams.at(-1)?.close(),
+    isRead: () => streams.at(-1)?.desiredSize === 1,
+    isAborted: () => signals.at(-1)?.aborted === true,
+  };
+}
+
+/** Returns the first state that meets a condition. */
+async function stateWhere(
+  states: AsyncGenerator<LiveList, void, undefined>,
+  meets: (state: LiveList) => boolean,
+): Promise<LiveList> {
+  while (true) {
+    const { value } = await states.next();
+    if (value === undefined) throw new Error("the states ended");
+    if (meets(value)) return value;
+  }
+}
+
+const isConnected = ({ status }: LiveList): boolean => status === "connected";
+const titles = ({ todos }: LiveList): string[] =>
+  todos.map(({ title, done }) => (done ? `(${title})` : title));
+
+describe("follow", () => {
+  test("yields one state for changes that arrive together, and shares what did not change", async () => {
+    const { api, send } = startStream();
+    const states = api.follow();
+    const before = await stateWhere(states, isConnected);
+    expect(before).toMatchObject({ position: "e-0", status: "connected" });
+    send(messages(1, ["created", todo(10)], ["updated", todo(2, true)], ["deleted", '{"id":1}']));
+    const after = await stateWhere(states, () => true);
+    expect(titles(after)).toEqual(["(2)", "3", "10"]);
+    expect(after.position).toBe("e-3");
+    expect(titles(before)).toEqual(["1", "2", "3"]);
+    expect(after.todos[1]).toBe(before.todos[2]);
+  });
+
+  test("yields the same array if only the connection changes", async () => {
+    const { api, send } = startStream();
+    const states = api.follow();
+    const { todos } = await stateWhere(states, isConnected);
+    send("id: e-7\nevent: position\ndata: {}\n\n");
+    const later = await stateWhere(states, () => true);
+    expect(later.position).toBe("e-7");
+    expect(later.todos).toBe(todos);
+  });
+
+  test("yields only the latest state to a slow reader", async () => {
+    const { api, send, isRead } = startStream();
+    const states = api.follow();
+    await stateWhere(states, isConnected);
+    for (const id of [4, 5, 6]) {
+      send(messages(id, ["created", todo(id)]));
+      await until(isRead, "the follower has read the event");
+      await Bun.sleep(LONGER_THAN_A_FRAME_MS);
+    }
+    expect(await stateWhere(states, () => true)).toMatchObject({ position: "e-6" });
+  });
+
+  test("does not depend on what the reader does with its array", async () => {
+    const { api, send } = startStream();
+    const states = api.follow();
+    const { todos } = await stateWhere(states, isConnected);
+    todos.reverse().pop();
+    send(messages(1, ["updated", todo(3, true)], ["created", todo(4)]));
+    expect(titles(await stateWhere(states, () => true))).toEqual(["1", "2", "(3)", "4"]);
+  });
+
+  test("passes states to a function until it is stopped", async () => {
+    const { api, send, isAborted } = startStream();
+    const states: LiveList[] = [];
+    const stop = api.follow((state) => states.push(state));
+    await until(() => states.some(isConnected), "the list is connected");
+    send(messages(1, ["deleted", '{"id":3}']));
+    stop();
+    expect(isAborted()).toBe(true);
+    await Bun.sleep(LONGER_THAN_A_FRAME_MS);
+    expect(states.every(({ todos }) => todos.length === 3)).toBe(true);
+  });
+
+  test("ends at once when the iteration is returned or the signal aborts", async () => {
+    const { api, isAborted } = startStream();
+    const leaving = new AbortController();
+    const leave = [(states: AsyncGenerator<LiveList, void>) => states.return(), async () => leaving.abort()];
+    for (const end of leave) {
+      const states = api.follow(leaving);
+      await stateWhere(states, isConnected);
+      const pending = states.next();
+      await end(states);
+      expect(await pending).toEqual({ done: true, value: undefined });
+      expect(isAborted()).toBe(true);
+    }
+  });
+
+  test("reports a lost connection with its error, and then the new one", async () => {
+    const { api, close } = startStream();
+    const states = api.follow();
+    const { todos } = await stateWhere(states, isConnected);
+    close();
+    const lost = await stateWhere(states, () => true);
+    expect(lost).toMatchObject({ status: "disconnected", error: { code: "network_error" } });
+    expect(lost.todos).toBe(todos);
+    const later = await stateWhere(states, isConnected);
+    expect(later.error).toBeUndefined();
+  });
+
+  test("throws the error of a rejected request, and passes it to a function as the last state", async () => {
+    await using service = startService({ privateMode: true, onLoopback: true });
+    const api = new TodoApi({ baseUrl: service.url });
+    expect(await errorOf(api.follow().next())).toMatchObject({ code: "unauthorized" });
+    const state = await new Promise((resolve) => api.follow(resolve));
+    expect(state).toMatchObject({ status: "failed", todos: [], error: { code: "unauthorized" } });
+  });
+});
+
+/** What happens to the list and to the connection of its follower. */
+type Step =
+  | { readonly what: "create" | "cut" | "restart" | "wait" }
+  | { readonly what: "toggle" | "delete"; readonly at: number }
+  /** The next request of the follower gets this fault. */
+  | { readonly what: Fault };
+
+const at = fc.nat({ max: 20 });
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 6, arbitrary: fc.constant({ what: "create" } as const) },
+  { weight: 3, arbitrary: fc.record({ what: fc.constantFrom("toggle", "delete"), at }) },
+  { weight: 4, arbitrary: fc.record({ what: fc.constantFrom("cut", "restart", "wait", "wait") }) },
+  { weight: 2, arbitrary: fc.record({ what: fc.constantFrom("refuse", "lose", "echo", "throttle") }) },
+);
+
+/** A service behind a proxy. It remembers two events only, so that a follower that reconnects must get the list again. */
+async function startBehindProxy(faults: Fault[]) {
+  await using stack = new AsyncDisposableStack();
+  const service = stack.use(startService({ store: openMemory({ maxEvents: 2 }) }));
+  const proxy = stack.use(await startFaultyProxy(service.port, () => faults.shift() ?? "pass"));
+  const rest = stack.move();
+  const api = new TodoApi({ baseUrl: service.url });
+  return { api, proxy, [Symbol.asyncDispose]: () => rest.disposeAsync() };
+}
+
+test("follow shows the service's list after lost connections, restarts and missed changes", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 12 }), async (steps) => {
+      const faults: Fault[] = [];
+      let current = await startBehindProxy(faults);
+      const states: LiveList[] = [];
+      const base = "http://todo.example";
+      const follower = new TodoApi({
+        baseUrl: base,
+        fetch: (url, init) => fetch(url.replace(base, current.proxy.url), init),
+      });
+      const isCurrent = async (): Promise<boolean> =>
+        states.at(-1)?.position === (await current.api.list()).position;
+      const stop = follower.follow((state) => states.push(state));
+      try {
+        for (const [index, { what, ...rest }] of steps.entries()) {
+          const { todos } = await current.api.list();
+          const chosen = "at" in rest ? todos[rest.at % todos.length] : undefined;
+          if (what === "create") await current.api.create(`${index}`);
+          else if (what === "toggle") await (chosen && current.api.setDone(chosen.id, !chosen.done));
+          else if (what === "delete") await (chosen && current.api.delete(chosen.id));
+          else if (what === "wait") await until(isCurrent, "the follower has all changes");
+          else if (what === "cut") current.proxy.cut();
+          else if (what === "restart") {
+            const old = current;
+            current = await startBehindProxy(faults);
+            await old[Symbol.asyncDispose]();
+          } else faults.push(what);
+        }
+        faults.length = 0;
+        await until(isCurrent, "the follower has all changes");
+        expect(states.at(-1)?.todos).toEqual((await current.api.list()).todos);
+        for (const { todos } of states)
+          expect(todos.map(({ id }) => id)).toEqual([...new Set(todos.map(({ id }) => id))].sort(compareIds));
+      } finally {
+        stop();
+        await current[Symbol.asyncDispose]();
+      }
+    }),
+    { numRuns: 10 },
+  );
+});

@@ -1,0 +1,104 @@
+import {
+  basicAuthorization,
+  type Call,
+  type Exchange,
+  interpret,
+  openExchange,
+  readText,
+  throwIfProblem,
+} from "./exchange.ts";
+import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
+import { type CallOptions, TodoApiError, type TodoApiOptions } from "./types.ts";
+
+/** Sends the requests of one client. */
+export interface Transport {
+  /** Sends one request. `attempt` is 1 for the first one. */
+  readonly send: (call: Call, options: CallOptions, attempt: number) => Promise<Exchange>;
+  /** Sends a request, with retries, and returns what `read` makes of the response. */
+  readonly request: <T>(
+    call: Call,
+    options: CallOptions,
+    read: (response: Response, text: string) => T,
+  ) => Promise<T>;
+}
+
+/** Returns the transport for these options. Throws a TypeError if one of them is invalid. */
+export function createTransport({
+  baseUrl = defaultBaseUrl(),
+  token,
+  admin,
+  // A browser's own fetch must not be called as a method of another object.
+  fetch = (url, init) => globalThis.fetch(url, init),
+  timeoutMs = 10_000,
+  retries = 4,
+  onRequest,
+  onResponse,
+}: TodoApiOptions): Transport {
+  if (!isHttpUrl(baseUrl)) {
+    const withScheme = `http://${baseUrl.replace(/^(\w+:)?\/\//, "")}`;
+    throw new TypeError(`baseUrl: "${baseUrl}" is not an HTTP URL: write it as "${withScheme}"`);
+  }
+  const root = baseUrl.replace(/\/+$/, "");
+  const basic = admin && basicAuthorization(admin);
+  const authorize = async (path: string): Promise<string | undefined> => {
+    if (path.startsWith("/admin/")) return basic;
+    const current = typeof token === "function" ? await token() : token;
+    return current === undefined ? undefined : `Bearer ${current}`;
+  };
+
+  const send: Transport["send"] = async (call, options, attempt) => {
+    // Not spread, because callers may pass an AbortController, whose signal is a getter.
+    const { signal, headers } = options;
+    const authorization = await authorize(call.path);
+    const own = { call, attempt, url: root + call.path, authorization, signal, headers };
+    return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch, onRequest, onResponse });
+  };
+
+  const request: Transport["request"] = async (call, options, read) => {
+    // Without an Idempotency-Key, the service would execute a repeated POST twice.
+    const isRepeatable = call.method !== "POST" || call.idempotencyKey !== undefined;
+    const maxRetries = isRepeatable ? (options.retries ?? retries) : 0;
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const exchange = await send(call, options, attempt + 1);
+        try {
+          await throwIfProblem(exchange);
+          const text = await readText(exchange);
+          return interpret(exchange.response, () => read(exchange.response, text));
+        } catch (error) {
+          // An earlier attempt may have deleted it.
+          const isDeleted =
+            call.method === "DELETE" &&
+            attempt > 0 &&
+            error instanceof TodoApiError &&
+            (error.code === "todo_not_found" || error.code === "key_not_found");
+          if (isDeleted) return read(exchange.response, "");
+          throw error;
+        } finally {
+          exchange.close();
+        }
+      } catch (error) {
+        if (attempt >= maxRetries || !isTransient(error)) throw error;
+        const ms = retryDelay(attempt, error);
+        if (ms > RETRY_MAX_MS) throw error;
+        await delay(ms, options.signal);
+      }
+    }
+  };
+
+  return { send, request };
+}
+
+const { location } = globalThis as { location?: { origin?: string; href?: string } };
+
+/** Returns the page's own origin, or the default address of `npm start`. */
+const defaultBaseUrl = (): string =>
+  location?.origin?.startsWith("http") ? location.origin : "http://127.0.0.1:3000";
+
+function isHttpUrl(text: string): boolean {
+  try {
+    return /^https?:/.test(new URL(text, location?.href).protocol);
+  } catch {
+    return false;
+  }
+}
