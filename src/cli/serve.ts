@@ -10,7 +10,7 @@ import type { Metrics } from "../http/server/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
 import { fileOf, openStore } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/file-usage.ts";
-import type { Store } from "../storage/store.ts";
+import { type Store, StoreUnavailableError } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
 import type { Config } from "./config.ts";
@@ -21,7 +21,7 @@ import { reachableHost } from "./health.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
-import { toStoreError, UnavailableError, UsageError } from "./usage-error.ts";
+import { toStoreError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -91,7 +91,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
 
 /**
  * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible, and an
- * UnavailableError if the folder cannot be used now: its disk may be mounted later.
+ * StoreUnavailableError if the folder cannot be used now: its disk may be mounted later.
  */
 function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
@@ -110,7 +110,7 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
+    throw new StoreUnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
   }
   return { path, folder, everyMs, keep };
 }

@@ -17,18 +17,13 @@ export function toUsageError(subject: string, error: unknown): UsageError {
   return new UsageError(`${subject}: ${reason}`, { cause: error });
 }
 
-/** The same call may succeed later, because what is wrong is not in the call. One line; the command exits with code 1. */
-export class UnavailableError extends Error {
-  override readonly name = "UnavailableError";
-}
-
 /**
  * Returns an error of opening the configured store: a UsageError unless the same call may succeed later.
  * @param source the flag or variable that names the store
  */
 export function toStoreError(source: string, error: unknown): Error {
   if (!(error instanceof StoreUnavailableError)) return toUsageError(source, error);
-  return new UnavailableError(`${source}: ${error.message}`, { cause: error });
+  return new StoreUnavailableError(`${source}: ${error.message}`, { cause: error });
 }
 
 /** Returns the result of `act`. Throws a UsageError that names the subject if `act` throws. */

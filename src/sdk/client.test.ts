@@ -22,7 +22,6 @@ beforeAll(async () => {
   const installed = join(folder, "node_modules/todo-service");
   await cp(new URL("package.json", root), join(installed, "package.json"));
   await cp(new URL("src/sdk", root), join(installed, "src/sdk"), { recursive: true });
-  await cp(new URL("src/error-code.ts", root), join(installed, "src/error-code.ts"));
   const build = async (path: string, outdir: string, naming: string): Promise<void> => {
     const entrypoints = [fileURLToPath(new URL(path, root))];
     await Bun.build({ entrypoints, outdir, naming, target: "browser", format: "esm" });
