@@ -26,7 +26,7 @@ import { clientsFile } from "./servers.ts";
 import { targets } from "./targets.ts";
 import { workloads } from "./workloads.ts";
 
-const here = new URL(".", import.meta.url).pathname;
+const here = `${import.meta.dir}/`;
 const LOAD_CORE = "1";
 const WHOLE: RunOptions = { sessions: 3, pairs: 14, wrkRuns: 1, warmUpMs: 1_000 };
 const QUICK: RunOptions = { sessions: 1, pairs: 1, wrkRuns: 0, warmUpMs: 50 };

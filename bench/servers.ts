@@ -1,4 +1,5 @@
 /** The servers under test: how to start each of them. */
+import { fileURLToPath } from "node:url";
 import { ADMIN, PASSWORD, type RequestSpec, TOKEN } from "./requests.ts";
 
 export interface Server {
@@ -28,8 +29,8 @@ export interface ExpectedResponse {
   readonly body: string;
 }
 
-export const root = new URL("..", import.meta.url).pathname;
-const here = new URL(".", import.meta.url).pathname;
+export const root = fileURLToPath(new URL("..", import.meta.url));
+const here = `${import.meta.dir}/`;
 const bun = [`${root}bin/bun`];
 export const node = `${here}node_modules/.bin/node`;
 const tokenHash = new Bun.CryptoHasher("sha256").update(TOKEN).digest("hex");

@@ -20,7 +20,7 @@ export async function measure(
 ): Promise<WrkResult> {
   const headerFlags = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
   const url = `http://127.0.0.1:${server.port}${path}`;
-  const script = new URL("wrk.lua", import.meta.url).pathname;
+  const script = `${import.meta.dir}/wrk.lua`;
   const before = cpuByThread(server.pid);
   const wrk = Bun.spawn(
     ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, ...headerFlags, url],

@@ -90,7 +90,7 @@ function checks({ root, today, audit }: CheckOptions): Check[] {
         const head = git("rev-parse", "HEAD");
         return notes.some((line) => line.endsWith(head))
           ? undefined
-          : "run .ci/run --record on this commit until it passes";
+          : "run .ci/full --record on this commit until it passes";
       },
     },
   ];

@@ -27,12 +27,15 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
   await store.insert(TITLE);
   const service = startService({
     store,
-    keys,
-    checkUser: createFixedUserCheck("root", PASSWORD),
-    lookupClient: (token) => (token === TOKEN ? { name: "client" } : lookupKey(token)),
     log,
     accessLog: true,
     ...options,
+    credentials: {
+      keys,
+      checkUser: createFixedUserCheck("root", PASSWORD),
+      lookupClient: (token) => (token === TOKEN ? { name: "client" } : lookupKey(token)),
+      ...options.credentials,
+    },
   });
   return {
     ...service,
@@ -109,7 +112,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   test("the forged requests succeed when the page's origin is listed", async () => {
     await using site = startSite();
     const origin = site.at("elsewhere.example");
-    await using service = await startGuarded({ corsOrigins: [origin] });
+    await using service = await startGuarded({ network: { corsOrigins: [origin] } });
     const page = await open(origin);
     const read = await forge(page, todosOf(`http://127.0.0.1:${service.port}`));
     expect(read.join()).toContain(TITLE);
@@ -122,7 +125,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     ["a data: URL", "allow-scripts allow-forms", (page) => `src="data:text/html;base64,${btoa(page)}"`],
   ])("%s, whose origin is null, writes nothing and reads nothing", async (_what, sandbox, frame) => {
     await using site = startSite();
-    await using service = await startGuarded({ onLoopback: true });
+    await using service = await startGuarded({ network: { onLoopback: true } });
     const page = await open(site.at("localhost"));
     await page.setContent(`<iframe sandbox="${sandbox}" ${frame("<!doctype html><body>")}></iframe>`);
     const child = page.frames().find((one) => one !== page.mainFrame());
@@ -150,7 +153,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       async (host) => {
         for (const from of ["elsewhere.example", host]) {
           await using site = startSite();
-          await using service = await startGuarded({ allowBasicOverHttp: true });
+          await using service = await startGuarded({ access: { allowBasicOverHttp: true } });
           const page = await logIn(service, host);
           await page.goto(site.at(from));
           const target = keysOf(`http://${host}:${service.port}`, service.keyId);
@@ -188,7 +191,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   describe("while the browser knows a password of private mode", () => {
     /** Starts a private service and opens its page, so that the browser sends the password by itself from then on. */
     async function startSignedIn(host: string, kind: "user" | "token") {
-      const service = await startGuarded({ privateMode: true, allowBasicOverHttp: true });
+      const service = await startGuarded({ access: { privateMode: true, allowBasicOverHttp: true } });
       const pair = kind === "user" ? `root:${PASSWORD}` : `me:${service.token}`;
       const page = await open(`http://${pair}@${host}:${service.port}/`);
       await page.goto(`http://${host}:${service.port}/`);
@@ -262,7 +265,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   test.each([true, false])(
     "a page whose host name is rebound cannot read or write; on loopback: %p",
     async (onLoopback) => {
-      await using service = await startGuarded({ onLoopback });
+      await using service = await startGuarded({ network: { onLoopback } });
       const own = `http://rebind.example:${service.port}`;
       const page = await open("about:blank");
       // Before the rebinding, the name leads to the attacker's server.
@@ -332,7 +335,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     ["loopback, if the service is reached over loopback", "localhost", false],
   ])("a page of %s can use the complete API", async (_what, host, isListed) => {
     await using site = startSite();
-    await using service = await startGuarded({ corsOrigins: isListed ? [site.at(host)] : [] });
+    await using service = await startGuarded({ network: { corsOrigins: isListed ? [site.at(host)] : [] } });
     const page = await open(site.at(host));
     expect(await page.evaluate<unknown>(`(${USE})("${service.url}", "${TOKEN}")`)).toEqual(USED);
   });
@@ -340,7 +343,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   test("a page of a listed origin can create a key with its own password", async () => {
     await using site = startSite();
     const origin = site.at("app.example");
-    await using service = await startGuarded({ corsOrigins: [origin] });
+    await using service = await startGuarded({ network: { corsOrigins: [origin] } });
     const page = await open(origin);
     const status = await page.evaluate(`fetch("${service.url}/admin/keys", {
       method: "POST", body: '{"name":"new"}',

@@ -173,7 +173,7 @@ describe("the installed package adds and lists a to-do", () => {
   test.skipIf(skipFor(vite.whyMissing ?? whyNoBrowser))("in Chromium, bundled by Vite", async () => {
     const project = await newProject({ "index.html": PAGE, "main.js": PAGE_PROGRAM });
     await buildWithVite(project);
-    await using service = startService({ onLoopback: true });
+    await using service = startService({ network: { onLoopback: true } });
     await using site = startSite(join(project, "dist"));
     await using browser = await launchBrowser();
     const page = await browser.newPage();

@@ -76,8 +76,8 @@ export function testClient(name: string, runtime: Runtime): void {
 const start = () =>
   startService({
     store: openMemory({ lastId: BEFORE_FIRST_ID }),
-    lookupClient: (token) => (token === TOKEN ? { name: "alice" } : undefined),
-    onLoopback: true,
+    credentials: { lookupClient: (token) => (token === TOKEN ? { name: "alice" } : undefined) },
+    network: { onLoopback: true },
   });
 
 /** Returns a function that deals the values in random order, each of them once before any comes again. */

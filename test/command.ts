@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+/** The root of the project. */
+export const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** The real command, running in its own process. */
 export interface Command extends AsyncDisposable {
@@ -14,7 +15,7 @@ export interface Command extends AsyncDisposable {
   readonly url: Promise<string>;
 }
 
-/** Runs `todo` with these arguments and variables. Of the other variables, it gets only PATH and HOME. */
+/** Runs `todo` with these arguments and variables. Of the other variables, it gets only PATH and HOME. No login is stored. */
 export function runTodo(
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -32,7 +33,7 @@ export function run(
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn([...commandLine], {
     cwd: ROOT,
-    env: { PATH, HOME, ...variables },
+    env: { PATH, HOME, XDG_CONFIG_HOME: "/dev/null", ...variables },
     stdin: input === undefined ? "ignore" : Buffer.from(input),
     stdout: "pipe",
     stderr: "pipe",

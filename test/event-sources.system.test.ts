@@ -37,7 +37,7 @@ describe.each(ways)("$way", ({ way, whyNot }) => {
   test.skipIf(skipFor(whyNot)).each(Object.keys(LIBRARIES))("%s receives only events", async (library) => {
     await using stack = new AsyncDisposableStack();
     const store = openMemory();
-    const { url } = stack.use(startService({ store, heartbeatMs: 20 }));
+    const { url } = stack.use(startService({ store, limits: { heartbeatMs: 20 } }));
     const base = way === "directly" ? url : await startBalancer(stack, [url, url, url]);
     const reader = stack.use(run(["node", client, library, `${base}/api/events`]));
     const received = () =>

@@ -86,10 +86,12 @@ test("the examples of the client run, and print what their comments show", async
   const store = openMemory();
   await using service = startService({
     store,
-    keys: store.keys,
-    lookupClient: createKeyLookup(store.keys, Date.now),
-    checkUser: createFixedUserCheck("admin", "correct horse"),
-    onLoopback: true,
+    credentials: {
+      keys: store.keys,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+      checkUser: createFixedUserCheck("admin", "correct horse"),
+    },
+    network: { onLoopback: true },
   });
   const found = clientExamples();
   expect(found.length).toBeGreaterThan(8);

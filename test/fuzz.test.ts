@@ -33,10 +33,12 @@ test(
     const watched = watch(memory);
     await using service = startService({
       store: watched.store,
-      keys: memory.keys,
-      lookupClient: (token) => (token === "token" ? { name: "client" } : undefined),
-      checkUser: (user, password) => user === "admin" && password === "password",
-      onLoopback: true,
+      credentials: {
+        keys: memory.keys,
+        lookupClient: (token) => (token === "token" ? { name: "client" } : undefined),
+        checkUser: (user, password) => user === "admin" && password === "password",
+      },
+      network: { onLoopback: true },
       accessLog: true,
       log: { ...log, info() {}, warn() {} },
     });

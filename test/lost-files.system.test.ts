@@ -1,10 +1,11 @@
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync } from "node:fs";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
+import { until } from "./until.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_LOST_FILE_ROUNDS ?? 2);
 const WRITERS = 8;
@@ -89,6 +90,73 @@ describe.skipIf(skipFor(whyNoMount))(
     });
   },
 );
+
+test.skipIf(skipFor(whyNoMount))(
+  "a database that is a mount point is refused by every command, which creates no file beside it",
+  async () => {
+    const data = join(folder, "my data");
+    await mkdir(data);
+    const [path, file] = [join(data, "todos.db"), join(data, "new.ndjson")];
+    const store = ["--store", `sqlite:${path}`];
+    await Bun.write(path, "");
+    expect(await run(["mount", "--bind", path, path]).exited).toBe(0);
+    try {
+      for (const args of [
+        ["serve", "--port", "0", ...store],
+        ["doctor", ...store],
+        ["keys", "create", "ci", ...store],
+        ["export", file, ...store],
+        ["import", "/dev/null", ...store],
+        ["backup", file, ...store],
+        ["restore", path, ...store],
+        ["migrate", ...store],
+        ["check", path],
+        ["accept-loss", path],
+      ]) {
+        await using command = runTodo(args);
+        const isRefused = (await command.exited) !== 0;
+        expect([args[0], isRefused, command.stdout() + command.stderr()]).toEqual([
+          args[0],
+          true,
+          expect.stringContaining("mount its folder instead"),
+        ]);
+      }
+      expect(await readdir(data)).toEqual(["todos.db"]);
+    } finally {
+      await run(["umount", "-l", path]).exited;
+    }
+  },
+);
+
+test("a server accepts writes again after its folder was moved away and back under load", async () => {
+  const [data, elsewhere] = [join(folder, "data"), join(folder, "elsewhere")];
+  await mkdir(data);
+  const path = join(data, "todos.db");
+  const load = new Load();
+  await using server = serve(path);
+  const url = await server.url;
+  const writers = Array.from({ length: WRITERS }, () => load.write(url));
+  const moreAcknowledged = async (count: number): Promise<void> => {
+    const enough = load.acknowledged.size + count;
+    await until(() => load.acknowledged.size >= enough, "writes are acknowledged");
+  };
+  for (let move = 0; move < ROUNDS * 20; move++) {
+    await moreAcknowledged(5);
+    const answers = load.answers;
+    renameSync(data, elsewhere);
+    // Half of the moves take a moment only, so that a transaction is under way.
+    if (move % 2 === 0) await until(() => load.answers >= answers + AFTER, "writes are answered");
+    renameSync(elsewhere, data);
+  }
+  await moreAcknowledged(BEFORE);
+  const found = new Map((await list(url)).map(({ id, title }) => [id, title]));
+  expect([...load.acknowledged].filter(([id, title]) => found.get(id) !== title)).toEqual([]);
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  await Promise.all(writers);
+  await using again = serve(path);
+  expect((await list(await again.url)).length).toBeGreaterThanOrEqual(found.size);
+});
 
 /**
  * Runs a server under load, changes its files, kills it and starts it again. Fails if the server starts, and a write that

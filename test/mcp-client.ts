@@ -4,7 +4,13 @@ import { until } from "./until.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** The protocol versions that the tests speak, oldest first. */
-export const PROTOCOL_VERSIONS = ["2025-06-18", "2025-11-25", "2026-07-28"] as const;
+export const PROTOCOL_VERSIONS = [
+  "2024-11-05",
+  "2025-03-26",
+  "2025-06-18",
+  "2025-11-25",
+  "2026-07-28",
+] as const;
 export type ProtocolVersion = (typeof PROTOCOL_VERSIONS)[number];
 /** From this version on, each request carries its version, and no handshake precedes it. */
 export const isModern = (version: ProtocolVersion): boolean => version >= "2026-07-28";

@@ -34,3 +34,9 @@ export async function installPackages(...packages: readonly string[]): Promise<I
   const reason = code === undefined ? `no result within ${TIME_LIMIT_MS / 1000} s` : `exit code ${code}`;
   return { whyMissing: `npm cannot install ${packages.join(" ")}: ${reason}` };
 }
+
+/** Runs a program in a folder of installed packages, which is also its home. Returns its exit code and its output. */
+export async function runInstalled(folder: string, ...commandLine: readonly string[]) {
+  await using command = run(["sh", "-c", 'cd "$0" && exec "$@"', folder, ...commandLine], { HOME: folder });
+  return { code: await command.exited, out: command.stdout(), error: command.stderr() };
+}

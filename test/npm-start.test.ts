@@ -1,7 +1,7 @@
 import { expect, setDefaultTimeout, test } from "bun:test";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { run } from "./command.ts";
+import { ROOT, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { portClosed, statusOf, unchunked } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
@@ -195,7 +195,7 @@ test.concurrent.skipIf(skipFor(whyNoTerminal))(
   "Ctrl-C in a terminal ends npm start after it has responded to all accepted requests",
   async () => {
     const terminal = Bun.spawn(["script", "-qec", "exec npm start -- --port 0", "/dev/null"], {
-      cwd: new URL("..", import.meta.url).pathname,
+      cwd: ROOT,
       env: { PATH: process.env.PATH, HOME: process.env.HOME },
       stdin: "pipe",
       stdout: "pipe",

@@ -178,7 +178,11 @@ async function problemsOfService(): Promise<string[]> {
   const checkUser = (_user: string, password: string): boolean => password === "secret";
 
   const memory = openMemory();
-  await using service = startService({ store: memory, keys: memory.keys, checkUser, onLoopback: true });
+  await using service = startService({
+    store: memory,
+    credentials: { keys: memory.keys, checkUser },
+    network: { onLoopback: true },
+  });
   const todos = "POST /api/todos";
   const keys = "POST /admin/keys";
   await send(service, "GET /api/todos/x");
@@ -211,7 +215,7 @@ async function problemsOfService(): Promise<string[]> {
   await send(service, "PATCH /api/todos/1", { json: { done: "true" } });
 
   const lookupClient = () => ({ name: "ci", scope: "read" as const });
-  await using readOnly = startService({ privateMode: true, lookupClient });
+  await using readOnly = startService({ access: { privateMode: true }, credentials: { lookupClient } });
   await send(readOnly, todos, { headers: bearer, json: { title: "x" } });
 
   const inserting = Promise.withResolvers<void>();
@@ -225,10 +229,9 @@ async function problemsOfService(): Promise<string[]> {
   const list = () => Promise.reject(new Error("a fault"));
   await using failing = startService({
     store: storeWith({ insert, get, list }),
-    lookupClient: () => Promise.reject(new Error("a fault")),
-    basicFailures: 1,
+    credentials: { lookupClient: () => Promise.reject(new Error("a fault")) },
+    access: { basicFailures: 1 },
     monotonicNow: () => 0,
-    bodyTimeoutMs: 20,
   });
   const first = send(failing, todos, { headers: once, json: { title: "x" } });
   await inserting.promise;
@@ -241,12 +244,13 @@ async function problemsOfService(): Promise<string[]> {
   await send(failing, "GET /admin/", { headers: basic });
   await send(failing, "GET /admin/", { headers: basic });
   const unfinished = request(todos, ["Content-Type: application/json", "Content-Length: 9"], "{");
-  const { text } = await sendRaw(failing.port, unfinished);
+  await using impatient = startService({ limits: { bodyTimeoutMs: 1 } });
+  const { text } = await sendRaw(impatient.port, unfinished);
   bodies.push(text.slice(text.indexOf("{")));
-  failing.drain();
-  await send(failing, "GET /readyz");
+  impatient.drain();
+  await send(impatient, "GET /readyz");
 
-  await using full = startService({ maxRequests: 0, overloadDelayMs: 0 });
+  await using full = startService({ limits: { maxRequests: 0, overloadDelayMs: 0 } });
   await send(full, "GET /api/todos");
   return bodies;
 }

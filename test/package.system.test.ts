@@ -28,7 +28,12 @@ import { parseCertificate } from "todo-service/tls";
 
 const lookupClient: LookupClient = createClientLookup(parseClients(""));
 const mcp = createMcpEndpoint({ version: "1" });
-const service = createService({ store: openMemory(), lookupClient, mcp, onLoopback: true });
+const service = createService({
+  store: openMemory(),
+  credentials: { lookupClient },
+  network: { onLoopback: true },
+  mcp,
+});
 const listener = listen(service, { host: "127.0.0.1", port: 0 });
 const api = new TodoApi({ baseUrl: listener.url });
 const todo: Todo = await api.create("buy milk");
@@ -176,7 +181,7 @@ describe.each([
       expect(await said(runIn(home, ["node", "client.js", url, "buy milk"]))).toBe("bigint buy milk false\n");
       expect(await said(runIn(home, [process.execPath, "client.js", url, "eat"]))).toBe("bigint eat false\n");
       const listed = await said(runIn(home, ["npx", "todo", "list", "--url", url]));
-      expect(listed).toMatch(/"buy milk".*\n.*"eat"/);
+      expect(listed).toMatch(/ {2}buy milk\n.* {2}eat\n/);
       const docs = await fetch(`${url}/docs`, { headers: { Accept: "text/html" } });
       expect([docs.status, await docs.text()]).toEqual([200, expect.stringContaining("/assets/")]);
     } finally {

@@ -37,10 +37,12 @@ async function send(change: (sent: Mutant) => Mutant | undefined, mayRead: RegEx
   await store.insert(TITLE);
   await using service = startService({
     store,
-    keys: store.keys,
-    privateMode: true,
-    lookupClient: (token) => (token === "token" ? { name: "client" } : undefined),
-    onLoopback: true,
+    credentials: {
+      keys: store.keys,
+      lookupClient: (token) => (token === "token" ? { name: "client" } : undefined),
+    },
+    access: { privateMode: true },
+    network: { onLoopback: true },
     log: { ...log, info() {}, warn() {} },
   });
   const statuses = new Map<string, number>();

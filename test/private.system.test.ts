@@ -102,9 +102,8 @@ test.skipIf(skipFor(whyNoBrowser))(
     const token = minted?.token ?? "";
     await using service = startService({
       store,
-      keys: store.keys,
-      privateMode: true,
-      lookupClient: createKeyLookup(store.keys, Date.now),
+      credentials: { keys: store.keys, lookupClient: createKeyLookup(store.keys, Date.now) },
+      access: { privateMode: true },
     });
     const browser = await launchBrowser();
     try {

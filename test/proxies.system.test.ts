@@ -187,7 +187,8 @@ describe.each([
   );
 });
 
-test.skipIf(skipFor(whyNoNginx)).each([
+// Both wait for two heartbeats.
+test.concurrent.skipIf(skipFor(whyNoNginx)).each([
   ["nginx.conf", behind(startBalancer)],
   ["nginx-compose.conf", behindComposeNginx],
 ])(

@@ -6,15 +6,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import contract from "../openapi.json" with { type: "json" };
 import { SETTINGS } from "../src/cli/settings.ts";
-import { EXPIRED_RETENTION_MS } from "../src/credential/key.ts";
+import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
-import {
-  BODY_TIMEOUT_MS,
-  MAX_BODY_BYTES,
-  MAX_REQUEST_BYTES,
-  MAX_UNFINISHED_BYTES,
-} from "../src/http/body.ts";
-import { OVERLOAD_DELAY_MS } from "../src/http/middleware.ts";
+import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "../src/http/body.ts";
+import { DEFAULT_LIMITS } from "../src/http/limits.ts";
 import {
   AUTHENTICATION_OUTCOMES,
   STORE_OPERATIONS,
@@ -106,14 +101,15 @@ test("the limits in the reference match the limits of the program", () => {
     "time to receive a request head, and to wait for the next one on a connection",
     `${IDLE_SECONDS} seconds`,
   );
-  expectLimit("time to receive a body", `${BODY_TIMEOUT_MS / 1000} seconds`);
+  expectLimit("time to receive a body", `${DEFAULT_LIMITS.bodyTimeoutMs / 1000} seconds`);
   expectLimit("memory of all unfinished bodies", `${MAX_UNFINISHED_BYTES / 2 ** 20} MiB`);
   expectLimit("lifetime of an API key", days(MAX_DURATION_MS));
-  expectLimit("expired API keys in the list", days(EXPIRED_RETENTION_MS));
+  expectLimit("expired API keys in the list", days(EXPIRED_LISTED_MS));
+  expectLimit("expired API keys in the store", count(MAX_EXPIRED_KEYS));
   expectLimit("a query", `${PRIMARY_DEFAULTS.queryTimeoutMs / 1000} seconds`);
   expectLimit("connecting to one host", `${PRIMARY_DEFAULTS.queryTimeoutMs / 5000} seconds`);
   const page = read("limits.md");
-  expect(page).toContain(`503 \`overloaded\`, after ${OVERLOAD_DELAY_MS / 1000} second`);
+  expect(page).toContain(`503 \`overloaded\`, after ${DEFAULT_LIMITS.overloadDelayMs / 1000} second`);
   expect(page).toContain(`idempotency keys of the last ${RETENTION_MS / 3_600_000} hours`);
 });
 
@@ -330,9 +326,11 @@ test("a request with several problems gets the error that the page lists first",
   const store = openMemory({ maxTodos: 1 });
   await using service = startService({
     store,
-    keys: store.keys,
-    onLoopback: true,
-    checkUser: (user, password) => user === "admin" && password === "secret",
+    credentials: {
+      keys: store.keys,
+      checkUser: (user, password) => user === "admin" && password === "secret",
+    },
+    network: { onLoopback: true },
   });
   await service.sendJson("POST", "/api/todos", { title: "x" }, { headers: { "Idempotency-Key": "used" } });
   const codeOf = async (method: string, path: string, headers: Record<string, string>, body?: string) => {

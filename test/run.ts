@@ -2,40 +2,91 @@
  * Runs `bun test` with the given arguments, then lists the skipped tests by reason. `npm test` and `npm run test:system` use it.
  * Fails where `bun test` fails, and where a test is skipped without a printed reason. With TODO_TEST_ALLOWED_SKIPS,
  * which holds the beginning of one reason per line, it also fails where a test is skipped for any other reason.
+ * With TODO_TEST_FLAKY_FILES, it runs up to this many failed files once more, each alone. If all of them pass then, it succeeds
+ * and prints a line `FLAKY: file: its first error` for each.
  */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 
 const allowed = process.env.TODO_TEST_ALLOWED_SKIPS?.split("\n");
+const maxFlaky = Number(process.env.TODO_TEST_FLAKY_FILES ?? 0);
 
-const child = Bun.spawn(["bin/bun", "test", ...process.argv.slice(2)], {
-  stdin: "ignore",
-  stdout: "inherit",
-  stderr: "pipe",
-});
+let child: Bun.Subprocess | undefined;
 // Ctrl-C also reaches the child. It ends by itself, and its summary is still printed.
 process.on("SIGINT", () => {});
-process.on("SIGTERM", () => child.kill("SIGTERM"));
+process.on("SIGTERM", () => child?.kill("SIGTERM"));
 
 /** The files with a skipped test, and by reason, the files that printed it. */
 const skipping = new Set<string>();
 const reasons = new Map<string, Set<string>>();
 let file = "";
-let rest = "";
-const decoder = new TextDecoder();
-for await (const chunk of child.stderr) {
-  process.stderr.write(chunk);
-  const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-  rest = lines.pop() ?? "";
-  for (const line of lines) read(line);
-}
+/** The number of failed tests and files, as the summary of `bun test` counts them; `undefined` before the summary. */
+let failed: number | undefined;
 
-const code = (await child.exited) ?? 1;
+const args = process.argv.slice(2);
+const code = maxFlaky > 0 ? await runTwice() : await run(args);
 const failures = report();
 process.exitCode = code === 0 && failures > 0 ? 1 : code;
 
+/** Runs `bun test` and returns its exit code; 1 if a test file ended the process before the summary. */
+async function run(options: readonly string[]): Promise<number> {
+  failed = undefined;
+  const tests = Bun.spawn(["bin/bun", "test", ...options], {
+    stdin: "ignore",
+    stdout: "inherit",
+    stderr: "pipe",
+  });
+  child = tests;
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of tests.stderr) {
+    process.stderr.write(chunk);
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) read(line);
+  }
+  return (await tests.exited) || (failed === undefined ? 1 : 0);
+}
+
+/** Runs `bun test`, and failed files once more. Returns the exit code of the first run unless all of them pass then. */
+async function runTwice(): Promise<number> {
+  const folder = mkdtempSync(join(tmpdir(), "todo-test-run-"));
+  const path = join(folder, "results.xml");
+  const firstCode = await run([...args, "--reporter=junit", `--reporter-outfile=${path}`]);
+  const errors = firstCode === 0 ? undefined : firstErrors(path);
+  rmSync(folder, { recursive: true });
+  if (errors === undefined || errors.size > maxFlaky) return firstCode;
+  const options = args.filter((arg) => arg.startsWith("-"));
+  for (const name of errors.keys()) {
+    process.stderr.write(`\n${name} failed: it runs once more, alone\n`);
+    if ((await run([...options, resolve(name)])) !== 0) return firstCode;
+  }
+  for (const [name, error] of errors) process.stderr.write(`FLAKY: ${name}: ${error}\n`);
+  return 0;
+}
+
+/** Returns the first error of each failed file; `undefined` if the results do not name every failure. */
+function firstErrors(path: string): Map<string, string> | undefined {
+  const errors = new Map<string, string>();
+  const results = existsSync(path) ? readFileSync(path, "utf8") : "";
+  const FAILURE =
+    /<testcase name="([^"]*)"[^>]* file="([^"]*)"[^>]*>\s*<failure(?: type="[^"]*")?(?: message="([^"]*)")?/g;
+  let named = 0;
+  for (const [, test, name = "", error = ""] of results.matchAll(FAILURE)) {
+    named++;
+    if (!errors.has(name)) errors.set(name, `${test}: ${error}`.replaceAll(/(?:\s|&#10;)+/g, " "));
+  }
+  // An error at import time is counted, but belongs to no test.
+  return named > 0 && named === failed ? errors : undefined;
+}
+
 function read(line: string): void {
+  const count = /^ *(\d+) fail$/.exec(line)?.[1];
+  if (count !== undefined) failed = Number(count);
   // The summary repeats skipped tests without their file.
   if (/^\d+ tests skipped:$/.test(line)) file = "";
-  file = /^(\S+\.test\.ts):$/.exec(line)?.[1] ?? file;
+  file = /^(.+\.test\.ts):$/.exec(line)?.[1] ?? file;
   if (line.startsWith("(skip) ") && file !== "") skipping.add(file);
   const reason = /^skipped: (.+)$/.exec(line)?.[1];
   if (reason !== undefined) reasons.set(reason, (reasons.get(reason) ?? new Set()).add(file));
@@ -55,5 +106,3 @@ function report(): number {
     process.stderr.write(`(fail) tests may not be skipped here because ${reason}\n`);
   return unexplained.length + forbidden.length;
 }
-
-export {};

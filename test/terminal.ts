@@ -1,4 +1,4 @@
-import { run } from "./command.ts";
+import { ROOT, run } from "./command.ts";
 import { reasonAgainst } from "./tools.ts";
 
 const script = run(["sh", "-c", "script --version"]);
@@ -30,8 +30,8 @@ export function openTerminal(
 ): Terminal {
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn(["script", "-qec", `stty cols ${columns} rows 20; ${line}`, "/dev/null"], {
-    cwd: new URL("..", import.meta.url).pathname,
-    env: { PATH, HOME, TERM: "xterm", BUN: process.execPath, ...variables },
+    cwd: ROOT,
+    env: { PATH, HOME, XDG_CONFIG_HOME: "/dev/null", TERM: "xterm", BUN: process.execPath, ...variables },
     stdin: "pipe",
     stdout: "pipe",
   });

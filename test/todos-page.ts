@@ -11,7 +11,10 @@ const PATIENCE_MS = 60_000;
 
 /** Starts a service on loopback. */
 export function start(store: TodoStore, port = 0) {
-  const listener = listen(createService({ store, onLoopback: true }), { host: "127.0.0.1", port });
+  const listener = listen(createService({ store, network: { onLoopback: true } }), {
+    host: "127.0.0.1",
+    port,
+  });
   return {
     url: listener.url,
     port: Number(new URL(listener.url).port),

@@ -7,12 +7,31 @@ const valuesOf = (key: string): string[] =>
   [...text.matchAll(new RegExp(`^ +(?:- )?${key}: (.+)$`, "gm"))].map(([, value = ""]) => value);
 
 test("every command of the workflow is a script of the project", () => {
-  const known = ["npm ci", ".ci/run --record", ...Object.keys(scripts).map((name) => `npm run ${name}`)];
+  const known = [
+    "npm ci",
+    ".ci/run",
+    ".ci/full --record",
+    ...Object.keys(scripts).map((name) => `npm run ${name}`),
+  ];
   const commands = valuesOf("run").flatMap((line) => line.split(" && "));
   const own = commands.filter((command) => !command.startsWith("git config "));
-  expect(own).toContain(".ci/run --record");
-  expect(own).toContain("npm run release");
+  expect(new Set(own)).toEqual(
+    new Set([".ci/run", ".ci/full --record", "npm ci", "npm run release:check", "npm run release"]),
+  );
   expect(own.filter((command) => !known.includes(command))).toEqual([]);
+});
+
+/** The jobs of the workflow: their names and their texts. */
+const jobs = [...text.matchAll(/^ {2}([\w-]+):\n((?: {4,}.*\n)+)/gm)]
+  .filter(([, , job = ""]) => job.includes("runs-on:"))
+  .map(([, name = "", job = ""]) => ({ name, job }));
+
+test("a pull request gets a token that can only read, and no privileged container", () => {
+  expect(jobs.map(({ name }) => name)).toEqual(["pull-request", "push"]);
+  for (const { job } of jobs.filter(({ job }) => !job.includes("if: github.event_name == 'push'\n")))
+    expect(job).not.toMatch(/privileged|options:|secrets\./);
+  expect(text).toContain("\npermissions:\n  contents: read\n");
+  expect(text).not.toMatch(/: write|write-all|pull_request_target/);
 });
 
 test("every action of the workflow has an exact version", () => {

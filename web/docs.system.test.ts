@@ -121,7 +121,10 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
   test("sends requests", async () => {
     const store = openMemory();
     await store.insert("one");
-    await using service = startService({ store, checkUser: createFixedUserCheck("admin", "secret") });
+    await using service = startService({
+      store,
+      credentials: { checkUser: createFixedUserCheck("admin", "secret") },
+    });
     await using window = await openWindow(browser, `${service.url}/docs#/todos`);
     const { page } = window;
     const send = async (id: string): Promise<string> => {

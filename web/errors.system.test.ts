@@ -13,9 +13,8 @@ function start() {
   const store = openMemory();
   return startService({
     store,
-    keys: store.keys,
-    checkUser: createFixedUserCheck("admin", "secret"),
-    onLoopback: true,
+    credentials: { keys: store.keys, checkUser: createFixedUserCheck("admin", "secret") },
+    network: { onLoopback: true },
   });
 }
 

@@ -103,7 +103,11 @@ describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
       const { keys } = store;
       const checkUser = createFixedUserCheck("admin", "secret");
       const lookupClient = createKeyLookup(keys, Date.now);
-      await using service = startService({ store, keys, checkUser, lookupClient, onLoopback: true });
+      await using service = startService({
+        store,
+        credentials: { keys, checkUser, lookupClient },
+        network: { onLoopback: true },
+      });
       const page = await firefox.open(`${service.url.replace("//", "//admin:secret@")}/admin/keys`);
       await page.resize(width, 800);
       const untilTrue = (expression: string): Promise<void> =>

@@ -17,10 +17,12 @@ function start() {
   const { keys } = store;
   const service = startService({
     store,
-    keys,
-    checkUser: createFixedUserCheck("admin", "secret"),
-    lookupClient: createKeyLookup(keys, Date.now),
-    onLoopback: true,
+    credentials: {
+      keys,
+      checkUser: createFixedUserCheck("admin", "secret"),
+      lookupClient: createKeyLookup(keys, Date.now),
+    },
+    network: { onLoopback: true },
   });
   const whoami = async (token: string): Promise<string> =>
     (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();

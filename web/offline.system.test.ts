@@ -29,9 +29,8 @@ async function startPrivateOn(port: number, store: ReturnType<typeof openMemory>
   const { log, lines } = capturingLog();
   const service = startOn(port, {
     store,
-    keys: store.keys,
-    privateMode: true,
-    lookupClient,
+    credentials: { keys: store.keys, lookupClient },
+    access: { privateMode: true },
     log,
     accessLog: true,
   });

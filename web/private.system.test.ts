@@ -23,10 +23,9 @@ async function startPrivate(scope: Scope = "write") {
   await store.insert("mine alone");
   const service = startService({
     store,
-    keys,
-    privateMode: true,
+    credentials: { keys, lookupClient: createKeyLookup(keys, () => now) },
+    access: { privateMode: true },
     now: () => now,
-    lookupClient: createKeyLookup(keys, () => now),
   });
   return {
     ...service,
@@ -80,7 +79,11 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
     async () => {
       const store = openMemory();
       const checkUser = (user: string, password: string) => user === "admin" && password === "secret";
-      await using service = startService({ store, keys: store.keys, privateMode: true, checkUser });
+      await using service = startService({
+        store,
+        credentials: { keys: store.keys, checkUser },
+        access: { privateMode: true },
+      });
       const httpCredentials = { username: "admin", password: "secret" };
       await using window = await openWindow(browser, `${service.url}/admin/keys`, { httpCredentials });
       const { page } = window;
@@ -126,9 +129,11 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       let secret = "first";
       await using service = startService({
         store,
-        privateMode: true,
-        checkUser: (user, password) => user === "me" && password === secret,
-        userEntry: () => secret,
+        access: { privateMode: true },
+        credentials: {
+          checkUser: (user, password) => user === "me" && password === secret,
+          userEntry: () => secret,
+        },
       });
       const httpCredentials = { username: "me", password: "first" };
       await using window = await openWindow(browser, service.url, { httpCredentials });

@@ -56,7 +56,7 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   const url = `http://127.0.0.1:${port}`;
   await using stack = new AsyncDisposableStack();
   const terminal = stack.use(
-    openTerminal(`cd ${folder} && exec bash --norc --noprofile --noediting`, {
+    openTerminal(`cd "${folder}" && exec bash --norc --noprofile --noediting`, {
       PATH: `${join(ROOT, "bin")}:${process.env.PATH}`,
       TODO_PORT: String(port),
       TODO_URL: url,

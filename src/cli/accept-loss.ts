@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { formatPosition } from "../todo.ts";
-import { maintain, sqliteUrl } from "./maintenance.ts";
+import { runOnStore, sqliteStore } from "./store-command.ts";
 
 /** Adds `todo accept-loss`. */
 export function addAcceptLossCommand(program: Command): void {
@@ -11,8 +11,8 @@ export function addAcceptLossCommand(program: Command): void {
     )
     .argument("<file>");
   command.action((file: string) =>
-    maintain(sqliteUrl(file, command), "the file", async (maintenance) => {
-      const { loss, position } = await maintenance.acceptLoss();
+    runOnStore(sqliteStore(file, command), async (store) => {
+      const { loss, position } = await store.acceptLoss();
       process.stdout.write(`accepted: ${loss}; position ${formatPosition(position)}\n`);
     }),
   );

@@ -29,10 +29,10 @@ async function ran(...args: readonly string[]) {
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
 
-/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark. */
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark of a store. */
 const left = (path: string): string[] =>
   globSync(`${path}*`).flatMap((found) =>
-    [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
   );
 
 async function send(method: string, url: string, body: object): Promise<Todo> {

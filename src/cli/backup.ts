@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { BackupSummary } from "../storage/maintenance.ts";
 import { formatPosition } from "../todo.ts";
 import type { Flags } from "./config.ts";
-import { addStoreOptions, sqliteStores, withMaintenance } from "./maintenance.ts";
+import { addStoreOptions, readAcceptedStore, runOnStore, sqliteStores } from "./store-command.ts";
 
 const BACKED_UP = sqliteStores("to back up PostgreSQL, run pg_dump");
 const RESTORED = sqliteStores("to restore PostgreSQL, run pg_restore");
@@ -14,8 +14,8 @@ export function addBackupCommand(program: Command): void {
     .description("Back up a SQLite store, API keys included, into a new file. Works while a server runs.")
     .argument("<file>");
   addStoreOptions(command, BACKED_UP).action((file: string, flags: Flags) =>
-    withMaintenance(flags, BACKED_UP, async (maintenance, signal) =>
-      printSummary("backed up", await maintenance.backup(file, signal)),
+    runOnStore(readAcceptedStore(flags, BACKED_UP), async (store, signal) =>
+      printSummary("backed up", await store.backup(file, signal)),
     ),
   );
 }
@@ -29,8 +29,8 @@ export function addRestoreCommand(program: Command): void {
     )
     .argument("<file>");
   addStoreOptions(command, RESTORED).action((file: string, flags: Flags) =>
-    withMaintenance(flags, RESTORED, async (maintenance, signal) => {
-      const restored = await maintenance.restore(file, signal);
+    runOnStore(readAcceptedStore(flags, RESTORED), async (store, signal) => {
+      const restored = await store.restore(file, signal);
       printSummary("restored", restored);
       if (restored.movedTo !== undefined)
         process.stdout.write(`moved the old store to ${restored.movedTo}\n`);

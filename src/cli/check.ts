@@ -1,7 +1,13 @@
 import type { Command } from "commander";
-import type { Maintenance } from "../storage/maintenance.ts";
+import type { StoreAdmin } from "../storage/maintenance.ts";
 import type { Flags } from "./config.ts";
-import { addStoreOptions, maintain, sqliteStores, sqliteUrl, withMaintenance } from "./maintenance.ts";
+import {
+  addStoreOptions,
+  readAcceptedStore,
+  runOnStore,
+  sqliteStore,
+  sqliteStores,
+} from "./store-command.ts";
 
 const DAMAGED_EXIT_CODE = 1;
 const CHECKED = sqliteStores("to check PostgreSQL, run pg_amcheck");
@@ -18,14 +24,12 @@ export function addCheckCommand(program: Command): void {
       "\nThe exit code is 0 if the file is sound, 1 if it is damaged, and 2 if it cannot be checked.",
     )
     .action((file: string | undefined, flags: Flags) =>
-      file === undefined
-        ? withMaintenance(flags, CHECKED, check)
-        : maintain(sqliteUrl(file, command), file, check),
+      runOnStore(file === undefined ? readAcceptedStore(flags, CHECKED) : sqliteStore(file, command), check),
     );
 }
 
-async function check(maintenance: Maintenance): Promise<void> {
-  const results = await maintenance.check();
+async function check(store: StoreAdmin): Promise<void> {
+  const results = await store.check();
   for (const { name, isSound, detail } of results) {
     process.stdout.write(`${name}: ${isSound ? "" : "damaged: "}${detail}\n`);
   }

@@ -1,14 +1,9 @@
 import { errorMessage } from "../error-message.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
+import { runCommand } from "./command.ts";
 import { type Flags, readService } from "./config.ts";
-import { escapeControls, escapeControlsJson, paint } from "./terminal.ts";
-import { UsageError } from "./usage-error.ts";
-
-/** Exit codes besides 0 for success and 2 for usage errors. */
-export const FAILED_EXIT_CODE = 1;
-export const NOT_FOUND_EXIT_CODE = 3;
-const UNAUTHORIZED_EXIT_CODE = 4;
-const INTERRUPTED_EXIT_CODE = 130;
+import { escapeControlsJson } from "./terminal.ts";
+import { CommandError, FAILED_EXIT_CODE, UNAUTHORIZED_EXIT_CODE } from "./usage-error.ts";
 
 /** Few, because somebody waits for the result. */
 const RETRIES = 2;
@@ -28,41 +23,22 @@ export interface CommandContext {
   readonly isJson: boolean;
 }
 
-/** A failure with its exit code and a message that says what to do. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
-  readonly exitCode: number;
-
-  constructor(message: string, exitCode = FAILED_EXIT_CODE, options?: ErrorOptions) {
-    super(message, options);
-    this.exitCode = exitCode;
-  }
-}
-
-/** Runs a command. On failure, prints a line that says what to do and sets the exit code. */
-export async function runCommand(
+/** Runs a command that sends requests to a running service. */
+export function runOnService(
   flags: Flags,
   work: (context: CommandContext) => Promise<void>,
+  service = readService(flags, process.env),
 ): Promise<void> {
-  const service = readService(flags, process.env);
   const isJson = flags.json === true;
-  const interrupt = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
   const printLine: CommandContext["printLine"] = (value, text) => {
     if (isJson) process.stdout.write(`${escapeControlsJson(asJson(value))}\n`);
     else if (text !== undefined) process.stdout.write(`${text()}\n`);
   };
-  try {
-    const api = apiOf(service, { retries: RETRIES });
-    await work({ flags, service, api, signal: interrupt.signal, printLine, isJson });
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    const isInterrupted = interrupt.signal.aborted;
-    if (error instanceof CommandError || !isInterrupted) printError(describeError(error, service));
-    // Reading standard input may never end by itself.
-    if (isInterrupted) process.exit(INTERRUPTED_EXIT_CODE);
-    process.exitCode = exitCodeOf(error);
-  }
+  const api = apiOf(service, { retries: RETRIES });
+  return runCommand(
+    (signal) => work({ flags, service, api, signal, printLine, isJson }),
+    (error) => toCommandError(error, service),
+  );
 }
 
 export function apiOf(
@@ -70,11 +46,6 @@ export function apiOf(
   options: Pick<TodoApiOptions, "retries" | "timeoutMs">,
 ): TodoApi {
   return new TodoApi({ baseUrl: url, ...options, ...(token !== undefined && { token }) });
-}
-
-export function printError(message: string): void {
-  for (const line of message.split("\n"))
-    process.stderr.write(`${paint("red", "todo:", process.stderr)} ${escapeControls(line)}\n`);
 }
 
 /** Encodes flat or nested objects as JSON, with bigints as exact digits. */
@@ -89,8 +60,9 @@ const isDistrusted = (cause: unknown): boolean =>
   cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
 
 /** Returns what is wrong and what to do about it. */
-export function describeError(error: unknown, { url, urlSource, token }: ServiceAddress): string {
+export function describeError(error: unknown, service: ServiceAddress): string {
   if (!(error instanceof TodoApiError)) return errorMessage(error);
+  const { url, urlSource, token, tokenSource } = service;
   switch (error.code) {
     case "network_error":
       if (isDistrusted(error.cause)) {
@@ -106,9 +78,9 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
         return `${error.message}: set --url or TODO_URL to the address of the service`;
       return `${url} is not a to-do service (status ${error.status}): ${urlSource === undefined ? "set --url or TODO_URL" : `check ${urlSource}`}`;
     case "unauthorized":
-      return describeUnauthorized(token);
+      return `${token === undefined ? "TODO_TOKEN is not set" : `${tokenSource} is not valid`}: run todo login ${url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one`;
     case "insufficient_scope":
-      return "the token in TODO_TOKEN may only read: set it to the token of an API key with the scope write, such as one that todo keys create NAME prints";
+      return `${tokenSource} may only read: use the token of an API key with the scope write, such as one that todo keys create NAME prints`;
     case "misdirected_host":
       return `${url} rejects this host name: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
     default:
@@ -118,12 +90,10 @@ export function describeError(error: unknown, { url, urlSource, token }: Service
   }
 }
 
-/** Returns what to do about a 401 response. */
-const describeUnauthorized = (token: string | undefined): string =>
-  `${token === undefined ? "TODO_TOKEN is not set" : "the token in TODO_TOKEN is not valid"}: set it to a token, such as one that todo keys create NAME prints`;
-
-function exitCodeOf(error: unknown): number {
-  if (error instanceof CommandError) return error.exitCode;
-  if (error instanceof TodoApiError && error.code === "unauthorized") return UNAUTHORIZED_EXIT_CODE;
-  return FAILED_EXIT_CODE;
+function toCommandError(error: unknown, service: ServiceAddress): CommandError {
+  const isUnauthorized = error instanceof TodoApiError && error.code === "unauthorized";
+  return new CommandError(
+    describeError(error, service),
+    isUnauthorized ? UNAUTHORIZED_EXIT_CODE : FAILED_EXIT_CODE,
+  );
 }

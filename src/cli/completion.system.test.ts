@@ -13,7 +13,7 @@ afterAll(() => rm(folder, { recursive: true }));
 describe.skipIf(skipFor(whyMissing("fish")))("completion in fish", () => {
   test.each(CASES)("completes %j to %j", async (words, found) => {
     const file = await writeCompletion("fish", folder);
-    const line = `source ${file}; complete -C '${words.join(" ")}'`;
+    const line = `source "${file}"; complete -C '${words.join(" ")}'`;
     const lines = await outputLines("fish", "--no-config", "-c", line);
     expect(lines.map((line) => line.split("\t")[0]).toSorted()).toEqual([...found]);
   });
@@ -25,8 +25,8 @@ test.skipIf(skipFor(whyMissing("zsh") ?? whyNoTerminal))(
     const file = await writeCompletion("zsh", folder);
     await using terminal = openTerminal("zsh -f -i");
     const dump = join(folder, "dump");
-    terminal.type(`autoload -Uz compinit; compinit -u -d ${dump}; todo() { print did:$*: }\n`);
-    terminal.type(`source ${file}; print rea''dy\n`);
+    terminal.type(`autoload -Uz compinit; compinit -u -d "${dump}"; todo() { print did:$*: }\n`);
+    terminal.type(`source "${file}"; print rea''dy\n`);
     await terminal.shows("ready");
     for (const [words, typed] of [
       ["wa", "watch"],

@@ -41,22 +41,15 @@ test("readConfig returns the default of every setting that has one", () => {
     backupKeep: 7,
     maxTodos: 1_000_000,
     maxEvents: 10_000,
-    maxRequests: 5000,
-    maxSubscribers: 1000,
-    maxSubscribersPerNetwork: undefined,
+    limits: { maxRequests: 5000, maxSubscribers: 1000, maxSubscribersPerNetwork: undefined },
     stopDelay: 0,
     clientsFile: undefined,
-    fixedPair: undefined,
+    adminCredentials: undefined,
     usersFile: undefined,
     authModule: undefined,
-    private: false,
-    realm: "todo admin",
-    basicFailures: 100,
-    allowBasicOverHttp: false,
+    access: { privateMode: false, realm: "todo admin", basicFailures: 100, allowBasicOverHttp: false },
     tls: undefined,
-    trustedProxies: [],
-    allowedHosts: [],
-    corsOrigins: [],
+    network: { trustedProxies: [], allowedHosts: [], corsOrigins: [] },
     logLevel: "info",
     mcp: false,
     metricsPort: undefined,
@@ -65,6 +58,8 @@ test("readConfig returns the default of every setting that has one", () => {
     accessLog: false,
   });
 });
+
+const DEFAULTS = readConfig({}, {});
 
 test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config>]>([
   ["a flag", { host: "::1", port: "8080" }, {}, { host: "::1", port: 8080 }],
@@ -97,13 +92,13 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     "empty credentials as unset",
     {},
     { TODO_ADMIN_USER: "", TODO_ADMIN_PASSWORD: "" },
-    { fixedPair: undefined },
+    { adminCredentials: undefined },
   ],
   [
     "the minimums",
     {},
     { TODO_PORT: "0", TODO_MAX_TODOS: "1", TODO_BASIC_FAILURES: "0" },
-    { port: 0, maxTodos: 1, basicFailures: 0 },
+    { port: 0, maxTodos: 1, access: { ...DEFAULTS.access, basicFailures: 0 } },
   ],
   [
     "the maximums",
@@ -115,14 +110,14 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     "a limit per network",
     { maxSubscribersPerNetwork: "5" },
     { TODO_MAX_SUBSCRIBERS_PER_NETWORK: "6" },
-    { maxSubscribersPerNetwork: 5 },
+    { limits: { ...DEFAULTS.limits, maxSubscribersPerNetwork: 5 } },
   ],
   ["leading zeros", { port: "00080" }, {}, { port: 80 }],
   [
     "a user and a password",
     {},
     { TODO_ADMIN_USER: "Zoë", TODO_ADMIN_PASSWORD: " a:b😀 " },
-    { fixedPair: { user: "Zoë", password: " a:b😀 " } },
+    { adminCredentials: { user: "Zoë", password: " a:b😀 " } },
   ],
   [
     "unchanged paths, each with its flag or variable",
@@ -134,18 +129,18 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
       authModule: { value: "./a.ts", source: "TODO_AUTH_MODULE" },
     },
   ],
-  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { realm: 'a "b" \\c' }],
+  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { access: { ...DEFAULTS.access, realm: 'a "b" \\c' } }],
   [
     "lists",
     { allowedHosts: " a.example ,,b.example:80, " },
     {},
-    { allowedHosts: ["a.example", "b.example:80"] },
+    { network: { ...DEFAULTS.network, allowedHosts: ["a.example", "b.example:80"] } },
   ],
   [
     "proxies",
     { trustedProxy: "10.0.0.0/8, ::1" },
     { TODO_TRUSTED_PROXY: "192.0.2.1" },
-    { trustedProxies: ["10.0.0.0/8", "::1"] },
+    { network: { ...DEFAULTS.network, trustedProxies: ["10.0.0.0/8", "::1"] } },
   ],
   [
     "a certificate",
@@ -157,13 +152,13 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     "origins",
     { corsOrigins: "https://a.example, http://b.example:8080" },
     {},
-    { corsOrigins: ["https://a.example", "http://b.example:8080"] },
+    { network: { ...DEFAULTS.network, corsOrigins: ["https://a.example", "http://b.example:8080"] } },
   ],
   ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
 ])("readConfig accepts %s", (_what, flags, env, outcome) => {
   const { portSource } = readConfig(flags, env);
-  expect(readConfig(flags, env)).toEqual({ ...readConfig({}, {}), portSource, ...outcome });
+  expect(readConfig(flags, env)).toEqual({ ...DEFAULTS, portSource, ...outcome });
 });
 
 test.each([
@@ -176,11 +171,8 @@ test.each([
   ["off", false],
   ["no", false],
 ])("readConfig parses the switch %j as %p", (text, on) => {
-  const { accessLog, allowBasicOverHttp } = readConfig(
-    {},
-    { TODO_ACCESS_LOG: text, TODO_ALLOW_BASIC_OVER_HTTP: text },
-  );
-  expect([accessLog, allowBasicOverHttp]).toEqual([on, on]);
+  const { accessLog, access } = readConfig({}, { TODO_ACCESS_LOG: text, TODO_ALLOW_BASIC_OVER_HTTP: text });
+  expect([accessLog, access.allowBasicOverHttp]).toEqual([on, on]);
 });
 
 test.each([
@@ -323,7 +315,7 @@ test("settings of commands other than serve are read despite variables of other 
 
 describe("readConfig reads a password from a file", () => {
   const read = (path: string) =>
-    readConfig({ adminPasswordFile: path, adminUser: "a" }, {}).fixedPair?.password;
+    readConfig({ adminPasswordFile: path, adminUser: "a" }, {}).adminCredentials?.password;
 
   test.each([
     ["without an end of line", "s3cret", "s3cret"],

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { Option } from "commander";
 import {
   type Environment,
@@ -6,6 +7,7 @@ import {
   rejectUnknownVariables,
 } from "./environment.ts";
 import { CLIENT_SETTINGS, longName, SETTINGS, type Setting } from "./settings.ts";
+import { loginFile, readLogin } from "./stored-login.ts";
 import { asUsageError, UsageError } from "./usage-error.ts";
 
 /** The values of the flags on the command line, by attribute name, such as `storeFile`. */
@@ -40,21 +42,27 @@ export function readConfig(flags: Flags, env: Environment) {
     backupKeep: readOr(SETTINGS.backupKeep),
     maxTodos: readMaxTodos(flags, env),
     maxEvents: readOr(SETTINGS.maxEvents),
-    maxRequests: readOr(SETTINGS.maxRequests),
-    maxSubscribers: readOr(SETTINGS.maxSubscribers),
-    maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
+    limits: {
+      maxRequests: readOr(SETTINGS.maxRequests),
+      maxSubscribers: readOr(SETTINGS.maxSubscribers),
+      maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
+    },
     stopDelay: readOr(SETTINGS.stopDelay),
     clientsFile: readSourced(SETTINGS.clientsFile),
-    fixedPair: fixedPair(readSourced(SETTINGS.adminUser), password ?? passwordFile),
+    adminCredentials: adminCredentials(readSourced(SETTINGS.adminUser), password ?? passwordFile),
     usersFile: readUsersFile(flags, env),
     authModule: readSourced(SETTINGS.authModule),
-    private: readOr(SETTINGS.private),
-    realm: readOr(SETTINGS.realm),
-    basicFailures: readOr(SETTINGS.basicFailures),
-    allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
-    trustedProxies: readOr(SETTINGS.trustedProxy),
-    allowedHosts: readOr(SETTINGS.allowedHosts),
-    corsOrigins: readOr(SETTINGS.corsOrigins),
+    access: {
+      privateMode: readOr(SETTINGS.private),
+      realm: readOr(SETTINGS.realm),
+      basicFailures: readOr(SETTINGS.basicFailures),
+      allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
+    },
+    network: {
+      trustedProxies: readOr(SETTINGS.trustedProxy),
+      allowedHosts: readOr(SETTINGS.allowedHosts),
+      corsOrigins: readOr(SETTINGS.corsOrigins),
+    },
     mcp: readOr(SETTINGS.mcp),
     metricsPort: read(SETTINGS.metricsPort),
     metricsPortSource: sourceOf(SETTINGS.metricsPort, flags, env),
@@ -120,23 +128,30 @@ export function readSecretFiles(
 ): { readonly source: string; readonly path: string }[] {
   const { find } = reader(flags, env);
   const { adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey } = SETTINGS;
-  return [adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey].flatMap((setting) => {
+  const files = [adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey].flatMap((setting) => {
     const found = find(setting);
     return found === undefined ? [] : [{ source: found.source, path: found.text }];
   });
+  const login = { source: "the token of todo login", path: loginFile(env) };
+  return existsSync(login.path) ? [...files, login] : files;
 }
 
 /**
- * Returns the URL of the service, the flag or variable that names it, if any, and the token to send. Throws a UsageError as
+ * Returns the URL of the service and the token to send, and what names them, for error messages. Throws a UsageError as
  * `readConfig` does.
  */
 export function readService(flags: Flags, env: Environment) {
   const { read, readSourced } = reader(flags, env);
   const configured = readSourced(CLIENT_SETTINGS.url);
+  const token = read(CLIENT_SETTINGS.token);
+  const login = configured !== undefined && token !== undefined ? undefined : readLogin(env);
+  const url = configured?.value ?? login?.url ?? CLIENT_SETTINGS.url.default;
   return {
-    url: configured?.value ?? CLIENT_SETTINGS.url.default,
-    urlSource: configured?.source,
-    token: read(CLIENT_SETTINGS.token),
+    url,
+    urlSource: configured?.source ?? (login && "the URL of todo login"),
+    // No other service may receive the stored token.
+    token: token ?? (login?.url === url ? login.token : undefined),
+    tokenSource: token === undefined ? "the token of todo login" : "the token in TODO_TOKEN",
   };
 }
 
@@ -175,7 +190,7 @@ function reader(flags: Flags, env: Environment) {
   return { find, read, readOr, readSourced, rejectBoth };
 }
 
-function fixedPair(user: Sourced | undefined, password: Sourced | undefined) {
+function adminCredentials(user: Sourced | undefined, password: Sourced | undefined) {
   if (user === undefined && password === undefined) return undefined;
   if (user === undefined) throw withoutPartner(password, "a user", SETTINGS.adminUser);
   if (password === undefined) {

@@ -168,7 +168,7 @@ describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions re
     if (clients !== undefined) writeFileSync(clientsFile, clients);
     const config = readConfig({ authModule: path, ...(clients !== undefined && { clientsFile }) }, {});
     const { lookupClient, checkUser } = await openCredentials(config, openMemory().keys, capturingLog().log);
-    return startService({ lookupClient, ...(checkUser !== undefined && { checkUser }) });
+    return startService({ credentials: { lookupClient, checkUser } });
   }
 
   test.each<[what: string, expression: string, bearer: number, basic: number]>([

@@ -39,27 +39,31 @@ export async function openCredentials(
   poll = pollFiles,
   confirm = confirmFirstKey,
 ): Promise<Credentials> {
-  const { clientsFile, usersFile, fixedPair, authModule } = config;
+  const { access, clientsFile, usersFile, adminCredentials, authModule } = config;
   const module = authModule === undefined ? {} : await importAuthModule(authModule);
   const allKeys = await keys.list();
   const hasKeys = allKeys.length > 0;
-  const isConfigured = [clientsFile, usersFile, fixedPair, authModule].some((one) => one !== undefined);
-  const needsFirstKey = config.private && !isConfigured && allKeys.every((key) => isExpired(key, Date.now()));
+  const isConfigured = [clientsFile, usersFile, adminCredentials, authModule].some(
+    (one) => one !== undefined,
+  );
+  const needsFirstKey =
+    access.privateMode && !isConfigured && allKeys.every((key) => isExpired(key, Date.now()));
   if (needsFirstKey && !(await confirm())) throw new UsageError(withoutCredentials(config));
-  if (!config.private && !isConfigured && !hasKeys) return demoCredentials(keys);
+  if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   if (clientsFile !== undefined) {
     const lookup = watchFile(clientsFile, clientsIn, log, poll);
     lookups.push((token) => {
       const client = lookup()(token);
-      if (client === undefined || !config.private) return client;
+      if (client === undefined || !access.privateMode) return client;
       return { ...client, isRevoked: () => lookup()(token) === undefined };
     });
   }
   lookups.push(createKeyLookup(keys, Date.now));
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
-  if (fixedPair !== undefined) checks.push(createFixedUserCheck(fixedPair.user, fixedPair.password));
+  if (adminCredentials !== undefined)
+    checks.push(createFixedUserCheck(adminCredentials.user, adminCredentials.password));
   let hashes: () => ReadonlyMap<string, string> = () => new Map();
   if (usersFile !== undefined) {
     hashes = watchFile(usersFile, usersIn, log, poll);

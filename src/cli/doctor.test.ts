@@ -1,10 +1,19 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { makeCertificate } from "../../test/certificate.ts";
 import { runTodo } from "../../test/command.ts";
 import { freePort } from "../../test/free-port.ts";
@@ -197,7 +206,7 @@ describe("todo doctor", () => {
     await once(other.listen(Number(port), "127.0.0.1"), "listening");
     try {
       const { code, lines } = await doctor(["--port", port]);
-      const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --port`;
+      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --port`;
       expect([code, lines.port]).toEqual([1, [line]]);
     } finally {
       other.close();
@@ -219,7 +228,7 @@ describe("todo doctor", () => {
     await once(other.listen(Number(port), "127.0.0.1"), "listening");
     try {
       const { code, lines } = await doctor([...free, "--metrics-port", port]);
-      const line = `failed: ${port} on 127.0.0.1 is used by another program: stop it, or set --metrics-port`;
+      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --metrics-port`;
       expect([code, lines.metrics]).toEqual([1, [line]]);
     } finally {
       other.close();
@@ -306,9 +315,7 @@ describe("todo doctor", () => {
   test("fails for an address of another machine", async () => {
     const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
     expect(code).toBe(1);
-    expect(lines.port).toEqual([
-      "failed: 3000 on 192.0.2.1 cannot be used: it is not an address of this machine",
-    ]);
+    expect(lines.port).toEqual(["failed: 192.0.2.1 is not an address of this machine"]);
   });
 
   test("warns about files that every user can read, and fails for files that every user can change", async () => {
@@ -317,6 +324,13 @@ describe("todo doctor", () => {
     expect(warned.code).toBe(0);
     expect(warned.lines.files).toEqual([
       `warning: --clients-file "${readable}": every user can read it: run chmod o-r`,
+    ]);
+    const config = join(folder, "config");
+    const login = join(config, "todo-service", "login");
+    mkdirSync(dirname(login), { recursive: true });
+    renameSync(file("", 0o644), login);
+    expect((await doctor(free, { XDG_CONFIG_HOME: config })).lines.files).toEqual([
+      `warning: the token of todo login "${login}": every user can read it: run chmod o-r`,
     ]);
     const failed = await doctor(free, { TODO_CLIENTS_FILE: writable });
     expect(failed.code).toBe(1);

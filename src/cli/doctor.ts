@@ -1,9 +1,10 @@
-import { accessSync, constants, existsSync, statSync } from "node:fs";
+import { once } from "node:events";
+import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
 import { NOOP_LOG } from "../http/observability/log.ts";
-import { isLoopback } from "../http/policy/loopback.ts";
+import { isLoopback } from "../http/policy/address.ts";
 import { validityError } from "../http/server/tls.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { probeStore, type StoreProbe } from "../storage/open.ts";
@@ -12,9 +13,9 @@ import { readCertificate } from "./certificate.ts";
 import { type Config, type Flags, readConfig, readSecretFiles, sourceOf } from "./config.ts";
 import { openCredentials } from "./credentials.ts";
 import type { Environment } from "./environment.ts";
-import { reachableHost } from "./health.ts";
+import { fetchLocally, reachableHost } from "./health.ts";
 import { findBackups } from "./scheduled-backups.ts";
-import { addressOf } from "./serve.ts";
+import { addressOf, describeListenError, readSchedule } from "./serve.ts";
 import { addServeOptions, SETTINGS } from "./settings.ts";
 import { escapeControls } from "./terminal.ts";
 
@@ -27,7 +28,6 @@ const EXPIRES_SOON_MS = 14 * DAY_MS;
 const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
 const LOW_FREE_SHARE = 0.1;
-const TIMEOUT_MS = 3000;
 /** As in the alert TodoBackupTooOld. */
 const MAX_MISSED_BACKUPS = 2;
 const USED_BY_US = "is used by a running todo server";
@@ -112,10 +112,10 @@ function storeOutcome(store: StoreProbe | string, [, port]: Outcome, source: str
 
 async function checkCredentials(config: Config): Promise<Outcome> {
   // The check reads no API keys, which private mode would need.
-  const open = { ...config, private: false };
+  const open = { ...config, access: { ...config.access, privateMode: false } };
   const credentials = await openCredentials(open, openMemory().keys, NOOP_LOG, () => {});
   if (credentials.demo !== undefined) {
-    const consequence = config.private
+    const consequence = config.access.privateMode
       ? "the server does not start"
       : "each start generates demo credentials";
     return ["warning", `only API keys of the store are accepted; without keys, ${consequence}`];
@@ -164,27 +164,22 @@ function checkClock(store: StoreProbe): Outcome {
 }
 
 /** Checks the folder of the scheduled backups, and the age of the newest one of the store. */
-function checkBackups({ backupDir, backupEvery }: Config, store: StoreProbe | string): Outcome {
-  if (backupDir === undefined) return ["ok", "not scheduled by the server"];
-  const { value: folder, source } = backupDir;
-  try {
-    if (!statSync(folder).isDirectory()) return ["failed", `${source} "${folder}": it is not a folder`];
-    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
-    const epoch = typeof store !== "string" && store.kind === "sqlite" ? store.epoch : undefined;
-    const { last, problems } = findBackups(folder, epoch);
-    const isTooOld = last > 0 && Date.now() - last > MAX_MISSED_BACKUPS * backupEvery;
-    const text =
-      last === 0
-        ? `${folder} can be written, and has no backup yet`
-        : `the newest backup in ${folder} is of ${new Date(last).toISOString()}`;
-    const warnings = [
-      ...(isTooOld ? ["it is too old; the log of the server has the reason"] : []),
-      ...problems,
-    ];
-    return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
-  } catch (error) {
-    return ["failed", `${source} "${folder}": ${describeFsError(error)}`];
-  }
+function checkBackups(config: Config, store: StoreProbe | string): Outcome {
+  const schedule = readSchedule(config);
+  if (schedule === undefined) return ["ok", "not scheduled by the server"];
+  const { folder, everyMs } = schedule;
+  const epoch = typeof store !== "string" && store.kind === "sqlite" ? store.epoch : undefined;
+  const { last, problems } = findBackups(folder, epoch);
+  const isTooOld = last > 0 && Date.now() - last > MAX_MISSED_BACKUPS * everyMs;
+  const text =
+    last === 0
+      ? `${folder} can be written, and has no backup yet`
+      : `the newest backup in ${folder} is of ${new Date(last).toISOString()}`;
+  const warnings = [
+    ...(isTooOld ? ["it is too old; the log of the server has the reason"] : []),
+    ...problems,
+  ];
+  return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
 }
 
 function checkMetricsPort(
@@ -200,26 +195,18 @@ type Address = Pick<Config, "host" | "port" | "tls">;
 async function checkPort({ host, port, tls }: Address, source: string): Promise<Outcome> {
   const address = await addressOf(host);
   if (port === 0) return ["ok", `the server uses any free port on ${host}`];
-  const reason = await whyNotFree(address, port);
-  if (reason === undefined) return ["ok", `${port} on ${host} is free`];
-  if (reason !== "EADDRINUSE") return ["failed", `${port} on ${host} cannot be used: ${reason}`];
-  const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
-  if (await isOurs(url)) return ["ok", `${port} on ${host} ${USED_BY_US}`];
-  return ["failed", `${port} on ${host} is used by another program: stop it, or set ${source}`];
-}
-
-/** Returns why a server cannot listen on a port, or `undefined` if it can. */
-function whyNotFree(host: string, port: number): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once("error", (error) => {
-      const code = errnoOf(error);
-      if (code === "EACCES") resolve("this user may not use it: choose a port above 1023");
-      else if (code === "EADDRNOTAVAIL") resolve("it is not an address of this machine");
-      else resolve(code === "EADDRINUSE" ? code : errorMessage(error));
-    });
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
-  });
+  const server = createServer();
+  try {
+    await once(server.listen({ host: address, port, exclusive: true }), "listening");
+    return ["ok", `${port} on ${host} is free`];
+  } catch (error) {
+    const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
+    if (errnoOf(error) === "EADDRINUSE" && (await isOurs(url)))
+      return ["ok", `${port} on ${host} ${USED_BY_US}`];
+    return ["failed", describeListenError(error, { host, port }, source)];
+  } finally {
+    server.close();
+  }
 }
 
 /** The body of a response of this program to an unknown path, to a Host header that it does not allow, or in private mode. */
@@ -228,11 +215,7 @@ const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host|unauthorized
 /** Whether a server of this program responds. */
 async function isOurs(url: string): Promise<boolean> {
   try {
-    const response = await fetch(url, {
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      // The certificate is for the public name, not for this address. The request contains no secret.
-      tls: { rejectUnauthorized: false },
-    });
+    const response = await fetchLocally(url);
     return OWN_ERROR.test(await response.text());
   } catch {
     // Any failure means that another program uses the port.
@@ -267,12 +250,12 @@ function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string):
 async function risks(config: Config): Promise<Outcome[]> {
   const found: Outcome[] = [];
   const onLoopback = isLoopback(await addressOf(config.host).catch(() => ""));
-  if (config.allowBasicOverHttp)
+  if (config.access.allowBasicOverHttp)
     found.push([
       "warning",
-      `${config.private ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
+      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
     ]);
-  if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0) {
+  if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
     found.push([
       "warning",
       `plain HTTP on ${config.host}: set --tls-cert and --tls-key, or listen on 127.0.0.1`,

@@ -27,7 +27,7 @@ test.each([
   [
     "all addresses with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://0.0.0.0:3000",
-    { allowBasicOverHttp: true },
+    { access: { allowBasicOverHttp: true } },
     "Open http://127.0.0.1:3000 in a browser on this machine.",
   ],
   [
@@ -41,12 +41,14 @@ test.each([
   [
     "one address with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://192.0.2.1:3000",
-    { allowBasicOverHttp: true },
+    { access: { allowBasicOverHttp: true } },
     "Open http://192.0.2.1:3000 in a browser.",
   ],
 ])(
   "whereToOpen recommends an address that accepts the key, for a server on %s",
   (_what, url, given, advice) => {
-    expect(whereToOpen(url, { onLoopback: false, allowBasicOverHttp: false, ...given })).toBe(advice);
+    expect(whereToOpen(url, { onLoopback: false, access: { allowBasicOverHttp: false }, ...given })).toBe(
+      advice,
+    );
   },
 );

@@ -25,16 +25,17 @@ export async function confirmFirstKey(): Promise<boolean> {
   }
 }
 
-export interface Reachability extends Pick<Config, "allowBasicOverHttp"> {
+export interface Reachability {
+  readonly access: Pick<Config["access"], "allowBasicOverHttp">;
   /** Whether the server listens on loopback only. */
   readonly onLoopback: boolean;
 }
 
 /** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
-export function whereToOpen(listenerUrl: string, { onLoopback, allowBasicOverHttp }: Reachability): string {
+export function whereToOpen(listenerUrl: string, { onLoopback, access }: Reachability): string {
   const { protocol, hostname } = new URL(listenerUrl);
   const url = reachableUrl(listenerUrl);
-  const acceptsOthers = protocol === "https:" || allowBasicOverHttp;
+  const acceptsOthers = protocol === "https:" || access.allowBasicOverHttp;
   if (new URL(url).hostname !== hostname)
     return `Open ${url} in a browser on this machine.${acceptsOthers ? "" : " Other machines need HTTPS."}`;
   if (onLoopback || acceptsOthers) return `Open ${url} in a browser.`;

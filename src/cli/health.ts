@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { errnoOf, errorMessage } from "../error-message.ts";
 import { type Flags, readAddress, sourceOf } from "./config.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
-import { UsageError } from "./usage-error.ts";
+import { CommandError, UsageError } from "./usage-error.ts";
 
 const TIMEOUT_MS = 3000;
 
@@ -27,9 +27,7 @@ export function addHealthCommand(program: Command): void {
       const scheme = tls === undefined ? "http" : "https";
       const url = `${scheme}://${reachableHost(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
       const failure = await probe(url);
-      if (failure === undefined) return;
-      process.stderr.write(`todo: ${url}: ${failure}\n`);
-      process.exitCode = 1;
+      if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);
     });
 }
 
@@ -47,14 +45,18 @@ export function reachableUrl(listenerUrl: string): string {
   return `${protocol}//${host.replace(hostname, reachableHost(hostname))}`;
 }
 
+/** Sends a GET request to a server on this machine. */
+export const fetchLocally = (url: string): Promise<Response> =>
+  fetch(url, {
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+    // The certificate is for the public name, not for this address. The request contains no secret.
+    tls: { rejectUnauthorized: false },
+  });
+
 /** Returns why the server is not healthy, or `undefined` if it is. */
 async function probe(url: string): Promise<string | undefined> {
   try {
-    const response = await fetch(url, {
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      // The certificate is for the public name, not for this address. The request contains no secret.
-      tls: { rejectUnauthorized: false },
-    });
+    const response = await fetchLocally(url);
     return response.ok ? undefined : `status ${response.status}: ${await response.text()}`;
   } catch (error) {
     return errnoOf(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);

@@ -357,7 +357,7 @@ describe("todo keys", () => {
 
   test("create explains how to revoke the key if the token cannot be written, after which list finds no key", async () => {
     const { path, store } = newStore();
-    const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store sqlite:${path} | true; exit "\${PIPESTATUS[0]}"`;
+    const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store "sqlite:${path}" | true; exit "\${PIPESTATUS[0]}"`;
     await using command = run(["bash", "-c", line, process.execPath]);
     expect(await command.exited).toBe(1);
     const [, id = ""] =
@@ -373,7 +373,7 @@ describe("todo keys", () => {
     const database = new Database(path);
     database.run(
       `CREATE TRIGGER meanwhile AFTER DELETE ON keys WHEN old.id = '${id}'
-       BEGIN INSERT INTO keys (id, name, token_hash, created_at) VALUES ('11112222', 'ci', x'00', 1); END`,
+       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope) VALUES ('11112222', 'ci', x'00', 1, 'read'); END`,
     );
     database.close();
     const { code, stdout } = await keys("revoke", "ci", ...store);

@@ -4,6 +4,7 @@ import {
   DEFAULT_OVERLAP,
   formatTime,
   isExpired,
+  isListed,
   type Key,
   type KeyStore,
   type MintedKey,
@@ -18,10 +19,10 @@ import { errorMessage } from "../error-message.ts";
 import { openKeys } from "../storage/open.ts";
 import type { OpenKeysOptions } from "../storage/store.ts";
 import type { Flags } from "./config.ts";
-import { type AcceptedStores, addStoreOptions, KEPT_STORES, readAcceptedStore } from "./maintenance.ts";
-import { writeStdout } from "./output.ts";
+import { printError, writeStdout } from "./output.ts";
+import { type AcceptedStores, addStoreOptions, KEPT_STORES, readAcceptedStore } from "./store-command.ts";
 import { escapeControls } from "./terminal.ts";
-import { asUsageError, toStoreError, UsageError } from "./usage-error.ts";
+import { asUsageError, CommandError, toStoreError, UsageError } from "./usage-error.ts";
 
 const STORES: AcceptedStores = {
   ...KEPT_STORES,
@@ -73,7 +74,7 @@ async function create(name: string, flags: Flags): Promise<void> {
 async function list(flags: Flags): Promise<void> {
   const now = Date.now();
   await withKeys(flags, { createIfMissing: false }, async (keys) => {
-    const all = await keys.list();
+    const all = (await keys.list()).filter((key) => isListed(key, now));
     if (all.length === 0) process.stderr.write("No API keys.\n");
     else process.stdout.write(table([HEAD, ...all.map((key) => rowOf(key, now))]));
   });
@@ -115,27 +116,22 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
   return byId.length > 0 ? byId : all.filter(({ name }) => name === nameOrId);
 }
 
-/**
- * Runs `work` on the API keys of the configured store. Throws a UsageError if the store cannot be opened; any other failure
- * prints one line and sets exit code 1.
- */
+/** Runs `work` on the API keys of the configured store. Throws every failure as a CommandError. */
 async function withKeys(
   flags: Flags,
   { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
   work: (keys: KeyStore) => Promise<void>,
 ): Promise<void> {
   const { value: url, source } = readAcceptedStore(flags, STORES);
-  const opened = await openKeys(url, { createIfMissing, onWarning: printWarning }).catch((error) => {
+  const opened = await openKeys(url, { createIfMissing, onWarning: printError }).catch((error) => {
     throw toStoreError(source, error);
   });
-  if (opened === undefined) throw new Error("this store has no keys that a command can open");
+  if (opened === undefined) throw new CommandError("this store has no keys that a command can open");
   try {
     await work(opened.keys);
   } catch (error) {
-    if (error instanceof UsageError) throw error;
-    const reason = error instanceof ServiceError ? error.cause : error;
-    process.stderr.write(`todo: ${errorMessage(reason)}\n`);
-    process.exitCode = 1;
+    if (error instanceof CommandError) throw error;
+    throw new CommandError(errorMessage(error instanceof ServiceError ? error.cause : error));
   } finally {
     await opened.close();
   }
@@ -152,10 +148,6 @@ async function show({ key, token }: MintedKey, more = ""): Promise<void> {
     throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
   });
 }
-
-const printWarning = (message: string): void => {
-  process.stderr.write(`todo: ${message}\n`);
-};
 
 const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED"];
 

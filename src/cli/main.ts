@@ -1,12 +1,14 @@
 #!/usr/bin/env bun
-import { StoreUnavailableError } from "../storage/store.ts";
+import { printError, writeStdout } from "./output.ts";
 import { createProgram } from "./program.ts";
-import { USAGE_EXIT_CODE, UsageError } from "./usage-error.ts";
+import { CommandError, INTERRUPTED_EXIT_CODE } from "./usage-error.ts";
 
 try {
   await createProgram().parseAsync();
 } catch (error) {
-  if (!(error instanceof UsageError || error instanceof StoreUnavailableError)) throw error;
-  process.stderr.write(`todo: ${error.message}\n`);
-  process.exit(error instanceof UsageError ? USAGE_EXIT_CODE : 1);
+  if (!(error instanceof CommandError)) throw error;
+  printError(error.message);
+  // The reader of the output may be what the user interrupts.
+  if (error.exitCode !== INTERRUPTED_EXIT_CODE) await writeStdout("").catch(() => {});
+  process.exit(error.exitCode);
 }

@@ -3,8 +3,8 @@ import { version } from "../../package.json" with { type: "json" };
 import { TodoApi } from "../sdk/client.ts";
 import { describeError } from "./client-command.ts";
 import { type Flags, readService } from "./config.ts";
+import { printError } from "./output.ts";
 import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
-import { escapeControls } from "./terminal.ts";
 
 /** Adds `todo mcp`. */
 export function addMcpCommand(program: Command): void {
@@ -28,6 +28,6 @@ async function serveAssistant(flags: Flags): Promise<void> {
     version,
     input: process.stdin,
     output: process.stdout,
-    warn: (message) => process.stderr.write(`todo: ${escapeControls(message)}\n`),
+    warn: printError,
   });
 }

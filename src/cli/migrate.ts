@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Flags } from "./config.ts";
-import { addStoreOptions, KEPT_STORES, withMaintenance } from "./maintenance.ts";
+import { addStoreOptions, KEPT_STORES, readAcceptedStore, runOnStore } from "./store-command.ts";
 
 /** Adds `todo migrate`. */
 export function addMigrateCommand(program: Command): void {
@@ -13,8 +13,8 @@ export function addMigrateCommand(program: Command): void {
       "\nA server does the same at its start, if it has the rights. On PostgreSQL, this command also creates the schema.",
     )
     .action((flags: Flags) =>
-      withMaintenance(flags, KEPT_STORES, async (maintenance) => {
-        const { from, to } = await maintenance.migrate();
+      runOnStore(readAcceptedStore(flags, KEPT_STORES), async (store) => {
+        const { from, to } = await store.migrate();
         process.stdout.write(
           from === to
             ? `the schema is current (format ${to})\n`

@@ -1,3 +1,5 @@
+import { escapeControls, paint } from "./terminal.ts";
+
 /** Write errors that `writeStdout` has already passed to its caller. */
 const reported = new WeakSet<Error>();
 
@@ -10,7 +12,7 @@ export function handleStdoutErrors(): void {
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
     if (isReported || reported.has(error) || error.code === "EPIPE") return;
     isReported = true;
-    process.stderr.write(`todo: standard output: ${error.message}\n`);
+    printError(`standard output: ${error.message}`);
     process.exitCode = 1;
   });
   // An error of standard error cannot be reported anywhere.
@@ -26,4 +28,10 @@ export function writeStdout(text: string): Promise<void> {
       reject(new Error(`standard output: ${error.message}`, { cause: error }));
     });
   });
+}
+
+/** Prints a message on standard error. */
+export function printError(message: string): void {
+  for (const line of message.split("\n"))
+    process.stderr.write(`${paint("red", "todo:", process.stderr)} ${escapeControls(line)}\n`);
 }

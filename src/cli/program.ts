@@ -8,9 +8,10 @@ import { type Flags, readConfig } from "./config.ts";
 import { addDoctorCommand } from "./doctor.ts";
 import { addHealthCommand } from "./health.ts";
 import { addKeysCommand } from "./keys.ts";
+import { addLoginCommands } from "./login.ts";
 import { addMcpCommand } from "./mcp.ts";
 import { addMigrateCommand } from "./migrate.ts";
-import { handleStdoutErrors } from "./output.ts";
+import { handleStdoutErrors, printError } from "./output.ts";
 import { serve } from "./serve.ts";
 import { addServeOptions } from "./settings.ts";
 import { addTodoCommands } from "./todos.ts";
@@ -35,8 +36,18 @@ Exit codes:
   1    failure; standard error says why
   2    invalid arguments or settings; nothing was done
   3    not found; after an export: incomplete
-  4    TODO_TOKEN is missing or not valid
+  4    the token is missing or not valid
   130  interrupted by Ctrl-C`;
+
+/** Commands, each with the words that people try for it. */
+const TRIED_WORDS = {
+  add: ["new", "create"],
+  done: ["tick", "complete", "finish"],
+  reopen: ["undo", "uncheck"],
+  rm: ["del"],
+  health: ["status"],
+  serve: ["start", "run"],
+};
 
 /** Returns the program with all its commands. */
 export function createProgram(): Command {
@@ -45,7 +56,7 @@ export function createProgram(): Command {
     .version(version)
     .configureHelp({ minWidthToWrap: MIN_WIDTH_TO_WRAP })
     .addHelpText("after", PROGRAM_HELP)
-    .configureOutput({ outputError: (message, write) => write(`todo: ${toOneLine(program, message)}\n`) })
+    .configureOutput({ outputError: (message) => printError(toOneLine(program, message)) })
     .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
   program.commandsGroup("Server:");
@@ -65,6 +76,7 @@ export function createProgram(): Command {
   program.commandsGroup("To-dos of a running service:");
   addTodoCommands(program);
   addMcpCommand(program);
+  addLoginCommands(program);
   program.commandsGroup("API keys and users:");
   addKeysCommand(program);
   addUsersCommand(program);
@@ -88,8 +100,11 @@ function toOneLine(program: Command, message: string): string {
     .replace(/'(--[\w-]+)=.*'/, "'$1'")
     .trim()
     .replaceAll("\n", " ");
-  if (!line.startsWith("too many arguments")) return line;
   const called = calledCommand(program);
+  const [unknown = "", word = ""] = /^unknown command '(.*?)'/.exec(line) ?? [];
+  const meant = Object.entries(TRIED_WORDS).find(([, words]) => words.includes(word))?.[0];
+  if (called === "todo" && meant !== undefined) return `${unknown} (Did you mean ${meant}?)`;
+  if (!line.startsWith("too many arguments")) return line;
   // npm consumes flags that stand before `--`, and passes on their values.
   if (called === "todo serve" && process.env.npm_lifecycle_event === "start")
     return `${line} Put -- before flags, as in: npm start -- --port 8080`;

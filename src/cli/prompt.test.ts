@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ROOT } from "../../test/command.ts";
 import { copyWithCheapHashes } from "../../test/patched-copy.ts";
 import { skipFor } from "../../test/skip.ts";
 import { whyNoTerminal } from "../../test/terminal.ts";
@@ -27,13 +28,13 @@ async function type(...texts: readonly string[]): Promise<Typed> {
   const file = join(folder, `users${++files}`);
   const lines = [
     'stty -a > "$TODO_USERS_FILE.before"',
-    `"$BUN" --no-env-file ${main} users add alice`,
+    `"$BUN" --no-env-file "${main}" users add alice`,
     "code=$?",
     'stty -a > "$TODO_USERS_FILE.after"',
     "exit $code",
   ];
   const terminal = Bun.spawn(["script", "-qec", lines.join("; "), "/dev/null"], {
-    cwd: new URL("../..", import.meta.url).pathname,
+    cwd: ROOT,
     env: { PATH: process.env.PATH, HOME: process.env.HOME, BUN: process.execPath, TODO_USERS_FILE: file },
     stdin: "pipe",
     stdout: "pipe",
@@ -84,7 +85,7 @@ describe.concurrent("a password typed in a terminal", () => {
       ],
       ["that is empty", ["\r", "\r"], 2, "the password: must not be empty"],
       ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
-      ["that is missing", ["\x04"], 2, "no password was entered; nothing was changed"],
+      ["that is missing", ["\x04"], 2, "nothing was entered; nothing was changed"],
       ["that Ctrl-C interrupts", ["hunter2\x03"], 130, ""],
       ["that Ctrl-C interrupts at the second prompt", ["hunter2\r", "hun\x03"], 130, ""],
     ])("%s changes nothing, and restores the terminal", async (_what, texts, code, said) => {

@@ -1,18 +1,27 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { UsageError } from "./usage-error.ts";
+import { INTERRUPTED_EXIT_CODE, UsageError } from "./usage-error.ts";
 
-/** The exit code after SIGINT, by convention of shells. */
-const INTERRUPTED_EXIT_CODE = 130;
-/** More than the longest password. */
-const MAX_LINE_BYTES = 1024;
+/** More than the longest password or token. */
+const MAX_LINE_BYTES = 16 * 1024;
+
+/** Prints a label, and resolves with the next line that is typed. */
+type Prompt = (label: string) => Promise<string>;
 
 /** Returns a new password: prompts for it twice without echo on a terminal, or else reads the first line of standard input. */
 export function readNewPassword(): Promise<string> {
-  return process.stdin.isTTY ? promptTwice() : firstLine(Bun.stdin.stream());
+  return readSecret(async (prompt) => {
+    const password = await prompt("Password: ");
+    if ((await prompt("Again: ")) === password) return password;
+    throw new UsageError("the two passwords differ; nothing was changed");
+  });
 }
 
-async function promptTwice(): Promise<string> {
+/** Returns a token: prompts for it without echo on a terminal, or else reads the first line of standard input. */
+export const readToken = (): Promise<string> => readSecret((prompt) => prompt("Token: "));
+
+async function readSecret(ask: (prompt: Prompt) => Promise<string>): Promise<string> {
+  if (!process.stdin.isTTY) return firstLine(Bun.stdin.stream());
   const noEcho = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({
     input: process.stdin,
@@ -28,17 +37,15 @@ async function promptTwice(): Promise<string> {
   // Otherwise Ctrl-Z would turn the echo on again.
   terminal.on("SIGTSTP", () => {});
   const lines = terminal[Symbol.asyncIterator]();
-  const prompt = async (label: string): Promise<string> => {
+  const prompt: Prompt = async (label) => {
     process.stderr.write(label);
     const line = await lines.next();
     process.stderr.write("\n");
-    if (line.done) throw new UsageError("no password was entered; nothing was changed");
+    if (line.done) throw new UsageError("nothing was entered; nothing was changed");
     return line.value;
   };
   try {
-    const password = await prompt("Password: ");
-    if ((await prompt("Again: ")) === password) return password;
-    throw new UsageError("the two passwords differ; nothing was changed");
+    return await ask(prompt);
   } finally {
     terminal.close();
   }

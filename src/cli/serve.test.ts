@@ -23,7 +23,12 @@ test.each<[host: string, onLoopback: boolean, expected: string[]]>([
   ["::", false, ["listed.example"]],
   ["fe80::1", false, ["listed.example"]],
 ])("a server on %s, on loopback: %p, accepts the hosts %j", (host, onLoopback, expected) => {
-  const config = { host, port: 3000, tls: undefined, allowedHosts: ["listed.example"] };
+  const config = {
+    host,
+    port: 3000,
+    tls: undefined,
+    network: { trustedProxies: [], allowedHosts: ["listed.example"], corsOrigins: [] },
+  };
   expect(allowedHosts(config, onLoopback)).toEqual(expected);
 });
 

@@ -4,13 +4,13 @@ import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
 import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
-import { isLocalHost, isLoopback } from "../http/policy/loopback.ts";
+import { isLocalHost, isLoopback } from "../http/policy/address.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/server/listen.ts";
 import type { Metrics } from "../http/server/metrics.ts";
 import { createService, type Service } from "../http/service.ts";
 import { fileOf, openStore } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/file-usage.ts";
-import { type Store, StoreUnavailableError } from "../storage/store.ts";
+import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
 import type { Config } from "./config.ts";
@@ -21,7 +21,7 @@ import { reachableHost } from "./health.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { scheduleBackups } from "./scheduled-backups.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
-import { toStoreError, UsageError } from "./usage-error.ts";
+import { CommandError, FAILED_EXIT_CODE, toStoreError, UsageError } from "./usage-error.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -36,33 +36,19 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const metrics = await openConfiguredMetrics(config);
   const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
-  const { lookupClient, checkUser, userEntry } = credentials;
   const onLoopback = isLoopback(await addressOf(config.host));
   const service = createService({
     store,
-    privateMode: config.private,
-    userEntry,
-    realm: config.realm,
-    allowBasicOverHttp: config.allowBasicOverHttp,
-    basicFailures: config.basicFailures,
-    onLoopback,
-    trustedProxies: config.trustedProxies,
-    allowedHosts: allowedHosts(config, onLoopback),
-    corsOrigins: config.corsOrigins,
-    accessLog: config.accessLog,
-    maxRequests: config.maxRequests,
-    maxSubscribers: config.maxSubscribers,
-    ...(config.maxSubscribersPerNetwork !== undefined && {
-      maxSubscribersPerNetwork: config.maxSubscribersPerNetwork,
-    }),
+    credentials: { ...credentials, keys: store.keys },
+    access: config.access,
+    network: { ...config.network, onLoopback, allowedHosts: allowedHosts(config, onLoopback) },
+    limits: config.limits,
     log,
-    keys: store.keys,
-    lookupClient,
-    ...(checkUser !== undefined && { checkUser }),
-    ...(metrics !== undefined && { observer: metrics.observer }),
-    ...(config.mcp && { mcp: await loadMcpEndpoint() }),
+    accessLog: config.accessLog,
+    observer: metrics?.observer,
+    mcp: config.mcp ? await loadMcpEndpoint() : undefined,
   });
-  const exporter = metrics && (await exportMetrics(metrics, store, config, log));
+  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
   if (schedule !== undefined) {
@@ -70,7 +56,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     const backups = scheduleBackups(schedule.path, epoch, schedule, log);
     metrics?.trackBackups({ ...backups, intervalMs: schedule.everyMs });
   }
-  const metricsUrl = exporter && `${exporter.url}/metrics`;
+  const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined && /^postgres/.test(config.store.value))
@@ -90,10 +76,10 @@ export async function serve(config: Config, env: Environment): Promise<void> {
 }
 
 /**
- * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible, and an
- * StoreUnavailableError if the folder cannot be used now: its disk may be mounted later.
+ * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
+ * is 1 if the folder cannot be used now, because its disk may be mounted later.
  */
-function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
+export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
   const { value: folder, source } = backupDir;
   const path = pathOf(store);
@@ -110,7 +96,9 @@ function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new StoreUnavailableError(`${source} "${folder}": ${describeFsError(error)}`, { cause: error });
+    throw new CommandError(`${source} "${folder}": ${describeFsError(error)}`, FAILED_EXIT_CODE, {
+      cause: error,
+    });
   }
   return { path, folder, everyMs, keep };
 }
@@ -175,9 +163,10 @@ async function openConfiguredStore(
 
 /** Returns the listed hosts, and the name that the server listens on, unless names like it are accepted anyway. */
 export function allowedHosts(
-  { host, port, tls, allowedHosts: listed }: Pick<Config, "host" | "port" | "tls" | "allowedHosts">,
+  { host, port, tls, network }: Pick<Config, "host" | "port" | "tls" | "network">,
   onLoopback: boolean,
 ): readonly string[] {
+  const { allowedHosts: listed } = network;
   const name = reachableHost(host);
   if (!onLoopback && isLocalHost(name)) return listed;
   return [...listed, new URL(`${tls === undefined ? "http" : "https"}://${name}:${port}`).host];
@@ -211,16 +200,21 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
   try {
     return start();
   } catch (error) {
-    const code = errnoOf(error);
-    if (code === "EADDRINUSE") {
-      throw new UsageError(
-        `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`,
-      );
-    }
-    if (code === "EACCES")
-      throw new UsageError(`this user may not use port ${port}: choose a port above 1023 with ${source}`);
-    if (code === "EADDRNOTAVAIL") throw new UsageError(`${host} is not an address of this machine`);
-    throw new UsageError(`cannot listen on ${host}, port ${port}: ${errorMessage(error)}`);
+    throw new UsageError(describeListenError(error, { host, port }, source));
+  }
+}
+
+/** Returns in plain words why a server cannot listen. */
+export function describeListenError(error: unknown, { host, port }: ListenOptions, source: string): string {
+  switch (errnoOf(error)) {
+    case "EADDRINUSE":
+      return `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`;
+    case "EACCES":
+      return `this user may not use port ${port}: choose a port above 1023 with ${source}`;
+    case "EADDRNOTAVAIL":
+      return `${host} is not an address of this machine`;
+    default:
+      return `cannot listen on ${host}, port ${port}: ${errorMessage(error)}`;
   }
 }
 
@@ -272,13 +266,15 @@ function warnOfSurfaces(
 ) {
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
   if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ rejects every request");
-  if (config.allowBasicOverHttp)
+  if (config.access.allowBasicOverHttp)
     log.warn(
       {},
-      `${config.private ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)`,
+      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)`,
     );
-  else if (!onLoopback && config.tls === undefined && config.trustedProxies.length === 0) {
-    const [surface, secrets] = config.private ? ["the service", "credentials"] : ["/admin/", "passwords"];
+  else if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
+    const [surface, secrets] = config.access.privateMode
+      ? ["the service", "credentials"]
+      : ["/admin/", "passwords"];
     log.warn(
       {},
       `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP`,

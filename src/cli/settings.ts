@@ -1,7 +1,8 @@
 import { type Command, Option } from "commander";
+import { DEFAULT_ACCESS } from "../http/auth/access.ts";
 import { validateRealm } from "../http/auth/basic.ts";
-import { validateBlock } from "../http/policy/connection.ts";
-import { SERVICE_DEFAULTS } from "../http/service.ts";
+import { DEFAULT_LIMITS } from "../http/limits.ts";
+import { validateBlock } from "../http/policy/address.ts";
 import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
 import { DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
 import {
@@ -108,14 +109,14 @@ export const SETTINGS = {
   maxRequests: {
     flag: "--max-requests <n>",
     variables: ["TODO_MAX_REQUESTS"],
-    default: String(SERVICE_DEFAULTS.maxRequests),
+    default: String(DEFAULT_LIMITS.maxRequests),
     parse: wholeNumber(1, 10_000_000),
     description: "maximum concurrent requests per path, counted separately for reads and writes",
   },
   maxSubscribers: {
     flag: "--max-subscribers <n>",
     variables: ["TODO_MAX_SUBSCRIBERS"],
-    default: String(SERVICE_DEFAULTS.maxSubscribers),
+    default: String(DEFAULT_LIMITS.maxSubscribers),
     parse: wholeNumber(1, 10_000_000),
     description: "maximum subscribers of /api/events",
   },
@@ -179,14 +180,14 @@ export const SETTINGS = {
   realm: {
     flag: "--realm <text>",
     variables: ["TODO_REALM"],
-    default: SERVICE_DEFAULTS.realm,
+    default: DEFAULT_ACCESS.realm,
     parse: validateRealm,
     description: "realm of /admin/",
   },
   basicFailures: {
     flag: "--basic-failures <n>",
     variables: ["TODO_BASIC_FAILURES"],
-    default: String(SERVICE_DEFAULTS.basicFailures),
+    default: String(DEFAULT_ACCESS.basicFailures),
     parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
     description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
   },
@@ -223,7 +224,7 @@ export const SETTINGS = {
     default: "",
     parse: (text: string) => list(text).map(hostValue),
     description:
-      "comma-separated Host header values to accept besides the names of loopback; without a list, a server that is not on loopback also accepts addresses, names of local networks, and every name over its own TLS or from a trusted proxy",
+      "comma-separated Host header values to accept besides loopback's; without a list, a server off loopback also accepts addresses, local names, and any name over its own TLS or from a trusted proxy",
   },
   corsOrigins: {
     flag: "--cors-origins <origins>",

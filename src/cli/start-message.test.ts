@@ -45,7 +45,7 @@ test.skipIf(skipFor(whyNoTerminal))(
     const store = `sqlite:${join(folder, "todos.db")}`;
     await using create = runTodo(["keys", "create", "phone", "--store", store]);
     expect(await create.exited).toBe(0);
-    await using terminal = openTerminal(`exec bin/todo serve --port 0 --store ${store}`);
+    await using terminal = openTerminal(`exec bin/todo serve --port 0 --store "${store}"`);
     await terminal.shows("API docs:");
     terminal.type("\x03");
     expect(await terminal.exited).toBe(0);
@@ -66,7 +66,13 @@ test("todo serve without a terminal prints the credentials only", async () => {
   expect(server.stderr() + server.stdout()).not.toMatch(/To-dos:|kept in memory/);
 });
 
-const CHECKED = { private: false, store: "memory:", demo: undefined, checkUser: () => true };
+const CHECKED = {
+  access: { privateMode: false, allowBasicOverHttp: false },
+  onLoopback: false,
+  store: "memory:",
+  demo: undefined,
+  checkUser: () => true,
+};
 
 test.each([
   ["all addresses", "http://0.0.0.0:3000", {}, "http://127.0.0.1:3000", true],
@@ -75,7 +81,7 @@ test.each([
   [
     "one address with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://192.0.2.1:3000",
-    { allowBasicOverHttp: true },
+    { access: { privateMode: false, allowBasicOverHttp: true } },
     "http://192.0.2.1:3000",
     true,
   ],
@@ -86,13 +92,13 @@ test.each([
   (_what, listener, given, url, keys) => {
     const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
     if (keys) lines.push(`API keys:  ${url}/admin/keys`);
-    const subject = { ...CHECKED, onLoopback: false, allowBasicOverHttp: false, ...given };
+    const subject = { ...CHECKED, ...given };
     expect(describeAddresses(listener, subject)).toBe(`${lines.join("\n")}\n`);
   },
 );
 
 test("a private server that accepts no credentials over plain HTTP prints that it needs TLS, and no addresses", () => {
-  const subject = { ...CHECKED, private: true, onLoopback: false, allowBasicOverHttp: false };
+  const subject = { ...CHECKED, access: { privateMode: true, allowBasicOverHttp: false } };
   expect(describeAddresses("http://192.0.2.1:3000", subject)).toBe(
     "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.\n",
   );

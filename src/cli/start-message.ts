@@ -5,7 +5,7 @@ import { reachableUrl } from "./health.ts";
 
 /** The settings and credentials that decide what a start prints on a terminal. */
 export interface StartSubject extends Pick<Credentials, "demo" | "checkUser">, Reachability {
-  readonly private: boolean;
+  readonly access: Pick<Config["access"], "privateMode" | "allowBasicOverHttp">;
   readonly store: Config["store"]["value"];
 }
 
@@ -17,9 +17,9 @@ export function describeAddresses(listenerUrl: string, subject: StartSubject): s
   const acceptsPasswords =
     protocol === "https:" ||
     subject.onLoopback ||
-    subject.allowBasicOverHttp ||
+    subject.access.allowBasicOverHttp ||
     new URL(url).hostname !== hostname;
-  if (subject.private && !acceptsPasswords) return `${whereToOpen(listenerUrl, subject)}\n`;
+  if (subject.access.privateMode && !acceptsPasswords) return `${whereToOpen(listenerUrl, subject)}\n`;
   const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
   const how = subject.demo && `  (user ${subject.demo.user}, with the password below)`;
   if (subject.checkUser !== undefined && acceptsPasswords)

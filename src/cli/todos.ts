@@ -6,23 +6,22 @@ import { type ListQuery, type Todo, TodoApiError, type TodoId } from "../sdk/cli
 import { createMatcher } from "../search.ts";
 import { parseNewTodo, parseTodoId } from "../todo.ts";
 import { isBlank } from "../validation.ts";
-import {
-  apiOf,
-  type CommandContext,
-  CommandError,
-  describeError,
-  FAILED_EXIT_CODE,
-  NOT_FOUND_EXIT_CODE,
-  printError,
-  runCommand,
-} from "./client-command.ts";
+import { apiOf, type CommandContext, describeError, runOnService } from "./client-command.ts";
+import { unlessAborted } from "./command.ts";
 import type { Flags } from "./config.ts";
-import { unlessAborted } from "./maintenance.ts";
+import { printError } from "./output.ts";
 import { withProgressBar } from "./progress.ts";
 import { wholeNumber } from "./setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "./settings.ts";
 import { columnsOf, escapeControls, paint, truncate, wrap } from "./terminal.ts";
-import { asUsageError, UsageError } from "./usage-error.ts";
+import {
+  asUsageError,
+  CommandError,
+  FAILED_EXIT_CODE,
+  INTERRUPTED_EXIT_CODE,
+  NOT_FOUND_EXIT_CODE,
+  UsageError,
+} from "./usage-error.ts";
 
 /** The service returns at most this many to-dos per page. */
 const MAX_PAGE_SIZE = 1000;
@@ -30,7 +29,7 @@ const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
 
-/** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `undo`, `rm`, `watch`, `whoami`. */
+/** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `reopen`, `rm`, `watch`, `whoami`. */
 export function addTodoCommands(program: Command): void {
   const add = (name: string, description: string): Command =>
     program
@@ -46,27 +45,27 @@ export function addTodoCommands(program: Command): void {
     .option("--done", "show only to-dos that are done")
     .option("--limit <n>", "show at most this many to-dos, the oldest ones")
     .action((words: string[], flags: Flags) =>
-      runCommand(flags, (context) => list(context, words.join(" "))),
+      runOnService(flags, (context) => list(context, words.join(" "))),
     );
   add("show", "Show to-dos with their whole titles.")
     .argument("<id...>")
-    .action((ids: string[], flags: Flags) => runCommand(flags, (context) => show(context, ids)));
+    .action((ids: string[], flags: Flags) => runOnService(flags, (context) => show(context, ids)));
   add("add", "Add a to-do with the words as its title. With -, add one for each line of standard input.")
     .argument("<title...>")
     .option("--batch <name>", "with -: skip lines that were added under this name in the last 24 hours")
-    .action((words: string[], flags: Flags) => runCommand(flags, (context) => addTodos(context, words)));
+    .action((words: string[], flags: Flags) => runOnService(flags, (context) => addTodos(context, words)));
   add("done", "Mark to-dos as done.").argument("<id...>").action(setDoneCommand(true));
-  add("undo", "Mark to-dos as not done.").argument("<id...>").action(setDoneCommand(false));
+  add("reopen", "Mark to-dos as not done.").argument("<id...>").action(setDoneCommand(false));
   add("rm", "Delete to-dos.")
     .aliases(["remove", "delete"])
     .argument("<id...>")
-    .action((ids: string[], flags: Flags) => runCommand(flags, (context) => remove(context, ids)));
+    .action((ids: string[], flags: Flags) => runOnService(flags, (context) => remove(context, ids)));
   add(
     "watch",
     "Show the to-dos, then each change, until Ctrl-C. With --json, print only the changes.",
-  ).action((flags: Flags) => runCommand(flags, watch));
+  ).action((flags: Flags) => runOnService(flags, watch));
   add("whoami", "Print the name of the client that TODO_TOKEN belongs to.").action((flags: Flags) =>
-    runCommand(flags, whoami),
+    runOnService(flags, whoami),
   );
 }
 
@@ -119,7 +118,7 @@ function describeEmpty({ done }: ListQuery, text: string): string {
 }
 
 function show({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
-  return each(ids, async (id) => {
+  return forEachId(ids, async (id) => {
     const todo = await api.get(id, { signal });
     printLine(todo, () => wholeText(todo));
   });
@@ -143,7 +142,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   let added = 0;
   try {
     await withProgressBar("adding", true, async (onProgress) => {
-      for (const [title, idempotencyKey] of keyed(titles, name)) {
+      for (const [title, idempotencyKey] of withIdempotencyKeys(titles, name)) {
         const todo = await api.create(title, { idempotencyKey, signal });
         if (isJson) printLine(todo);
         onProgress(++added, titles.length);
@@ -152,7 +151,8 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   } catch (error) {
     const why = signal.aborted ? "interrupted" : describeError(error, service);
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
-    throw new CommandError(`${why}\n${next}`, FAILED_EXIT_CODE, { cause: error });
+    const exitCode = signal.aborted ? INTERRUPTED_EXIT_CODE : FAILED_EXIT_CODE;
+    throw new CommandError(`${why}\n${next}`, exitCode, { cause: error });
   }
   if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
 }
@@ -178,7 +178,10 @@ function titlesIn(bytes: Uint8Array): string[] {
 }
 
 /** Yields each title with an idempotency key, made of the batch name, the title and how often the title came before. */
-function* keyed(titles: readonly string[], batch: string): Generator<readonly [title: string, key: string]> {
+function* withIdempotencyKeys(
+  titles: readonly string[],
+  batch: string,
+): Generator<readonly [title: string, key: string]> {
   const times = new Map<string, number>();
   for (const title of titles) {
     const time = (times.get(title) ?? 0) + 1;
@@ -193,22 +196,22 @@ function* keyed(titles: readonly string[], batch: string): Generator<readonly [t
 }
 
 const setDoneCommand = (done: boolean) => (ids: string[], flags: Flags) =>
-  runCommand(flags, ({ api, signal, printLine }) =>
-    each(ids, async (id) => {
+  runOnService(flags, ({ api, signal, printLine }) =>
+    forEachId(ids, async (id) => {
       const todo = await api.setDone(id, done, { signal });
       printLine(todo, () => rowOf(todo));
     }),
   );
 
 function remove({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
-  return each(ids, async (id) => {
+  return forEachId(ids, async (id) => {
     await api.delete(id, { signal });
     printLine({ id }, () => `deleted ${id}`);
   });
 }
 
 /** Calls `work` for every id, then throws a CommandError that lists the ids without a to-do. */
-async function each(texts: readonly string[], work: (id: TodoId) => Promise<void>): Promise<void> {
+async function forEachId(texts: readonly string[], work: (id: TodoId) => Promise<void>): Promise<void> {
   const ids = texts.map((text) => {
     const id = parseTodoId(text);
     if (id === undefined)

@@ -51,10 +51,10 @@ async function refusal(args: readonly string[], input?: string): Promise<string>
 
 const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
 
-/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark. */
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark of a store. */
 const left = (path: string): string[] =>
   globSync(`${path}*`).flatMap((found) =>
-    [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
   );
 
 const line = (id: number | bigint, title = `to-do ${id}`, done = false): string =>
@@ -196,7 +196,7 @@ describe("todo export", () => {
       ["> /dev/full", "ENOSPC"],
       ["| true", "EPIPE"],
     ]) {
-      const line = `{ "$0" --no-env-file src/cli/main.ts export --store sqlite:${path}; echo $? >&2; } ${output}`;
+      const line = `{ "$0" --no-env-file src/cli/main.ts export --store "sqlite:${path}"; echo $? >&2; } ${output}`;
       await using shell = run(["sh", "-c", line, process.execPath]);
       await shell.exited;
       expect(shell.stderr()).toMatch(new RegExp(`^todo: standard output: ${reason}.*\\n1\\n$`));
@@ -231,7 +231,7 @@ describe("todo import", () => {
 
   test("reads a file by name, also one that is not a regular file", async () => {
     const [path, file] = [newPath(), many(3)];
-    const shell = `exec "$0" --no-env-file src/cli/main.ts import /dev/fd/3 --store sqlite:${path} 3< ${file}`;
+    const shell = `exec "$0" --no-env-file src/cli/main.ts import /dev/fd/3 --store "sqlite:${path}" 3< "${file}"`;
     await using command = run(["sh", "-c", shell, process.execPath]);
     expect([await command.exited, command.stderr()]).toEqual([0, ""]);
     expect(await exported(path)).toBe(readFileSync(file, "utf8"));
@@ -366,8 +366,8 @@ describe("an interrupted command leaves no files:", () => {
       while (!existsSync(`${path}-wal`)) await Bun.sleep(5);
       await Bun.sleep(100);
       command.kill(signal);
-      expect(await command.exited).toBe(1);
-      expect(await new Response(command.stderr).text()).toBe(`todo: interrupted by ${signal}\n`);
+      expect(await command.exited).toBe(130);
+      expect(await new Response(command.stderr).text()).toBe("todo: interrupted\n");
       expect(left(path)).toEqual([]);
     },
   );
@@ -378,11 +378,11 @@ describe("an interrupted command leaves no files:", () => {
     expect(await run(["mkfifo", fifo]).exited).toBe(0);
     const reader = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
     try {
-      const line = `exec "$0" --no-env-file src/cli/main.ts export --store sqlite:${path} > ${fifo}`;
+      const line = `exec "$0" --no-env-file src/cli/main.ts export --store "sqlite:${path}" > "${fifo}"`;
       await using command = run(["sh", "-c", line, process.execPath]);
       while (!hasBytes(reader)) await Bun.sleep(5);
       command.kill("SIGTERM");
-      expect([await command.exited, command.stderr()]).toEqual([1, "todo: interrupted by SIGTERM\n"]);
+      expect([await command.exited, command.stderr()]).toEqual([130, "todo: interrupted\n"]);
     } finally {
       closeSync(reader);
     }
@@ -465,7 +465,7 @@ test("import counts one to-do in the singular", async () => {
 describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
   /** Returns all output of a command in a terminal. */
   async function shown(args: readonly string[]): Promise<string> {
-    const line = ["exec", process.execPath, "--no-env-file", "src/cli/main.ts", ...args].join(" ");
+    const line = ["exec bin/todo", ...args.map((arg) => `"${arg}"`)].join(" ");
     await using terminal = run(["script", "-qec", line, "/dev/null"]);
     expect(await terminal.exited).toBe(0);
     return terminal.stdout();

@@ -3,17 +3,24 @@ import { type Command, Option } from "commander";
 import { describeFsError } from "../error-message.ts";
 import { createFileAtomic } from "../storage/atomic-file.ts";
 import {
-  type Maintenance,
   PreconditionError,
+  type StoreAdmin,
   type TaskOptions,
   TooManyTodosError,
   type TransferSummary,
 } from "../storage/maintenance.ts";
+import { unlessAborted } from "./command.ts";
 import { type Flags, readMaxTodos, sourceOf } from "./config.ts";
-import { addStoreOptions, KEPT_STORES, sqliteStores, unlessAborted, withMaintenance } from "./maintenance.ts";
-import { writeStdout } from "./output.ts";
+import { printError, writeStdout } from "./output.ts";
 import { withProgressBar } from "./progress.ts";
 import { optionFor, SETTINGS } from "./settings.ts";
+import {
+  addStoreOptions,
+  KEPT_STORES,
+  readAcceptedStore,
+  runOnStore,
+  sqliteStores,
+} from "./store-command.ts";
 
 /** Permissions before the umask. Only the owner may read the hashes of API keys. */
 const MODES = { omit: 0o666, include: 0o600 };
@@ -37,15 +44,14 @@ export function addExportCommand(program: Command): void {
       ),
     );
   addStoreOptions(command, KEPT_STORES).action((file: string | undefined, flags: Flags) =>
-    withMaintenance(
-      flags,
-      flags.skipDamaged === undefined ? KEPT_STORES : READABLE_IF_DAMAGED,
-      async (maintenance, signal) => {
+    runOnStore(
+      readAcceptedStore(flags, flags.skipDamaged === undefined ? KEPT_STORES : READABLE_IF_DAMAGED),
+      async (store, signal) => {
         const keys = keysOf(flags);
         const source: Source =
           flags.skipDamaged === undefined
-            ? (write, options) => maintenance.export(write, { ...options, keys })
-            : exportSkippingDamaged(maintenance);
+            ? (write, options) => store.export(write, { ...options, keys })
+            : exportSkippingDamaged(store);
         if (file === undefined)
           printSummary(process.stderr, "exported", await exportToOutput(source, signal));
         else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
@@ -55,10 +61,10 @@ export function addExportCommand(program: Command): void {
 }
 
 /** Returns an export of what can be read. It prints what is missing, and sets the exit code. */
-function exportSkippingDamaged(maintenance: Maintenance): Source {
+function exportSkippingDamaged(store: StoreAdmin): Source {
   return async (write, options) => {
-    const { problems, ...summary } = await maintenance.exportSkippingDamaged(write, options);
-    for (const problem of problems) process.stderr.write(`todo: ${problem}\n`);
+    const { problems, ...summary } = await store.exportSkippingDamaged(write, options);
+    for (const problem of problems) printError(problem);
     if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
     return summary;
   };
@@ -77,10 +83,10 @@ export function addImportCommand(program: Command): void {
     .addOption(optionFor(SETTINGS.maxTodos))
     .action((file: string | undefined, flags: Flags) => {
       const maxTodos = readMaxTodos(flags, process.env);
-      return withMaintenance(flags, KEPT_STORES, async (maintenance, signal) => {
+      return runOnStore(readAcceptedStore(flags, KEPT_STORES), async (store, signal) => {
         const source = file === undefined ? inputChunks(signal) : fileChunks(file);
         const summary = await withProgressBar("importing", true, (onProgress) =>
-          maintenance.import(source, maxTodos, { signal, onProgress, keys: keysOf(flags) }),
+          store.import(source, maxTodos, { signal, onProgress, keys: keysOf(flags) }),
         ).catch((error) => {
           if (!(error instanceof TooManyTodosError)) throw error;
           const limit = sourceOf(SETTINGS.maxTodos, flags, process.env);

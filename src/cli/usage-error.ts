@@ -2,12 +2,31 @@ import { ServiceError } from "../error.ts";
 import { errorMessage } from "../error-message.ts";
 import { StoreUnavailableError } from "../storage/store.ts";
 
-/** The exit code of a process that was called wrongly. */
+export const FAILED_EXIT_CODE = 1;
 export const USAGE_EXIT_CODE = 2;
+export const NOT_FOUND_EXIT_CODE = 3;
+export const UNAUTHORIZED_EXIT_CODE = 4;
+/** The exit code after SIGINT, by convention of shells. */
+export const INTERRUPTED_EXIT_CODE = 130;
 
-/** An error in how the command was called, in one line that says what to do. The command exits with code 2. */
-export class UsageError extends Error {
+/** A failure that ends the command with an exit code, and with a message that says what to do. */
+export class CommandError extends Error {
+  override readonly name: string = "CommandError";
+  readonly exitCode: number;
+
+  constructor(message: string, exitCode = FAILED_EXIT_CODE, options?: ErrorOptions) {
+    super(message, options);
+    this.exitCode = exitCode;
+  }
+}
+
+/** An error in how the command was called. */
+export class UsageError extends CommandError {
   override readonly name = "UsageError";
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, USAGE_EXIT_CODE, options);
+  }
 }
 
 /** Returns an error as a UsageError that names its subject, such as a flag with its value. */
@@ -21,9 +40,9 @@ export function toUsageError(subject: string, error: unknown): UsageError {
  * Returns an error of opening the configured store: a UsageError unless the same call may succeed later.
  * @param source the flag or variable that names the store
  */
-export function toStoreError(source: string, error: unknown): Error {
+export function toStoreError(source: string, error: unknown): CommandError {
   if (!(error instanceof StoreUnavailableError)) return toUsageError(source, error);
-  return new StoreUnavailableError(`${source}: ${error.message}`, { cause: error });
+  return new CommandError(`${source}: ${error.message}`, FAILED_EXIT_CODE, { cause: error });
 }
 
 /** Returns the result of `act`. Throws a UsageError that names the subject if `act` throws. */

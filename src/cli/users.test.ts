@@ -117,7 +117,7 @@ describe("todo users", () => {
 
   test("reads only the first line, without waiting for more", async () => {
     const path = usersFile();
-    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file ${main} users add alice <&3`;
+    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file "${main}" users add alice <&3`;
     await using command = run(["sh", "-c", line, process.execPath, usersFile()], { TODO_USERS_FILE: path });
     expect(await command.exited).toBe(0);
     expect([command.stdout(), command.stderr()]).toEqual(["added alice\n", ""]);
@@ -140,7 +140,7 @@ describe("todo users", () => {
     const [fresh, open] = [usersFile(), usersFile(BOB)];
     chmodSync(open, 0o664);
     const lines = [fresh, open].map((path) => {
-      const line = `umask 0; echo one | "$0" --no-env-file ${main} users add alice`;
+      const line = `umask 0; echo one | "$0" --no-env-file "${main}" users add alice`;
       return run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path }).exited;
     });
     expect(await Promise.all(lines)).toEqual([0, 0]);
@@ -265,7 +265,7 @@ describe("todo users rejects, without any change,", () => {
   test("a file that cannot be written completely", async () => {
     const before = `${LONG}${BOB}`;
     const path = usersFile(before);
-    const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file ${main} users remove bob`;
+    const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file "${main}" users remove bob`;
     const command = run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path });
     expect(await refusal(command)).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
     expect(text(path) === before).toBe(true);

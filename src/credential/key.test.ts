@@ -10,6 +10,8 @@ import {
   isKeyId,
   type Key,
   type KeyStore,
+  MAX_EXPIRED_KEYS,
+  oldestKeptExpiry,
   parseKeyName,
   parseLifetime,
   parseNewKey,
@@ -184,6 +186,28 @@ describe("createKey", () => {
     const { keys } = openMemory();
     const all = await Promise.all(Array.from({ length: 100 }, (_, index) => createdKey(keys, `${index}`)));
     expect(new Set(all.flatMap(({ key, token }) => [key.id, token])).size).toBe(200);
+  });
+});
+
+describe("oldestKeptExpiry", () => {
+  const expiring = (expiresAt: number): Key => ({
+    id: "a",
+    name: "a",
+    scope: "read",
+    createdAt: 0,
+    expiresAt,
+  });
+  const many = Array.from({ length: MAX_EXPIRED_KEYS + 2 }, (_, index) => expiring(index + 1));
+
+  test("returns the earliest expiry of the keys that expired last", () => {
+    expect(oldestKeptExpiry(many, Number.MAX_VALUE)).toBe(3);
+    expect(oldestKeptExpiry(many.toReversed(), MAX_EXPIRED_KEYS + 1)).toBe(2);
+  });
+
+  test("returns 0 if no more than the limit have expired", () => {
+    expect(oldestKeptExpiry(many, MAX_EXPIRED_KEYS - 1)).toBe(0);
+    const { expiresAt: _, ...endless } = expiring(1);
+    expect(oldestKeptExpiry([...many.slice(3), endless], Number.MAX_VALUE)).toBe(0);
   });
 });
 

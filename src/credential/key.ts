@@ -14,8 +14,10 @@ const MAX_NAME_LENGTH = 100;
 /** How long a rotated key stays valid beside its successor, by default. */
 export const DEFAULT_OVERLAP = "24h";
 
-/** How long an expired key stays in the list, in milliseconds: it explains why a client gets 401. */
-export const EXPIRED_RETENTION_MS = 30 * 24 * 60 * 60 * 1000;
+/** How long lists show an expired key, in milliseconds: it explains why a client gets 401. */
+export const EXPIRED_LISTED_MS = 30 * 24 * 60 * 60 * 1000;
+/** How many expired keys a store keeps. */
+export const MAX_EXPIRED_KEYS = 1000;
 
 /** An API key without its token. Times are in milliseconds since 1970. */
 export interface Key {
@@ -50,8 +52,8 @@ export interface KeyStore {
   /** Returns all keys, expired ones included, in order of creation. */
   list(): Awaitable<readonly Key[]>;
   /**
-   * Adds a key. Returns false and adds nothing if a key with its name is still valid at `createdAt`. Also deletes
-   * the keys that expired more than EXPIRED_RETENTION_MS earlier.
+   * Adds a key. Returns false and adds nothing if a key with its name is still valid at `createdAt`. Also deletes the keys
+   * that expired before `oldestKeptExpiry`, as `replace` does.
    */
   insert(key: StoredKey): Awaitable<boolean>;
   /**
@@ -145,6 +147,18 @@ export function createKeyLookup(keys: KeyStore, now: () => number): LookupClient
 
 export const isExpired = ({ expiresAt }: Key, now: number): boolean =>
   expiresAt !== undefined && expiresAt <= now;
+
+/** Returns whether lists show a key. */
+export const isListed = (key: Key, now: number): boolean => !isExpired(key, now - EXPIRED_LISTED_MS);
+
+/**
+ * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
+ * keys that expired earlier. Age is no reason, because a clock that is ahead would delete valid keys.
+ */
+export function oldestKeptExpiry(keys: readonly Key[], now: number): number {
+  const expiries = keys.flatMap((key) => (isExpired(key, now) ? [key.expiresAt ?? 0] : []));
+  return expiries.toSorted((one, other) => other - one)[MAX_EXPIRED_KEYS - 1] ?? 0;
+}
 
 /**
  * Creates an API key. Returns `undefined` if a valid key with that name exists.

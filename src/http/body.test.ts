@@ -325,7 +325,11 @@ describe("an unfinished body", () => {
   /** A service over TLS, and one HTTP/2 session with it. */
   function serveTls(options: Partial<ServiceOptions>) {
     const { cert, key } = makeCertificate();
-    const service = createService({ store: openMemory(), trustedProxies: ["127.0.0.1"], ...options });
+    const service = createService({
+      store: openMemory(),
+      ...options,
+      network: { trustedProxies: ["127.0.0.1"], ...options.network },
+    });
     const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
     const session = connect(listener.url.replace("127.0.0.1", "localhost"), { ca: cert });
     return {
@@ -358,8 +362,8 @@ describe("an unfinished body", () => {
     async (line, headers, sent) => {
       const store = openMemory();
       store.insert("x");
-      const options = { store, keys: store.keys, checkUser: () => true };
-      await using service = startService({ bodyTimeoutMs: 20, ...options });
+      const credentials = { keys: store.keys, checkUser: () => true };
+      await using service = startService({ store, credentials, limits: { bodyTimeoutMs: 20 } });
       const basic = `Authorization: Basic ${btoa("admin:s3cret")}`;
       const bytes = request(line, [JSON_TYPE, basic, ...headers], sent).replace("Connection: close\r\n", "");
       const { text, closed } = await sendRaw(service.port, bytes);
@@ -370,14 +374,14 @@ describe("an unfinished body", () => {
   );
 
   test("gets a 408 over HTTP/2, and the connection stays usable", async () => {
-    await using server = serveTls({ bodyTimeoutMs: 20 });
+    await using server = serveTls({ limits: { bodyTimeoutMs: 20 } });
     const answer = await begin(server.session).answer;
     expect([answer.status, codeOf(answer), answer.isWhole]).toEqual([408, "request_timeout", true]);
     expect((await ask(server.session, { ":path": "/livez" })).status).toBe(200);
   });
 
   test("is accepted if the rest arrives within the time limit", async () => {
-    await using server = serveTls({ bodyTimeoutMs: NEVER_MS, maxRequests: 2 });
+    await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS, maxRequests: 2 } });
     const { answer, finish } = begin(server.session);
     // The server has waited for the rest when this is answered.
     expect((await ask(server.session, { ":path": "/livez" })).status).toBe(200);
@@ -387,7 +391,7 @@ describe("an unfinished body", () => {
 
   test("is rejected, the oldest first, when a half of the concurrent requests are unfinished", async () => {
     const { log, lines } = capturingLog();
-    await using server = serveTls({ bodyTimeoutMs: NEVER_MS, maxRequests: 4, log });
+    await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS, maxRequests: 4 }, log });
     const [first, second, third] = [begin(server.session), begin(server.session), begin(server.session)];
     const rejected = await first.answer;
     expect([rejected.status, codeOf(rejected)]).toEqual([503, "overloaded"]);
@@ -401,7 +405,7 @@ describe("an unfinished body", () => {
   });
 
   test("is rejected only in the network that has most of them", async () => {
-    await using server = serveTls({ bodyTimeoutMs: NEVER_MS, maxRequests: 6 });
+    await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS, maxRequests: 6 } });
     const other = begin(server.session, X_FROM("203.0.113.6"));
     const addresses = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4"];
     const flood = addresses.map((address) => begin(server.session, X_FROM(address)));
@@ -417,7 +421,7 @@ describe("an unfinished body", () => {
     ["with a declared length", { "content-length": "13" }, 0],
     ["without a declared length", {}, 10],
   ])("%s is rejected when all of them may use too much memory", async (_what, headers, rejections) => {
-    await using server = serveTls({ bodyTimeoutMs: NEVER_MS });
+    await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS } });
     const fitting = Math.floor(MAX_UNFINISHED_BYTES / (MAX_REQUEST_BYTES + 4096));
     const all = Array.from({ length: fitting + 10 }, () =>
       begin(server.session, { ...POST_TODO, ...headers }),
@@ -437,10 +441,12 @@ describe("an unfinished body", () => {
     ["POST /admin/keys", undefined, 401],
   ])("of %s by %p is not awaited if its sender may not send it", async (line, token, status) => {
     await using service = startService({
-      bodyTimeoutMs: NEVER_MS,
-      privateMode: true,
-      lookupClient: (given) => (given === "reader" ? { name: "reader", scope: "read" } : undefined),
-      keys: openMemory().keys,
+      limits: { bodyTimeoutMs: NEVER_MS },
+      access: { privateMode: true },
+      credentials: {
+        lookupClient: (given) => (given === "reader" ? { name: "reader", scope: "read" } : undefined),
+        keys: openMemory().keys,
+      },
       mcp: () => Promise.reject(new Error("/mcp must not be reached")),
     });
     const authorization = token === undefined ? [] : [`Authorization: Bearer ${token}`];
@@ -453,9 +459,9 @@ describe("an unfinished body", () => {
 
   test("of /mcp gets a 408 after the time limit if its sender may only read", async () => {
     await using service = startService({
-      bodyTimeoutMs: 20,
-      privateMode: true,
-      lookupClient: () => ({ name: "reader", scope: "read" }),
+      limits: { bodyTimeoutMs: 20 },
+      access: { privateMode: true },
+      credentials: { lookupClient: () => ({ name: "reader", scope: "read" }) },
       mcp: createMcpEndpoint({ version: "1.0.0" }),
     });
     const headers = [JSON_TYPE, "Authorization: Bearer x", "Content-Length: 99"];

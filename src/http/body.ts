@@ -1,12 +1,10 @@
 import { MIMEType } from "node:util";
 import { ServiceError } from "../error.ts";
+import type { Limits } from "./limits.ts";
 import type { HttpServer } from "./route.ts";
 
 /** The maximum size of a request body. */
 export const MAX_BODY_BYTES = 64 * 1024;
-
-/** Default time limit of a body. */
-export const BODY_TIMEOUT_MS = 10_000;
 
 /** The runtime rejects a larger body with an empty 413. It keeps smaller ones in memory until they are complete. */
 export const MAX_REQUEST_BYTES = 2 * MAX_BODY_BYTES;
@@ -26,10 +24,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export interface BodyReaderOptions {
   /** Returns the network that a request comes from. */
   readonly networkOf: (request: Request, server: HttpServer) => string;
-  /** Milliseconds after which an unfinished body is no longer awaited. */
-  readonly timeoutMs: number;
-  /** Maximum unfinished bodies at a time, besides the limit of their bytes. */
-  readonly maxUnfinished: number;
+  readonly limits: Limits;
   /** Called with its network for each request that is rejected because there are too many. */
   readonly onReject: (network: string) => void;
 }
@@ -132,7 +127,7 @@ export class BodyReader {
     unfinished.bytes += bytes;
     this.#bytes += bytes;
     this.#count++;
-    const timer = setTimeout(() => fail(reading, TIMED_OUT), this.#options.timeoutMs);
+    const timer = setTimeout(() => fail(reading, TIMED_OUT), this.#options.limits.bodyTimeoutMs);
     reading.leave = () => {
       reading.leave = undefined;
       clearTimeout(timer);
@@ -142,7 +137,9 @@ export class BodyReader {
       this.#bytes -= bytes;
       this.#count--;
     };
-    if (this.#count > this.#options.maxUnfinished || this.#bytes > MAX_UNFINISHED_BYTES) this.#rejectOne();
+    // A half, so that requests without a complete body never reach the limit of concurrent requests.
+    const maxCount = Math.ceil(this.#options.limits.maxRequests / 2);
+    if (this.#count > maxCount || this.#bytes > MAX_UNFINISHED_BYTES) this.#rejectOne();
   }
 
   #rejectOne(): void {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { chain } from "../awaitable.ts";
 import { type ErrorCode, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
-import { ConcurrencyLimit } from "./concurrency-limit.ts";
+import { type Limits, OVERLOADED } from "./limits.ts";
 import { createErrorLog } from "./observability/error-log.ts";
 import type { Log } from "./observability/log.ts";
 import type { LogLimiter } from "./observability/log-limiter.ts";
@@ -19,16 +19,14 @@ import {
   type RoutedRequest,
 } from "./route.ts";
 
-/** Default delay of an `overloaded` response. */
-export const OVERLOAD_DELAY_MS = 1000;
-
 /** Less than the idle timeout of `listen`. */
 const SLOW_MS = 5000;
 /** Longer than any store or password check takes before it gives up. */
 const SLOW_IDLE_SECONDS = 60;
 
 /** The runtime's idle timeout also runs while a handler works, unless the handler has read a body. */
-const waitLonger = (request: Request, server: HttpServer): void => server.timeout(request, SLOW_IDLE_SECONDS);
+const extendIdleTimeout = (request: Request, server: HttpServer): void =>
+  server.timeout(request, SLOW_IDLE_SECONDS);
 
 export interface MiddlewareOptions {
   readonly origins: OriginPolicy;
@@ -36,10 +34,7 @@ export interface MiddlewareOptions {
   readonly limiter: LogLimiter;
   /** Whether to write one log line per request. */
   readonly accessLog: boolean;
-  /** Maximum concurrent requests per path, counted separately for reads and writes. */
-  readonly maxRequests: number;
-  /** Milliseconds before an `overloaded` response, so that instant retries cannot saturate the server. */
-  readonly overloadDelayMs: number;
+  readonly limits: Limits;
   /** A steady clock in milliseconds. */
   readonly monotonicNow: () => number;
   /** Request headers that pages of allowed origins may send, besides the usual ones. */
@@ -53,29 +48,27 @@ export interface MiddlewareOptions {
 /** Checks that apply to every route: Host, CORS, concurrency limits, error handling and the access log. */
 export interface Middleware {
   /** Returns the route's handler with these checks applied. */
-  readonly wrap: (path: string, route: Route) => Handler;
+  readonly apply: (path: string, route: Route) => Handler;
   /** Starts draining: every later response carries `Connection: close` (RFC 9112 §9.6). */
   readonly drain: () => void;
 }
 
 /** Creates the middleware of one service. */
 export function createMiddleware(options: MiddlewareOptions): Middleware {
-  const { origins, log, limiter, accessLog, maxRequests, overloadDelayMs, monotonicNow, errorPage } = options;
+  const { origins, log, limiter, accessLog, limits, monotonicNow, errorPage } = options;
   const { requestHeaders, anyHostPaths } = options;
   const logError = createErrorLog(log, limiter);
   const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
   let draining = false;
   return {
-    wrap,
+    apply,
     drain: () => {
       draining = true;
     },
   };
 
-  function wrap(path: string, route: Route): Handler {
-    const onReject = (): void => logOverload(path, { route: path });
-    const reads = new ConcurrencyLimit(maxRequests, onReject);
-    const writes = new ConcurrencyLimit(maxRequests, onReject);
+  function apply(path: string, route: Route): Handler {
+    const active = { reads: 0, writes: 0 };
     const acceptsAnyHost = anyHostPaths.has(path);
     if (!accessLog) return (request, server) => handle(request, server, undefined);
     return async (request, server) => {
@@ -129,16 +122,18 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
     ): Awaitable<Response> {
       try {
         if (!acceptsAnyHost) origins.requireHost(request, server);
-        const limit = isSafeMethod(request) ? reads : writes;
-        if (limit.isReached) return rejectOverloaded(limit.error(), request, id);
+        const kind = isSafeMethod(request) ? "reads" : "writes";
+        if (active[kind] >= limits.maxRequests) return rejectOverloaded(request, id);
         const response = handler(request, server);
         // A response that is already there does not count as a concurrent request.
         if (!(response instanceof Promise)) return closeIfDraining(response);
-        limit.acquire();
-        const patience = hasNoBody(request) ? setTimeout(waitLonger, SLOW_MS, request, server) : undefined;
+        active[kind]++;
+        const slowTimer = hasNoBody(request)
+          ? setTimeout(extendIdleTimeout, SLOW_MS, request, server)
+          : undefined;
         const settle = (): void => {
-          limit.release();
-          clearTimeout(patience);
+          active[kind]--;
+          clearTimeout(slowTimer);
         };
         return response.then(
           (settled) => {
@@ -155,13 +150,10 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       }
     }
 
-    async function rejectOverloaded(
-      rejection: ServiceError,
-      request: Request,
-      id: string | undefined,
-    ): Promise<Response> {
-      await sleep(overloadDelayMs);
-      return errorResponse(rejection, request, id);
+    async function rejectOverloaded(request: Request, id: string | undefined): Promise<Response> {
+      logOverload(path, { route: path });
+      await sleep(limits.overloadDelayMs);
+      return errorResponse(OVERLOADED, request, id);
     }
 
     function errorResponse(error: unknown, request: Request, id: string | undefined): Response {

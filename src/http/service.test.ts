@@ -180,7 +180,7 @@ describe("a listener that shuts down", () => {
       await released.promise;
       return { name: "client" };
     };
-    await using service = serve({ lookupClient });
+    await using service = serve({ credentials: { lookupClient } });
     const answer = fetch(`${service.url}/api/whoami`, { headers: { Authorization: "Bearer x" } });
     await arrived.promise;
     const stopped = service.stop();

@@ -1,15 +1,18 @@
 import contract from "../../openapi.json" with { type: "json" };
-import type { LookupClient } from "../credential/client.ts";
-import type { KeyStore } from "../credential/key.ts";
-import { isMintedToken } from "../credential/token.ts";
-import type { CheckUser } from "../credential/user.ts";
 import type { TodoStore } from "../todo.ts";
+import {
+  type Access,
+  type Credentials,
+  DEFAULT_ACCESS,
+  type GuardOptions,
+  NO_CREDENTIALS,
+} from "./auth/access.ts";
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
-import { createWriteCheck, privateGuard } from "./auth/private.ts";
+import { privateGuard, requireWriteScope } from "./auth/private.ts";
 import { createWriteLog } from "./auth/write-log.ts";
-import { BODY_TIMEOUT_MS, BodyReader } from "./body.ts";
+import { BodyReader } from "./body.ts";
 import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
@@ -30,75 +33,37 @@ import {
 import { RevocationCheck } from "./handlers/revocation.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { whoami } from "./handlers/whoami.ts";
-import { createMiddleware, OVERLOAD_DELAY_MS } from "./middleware.ts";
-import { instrument, type Observer } from "./observability/instrumentation.ts";
+import { DEFAULT_LIMITS, type Limits } from "./limits.ts";
+import { createMiddleware } from "./middleware.ts";
+import { instrument, type Observer, type Surface } from "./observability/instrumentation.ts";
 import { type Log, NOOP_LOG } from "./observability/log.ts";
 import { LogLimiter } from "./observability/log-limiter.ts";
 import { createRejectionLog } from "./observability/rejection-log.ts";
+import { networkPrefix } from "./policy/address.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
-import { networkPrefix } from "./policy/network.ts";
-import { createOriginPolicy } from "./policy/origin.ts";
+import { createOriginPolicy, DEFAULT_NETWORK, type Network } from "./policy/origin.ts";
 import { respond } from "./response.ts";
 import { guardedRoute, type Handler, notFoundRoute, privateRoute, publicRoute, type Route } from "./route.ts";
+
+/** Some options of a group; the others have their defaults. */
+type Some<Group> = { readonly [Name in keyof Group]?: Group[Name] | undefined };
 
 /** Options of `createService`. Only `store` is required. */
 export interface ServiceOptions {
   /** The to-dos, for example `openMemory()` of `todo-service/memory`. */
   readonly store: TodoStore;
-  /** The API keys that `/admin/keys` manages. Without it, that path responds with 404. */
-  readonly keys?: KeyStore;
-  /** Returns the client of a bearer token. By default, every token is rejected. */
-  readonly lookupClient?: LookupClient;
-  /** Returns whether a user and a password match. By default, every password is rejected. */
-  readonly checkUser?: CheckUser;
-  /**
-   * Whether every path needs credentials, except `/livez`, `/readyz` and preflights of `corsOrigins`; false by default.
-   * Clients and users are accepted; below `/admin`, only users.
-   */
-  readonly privateMode?: boolean;
-  /**
-   * Returns the stored entry of a user, such as a password hash, or `undefined`. In private mode, a user's event streams end
-   * when the entry changes. By default, they do not end.
-   */
-  readonly userEntry?: (user: string) => string | undefined;
-  /** The Basic realm in visible ASCII; `todo admin` by default. */
-  readonly realm?: string;
-  /** Whether to accept passwords, and in private mode tokens, over plain HTTP from other machines; false by default. */
-  readonly allowBasicOverHttp?: boolean;
-  /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
-  readonly trustedProxies?: readonly string[];
-  /** Consecutive wrong passwords per network and user before a 429; 100 by default, 0 for no limit. */
-  readonly basicFailures?: number;
-  /** Whether to accept only loopback's values of `Host`, for a server on a loopback address; false by default. */
-  readonly onLoopback?: boolean;
-  /**
-   * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
-   * addresses, names of local networks, and every host over HTTPS, which this server or a trusted proxy terminates. `/livez`
-   * and `/readyz` accept every host.
-   */
-  readonly allowedHosts?: readonly string[];
-  /** Origins whose pages may use the API (CORS), besides pages of loopback that request a loopback host; none by default. */
-  readonly corsOrigins?: readonly string[];
+  readonly credentials?: Some<Credentials>;
+  readonly access?: Some<Access>;
+  readonly network?: Some<Network>;
+  readonly limits?: Some<Limits>;
   /** The logger, for example pino's; by default, nothing is logged. */
   readonly log?: Log;
   /** Whether to write one log line per request; false by default. */
   readonly accessLog?: boolean;
   /** Receives measurements, for example for metrics; by default, nothing is measured. */
-  readonly observer?: Observer;
-  /** Maximum concurrent requests per path, counted separately for reads and writes; 5,000 by default. */
-  readonly maxRequests?: number;
-  /** Milliseconds before the response to a request beyond `maxRequests`; 1,000 by default. */
-  readonly overloadDelayMs?: number;
-  /** Milliseconds in which a request's body must arrive; 10,000 by default. */
-  readonly bodyTimeoutMs?: number;
-  /** Maximum open event streams; 1,000 by default. */
-  readonly maxSubscribers?: number;
-  /** Maximum open event streams of one network, except loopback; a quarter of `maxSubscribers` by default. */
-  readonly maxSubscribersPerNetwork?: number;
+  readonly observer?: Observer | undefined;
   /** Serves assistants at `/mcp`: `createMcpEndpoint` of `todo-service/mcp`. Without it, that path responds with 404. */
-  readonly mcp?: McpEndpoint;
-  /** Milliseconds between two heartbeats of an event stream; 15,000 by default. */
-  readonly heartbeatMs?: number;
+  readonly mcp?: McpEndpoint | undefined;
   /** A steady clock in milliseconds; `performance.now` by default. */
   readonly monotonicNow?: () => number;
   /** The wall clock in milliseconds since 1970; `Date.now` by default. */
@@ -129,14 +94,6 @@ Open this page in a browser to see the list.
 const plainTextHome = (): Response =>
   respond(200, { "Content-Type": "text/plain; charset=utf-8", Vary: "Origin, Accept" }, PLAIN_TEXT_HOME);
 
-/** Default values of `ServiceOptions`; the command line shows them in its help. */
-export const SERVICE_DEFAULTS = {
-  realm: "todo admin",
-  basicFailures: 100,
-  maxRequests: 5000,
-  maxSubscribers: 1000,
-} as const;
-
 /**
  * Creates the to-do service. Open the store before, and close it after the server has stopped.
  * Throws an Error if `realm` or an entry of `trustedProxies` is invalid.
@@ -148,35 +105,31 @@ export const SERVICE_DEFAULTS = {
  *
  * const store = openMemory();
  * const lookupClient = (token: string) => (token === "s3cret-token" ? { name: "ci" } : undefined);
- * const listener = listen(createService({ store, lookupClient }), { host: "127.0.0.1", port: 8080 });
+ * const listener = listen(createService({ store, credentials: { lookupClient } }), { host: "127.0.0.1", port: 8080 });
  * console.log(`Listening on ${listener.url}`);
  * ```
  */
 export function createService(options: ServiceOptions): Service {
-  const { keys, mcp, observer, log = NOOP_LOG, realm = SERVICE_DEFAULTS.realm } = options;
+  const { mcp, observer, log = NOOP_LOG, accessLog = false } = options;
   const { monotonicNow = () => performance.now(), now = Date.now } = options;
-  const { allowBasicOverHttp = false, accessLog = false, privateMode = false } = options;
-  const { basicFailures = SERVICE_DEFAULTS.basicFailures } = options;
-  const { maxRequests = SERVICE_DEFAULTS.maxRequests, overloadDelayMs = OVERLOAD_DELAY_MS } = options;
-  const { bodyTimeoutMs = BODY_TIMEOUT_MS } = options;
-  const { maxSubscribers = SERVICE_DEFAULTS.maxSubscribers, heartbeatMs = 15_000 } = options;
-  const { maxSubscribersPerNetwork: maxPerNetwork = Math.ceil(maxSubscribers / 4) } = options;
-  const { onLoopback = false, allowedHosts = [], corsOrigins = [] } = options;
-  const { trustedProxies = [] } = options;
-  const { lookupClient = () => undefined, checkUser = () => false, userEntry = () => undefined } = options;
+  const credentials = withDefaults(NO_CREDENTIALS, options.credentials);
+  const access = withDefaults(DEFAULT_ACCESS, options.access);
+  const network = withDefaults(DEFAULT_NETWORK, options.network);
+  const limits = withDefaults(DEFAULT_LIMITS, options.limits);
+  const { keys } = credentials;
+  const { privateMode } = access;
 
   const instrumentation = instrument(observer, monotonicNow);
   const store = instrumentation.store(options.store);
-  const getConnectionInfo = createConnectionInfoReader(trustedProxies);
-  const origins = createOriginPolicy({ onLoopback, allowedHosts, corsOrigins, getConnectionInfo });
+  const getConnectionInfo = createConnectionInfoReader(network.trustedProxies);
+  const origins = createOriginPolicy(network, getConnectionInfo);
   const limiter = new LogLimiter();
   const middleware = createMiddleware({
     origins,
     log,
     limiter,
     accessLog,
-    maxRequests,
-    overloadDelayMs,
+    limits,
     monotonicNow,
     ...(mcp !== undefined && { requestHeaders: MCP_REQUEST_HEADERS }),
     anyHostPaths: HEALTH_PATHS,
@@ -184,56 +137,33 @@ export function createService(options: ServiceOptions): Service {
   });
   const logUnfinished = limiter.topic((fields) => log.warn(fields, "too many unfinished bodies"));
   const bodies = new BodyReader({
+    limits,
     networkOf: (request, server) => networkPrefix(getConnectionInfo(request, server).address),
-    timeoutMs: bodyTimeoutMs,
-    // A half, so that requests without a complete body never reach the limit of concurrent requests.
-    maxUnfinished: Math.ceil(maxRequests / 2),
-    onReject: (network) => logUnfinished(network, { network }),
+    onReject: (sender) => logUnfinished(sender, { network: sender }),
   });
   const todos = createTodoHandlers(store, bodies, log, limiter);
-  const revocation = new RevocationCheck({ keys, intervalMs: heartbeatMs, monotonicNow, now, log, limiter });
-  const events = createEventHandlers({
-    store,
-    log,
-    limiter,
-    getConnectionInfo,
-    maxSubscribers,
-    maxPerNetwork,
-    heartbeatMs,
-    revocation,
-  });
+  const { heartbeatMs: intervalMs } = limits;
+  const revocation = new RevocationCheck({ keys, intervalMs, monotonicNow, now, log, limiter });
+  const events = createEventHandlers({ store, log, limiter, getConnectionInfo, limits, revocation });
+  observer?.subscribers(events.count);
   let isDraining = false;
   const health = createHealthHandlers(store, () => isDraining);
   const openapi = compressedJson(JSON.stringify(contract));
-  const bearer = bearerGuard({
-    lookupClient,
-    getConnectionInfo,
-    logRejection: createRejectionLog("bearer", log, limiter),
-    recordOutcome: instrumentation.surface("bearer"),
-    isAllowed: (request, server) =>
-      !privateMode || allowBasicOverHttp || getConnectionInfo(request, server).isSecure,
+  const throttle = new LoginThrottle(access.basicFailures, monotonicNow);
+  const guardOptions = (surface: Surface): GuardOptions => ({
+    ...{ credentials, access, throttle, getConnectionInfo },
+    logRejection: createRejectionLog(surface, log, limiter),
+    recordOutcome: instrumentation.surface(surface),
   });
-  const throttle = new LoginThrottle(basicFailures, monotonicNow);
-  const basic = basicGuard({
-    checkUser,
-    realm,
-    throttle,
-    getConnectionInfo,
-    allowBasicOverHttp,
-    // In private mode, browsers also send the token that they use for the list.
-    isToken: privateMode ? isMintedToken : () => false,
-    logRejection: createRejectionLog("basic", log, limiter),
-    recordOutcome: instrumentation.surface("basic"),
-  });
-  observer?.subscribers(events.count);
-
-  const { requireSameOrigin } = origins;
+  const bearer = bearerGuard(guardOptions("bearer"));
+  const basic = basicGuard(guardOptions("basic"));
+  const { requireSameOrigin, requireSameSite } = origins;
   const admin = keys && createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now });
 
   const sameSite =
     (handler: Handler): Handler =>
     (request, server, identity) => {
-      origins.requireSameSite(request);
+      requireSameSite(request);
       return handler(request, server, identity);
     };
 
@@ -265,13 +195,14 @@ export function createService(options: ServiceOptions): Service {
     ...(mcp !== undefined && {
       [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, handlerOf) }),
     }),
+    ...Object.fromEntries([...OAUTH_PATHS].map((path) => [path, notFoundRoute])),
     "/*": notFoundRoute,
   };
   const protect = privateMode ? createProtection() : (_path: string, route: Route) => route;
   const routes: Readonly<Record<string, Handler>> = Object.fromEntries(
     Object.entries(table).map(([path, route]) => [
       path,
-      instrumentation.handler(path, middleware.wrap(path, protect(path, route))),
+      instrumentation.handler(path, middleware.apply(path, protect(path, route))),
     ]),
   );
   const drain = (): void => {
@@ -292,28 +223,34 @@ export function createService(options: ServiceOptions): Service {
 
   /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or is exempt. */
   function createProtection(): (path: string, route: Route) => Route {
-    const guard = privateGuard({
-      lookupClient,
-      checkUser,
-      userEntry,
-      throttle,
-      getConnectionInfo,
-      allowBasicOverHttp,
-      logRejection: createRejectionLog("private", log, limiter),
-      recordOutcome: instrumentation.surface("private"),
-    });
+    const options = guardOptions("private");
+    const guard = privateGuard(options, "Basic");
+    const mcpGuard = privateGuard(options, "Bearer");
     const withWriteLog = createWriteLog(log, limiter);
-    const withWriteCheck = createWriteCheck(requireSameOrigin);
+    const withWriteScope = requireWriteScope(requireSameOrigin);
     return (path, route) => {
-      if (route.access === "guarded" || HEALTH_PATHS.has(path)) return route;
+      if (route.access === "guarded" || HEALTH_PATHS.has(path) || OAUTH_PATHS.has(path)) return route;
       // The requests of the tools are checked and logged as writes themselves, so an identity that only reads may POST here.
-      if (path === MCP_PATH) return privateRoute(guard, route);
-      return privateRoute(guard, withWriteLog(path, withWriteCheck(route)));
+      if (path === MCP_PATH) return privateRoute(mcpGuard, route);
+      return privateRoute(guard, withWriteLog(path, withWriteScope(route)));
     };
   }
 }
 
+/** Returns the options with the defaults of those that are absent or undefined. */
+function withDefaults<Group extends object>(defaults: Group, some: Some<Group> = {}): Group {
+  const all = { ...defaults };
+  for (const name in defaults) {
+    const value = some[name];
+    if (value !== undefined) all[name] = value;
+  }
+  return all;
+}
+
 const MCP_PATH = "/mcp";
+
+/** Where assistants look for OAuth. Private mode answers 404 there, because 401 would start a sign-in that cannot succeed. */
+const OAUTH_PATHS: ReadonlySet<string> = new Set(["/.well-known/*", "/register"]);
 
 /** The paths that load balancers request, without credentials and with any `Host`. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(["/livez", "/readyz"]);

@@ -10,20 +10,14 @@ import { ServiceError } from "../error.ts";
 import { TodoApi, type TodoApiOptions } from "../sdk/client.ts";
 import { createTodoServer } from "./server.ts";
 
+/** The maximum number of members and elements in a message, at any depth. 100 to-dos with idempotency keys have 300. */
+const MAX_VALUES = 400;
+
 /** Options of `createMcpEndpoint`. */
 export interface McpEndpointOptions {
   /** The version of the program, which clients show. */
   readonly version: string;
 }
-
-/** Returns the response to one POST of Streamable HTTP. `ServiceOptions.mcp` takes it. */
-export type McpEndpoint = (
-  request: Request,
-  /** Reads the JSON body. Its errors have the code of the service. */
-  readBody: () => Promise<unknown>,
-  /** Sends a request to the service's own handlers in the name of the sender. */
-  fetch: NonNullable<TodoApiOptions["fetch"]>,
-) => Promise<Response>;
 
 /**
  * Creates the handler of `/mcp`, which offers the to-dos to assistants (Model Context Protocol, Streamable HTTP). It keeps
@@ -37,8 +31,12 @@ export type McpEndpoint = (
  * const service = createService({ store: openMemory(), mcp: createMcpEndpoint({ version: "1.0.0" }) });
  * ```
  */
-export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint {
-  return async (request, readBody, fetch) => {
+export function createMcpEndpoint({ version }: McpEndpointOptions) {
+  return async (
+    request: Request,
+    readBody: () => Promise<unknown>,
+    fetch: NonNullable<TodoApiOptions["fetch"]>,
+  ): Promise<Response> => {
     let body: unknown;
     try {
       body = await readBody();
@@ -48,6 +46,10 @@ export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint 
     }
     if (Array.isArray(body))
       return errorResponse(INVALID_REQUEST, "Batches are not supported: send one message");
+    if (hasTooManyValues(body)) {
+      const detail = `at most ${MAX_VALUES} members of objects and elements of arrays`;
+      return errorResponse(INVALID_REQUEST, `The message is too complex: send ${detail}`);
+    }
     // Without retries, because the caller can repeat the request.
     const baseUrl = baseUrlOf(request);
     const todos = new TodoApi({ baseUrl, ids: "string", retries: 0, fetch });
@@ -57,7 +59,10 @@ export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint 
     };
     const create = (): Server => createTodoServer({ todos, version, onInternalError });
     // Without the signal of the request: a write that has started finishes although its sender has left.
-    const detached = new Request(`${baseUrl}/mcp`, { method: "POST", headers: request.headers });
+    const headers = new Headers(request.headers);
+    // The SDK demands both types, but every response can be JSON.
+    if (acceptsJson(headers.get("accept"))) headers.set("Accept", "application/json, text/event-stream");
+    const detached = new Request(`${baseUrl}/mcp`, { method: "POST", headers });
     let reported: unknown;
     const onerror = (error: unknown): void => {
       reported = error;
@@ -74,6 +79,25 @@ export function createMcpEndpoint({ version }: McpEndpointOptions): McpEndpoint 
 function baseUrlOf({ url }: Request): string {
   if (URL.canParse(url)) return new URL(url).origin;
   return url.startsWith("https:") ? "https://localhost" : "http://localhost";
+}
+
+/** Returns whether the value of an `Accept` header allows JSON (RFC 9110 §12.5.1). */
+const acceptsJson = (accept: string | null): boolean =>
+  accept === null || /(?:^|[\s,])(?:\*\/\*|application\/(?:\*|json))\s*(?:[;,]|$)/i.test(accept);
+
+/**
+ * Whether a message has more than MAX_VALUES values. The SDK checks every value several times and reports each wrong one,
+ * so 64 KiB of small values take 200 ms and get a response of 8 MB.
+ */
+function hasTooManyValues(message: unknown): boolean {
+  const values: unknown[] = [message];
+  for (const value of values)
+    if (typeof value === "object" && value !== null)
+      for (const name in value) {
+        if (values.length > MAX_VALUES) return true;
+        values.push(Reflect.get(value, name));
+      }
+  return false;
 }
 
 /** Answers a client of a version before 2026-07-28. The SDK's handler would answer as an event stream. */

@@ -17,7 +17,7 @@ import {
 } from "./tools.ts";
 
 /** The protocol versions that the tests cover. For another version, `initialize` offers the first one of `initialize`. */
-export const PROTOCOL_VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18"];
+export const PROTOCOL_VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 export const TODOS_URI = "todo://todos";
 

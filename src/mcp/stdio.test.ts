@@ -66,7 +66,7 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
   });
 
   test("reports changes of the resource to a subscriber until it unsubscribes", async () => {
-    await using service = startService({ maxSubscribers: 1, maxSubscribersPerNetwork: 1 });
+    await using service = startService({ limits: { maxSubscribers: 1, maxSubscribersPerNetwork: 1 } });
     await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     const { server } = client;
     const updates = () => server.messages().filter(({ method }) => method === UPDATED);
@@ -134,7 +134,7 @@ describe("todo mcp", () => {
   test("offers the newest version with a handshake to clients of other versions", async () => {
     await using server = startStdioServer({});
     const params = {
-      protocolVersion: "2024-11-05",
+      protocolVersion: "2023-01-01",
       capabilities: {},
       clientInfo: { name: "old", version: "1" },
     };
@@ -147,7 +147,11 @@ describe("todo mcp", () => {
     const store = openMemory();
     const key = await createKey(store.keys, "assistant", undefined, Date.now(), "read");
     const lookupClient = createKeyLookup(store.keys, Date.now);
-    await using service = startService({ store, keys: store.keys, privateMode: true, lookupClient });
+    await using service = startService({
+      store,
+      credentials: { keys: store.keys, lookupClient },
+      access: { privateMode: true },
+    });
     const variables = { TODO_URL: service.url, TODO_TOKEN: key?.token ?? "" };
     await using client = await startStdioClient("2025-11-25", variables);
     expect((await callTool(client, "list_todos")).structured).toEqual({ todos: [] });

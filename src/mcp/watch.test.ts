@@ -14,8 +14,8 @@ async function startWatched() {
   const service = stack.use(
     startService({
       store: openMemory(),
-      privateMode: true,
-      lookupClient: () => (isRevoked ? undefined : { name: "client" }),
+      access: { privateMode: true },
+      credentials: { lookupClient: () => (isRevoked ? undefined : { name: "client" }) },
     }),
   );
   let isAway = false;

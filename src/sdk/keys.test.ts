@@ -14,10 +14,12 @@ function start() {
   const store = openMemory();
   const service = startService({
     store,
-    keys: store.keys,
-    lookupClient: createKeyLookup(store.keys, Date.now),
-    checkUser: createFixedUserCheck(ADMIN.name, ADMIN.password),
-    onLoopback: true,
+    credentials: {
+      keys: store.keys,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+      checkUser: createFixedUserCheck(ADMIN.name, ADMIN.password),
+    },
+    network: { onLoopback: true },
   });
   return {
     admin: new TodoApi({ baseUrl: service.url, admin: ADMIN, token: "unused", ids: "string" }),

@@ -66,7 +66,7 @@ export interface CheckResult {
 }
 
 /** Operations on a whole store. A call that fails changes nothing; it throws a PreconditionError or another Error. */
-export interface Maintenance {
+export interface StoreAdmin {
   /** Copies the store into a new file. A server may be using the store. */
   backup(file: string, signal: AbortSignal): Promise<BackupSummary>;
   /**

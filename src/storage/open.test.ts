@@ -4,7 +4,7 @@ import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, symlinkSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
-import { openKeys, openMaintenance, openStore } from "./open.ts";
+import { openKeys, openStore, openStoreAdmin } from "./open.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-open-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -84,7 +84,7 @@ describe("openStore of a file", () => {
       "the database of another program",
     );
     const { signal } = new AbortController();
-    expect((await errorOf(openMaintenance(url).backup(newPath(), signal))).message).toContain(
+    expect((await errorOf(openStoreAdmin(url).backup(newPath(), signal))).message).toContain(
       "the database of another program",
     );
     expect(readFileSync(path)).toEqual(before);

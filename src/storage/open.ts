@@ -1,4 +1,4 @@
-import { type Maintenance, PreconditionError } from "./maintenance.ts";
+import { PreconditionError, type StoreAdmin } from "./maintenance.ts";
 import { openMemory } from "./memory/store.ts";
 import { openPostgresKeys } from "./postgres/keys.ts";
 import { probePostgres } from "./postgres/probe.ts";
@@ -53,7 +53,7 @@ export async function openKeys(url: string, options: OpenKeysOptions): Promise<K
 }
 
 /** Returns the maintenance operations of the store at a URL. Throws a PreconditionError if it has none. */
-export function openMaintenance(url: string): Maintenance {
+export function openStoreAdmin(url: string): StoreAdmin {
   if (url === "memory:")
     throw new PreconditionError("memory: keeps nothing: name a file, such as sqlite:PATH");
   const path = fileOf(url);

@@ -11,7 +11,7 @@ export interface Store extends TodoStore {
   readonly eventLag: number;
 }
 
-/** A store or the folder of its backups cannot be used now, but the same call may succeed later. The message is one line. */
+/** The store cannot be opened now, but the same call may succeed later. The message is one line. */
 export class StoreUnavailableError extends Error {
   override readonly name = "StoreUnavailableError";
 }

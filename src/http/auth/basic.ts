@@ -1,36 +1,18 @@
 import { type BasicCredential, parseBasic } from "../../credential/authorization.ts";
-import type { BasicUser, CheckUser } from "../../credential/user.ts";
+import { isMintedToken } from "../../credential/token.ts";
+import type { BasicUser } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
-import type { RecordOutcome } from "../observability/instrumentation.ts";
-import type { LogRejection } from "../observability/rejection-log.ts";
-import type { GetConnectionInfo } from "../policy/connection.ts";
-import { networkPrefix } from "../policy/network.ts";
+import { networkPrefix } from "../policy/address.ts";
 import type { Guard } from "../route.ts";
-import type { LoginThrottle } from "./login-throttle.ts";
-
-export interface LoginOptions {
-  readonly checkUser: CheckUser;
-  readonly throttle: LoginThrottle;
-  readonly logRejection: LogRejection;
-  readonly recordOutcome: RecordOutcome;
-}
-
-export interface BasicOptions extends LoginOptions {
-  readonly realm: string;
-  readonly getConnectionInfo: GetConnectionInfo;
-  /** Whether to accept passwords over plain HTTP from other machines. Otherwise TLS or loopback is required. */
-  readonly allowBasicOverHttp: boolean;
-  /** Returns whether a password is a token. It is rejected without a check and without counting as a failed login. */
-  readonly isToken: (password: string) => boolean;
-}
+import type { GuardOptions } from "./access.ts";
 
 /**
  * Returns a guard that authenticates users by password (RFC 7617). It rejects with `unauthorized`, `https_required` or
  * `too_many_failures`, and with `credentials_unavailable` if the check throws. Throws an Error for an invalid realm.
  */
-export function basicGuard(options: BasicOptions): Guard<BasicUser> {
-  const { realm, getConnectionInfo, allowBasicOverHttp, isToken, logRejection, recordOutcome } = options;
-  const challenge = basicChallenge(realm);
+export function basicGuard(options: GuardOptions): Guard<BasicUser> {
+  const { access, getConnectionInfo, logRejection, recordOutcome } = options;
+  const challenge = basicChallenge(access.realm);
   const login = createLogin(options);
   const unauthorized = (): ServiceError =>
     new ServiceError("unauthorized", { headers: { "WWW-Authenticate": challenge } });
@@ -38,7 +20,7 @@ export function basicGuard(options: BasicOptions): Guard<BasicUser> {
   return async (request, server) => {
     const { address, isSecure } = getConnectionInfo(request, server);
     const authorization = parseBasic(request.headers.get("authorization"));
-    const isAllowed = allowBasicOverHttp || isSecure;
+    const isAllowed = access.allowBasicOverHttp || isSecure;
     if (authorization.state === "absent") {
       recordOutcome("absent");
       throw isAllowed ? unauthorized() : httpsRequired();
@@ -54,7 +36,8 @@ export function basicGuard(options: BasicOptions): Guard<BasicUser> {
       throw unauthorized();
     }
     const { credential } = authorization;
-    if (isToken(credential.password)) {
+    // In private mode, browsers also send the token that they use for the list. It does not count as a failed login.
+    if (access.privateMode && isMintedToken(credential.password)) {
       recordOutcome("wrong");
       logRejection("token", address);
       throw unauthorized();
@@ -68,7 +51,7 @@ export function basicGuard(options: BasicOptions): Guard<BasicUser> {
 export type Login = (credential: BasicCredential, address: string) => Promise<boolean>;
 
 /** Returns a function that checks passwords within the throttle, and records and logs the outcome. */
-export function createLogin({ checkUser, throttle, logRejection, recordOutcome }: LoginOptions): Login {
+export function createLogin({ credentials, throttle, logRejection, recordOutcome }: GuardOptions): Login {
   return async ({ user, password }, address) => {
     const network = networkPrefix(address);
     const isAccepted = await throttle
@@ -92,7 +75,7 @@ export function createLogin({ checkUser, throttle, logRejection, recordOutcome }
 
   async function check(user: string, password: string, network: string): Promise<boolean> {
     try {
-      return (await checkUser(user, password, network)) === true;
+      return (await credentials.checkUser(user, password, network)) === true;
     } catch (cause) {
       throw cause instanceof ServiceError ? cause : new ServiceError("credentials_unavailable", { cause });
     }

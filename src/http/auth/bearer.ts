@@ -1,32 +1,22 @@
 import { chain, isThenable } from "../../awaitable.ts";
 import { parseBearer } from "../../credential/authorization.ts";
-import type { Client, LookupClient } from "../../credential/client.ts";
+import type { Client } from "../../credential/client.ts";
 import { hasInvalidChecksum } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { Awaitable } from "../../todo.ts";
-import type { RecordOutcome } from "../observability/instrumentation.ts";
-import type { LogRejection } from "../observability/rejection-log.ts";
-import type { GetConnectionInfo } from "../policy/connection.ts";
-import type { Guard, HttpServer } from "../route.ts";
+import type { Guard } from "../route.ts";
+import type { GuardOptions } from "./access.ts";
 import { httpsRequired } from "./basic.ts";
 
 const CHALLENGE = 'Bearer realm="todo api"';
 
-export interface BearerOptions {
-  readonly lookupClient: LookupClient;
-  readonly getConnectionInfo: GetConnectionInfo;
-  readonly logRejection: LogRejection;
-  readonly recordOutcome: RecordOutcome;
-  /** Returns whether a token may be sent over this connection. Otherwise the guard rejects with `https_required`. */
-  readonly isAllowed: (request: Request, server: HttpServer) => boolean;
-}
-
 /**
- * Returns a guard that authenticates clients by bearer token (RFC 6750). It rejects with `unauthorized`, and with
- * `credentials_unavailable` if the lookup throws.
+ * Returns a guard that authenticates clients by bearer token (RFC 6750). It rejects with `unauthorized`, in private mode
+ * with `https_required`, and with `credentials_unavailable` if the lookup throws.
  */
-export function bearerGuard(options: BearerOptions): Guard<Client> {
-  const { getConnectionInfo, logRejection, recordOutcome, isAllowed } = options;
+export function bearerGuard(options: GuardOptions): Guard<Client> {
+  const { access, getConnectionInfo, logRejection, recordOutcome } = options;
+  const acceptsHttp = !access.privateMode || access.allowBasicOverHttp;
   const lookup = createTokenLookup(options);
   return (request, server) => {
     const authorization = parseBearer(request.headers.get("authorization"));
@@ -34,7 +24,7 @@ export function bearerGuard(options: BearerOptions): Guard<Client> {
       recordOutcome("absent");
       throw unauthorized(CHALLENGE);
     }
-    if (!isAllowed(request, server)) {
+    if (!acceptsHttp && !getConnectionInfo(request, server).isSecure) {
       recordOutcome("in_clear");
       logRejection("in clear", getConnectionInfo(request, server).address);
       throw httpsRequired();
@@ -56,17 +46,17 @@ export function bearerGuard(options: BearerOptions): Guard<Client> {
 
 /** Returns a lookup that throws `credentials_unavailable` if the given one throws. */
 export function createTokenLookup({
-  lookupClient,
+  credentials,
   recordOutcome,
-}: Pick<BearerOptions, "lookupClient" | "recordOutcome">): (token: string) => Awaitable<Client | undefined> {
+}: GuardOptions): (token: string) => Awaitable<Client | undefined> {
   return (token) => {
     const found = lookup(token);
     return isThenable(found) ? Promise.resolve(found).then(orUndefined, unavailable) : orUndefined(found);
   };
 
-  function lookup(token: string): ReturnType<LookupClient> {
+  function lookup(token: string): ReturnType<typeof credentials.lookupClient> {
     try {
-      return lookupClient(token);
+      return credentials.lookupClient(token);
     } catch (cause) {
       return unavailable(cause);
     }

@@ -49,14 +49,17 @@ async function startPrivate(options: Partial<ServiceOptions> = {}): Promise<Priv
   const checked: string[] = [];
   const service = startService({
     store,
-    keys: store.keys,
-    privateMode: true,
-    lookupClient: createKeyLookup(store.keys, Date.now),
-    checkUser: (user, password) => {
-      checked.push(user);
-      return user === USER && password === PASSWORD;
-    },
     ...options,
+    credentials: {
+      keys: store.keys,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+      checkUser: (user, password) => {
+        checked.push(user);
+        return user === USER && password === PASSWORD;
+      },
+      ...options.credentials,
+    },
+    access: { privateMode: true, ...options.access },
   });
   return { ...service, store, key, checked };
 }
@@ -113,10 +116,9 @@ describe("private mode", () => {
     const calls: string[] = [];
     await using service = startService({
       store: forbiddenStore(calls),
-      privateMode: true,
-      checkUser: () => false,
-      basicFailures: 0,
-      onLoopback: true,
+      access: { privateMode: true, basicFailures: 0 },
+      credentials: { checkUser: () => false },
+      network: { onLoopback: true },
     });
     const headers: readonly (readonly string[])[] = [
       [],
@@ -256,7 +258,7 @@ describe("private mode", () => {
     "rejects %s %s with the body %p before it considers the path, the method or the body",
     async (method, path, body) => {
       const calls: string[] = [];
-      await using service = startService({ store: forbiddenStore(calls), privateMode: true });
+      await using service = startService({ store: forbiddenStore(calls), access: { privateMode: true } });
       for (const headers of [{}, { Authorization: "Bearer x" }]) {
         const sent = {
           headers: { ...headers, "Content-Type": "application/json" },
@@ -297,7 +299,7 @@ describe("private mode", () => {
   });
 
   test("checks no password and counts no failed login for a token", async () => {
-    await using service = await startPrivate({ basicFailures: 2 });
+    await using service = await startPrivate({ access: { basicFailures: 2 } });
     const revoked = mintToken();
     for (let attempt = 0; attempt < 10; attempt++) {
       for (const path of ["/api/todos", "/admin/", "/admin/keys"]) {
@@ -312,7 +314,7 @@ describe("private mode", () => {
   });
 
   test("counts failed logins of all paths together", async () => {
-    await using service = await startPrivate({ basicFailures: 2 });
+    await using service = await startPrivate({ access: { basicFailures: 2 } });
     for (const path of ["/api/todos", "/admin/"])
       expect((await service.send("GET", path, as(basic(USER, "wrong")))).status).toBe(401);
     for (const path of ["/api/todos", "/nowhere", "/admin/"]) {
@@ -328,10 +330,12 @@ describe("private mode", () => {
     const { token } = await mint(store.keys, "ci");
     const options: ServiceOptions = {
       store,
-      keys: store.keys,
-      privateMode: true,
-      lookupClient: createKeyLookup(store.keys, Date.now),
-      checkUser: (user, password) => user === USER && password === PASSWORD,
+      credentials: {
+        keys: store.keys,
+        lookupClient: createKeyLookup(store.keys, Date.now),
+        checkUser: (user, password) => user === USER && password === PASSWORD,
+      },
+      access: { privateMode: true },
     };
     const credentials = [`Bearer ${token}`, basic("x", token), USER_CREDENTIALS];
     const service = createService(options);
@@ -352,8 +356,8 @@ describe("private mode", () => {
     expect(await statusAndCode(whoami)).toEqual([403, "https_required"]);
     expect((await ask(service, "/livez", "192.0.2.1", {})).status).toBe(200);
 
-    const lenient = createService({ ...options, allowBasicOverHttp: true });
-    const proxied = createService({ ...options, trustedProxies: ["192.0.2.1"] });
+    const lenient = createService({ ...options, access: { ...options.access, allowBasicOverHttp: true } });
+    const proxied = createService({ ...options, network: { trustedProxies: ["192.0.2.1"] } });
     for (const authorization of credentials) {
       const headers = { Authorization: authorization };
       expect((await ask(service, "/api/todos", "127.0.0.1", headers)).status).toBe(200);
@@ -364,7 +368,7 @@ describe("private mode", () => {
   });
 
   test("responds to preflights of listed origins without a credential, and does not reveal the methods of each path", async () => {
-    await using service = await startPrivate({ corsOrigins: ["https://app.example"] });
+    await using service = await startPrivate({ network: { corsOrigins: ["https://app.example"] } });
     const preflight = (origin: string) => ({
       headers: { Origin: origin, "Access-Control-Request-Method": "DELETE" },
     });
@@ -377,7 +381,9 @@ describe("private mode", () => {
   });
 
   test("never allows credentials of other origins", async () => {
-    await using service = await startPrivate({ corsOrigins: ["https://app.example"], onLoopback: true });
+    await using service = await startPrivate({
+      network: { corsOrigins: ["https://app.example"], onLoopback: true },
+    });
     for (const origin of ["https://app.example", "http://localhost:5173", "null"]) {
       for (const authorization of [USER_CREDENTIALS, `Bearer ${service.key.token}`, "Bearer x"]) {
         for (const method of ["GET", "OPTIONS", "DELETE"]) {
@@ -401,7 +407,9 @@ describe("private mode", () => {
     ["a sandboxed frame", { Origin: "null" }, false],
     ["another origin in an old browser", { Origin: "https://evil.example" }, false],
   ])("checks the origin of a write with Basic credentials by %s", async (_what, given, isAccepted) => {
-    await using service = await startPrivate({ corsOrigins: ["https://app.example"], onLoopback: true });
+    await using service = await startPrivate({
+      network: { corsOrigins: ["https://app.example"], onLoopback: true },
+    });
     const headers = { ...given, ...(given.Origin === "OWN" && { Origin: service.url }) };
     for (const credential of [USER_CREDENTIALS, basic("x", service.key.token)]) {
       const { id } = await service.store.insert(CANARY);
@@ -422,7 +430,7 @@ describe("private mode", () => {
     for (const scope of ["read", "readonly"]) {
       // Plain JavaScript may return any scope.
       const client = JSON.parse(JSON.stringify({ name: "viewer", scope }));
-      await using service = await startPrivate({ lookupClient: () => client });
+      await using service = await startPrivate({ credentials: { lookupClient: () => client } });
       await service.store.insert(CANARY);
       for (const credential of ["Bearer viewer", basic("x", mintToken())]) {
         const init = as(credential);
@@ -468,7 +476,7 @@ describe("private mode", () => {
 
   test("allows writes of clients without a scope or with the scope write", async () => {
     for (const client of [{ name: "ci" }, { name: "ci", scope: "write" } as const]) {
-      await using service = await startPrivate({ lookupClient: () => client });
+      await using service = await startPrivate({ credentials: { lookupClient: () => client } });
       const post = await service.sendJson("POST", "/api/todos", { title: CANARY }, as("Bearer x"));
       expect(post.status).toBe(201);
     }
@@ -519,7 +527,7 @@ describe("private mode", () => {
 
   test("responds with 503 if the check of the credentials fails", async () => {
     const fail = () => Promise.reject(new Error("s3cret"));
-    await using service = await startPrivate({ lookupClient: fail, checkUser: fail });
+    await using service = await startPrivate({ credentials: { lookupClient: fail, checkUser: fail } });
     for (const credential of ["Bearer x", basic("x", mintToken()), USER_CREDENTIALS]) {
       for (const path of ["/api/todos", "/nowhere", "/"]) {
         const response = await service.send("GET", path, as(credential));
@@ -537,13 +545,13 @@ describe("private mode", () => {
       [{ name: "alice" }, 200],
     ] as const) {
       const lookupClient = Object.assign(() => thenable(async () => settled));
-      await using service = await startPrivate({ lookupClient });
+      await using service = await startPrivate({ credentials: { lookupClient } });
       expect((await service.send("GET", "/api/todos", as("Bearer x"))).status).toBe(status);
     }
   });
 
   test("rejects all credentials if nothing is configured", async () => {
-    await using service = startService({ privateMode: true });
+    await using service = startService({ access: { privateMode: true } });
     for (const credential of ["Bearer x", basic("", ""), basic("x", mintToken()), USER_CREDENTIALS])
       expect((await service.send("GET", "/api/todos", as(credential))).status).toBe(401);
   });
@@ -551,9 +559,7 @@ describe("private mode", () => {
 
 describe("an idempotency key in private mode", () => {
   test("belongs to the client or the user that sent it", async () => {
-    await using service = await startPrivate({
-      checkUser: () => true,
-    });
+    await using service = await startPrivate({ credentials: { checkUser: () => true } });
     const laptop = await mint(service.store.keys, "laptop");
     const credentials = [
       `Bearer ${service.key.token}`,
@@ -610,7 +616,7 @@ describe("an idempotency key in private mode", () => {
     };
     await using service = await startPrivate({
       store: storeWith({ insert }, memory),
-      lookupClient: (name) => ({ name }),
+      credentials: { lookupClient: (name) => ({ name }) },
     });
     const post = (name: string) =>
       service.sendJson(
@@ -699,7 +705,7 @@ describe("the log and the metrics of private mode", () => {
 
   test("count authentications by outcome, also of writes that are refused later", async () => {
     const metrics = openMetrics({ version: "1", runtime: "bun" });
-    await using service = await startPrivate({ observer: metrics.observer, basicFailures: 1 });
+    await using service = await startPrivate({ observer: metrics.observer, access: { basicFailures: 1 } });
     const { token } = service.key;
     const sent = [`Bearer ${token}`, basic("x", token), USER_CREDENTIALS, "Bearer x", "Basic ?"];
     for (const credential of [...sent, basic("bob", "wrong"), basic("bob", "wrong")])
@@ -722,7 +728,7 @@ describe("the log and the metrics of private mode", () => {
 });
 
 test("without private mode, nothing is guarded and no header changes", async () => {
-  await using service = startService({ checkUser: () => false });
+  await using service = startService({ credentials: { checkUser: () => false } });
   for (const path of PATHS.filter((path) => !path.startsWith("/assets"))) {
     for (const headers of [{}, { Authorization: "Bearer x" }, { Authorization: basic("x", mintToken()) }]) {
       const response = await service.send("GET", path, { headers });
@@ -734,7 +740,10 @@ test("without private mode, nothing is guarded and no header changes", async () 
     }
   }
   // A token is an ordinary password there, so a wrong one counts as a failed login.
-  await using strict = startService({ checkUser: () => false, basicFailures: 1 });
+  await using strict = startService({
+    credentials: { checkUser: () => false },
+    access: { basicFailures: 1 },
+  });
   const init = as(basic("ann", mintToken()));
   expect((await strict.send("GET", "/admin/", init)).status).toBe(401);
   expect((await strict.send("GET", "/admin/", init)).status).toBe(429);

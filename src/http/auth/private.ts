@@ -1,42 +1,36 @@
 import { chain } from "../../awaitable.ts";
 import { parseBasic, parseBearer } from "../../credential/authorization.ts";
-import type { LookupClient } from "../../credential/client.ts";
 import { clientIdentity, type Identity, userIdentity } from "../../credential/identity.ts";
 import { isMintedToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { Awaitable } from "../../todo.ts";
-import type { GetConnectionInfo } from "../policy/connection.ts";
 import { type Guard, type HttpServer, isSafeMethod, type Route } from "../route.ts";
-import { basicChallenge, createLogin, httpsRequired, type LoginOptions } from "./basic.ts";
+import type { GuardOptions } from "./access.ts";
+import { basicChallenge, createLogin, httpsRequired } from "./basic.ts";
 import { createTokenLookup, whyUnknown } from "./bearer.ts";
 
 const REALM = "todo";
 const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
-/** Basic first: Chromium reads only the first scheme of a header, and the runtime sends one header. */
 const BASIC_CHALLENGE = basicChallenge(REALM);
 
-export interface PrivateOptions extends LoginOptions {
-  readonly lookupClient: LookupClient;
-  /** Returns the stored entry of a user, such as a password hash. A changed entry ends the user's event streams. */
-  readonly userEntry: (name: string) => string | undefined;
-  readonly getConnectionInfo: GetConnectionInfo;
-  /** Whether to accept credentials over plain HTTP from other machines. Otherwise TLS or loopback is required. */
-  readonly allowBasicOverHttp: boolean;
-}
+type FirstScheme = "Basic" | "Bearer";
 
 /**
  * Returns the guard of private mode. It accepts a bearer token, a user's password (HTTP Basic), and one of our tokens as
  * the password of any user name. It rejects with `unauthorized`, `https_required` or `too_many_failures`, and with
  * `credentials_unavailable` if a check throws.
+ * @param firstScheme the first scheme of the challenge. Chromium reads only the first one and asks for a password only for
+ * Basic. Assistants read only the first one, too, and have tokens.
  */
-export function privateGuard(options: PrivateOptions): Guard<Identity> {
-  const { userEntry, getConnectionInfo, allowBasicOverHttp, logRejection, recordOutcome } = options;
+export function privateGuard(options: GuardOptions, firstScheme: FirstScheme): Guard<Identity> {
+  const { credentials, access, getConnectionInfo, logRejection, recordOutcome } = options;
+  const { userEntry } = credentials;
   const lookup = createTokenLookup(options);
   const login = createLogin(options);
 
   return (request, server) => {
     const authorization = request.headers.get("authorization");
-    if (!allowBasicOverHttp && !getConnectionInfo(request, server).isSecure) {
+    if (!access.allowBasicOverHttp && !getConnectionInfo(request, server).isSecure) {
       if (authorization === null) recordOutcome("absent");
       else {
         recordOutcome("in_clear");
@@ -56,7 +50,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
         : authenticateUser(user, password, request, server);
     }
     recordOutcome("absent");
-    throw unauthorized(request, "");
+    throw unauthorized(request, firstScheme, "");
   };
 
   function authenticateClient(token: string, request: Request, server: HttpServer): Awaitable<Identity> {
@@ -77,7 +71,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
     // Read before the check, so that a change during the check ends the user's streams.
     const entry = userEntry(user);
     const { address } = getConnectionInfo(request, server);
-    if (!(await login({ user, password }, address))) throw unauthorized(request, "");
+    if (!(await login({ user, password }, address))) throw unauthorized(request, firstScheme, "");
     return userIdentity({ name: user }, () => userEntry(user) !== entry);
   }
 
@@ -89,7 +83,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
   ): never {
     recordOutcome(outcome);
     logRejection(reason, getConnectionInfo(request, server).address);
-    throw unauthorized(request, ', error="invalid_token"');
+    throw unauthorized(request, firstScheme, ', error="invalid_token"');
   }
 }
 
@@ -98,7 +92,7 @@ export function privateGuard(options: PrivateOptions): Guard<Identity> {
  * may not write, and `cross_site_write` if a page of another origin sends Basic credentials.
  * @param requireSameOrigin throws `cross_site_write` if a page of another origin sends the request
  */
-export function createWriteCheck(requireSameOrigin: (request: Request) => void): (route: Route) => Route {
+export function requireWriteScope(requireSameOrigin: (request: Request) => void): (route: Route) => Route {
   return ({ handler, ...route }) => ({
     ...route,
     handler: (request, server, identity) => {
@@ -124,10 +118,11 @@ const insufficientScope = (): ServiceError =>
  * Returns the error with its challenges. Only navigations and programs are asked for a password: a challenge to a
  * page's own request would open the browser's dialog before the page can explain.
  */
-function unauthorized({ headers }: Request, error: string): ServiceError {
+function unauthorized({ headers }: Request, firstScheme: FirstScheme, error: string): ServiceError {
   const mode = headers.get("sec-fetch-mode");
   const bearer = BEARER_CHALLENGE + error;
-  const challenge = mode === null || mode === "navigate" ? `${BASIC_CHALLENGE}, ${bearer}` : bearer;
+  const both = firstScheme === "Basic" ? [BASIC_CHALLENGE, bearer] : [bearer, BASIC_CHALLENGE];
+  const challenge = mode === null || mode === "navigate" ? both.join(", ") : bearer;
   return new ServiceError("unauthorized", {
     headers: { "WWW-Authenticate": challenge, Vary: "Origin, Sec-Fetch-Mode" },
   });

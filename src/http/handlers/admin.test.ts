@@ -43,7 +43,10 @@ async function ask(
 describe("GET /admin/", () => {
   test("accepts a configured user and password", async () => {
     const { log, lines } = capturingLog();
-    await using service = startService({ checkUser: createFixedUserCheck("Zoë", "a:b:😀"), log });
+    await using service = startService({
+      credentials: { checkUser: createFixedUserCheck("Zoë", "a:b:😀") },
+      log,
+    });
     const response = await service.send("GET", "/admin/", as("Zoë", "a:b:😀"));
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
@@ -80,9 +83,11 @@ describe("GET /admin/", () => {
       ["bob", ""],
     ]);
     await using service = startService({
-      checkUser: (user, password) => {
-        calls.push([user, password]);
-        return respond(users.get(user) === password);
+      credentials: {
+        checkUser: (user, password) => {
+          calls.push([user, password]);
+          return respond(users.get(user) === password);
+        },
       },
     });
     for (const [user, password] of users) {
@@ -99,7 +104,9 @@ describe("GET /admin/", () => {
   });
 
   test("accepts the users of a check function", async () => {
-    await using service = startService({ checkUser: async (user, password) => user === password });
+    await using service = startService({
+      credentials: { checkUser: async (user, password) => user === password },
+    });
     const users = Array.from({ length: 20 }, (_, index) => `user-${index}`);
     const greetings = users.map(async (user) =>
       (await service.send("GET", "/admin/", as(user, user))).text(),
@@ -122,7 +129,7 @@ describe("GET /admin/", () => {
     ["after several spaces", `bAsIc    ${PAIR}`],
     ["with surrounding whitespace", ` \t Basic ${PAIR} \t `],
   ])("accepts credentials %s", async (_what, header) => {
-    await using service = startService({ checkUser });
+    await using service = startService({ credentials: { checkUser } });
     const { text } = await sendRaw(service.port, request("GET /admin/", [`Authorization: ${header}`]));
     expect(statusOf(text)).toBe(200);
     expect(text).toEndWith("\r\n\r\nHello, admin!");
@@ -184,7 +191,7 @@ describe("GET /admin/", () => {
     ["user name and password exchanged", [`Authorization: ${basic(PASSWORD, USER)}`]],
     ["a long password", [`Authorization: ${basic(USER, "x".repeat(7000))}`]],
   ])("rejects %s", async (_what, headers) => {
-    await using service = startService({ checkUser });
+    await using service = startService({ credentials: { checkUser } });
     const { text } = await sendRaw(service.port, request("GET /admin/", headers));
     expect(statusOf(text)).toBe(401);
     expect(/^www-authenticate: (.*)\r$/im.exec(text)?.[1]).toBe(CHALLENGE);
@@ -198,7 +205,7 @@ describe("GET /admin/", () => {
 
   test("rejects base64 that decodes to the right credentials but is not canonical", async () => {
     const check = createFixedUserCheck("a", "bc");
-    await using service = startService({ checkUser: check });
+    await using service = startService({ credentials: { checkUser: check } });
     const headersOf = (pair: string) => ({ headers: { Authorization: `Basic ${pair}` } });
     const canonical = base64("a:bc");
     expect(canonical).toBe("YTpiYw==");
@@ -215,7 +222,7 @@ describe("GET /admin/", () => {
   });
 
   test("sends the configured realm as a quoted string", async () => {
-    await using service = startService({ realm: 'the "inner" \\ circle' });
+    await using service = startService({ access: { realm: 'the "inner" \\ circle' } });
     const { headers } = await service.send("GET", "/admin/");
     expect(headers.get("www-authenticate")).toBe(
       'Basic realm="the \\"inner\\" \\\\ circle", charset="UTF-8"',
@@ -241,7 +248,7 @@ describe("the Basic guard", () => {
   }
 
   test.each(requests)("covers %s %s", async (method, path, expected) => {
-    await using service = startService({ checkUser });
+    await using service = startService({ credentials: { checkUser } });
     const refused = await service.send(method, path);
     expect(refused.status).toBe(401);
     expect(refused.headers.get("www-authenticate")).toBe(CHALLENGE);
@@ -255,7 +262,7 @@ describe("the Basic guard", () => {
   test.each([...new Set([...pathVariants("/admin/"), ...pathVariants("/admin")])])(
     "rejects %j without a token",
     async (target) => {
-      await using service = startService({ checkUser });
+      await using service = startService({ credentials: { checkUser } });
       for (const method of ["GET", "HEAD", "POST"]) {
         const { text } = await sendRaw(service.port, request(`${method} ${target}`));
         expect([200, 308]).not.toContain(statusOf(text) ?? 0);
@@ -273,7 +280,7 @@ describe("the Basic guard", () => {
     "Remote-User: admin",
     "X-Authenticated-User: admin",
   ])("ignores %s", async (header) => {
-    await using service = startService({ checkUser, allowBasicOverHttp: true });
+    await using service = startService({ credentials: { checkUser }, access: { allowBasicOverHttp: true } });
     const { text: guarded } = await sendRaw(service.port, request("GET /admin/", [header]));
     expect(statusOf(guarded)).toBe(401);
     const { text: open } = await sendRaw(service.port, request("GET /livez", [header]));
@@ -281,7 +288,7 @@ describe("the Basic guard", () => {
   });
 
   test.each(["/administrator", "/admi", "/api/admin", "/adminx/"])("does not guard %s", async (path) => {
-    await using service = startService({ checkUser });
+    await using service = startService({ credentials: { checkUser } });
     const response = await service.send("GET", path, as(USER, "wrong"));
     expect(await statusAndCode(response)).toEqual([404, "route_not_found"]);
   });
@@ -316,7 +323,7 @@ describe("the check of a password", () => {
     "that %s causes a %d, never a 401, and the response does not contain its message",
     async (_what, status, code, checkUser) => {
       const { log, lines } = capturingLog();
-      await using service = startService({ checkUser, log });
+      await using service = startService({ credentials: { checkUser }, log });
       for (const path of ["/admin", "/admin/", "/admin/x"]) {
         const response = await service.send("GET", path, AUTHORIZED);
         expect(response.headers.get("retry-after")).toBe("5");
@@ -337,7 +344,9 @@ describe("the check of a password", () => {
       [() => Promise.reject(new Error("s3cret")), [503, "credentials_unavailable"]],
       [async () => true, [200]],
     ] as const) {
-      await using service = startService({ checkUser: Object.assign(() => thenable(settle)) });
+      await using service = startService({
+        credentials: { checkUser: Object.assign(() => thenable(settle)) },
+      });
       expect(await statusAndCode(await service.send("GET", "/admin/", AUTHORIZED))).toEqual([...expected]);
     }
   });
@@ -345,7 +354,7 @@ describe("the check of a password", () => {
   test.each(["1", '"true"', "{}", "[]"])(
     "rejects the password if it returns %s instead of true",
     async (result) => {
-      await using service = startService({ checkUser: () => JSON.parse(result) });
+      await using service = startService({ credentials: { checkUser: () => JSON.parse(result) } });
       expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
     },
   );
@@ -353,7 +362,11 @@ describe("the check of a password", () => {
   test("receives the client's network", async () => {
     const networks: unknown[] = [];
     const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;
-    const service = createService({ store: openMemory(), checkUser, allowBasicOverHttp: true });
+    const service = createService({
+      store: openMemory(),
+      credentials: { checkUser },
+      access: { allowBasicOverHttp: true },
+    });
     for (const address of ["2001:db8::1", "192.0.2.7"]) await ask(service, address, AUTHORIZED.headers);
     expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
   });
@@ -361,9 +374,11 @@ describe("the check of a password", () => {
   test("is not called without well-formed credentials", async () => {
     let calls = 0;
     await using service = startService({
-      checkUser: () => {
-        calls++;
-        return true;
+      credentials: {
+        checkUser: () => {
+          calls++;
+          return true;
+        },
       },
     });
     for (const header of [
@@ -386,7 +401,7 @@ describe("the check of a password", () => {
 
 describe("Basic over plain HTTP", () => {
   test("is rejected off loopback", async () => {
-    const service = createService({ store: openMemory(), checkUser });
+    const service = createService({ store: openMemory(), credentials: { checkUser } });
     for (const [address, isHere] of [
       ["127.0.0.1", true],
       ["127.8.9.10", true],
@@ -421,8 +436,12 @@ describe("Basic over plain HTTP", () => {
   });
 
   test("is rejected with a page that asks for HTTPS if a browser opens a URL", async () => {
-    const open = createService({ store: openMemory(), checkUser });
-    const closed = createService({ store: openMemory(), checkUser, privateMode: true });
+    const open = createService({ store: openMemory(), credentials: { checkUser } });
+    const closed = createService({
+      store: openMemory(),
+      credentials: { checkUser },
+      access: { privateMode: true },
+    });
     for (const [service, path] of [
       [open, "/admin/"],
       [open, "/admin/*"],
@@ -449,7 +468,11 @@ describe("Basic over plain HTTP", () => {
   });
 
   test("is accepted from any address if allowBasicOverHttp is true", async () => {
-    const service = createService({ store: openMemory(), checkUser, allowBasicOverHttp: true });
+    const service = createService({
+      store: openMemory(),
+      credentials: { checkUser },
+      access: { allowBasicOverHttp: true },
+    });
     for (const address of ["127.0.0.1", "10.0.0.5", "2001:db8::1", undefined]) {
       const headers = { ...AUTHORIZED.headers, "X-Forwarded-For": "10.0.0.5" };
       expect(await (await ask(service, address, headers)).text()).toBe("Hello, admin!");
@@ -468,7 +491,7 @@ describe("Basic over plain HTTP", () => {
     ["X-Real-IP", "127.0.0.1"],
     ["Via", "1.1 proxy"],
   ])("is rejected through a proxy that sends %s: %s", async (name, value) => {
-    await using service = startService({ checkUser });
+    await using service = startService({ credentials: { checkUser } });
     for (const [method, path] of [
       ["GET", "/admin/"],
       ["GET", "/admin"],
@@ -482,7 +505,7 @@ describe("Basic over plain HTTP", () => {
       expect(response.headers.get("location")).toBeNull();
       expect(await statusAndCode(response)).toEqual([403, "https_required"]);
     }
-    await using open = startService({ checkUser, allowBasicOverHttp: true });
+    await using open = startService({ credentials: { checkUser }, access: { allowBasicOverHttp: true } });
     const response = await open.send("GET", "/admin/", { headers: { ...AUTHORIZED.headers, [name]: value } });
     expect(response.status).toBe(200);
   });
@@ -494,13 +517,14 @@ describe("the login throttle", () => {
     const state = { now: 1_000_000, checks: 0 };
     const service = createService({
       store: openMemory(),
-      checkUser: (user, password) => {
-        state.checks++;
-        return checkUser(user, password);
+      credentials: {
+        checkUser: (user, password) => {
+          state.checks++;
+          return checkUser(user, password);
+        },
       },
-      allowBasicOverHttp: true,
+      access: { allowBasicOverHttp: true, basicFailures },
       monotonicNow: () => state.now,
-      ...(basicFailures !== undefined && { basicFailures }),
     });
     const tryAs = async (user: string, password: string, address = "10.0.0.5") =>
       (await ask(service, address, as(user, password).headers)).status;
@@ -508,7 +532,7 @@ describe("the login throttle", () => {
   }
 
   test("checks 100 wrong passwords in a row, then rejects only that user from that address", async () => {
-    await using service = startService({ checkUser });
+    await using service = startService({ credentials: { checkUser } });
     for (let attempt = 0; attempt < 100; attempt++) {
       const path = ["/admin/", "/admin", "/admin/x"][attempt % 3] ?? "";
       expect((await service.send("GET", path, as(USER, `wrong ${attempt}`))).status).toBe(401);
@@ -606,11 +630,13 @@ describe("the login throttle", () => {
     let isDown = false;
     const service = createService({
       store: openMemory(),
-      checkUser: (user, password) => {
-        if (isDown) throw new Error("down");
-        return checkUser(user, password);
+      credentials: {
+        checkUser: (user, password) => {
+          if (isDown) throw new Error("down");
+          return checkUser(user, password);
+        },
       },
-      basicFailures: 2,
+      access: { basicFailures: 2 },
     });
     const tryOnce = async (password: string) =>
       (await ask(service, "127.0.0.1", as(USER, password).headers)).status;
@@ -639,10 +665,12 @@ describe("the login throttle", () => {
   test("checks at most 100 of 300 concurrent wrong passwords", async () => {
     let checks = 0;
     await using service = startService({
-      checkUser: async () => {
-        checks++;
-        await Bun.sleep(50);
-        return false;
+      credentials: {
+        checkUser: async () => {
+          checks++;
+          await Bun.sleep(50);
+          return false;
+        },
       },
     });
     const responses = await Promise.all(
@@ -655,11 +683,13 @@ describe("the login throttle", () => {
 
   test("accepts the right password in many concurrent requests", async () => {
     await using service = startService({
-      checkUser: async (user, password) => {
-        await Bun.sleep(20);
-        return checkUser(user, password);
+      credentials: {
+        checkUser: async (user, password) => {
+          await Bun.sleep(20);
+          return checkUser(user, password);
+        },
       },
-      basicFailures: 5,
+      access: { basicFailures: 5 },
     });
     const responses = await Promise.all(
       Array.from({ length: 20 }, () => service.send("GET", "/admin/", AUTHORIZED)),
@@ -678,7 +708,7 @@ describe("the log of rejected passwords", () => {
     ["malformed", `${basic("a", "s3cret")}, ${basic("a", "s3cret")}`],
   ])("has the reason %s and never the credentials (#%#)", async (reason, header) => {
     const { log, lines, text } = capturingLog();
-    await using service = startService({ checkUser, log, accessLog: true });
+    await using service = startService({ credentials: { checkUser }, log, accessLog: true });
     const headers = header === undefined ? undefined : { Authorization: header };
     expect((await service.send("GET", "/admin/", { ...(headers && { headers }) })).status).toBe(401);
     const refusals = lines.filter(({ message }) => message === "credential refused");
@@ -693,7 +723,12 @@ describe("the log of rejected passwords", () => {
 
   test("has lines for passwords over plain HTTP and for throttled passwords", async () => {
     const { log, lines } = capturingLog();
-    const service = createService({ store: openMemory(), checkUser, log, basicFailures: 1 });
+    const service = createService({
+      store: openMemory(),
+      credentials: { checkUser },
+      log,
+      access: { basicFailures: 1 },
+    });
     await ask(service, "10.0.0.5", AUTHORIZED.headers);
     await ask(service, "10.0.0.5", {});
     for (const _ of [1, 2]) await ask(service, "127.0.0.1", as(USER, "wrong").headers);
@@ -706,7 +741,7 @@ describe("the log of rejected passwords", () => {
 
   test("has one line per network and reason, and a summary that counts the rest", async () => {
     const { log, lines } = capturingLog();
-    await using service = startService({ checkUser, log, basicFailures: 5 });
+    await using service = startService({ credentials: { checkUser }, log, access: { basicFailures: 5 } });
     for (let attempt = 0; attempt < 12; attempt++) await service.send("GET", "/admin/", as(USER, "wrong"));
     for (const _ of [1, 2]) await service.send("GET", "/admin/", { headers: { Authorization: "Basic !" } });
     service.close();

@@ -364,7 +364,7 @@ describe("an event stream", () => {
   });
 
   test("has headers that disable caching and buffering", async () => {
-    await using service = serve(openMemory(), { corsOrigins: ["https://listed.example"] });
+    await using service = serve(openMemory(), { network: { corsOrigins: ["https://listed.example"] } });
     for (const [origin, shared] of [
       ["https://listed.example", "https://listed.example"],
       ["https://other.example", null],
@@ -415,7 +415,7 @@ describe("an event stream", () => {
   });
 
   test.each(["latest", "since"])("sends heartbeats without blank lines: %s", async (start) => {
-    await using service = serve(openMemory(), { heartbeatMs: 20 });
+    await using service = serve(openMemory(), { limits: { heartbeatMs: 20 } });
     const query = start === "since" ? `?since=${await here(service.store)}` : "";
     const { body } = await fetch(`${service.url}/api/events${query}`);
     let text = "";
@@ -427,7 +427,7 @@ describe("an event stream", () => {
   });
 
   test("sends a comment in each heartbeat interval", async () => {
-    await using service = serve(openMemory(), { heartbeatMs: 20 });
+    await using service = serve(openMemory(), { limits: { heartbeatMs: 20 } });
     const started = performance.now();
     await using events = await service.follow();
     const received = events.take(2);
@@ -594,7 +594,7 @@ async function watchedStore() {
 
 describe("a subscriber that does not read", () => {
   test("receives no further heartbeats", async () => {
-    await using service = serve(openMemory({ maxEvents: 500 }), { heartbeatMs: 5 });
+    await using service = serve(openMemory({ maxEvents: 500 }), { limits: { heartbeatMs: 5 } });
     const stalled = await startReading(service.port, await here(service.store));
     await using reader = await service.follow();
     await reader.take(1);

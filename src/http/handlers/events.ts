@@ -1,13 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
-import { ConcurrencyLimit } from "../concurrency-limit.ts";
+import { type Limits, NetworkLimit, OVERLOADED } from "../limits.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
+import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts";
-import { isLoopback } from "../policy/loopback.ts";
-import { networkPrefix } from "../policy/network.ts";
-import { NetworkLimit } from "../policy/network-limit.ts";
 import { respond } from "../response.ts";
 import { type Handler, IDLE_SECONDS } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
@@ -33,19 +31,15 @@ export interface EventOptions {
   readonly log: Log;
   readonly limiter: LogLimiter;
   readonly getConnectionInfo: GetConnectionInfo;
-  /** Maximum open streams. */
-  readonly maxSubscribers: number;
-  /** Maximum open streams of one network. */
-  readonly maxPerNetwork: number;
-  /** Milliseconds between two heartbeats. */
-  readonly heartbeatMs: number;
+  readonly limits: Limits;
   readonly revocation: RevocationCheck;
 }
 
 /** Returns the handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), a stream count, and a function that ends all streams. */
 export function createEventHandlers(options: EventOptions) {
-  const { store, log, limiter, getConnectionInfo, maxSubscribers, maxPerNetwork, heartbeatMs, revocation } =
-    options;
+  const { store, log, limiter, getConnectionInfo, limits, revocation } = options;
+  const { maxSubscribers, heartbeatMs } = limits;
+  const maxPerNetwork = limits.maxSubscribersPerNetwork ?? Math.ceil(maxSubscribers / 4);
   /** A function per open stream that ends it. */
   const open = new Set<() => void>();
   let ended = false;
@@ -53,7 +47,6 @@ export function createEventHandlers(options: EventOptions) {
   const logNetworkFull = limiter.topic((fields) => log.warn(fields, "too many subscribers from one network"));
   const logIgnoredHeaders = limiter.topic((fields) => log.warn(fields, FORWARDING_IGNORED));
   const logError = limiter.topic((fields) => log.error(fields, "event stream aborted"));
-  const subscribers = new ConcurrencyLimit(maxSubscribers, () => logFull("", { subscribers: open.size }));
   const networks = new NetworkLimit(maxPerNetwork);
   // Created once, because the stack trace is most of an error's cost.
   const networkFull = new ServiceError("overloaded", {
@@ -76,12 +69,10 @@ export function createEventHandlers(options: EventOptions) {
     const onEnd = (): void => {
       stopWatching();
       open.delete(closeStream);
-      subscribers.release();
       if (network !== undefined) networks.release(network);
     };
     const subscription = new Subscription({ store, heartbeatMs, onError, onEnd });
     open.add(closeStream);
-    subscribers.acquire();
     if (network !== undefined) networks.acquire(network);
     server.timeout(request, IDLE_TIMEOUT_SECONDS);
     if (identity !== undefined) stopWatching = revocation.watch(identity, () => endStream(IDLE_SECONDS));
@@ -92,10 +83,13 @@ export function createEventHandlers(options: EventOptions) {
 
   /** Throws `overloaded` if the limit of open streams is reached, in total or by this network. */
   function requireCapacity({ address, forwarding }: ConnectionInfo, network: string | undefined): void {
-    const isNetworkFull = network !== undefined && networks.isReached(network);
-    if (!subscribers.isReached && !isNetworkFull) return;
+    const isFull = open.size >= maxSubscribers;
+    if (!isFull && (network === undefined || !networks.isReached(network))) return;
     if (forwarding === "ignored") logIgnoredHeaders(address, { address });
-    if (subscribers.isReached || network === undefined) throw subscribers.error();
+    if (isFull || network === undefined) {
+      logFull("", { subscribers: open.size });
+      throw OVERLOADED;
+    }
     logNetworkFull(network, { network });
     throw networkFull;
   }

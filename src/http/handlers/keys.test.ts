@@ -29,12 +29,15 @@ function serveKeys(options: Partial<ServiceOptions> = {}) {
   const { keys } = openMemory();
   const { log, lines, text } = capturingLog();
   const service = startService({
-    keys,
-    lookupClient: createKeyLookup(keys, date),
-    checkUser: createFixedUserCheck("root", "s3cret"),
     log,
     now: date,
     ...options,
+    credentials: {
+      keys,
+      lookupClient: createKeyLookup(keys, date),
+      checkUser: createFixedUserCheck("root", "s3cret"),
+      ...options.credentials,
+    },
   });
   const post = (path: string, body: unknown, headers: Readonly<Record<string, string>> = {}) =>
     service.sendJson("POST", path, body, { headers: { ...AUTHORIZATION, ...headers } });
@@ -230,6 +233,8 @@ describe("GET /admin/keys", () => {
     ]);
     const head = await served.service.send("HEAD", "/admin/keys", AUTHORIZED);
     expect([head.status, await head.text()]).toEqual([200, ""]);
+    served.clock.now += 30 * DAY;
+    expect(await served.list()).toEqual([expect.objectContaining({ name: "backup" })]);
   });
 });
 
@@ -457,7 +462,10 @@ describe("the endpoints of API keys", () => {
 
   test("respond with 404 after authentication in a service without a key store", async () => {
     const { log, lines } = capturingLog();
-    await using service = startService({ checkUser: createFixedUserCheck("root", "s3cret"), log });
+    await using service = startService({
+      credentials: { checkUser: createFixedUserCheck("root", "s3cret") },
+      log,
+    });
     for (const [method, path] of [
       ["GET", "/admin/keys"],
       ["POST", "/admin/keys"],
@@ -489,7 +497,7 @@ describe("the endpoints of API keys", () => {
         recordUse: () => {},
       },
     ] satisfies KeyStore[]) {
-      await using served = serveKeys({ keys });
+      await using served = serveKeys({ credentials: { keys } });
       const answers = [
         await served.post("/admin/keys", { name: "ci" }),
         await served.post(`/admin/keys/${key?.id}/rotate`, {}),

@@ -2,6 +2,7 @@ import {
   createKey,
   formatTime,
   isKeyId,
+  isListed,
   type Key,
   type KeyStore,
   type MintedKey,
@@ -37,7 +38,8 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
   return {
     list: async (request) => {
       if (prefersHtml(request)) return keysPage(request);
-      const json = JSON.stringify((await keys.list()).map(asJson));
+      const listed = (await keys.list()).filter((key) => isListed(key, now()));
+      const json = JSON.stringify(listed.map(asJson));
       // Responses share one Blob, so that clients that read nothing do not fill the memory.
       if (json !== latest.json) latest = { json, blob: new Blob([json]) };
       const headers = { "Content-Type": "application/json", Vary: "Origin, Accept" };

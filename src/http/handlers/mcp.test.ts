@@ -37,11 +37,14 @@ async function startPrivate(options: Partial<ServiceOptions> = {}) {
     (await createKey(store.keys, name, undefined, Date.now(), scope))?.token ?? "";
   const service = start({
     store,
-    keys: store.keys,
-    privateMode: true,
-    lookupClient: createKeyLookup(store.keys, Date.now),
-    checkUser: (user, password) => user === USER && password === PASSWORD,
     ...options,
+    credentials: {
+      keys: store.keys,
+      lookupClient: createKeyLookup(store.keys, Date.now),
+      checkUser: (user, password) => user === USER && password === PASSWORD,
+      ...options.credentials,
+    },
+    access: { privateMode: true, ...options.access },
   });
   return { ...service, reader: await mint("reader", "read"), writer: await mint("writer", "write") };
 }
@@ -153,6 +156,28 @@ describe("in private mode, /mcp", () => {
     }
   });
 
+  test("names Bearer before Basic, and looks like a service without OAuth", async () => {
+    await using service = await startPrivate();
+    const challenges = [at(service), `${service.url}/api/todos`].map(async (url) =>
+      (await fetch(url, { method: "POST" })).headers.get("www-authenticate"),
+    );
+    expect(await Promise.all(challenges)).toEqual([
+      expect.stringMatching(/^Bearer .*, Basic /),
+      expect.stringMatching(/^Basic .*, Bearer /),
+    ]);
+    const paths = [
+      "/.well-known/oauth-protected-resource/mcp",
+      "/.well-known/oauth-authorization-server",
+      "/register",
+    ];
+    for (const path of paths)
+      for (const method of ["GET", "POST"]) {
+        const response = await fetch(service.url + path, { method });
+        expect([path, ...(await statusAndCode(response))]).toEqual([path, 404, "route_not_found"]);
+      }
+    expect(await statusAndCode(await fetch(`${service.url}/nowhere`))).toEqual([401, "unauthorized"]);
+  });
+
   test("allows a key with the scope read to list, but not to write", async () => {
     await using service = await startPrivate();
     await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
@@ -176,7 +201,7 @@ describe("in private mode, /mcp", () => {
 
   test("accepts a user's password, but rejects writes with it from pages of other origins", async () => {
     const origin = "http://127.0.0.1:1";
-    await using service = await startPrivate({ onLoopback: true });
+    await using service = await startPrivate({ network: { onLoopback: true } });
     const add = { name: "add_todo", arguments: { title: "a" } };
     const fromPage = { Authorization: BASIC, Origin: origin, "Sec-Fetch-Site": "same-site" };
     const rejected = await (await post(service, fromPage, "tools/call", add)).json();
@@ -218,8 +243,8 @@ describe("in private mode, /mcp", () => {
     const { routes } = createService({
       store: storeWith({ insert }, store),
       mcp: createMcpEndpoint({ version: "1" }),
-      privateMode: true,
-      lookupClient: () => ({ name: "ci", scope: "write" }),
+      access: { privateMode: true },
+      credentials: { lookupClient: () => ({ name: "ci", scope: "write" }) },
     });
     const params = { name: "add_todos", arguments: { todos: [{ title: "a" }, { title: "b" }] } };
     const request = new Request("http://localhost/mcp", {
@@ -237,7 +262,7 @@ describe("in private mode, /mcp", () => {
   });
 
   test("counts wrong passwords in the login throttle", async () => {
-    await using service = await startPrivate({ basicFailures: 2 });
+    await using service = await startPrivate({ access: { basicFailures: 2 } });
     const wrong = { Authorization: `Basic ${btoa(`${USER}:wrong`)}` };
     for (let time = 0; time < 2; time++) expect((await post(service, wrong)).status).toBe(401);
     const throttled = await statusAndCode(await post(service, { Authorization: BASIC }));
@@ -266,7 +291,7 @@ test("the metrics and the access log count /mcp and the requests of its tools", 
 
 describe("/mcp", () => {
   test("rejects a Host that is not this server's", async () => {
-    await using service = start({ onLoopback: true });
+    await using service = start({ network: { onLoopback: true } });
     expect(await statusAndCode(await post(service, { Host: "evil.example" }))).toEqual([
       421,
       "misdirected_host",
@@ -277,7 +302,7 @@ describe("/mcp", () => {
     ["no Host", "HTTP/1.0", []],
     ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
   ])("accepts a request with %s", async (_what, protocol, host) => {
-    await using service = start({ onLoopback: true });
+    await using service = start({ network: { onLoopback: true } });
     await service.sendJson("POST", "/api/todos", { title: "a" });
     const params = { name: "list_todos" };
     const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
@@ -302,7 +327,7 @@ describe("/mcp", () => {
     ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
     ["another port of loopback", { Origin: "http://localhost:6274", "Sec-Fetch-Site": "same-site" }, true],
   ])("accepts or rejects a request by its origin: %s", async (_what, headers, isAccepted) => {
-    await using service = start({ onLoopback: true, corsOrigins: ["https://app.example"] });
+    await using service = start({ network: { onLoopback: true, corsOrigins: ["https://app.example"] } });
     const response = await post(service, headers);
     expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
   });
@@ -319,9 +344,9 @@ describe("/mcp", () => {
       const response = await fetch(at(service), { method: "OPTIONS", headers: preflight });
       return response.headers.get("access-control-allow-headers");
     };
-    await using on = start({ corsOrigins: ["https://app.example"] });
+    await using on = start({ network: { corsOrigins: ["https://app.example"] } });
     expect(await allowed(on)).toEndWith(", MCP-Protocol-Version, Mcp-Method, Mcp-Name");
-    await using off = startService({ corsOrigins: ["https://app.example"] });
+    await using off = startService({ network: { corsOrigins: ["https://app.example"] } });
     expect(await allowed(off)).toEndWith("tracestate");
   });
 
@@ -363,6 +388,31 @@ describe("/mcp", () => {
       }
     },
   );
+
+  test.each<[what: string, params: object]>([
+    ["_meta", { _meta: Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`k${n}`, 1])) }],
+    ["nested objects", { _meta: { a: JSON.parse(`${'{"a":'.repeat(500)}1${"}".repeat(500)}`) } }],
+    ["arguments", { name: "add_todos", arguments: { todos: Array.from({ length: 500 }, () => 1) } }],
+  ])("rejects a message with too many values in %s", async (_what, params) => {
+    await using service = start();
+    const response = await post(service, {}, "tools/call", params);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ error: { code: -32600 }, id: null });
+  });
+
+  test.each<[accept: string, status: number]>([
+    ["application/json", 200],
+    ["*/*", 200],
+    ["application/*;q=0.5, text/html", 200],
+    ["text/event-stream", 406],
+    ["text/html", 406],
+  ])("responds to Accept: %s with the status %p", async (Accept, status) => {
+    await using service = start();
+    for (const version of PROTOCOL_VERSIONS.filter((one) => !isModern(one))) {
+      const response = await mcpSender(version, at(service))("tools/list", {}, { Accept });
+      expect([version, response.status]).toEqual([version, status]);
+    }
+  });
 
   test("rejects other media types", async () => {
     await using service = start();

@@ -11,7 +11,7 @@ const AUTHORIZATION = `Basic ${btoa("admin:secret")}`;
 function startWithKeys() {
   const store = openMemory();
   const checkUser = (user: string, password: string) => user === "admin" && password === "secret";
-  return startService({ store, keys: store.keys, checkUser });
+  return startService({ store, credentials: { keys: store.keys, checkUser } });
 }
 
 /** Returns the paths of a page's assets. */
@@ -175,8 +175,8 @@ describe("/service-worker.js", () => {
 
   test("is different in private mode, where the page allows no service worker", async () => {
     const checkUser = () => true;
-    await using open = startService({ checkUser });
-    await using closed = startService({ checkUser, privateMode: true });
+    await using open = startService({ credentials: { checkUser } });
+    await using closed = startService({ credentials: { checkUser }, access: { privateMode: true } });
     const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
     const stranger = await closed.send("GET", "/service-worker.js");
     expect(stranger.status).toBe(401);

@@ -31,15 +31,18 @@ async function start(options: Partial<ServiceOptions> = {}) {
   const { log, lines, text } = capturingLog();
   const service = startService({
     store,
-    keys,
-    privateMode: true,
-    lookupClient: createKeyLookup(store.keys, () => clock.now),
-    checkUser: (_user, password) => password === "password",
-    heartbeatMs: 10,
     now: () => clock.now,
     monotonicNow: () => clock.monotonic,
     log,
     ...options,
+    credentials: {
+      keys,
+      lookupClient: createKeyLookup(store.keys, () => clock.now),
+      checkUser: (_user, password) => password === "password",
+      ...options.credentials,
+    },
+    access: { privateMode: true, ...options.access },
+    limits: { heartbeatMs: 10, ...options.limits },
   });
   const mint = async (name: string, lifetime?: number) => {
     const minted = await createKey(store.keys, name, lifetime, clock.now);
@@ -111,8 +114,10 @@ test("one query at a time covers the API keys of all subscribers", async () => {
     return keys.list();
   };
   await using service = await start({
-    keys: Object.assign(Object.create(keys), { list }),
-    lookupClient: createKeyLookup(keys, Date.now),
+    credentials: {
+      keys: Object.assign(Object.create(keys), { list }),
+      lookupClient: createKeyLookup(keys, Date.now),
+    },
   });
   const { token } = (await createKey(keys, "phone", undefined, Date.now())) ?? { token: "" };
   const streams = await Promise.all(Array.from({ length: 20 }, () => service.subscribe(`Bearer ${token}`)));
@@ -131,7 +136,7 @@ test("the event streams of a user end when the stored entry changes", async () =
     ["ann", "hash 1"],
     ["bob", "hash 2"],
   ]);
-  await using service = await start({ userEntry: (user) => entries.get(user) });
+  await using service = await start({ credentials: { userEntry: (user) => entries.get(user) } });
   await using ann = await service.subscribe(basic("ann", "password"));
   await using bob = await service.subscribe(basic("bob", "password"));
   entries.set("ann", "hash 3");
@@ -147,14 +152,16 @@ test("a change of the entry while the password is checked ends the user's stream
     entry = "hash 2";
     return true;
   };
-  await using service = await start({ userEntry: () => entry, checkUser });
+  await using service = await start({ credentials: { userEntry: () => entry, checkUser } });
   await using stream = await service.subscribe(basic("ann", "password"));
   await stream.rest();
 });
 
 test("the event stream of a client ends when its lookup says that the token is revoked", async () => {
   let isRevoked = false;
-  await using service = await start({ lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) });
+  await using service = await start({
+    credentials: { lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) },
+  });
   await using stream = await service.subscribe("Bearer token");
   isRevoked = true;
   await stream.rest();
@@ -166,9 +173,9 @@ test("a connection stays open for the Keep-Alive timeout after a revocation, but
     let isRevoked = false;
     const service = createService({
       store: openMemory(),
-      privateMode: true,
-      lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }),
-      heartbeatMs: 10,
+      access: { privateMode: true },
+      credentials: { lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) },
+      limits: { heartbeatMs: 10 },
     });
     const timeouts: number[] = [];
     const request = new Request("http://localhost/api/events", { headers: { Authorization: "Bearer x" } });
@@ -197,7 +204,7 @@ test("a revocation check that throws ends the stream, and is logged", async () =
   const isRevoked = () => {
     throw new Error("broken");
   };
-  await using service = await start({ lookupClient: () => ({ name: "ci", isRevoked }) });
+  await using service = await start({ credentials: { lookupClient: () => ({ name: "ci", isRevoked }) } });
   await using stream = await service.subscribe("Bearer token");
   await stream.rest();
   expect(service.lines.map(({ level }) => level)).toContain("error");
@@ -214,8 +221,10 @@ test("while the API keys cannot be read, event streams continue for at most a mi
     throw new ServiceError("store_unavailable");
   };
   await using service = await start({
-    keys: Object.assign(Object.create(keys), { list }),
-    lookupClient: createKeyLookup(keys, Date.now),
+    credentials: {
+      keys: Object.assign(Object.create(keys), { list }),
+      lookupClient: createKeyLookup(keys, Date.now),
+    },
   });
   const { token } = (await createKey(keys, "phone", undefined, Date.now())) ?? { token: "" };
   await using stream = await service.subscribe(`Bearer ${token}`);

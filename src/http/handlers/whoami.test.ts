@@ -30,7 +30,7 @@ const RAW_NAME = Buffer.from(NAME).toString("latin1");
 describe("GET /api/whoami", () => {
   test("returns only the client's name as text", async () => {
     const { log, lines } = capturingLog();
-    await using service = startService({ lookupClient, log });
+    await using service = startService({ credentials: { lookupClient }, log });
     const response = await service.send("GET", "/api/whoami", AUTHORIZED);
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
@@ -46,7 +46,7 @@ describe("GET /api/whoami", () => {
     ["with surrounding whitespace", ` \t Bearer ${TOKEN} \t `],
     ["of every character except a comma", `Bearer ${ODD_TOKEN}`],
   ])("accepts a token %s", async (_what, header) => {
-    await using service = startService({ lookupClient });
+    await using service = startService({ credentials: { lookupClient } });
     const { text } = await sendRaw(service.port, request("GET /api/whoami", [`Authorization: ${header}`]));
     expect(statusOf(text)).toBe(200);
     expect(text).toEndWith(`\r\n\r\n${RAW_NAME}`);
@@ -96,7 +96,7 @@ describe("GET /api/whoami", () => {
     ["undefined", INVALID, ["Authorization: Bearer undefined"]],
     ["a long token", INVALID, [`Authorization: Bearer ${"x".repeat(10_000)}`]],
   ])("rejects %s", async (_what, challenge, headers) => {
-    await using service = startService({ lookupClient });
+    await using service = startService({ credentials: { lookupClient } });
     const { text } = await sendRaw(service.port, request("GET /api/whoami", headers));
     expect(statusOf(text)).toBe(401);
     expect(/^www-authenticate: (.*)\r$/im.exec(text)?.[1]).toBe(challenge);
@@ -107,7 +107,7 @@ describe("GET /api/whoami", () => {
   test.each(["access_token", "token", "authorization", "Authorization"])(
     "does not accept a token in the query parameter %s",
     async (name) => {
-      await using service = startService({ lookupClient });
+      await using service = startService({ credentials: { lookupClient } });
       for (const value of [TOKEN, `Bearer ${TOKEN}`]) {
         const response = await service.send("GET", `/api/whoami?${name}=${encodeURIComponent(value)}`);
         expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
@@ -117,7 +117,7 @@ describe("GET /api/whoami", () => {
   );
 
   test("responds with 401, never with 429, after any number of rejections", async () => {
-    await using service = startService({ lookupClient, basicFailures: 1 });
+    await using service = startService({ credentials: { lookupClient }, access: { basicFailures: 1 } });
     const headers = { Authorization: "Bearer unknown" };
     for (let attempt = 0; attempt < 300; attempt++) {
       expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
@@ -140,7 +140,7 @@ describe("the bearer guard", () => {
   }
 
   test.each(requests)("covers %s %s", async (method, path, expected) => {
-    await using service = startService({ lookupClient });
+    await using service = startService({ credentials: { lookupClient } });
     const refused = await service.send(method, path);
     expect(refused.status).toBe(401);
     expect(refused.headers.get("www-authenticate")).toBe(CHALLENGE);
@@ -151,7 +151,7 @@ describe("the bearer guard", () => {
   });
 
   test.each(pathVariants("/api/whoami"))("rejects %j without a token", async (target) => {
-    await using service = startService({ lookupClient });
+    await using service = startService({ credentials: { lookupClient } });
     for (const method of ["GET", "HEAD", "POST"]) {
       const { text } = await sendRaw(service.port, request(`${method} ${target}`));
       expect([target, statusOf(text)]).not.toEqual([target, 200]);
@@ -161,7 +161,7 @@ describe("the bearer guard", () => {
   });
 
   test.each(["/api/whoamix", "/api/whoam", "/api/todos", "/api"])("does not guard %s", async (path) => {
-    await using service = startService({ lookupClient });
+    await using service = startService({ credentials: { lookupClient } });
     const { status, headers } = await service.send("GET", path, { headers: { Authorization: "Bearer x" } });
     expect(status).toBe(path === "/api/todos" ? 200 : 404);
     expect(headers.get("www-authenticate")).toBeNull();
@@ -172,12 +172,14 @@ describe("the lookup of a token", () => {
   test("may be asynchronous", async () => {
     const waiting = new Map<string, () => void>();
     await using service = startService({
-      lookupClient: async (token) => {
-        const { promise, resolve } = Promise.withResolvers<void>();
-        waiting.set(token, resolve);
-        if (waiting.size === 20) for (const resolve of [...waiting.values()].reverse()) resolve();
-        await promise;
-        return token.endsWith("7") ? undefined : { name: `client of ${token}` };
+      credentials: {
+        lookupClient: async (token) => {
+          const { promise, resolve } = Promise.withResolvers<void>();
+          waiting.set(token, resolve);
+          if (waiting.size === 20) for (const resolve of [...waiting.values()].reverse()) resolve();
+          await promise;
+          return token.endsWith("7") ? undefined : { name: `client of ${token}` };
+        },
       },
     });
     const tokens = Array.from({ length: 20 }, (_, index) => `token-${index}`);
@@ -194,9 +196,11 @@ describe("the lookup of a token", () => {
   test("receives only the token, and is not called without one", async () => {
     const calls: unknown[][] = [];
     await using service = startService({
-      lookupClient: (...call) => {
-        calls.push(call);
-        return undefined;
+      credentials: {
+        lookupClient: (...call) => {
+          calls.push(call);
+          return undefined;
+        },
       },
     });
     for (const header of [undefined, "Bearer", "Bearer a b", "Basic eDp5", "Bearer a,b", "bearer  x=y"]) {
@@ -225,7 +229,7 @@ describe("the lookup of a token", () => {
     "that %s causes a 503, never a 401, and the response does not contain its message",
     async (_what, lookupClient) => {
       const { log, lines } = capturingLog();
-      await using service = startService({ lookupClient, log });
+      await using service = startService({ credentials: { lookupClient }, log });
       for (const path of ["/api/whoami", "/api/whoami/x"]) {
         const response = await service.send("GET", path, AUTHORIZED);
         expect(response.headers.get("retry-after")).toBe("5");
@@ -247,7 +251,7 @@ describe("the lookup of a token", () => {
   });
 
   test("may return null, as plain JavaScript can", async () => {
-    await using service = startService({ lookupClient: () => JSON.parse("null") });
+    await using service = startService({ credentials: { lookupClient: () => JSON.parse("null") } });
     for (const path of ["/api/whoami", "/api/whoami/x"]) {
       const response = await service.send("GET", path, AUTHORIZED);
       expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
@@ -258,7 +262,10 @@ describe("the lookup of a token", () => {
 describe.each(Object.entries(FOREIGN_THENABLES))("a lookup that returns %s", (_what, thenable) => {
   /** Bypasses the types, as plain JavaScript can. */
   const serve = (settle: () => Promise<unknown>, options: Partial<ServiceOptions> = {}) =>
-    startService({ lookupClient: Object.assign(() => thenable(settle)), ...options });
+    startService({
+      ...options,
+      credentials: { lookupClient: Object.assign(() => thenable(settle)), ...options.credentials },
+    });
 
   test.each([undefined, null])("that resolves with %p causes a 401", async (nobody) => {
     await using service = serve(async () => nobody);
@@ -293,7 +300,7 @@ describe.each(Object.entries(FOREIGN_THENABLES))("a lookup that returns %s", (_w
 
 describe("the bearer guard", () => {
   const ask = (lookup: LookupClient, token: string) => {
-    const { routes } = createService({ store: openMemory(), lookupClient: lookup });
+    const { routes } = createService({ store: openMemory(), credentials: { lookupClient: lookup } });
     const headers = { Authorization: `Bearer ${token}` };
     const request = Object.assign(new Request("http://localhost/api/whoami", { headers }), { params: {} });
     return routes["/api/whoami"]?.(request, {
@@ -342,7 +349,7 @@ describe("the log of rejected tokens", () => {
     ["malformed", "Bearer s3cret, Bearer s3cret"],
   ])("has the reason %s and never the token (#%#)", async (reason, header) => {
     const { log, lines, text } = capturingLog();
-    await using service = startService({ lookupClient, log, accessLog: true });
+    await using service = startService({ credentials: { lookupClient }, log, accessLog: true });
     const headers = header === undefined ? undefined : { Authorization: header };
     expect((await service.send("GET", "/api/whoami", { ...(headers && { headers }) })).status).toBe(401);
     const refusals = lines.filter(({ message }) => message === "credential refused");
@@ -362,7 +369,11 @@ describe("the log of rejected tokens", () => {
 
   test("has the client's address behind a trusted proxy", async () => {
     const { log, lines } = capturingLog();
-    await using service = startService({ lookupClient, log, trustedProxies: ["127.0.0.1"] });
+    await using service = startService({
+      credentials: { lookupClient },
+      log,
+      network: { trustedProxies: ["127.0.0.1"] },
+    });
     const headers = { Authorization: "Bearer x", "X-Forwarded-For": "192.0.2.7" };
     expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
     expect(lines.map(({ fields }) => fields.address)).toEqual(["192.0.2.7"]);
@@ -370,7 +381,11 @@ describe("the log of rejected tokens", () => {
 
   test("has one line per network and reason, and a summary that counts the rest", async () => {
     const { log, lines } = capturingLog();
-    await using service = startService({ lookupClient, log, trustedProxies: ["127.0.0.1"] });
+    await using service = startService({
+      credentials: { lookupClient },
+      log,
+      network: { trustedProxies: ["127.0.0.1"] },
+    });
     const send = async (token: string, address: string, times: number): Promise<void> => {
       const headers = { Authorization: `Bearer ${token}`, "X-Forwarded-For": address };
       for (let time = 0; time < times; time++) await service.send("GET", "/api/whoami", { headers });
@@ -393,7 +408,7 @@ describe("the log of rejected tokens", () => {
 
   test("has a limited number of lines for many rejections from many networks", async () => {
     const { log, lines } = capturingLog();
-    const service = createService({ store: openMemory(), lookupClient, log });
+    const service = createService({ store: openMemory(), credentials: { lookupClient }, log });
     const handler = service.routes["/api/whoami"];
     for (let network = 0; network < 5000; network++) {
       const headers = { Authorization: "Bearer x" };

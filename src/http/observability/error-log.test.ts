@@ -147,7 +147,7 @@ test("the log distinguishes the reasons of one code by the innermost message", a
   const reasons = ["connection refused", "password expired", "connection refused"];
   const lookupClient = () =>
     Promise.reject(new ServiceError("store_unavailable", { cause: new Error(reasons.shift()) }));
-  await using service = startService({ lookupClient, log });
+  await using service = startService({ credentials: { lookupClient }, log });
   const headers = { Authorization: "Bearer x" };
   for (const _ of [1, 2, 3]) await service.send("GET", "/api/whoami", { headers });
   service.close();

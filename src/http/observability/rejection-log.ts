@@ -1,4 +1,4 @@
-import { networkPrefix } from "../policy/network.ts";
+import { networkPrefix } from "../policy/address.ts";
 import type { Surface } from "./instrumentation.ts";
 import type { Log } from "./log.ts";
 import type { LogLimiter } from "./log-limiter.ts";

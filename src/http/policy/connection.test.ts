@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { type ConnectionInfo, createConnectionInfoReader, validateBlock } from "./connection.ts";
+import { validateBlock } from "./address.ts";
+import { type ConnectionInfo, createConnectionInfoReader } from "./connection.ts";
 
 /** The headers of a request by name. Each entry of a list is sent as a line of its own. */
 type Sent = Readonly<Record<string, string | readonly string[]>>;

@@ -1,6 +1,5 @@
-import { BlockList, isIP } from "node:net";
 import type { HttpServer } from "../route.ts";
-import { isLoopback } from "./loopback.ts";
+import { addressIn, createBlockCheck, isLoopback } from "./address.ts";
 
 /** Where a request comes from, and how it traveled. */
 export interface ConnectionInfo {
@@ -30,10 +29,8 @@ const FORWARDING_HEADERS = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
  * @param trustedProxies addresses and CIDR blocks. An Error is thrown for any other text.
  */
 export function createConnectionInfoReader(trustedProxies: readonly string[]): GetConnectionInfo {
-  const trusted = new BlockList();
-  for (const block of trustedProxies) addBlock(trusted, block);
+  const isTrusted = createBlockCheck(trustedProxies);
   const trustsAny = trustedProxies.length > 0;
-  const isTrusted = (address: string): boolean => trusted.check(address, familyOf(address));
 
   return (request, server) => {
     const { headers } = request;
@@ -65,25 +62,6 @@ function hasForwardingHeader(headers: Headers): boolean {
   return false;
 }
 
-/** Returns the text. Throws an Error unless it is an IP address or a CIDR block (RFC 4632, RFC 4291 §2.3). */
-export function validateBlock(text: string): string {
-  addBlock(new BlockList(), text);
-  return text;
-}
-
-function addBlock(list: BlockList, text: string): void {
-  const [, address = "", prefix] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  if (isIP(address) === 0) {
-    throw new Error(`"${text}" is not an IP address or a CIDR block such as 10.0.0.0/8`);
-  }
-  const bits = Number(prefix ?? 32);
-  if (prefix === undefined) list.addAddress(address, familyOf(address));
-  else if (bits <= (isIP(address) === 4 ? 32 : 128)) list.addSubnet(address, bits, familyOf(address));
-  else throw new Error(`"${text}" has a prefix that is longer than the address`);
-}
-
-const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 4 ? "ipv4" : "ipv6");
-
 /**
  * Returns the right-most address of X-Forwarded-For that is not a trusted proxy. The entries to its left may be forged.
  * Stops at the proxy before an invalid entry.
@@ -97,10 +75,4 @@ function clientAddress(header: string, nearest: string, isTrusted: (address: str
     if (!isTrusted(address)) break;
   }
   return client;
-}
-
-/** Returns the IP address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`. */
-function addressIn(node: string): string | undefined {
-  const bare = /^\[(.+)\](?::\d+)?$/.exec(node)?.[1] ?? /^([\d.]+):\d+$/.exec(node)?.[1] ?? node;
-  return isIP(bare) === 0 ? undefined : bare;
 }

@@ -41,7 +41,7 @@ describe("the Host of a request", () => {
     "todo.example:8080",
   ])("on loopback may be %s", async (host) => {
     const allowedHosts = ["todo.example", "Todo.Example:8080"];
-    await using service = startService({ onLoopback: true, allowedHosts });
+    await using service = startService({ network: { onLoopback: true, allowedHosts } });
     expect(await statusWith(service.port, [host])).toBe(200);
   });
 
@@ -85,7 +85,7 @@ describe("the Host of a request", () => {
     "todo.example.elsewhere.example",
     "l\xf6calhost",
   ])("on loopback may not be %j", async (host) => {
-    await using service = startService({ onLoopback: true, allowedHosts: ["todo.example"] });
+    await using service = startService({ network: { onLoopback: true, allowedHosts: ["todo.example"] } });
     expect(await statusWith(service.port, [host])).toBe(421);
   });
 
@@ -94,12 +94,12 @@ describe("the Host of a request", () => {
     [["elsewhere.example", "localhost"]],
     [["localhost", "localhost"]],
   ])("may not be sent twice: %j", async (hosts) => {
-    await using service = startService({ onLoopback: true });
+    await using service = startService({ network: { onLoopback: true } });
     expect([400, 421]).toContain(await statusWith(service.port, hosts));
   });
 
   test("is checked before everything else, except for probes of load balancers", async () => {
-    await using service = startService({ onLoopback: true, lookupClient });
+    await using service = startService({ network: { onLoopback: true }, credentials: { lookupClient } });
     for (const line of [
       "GET /",
       "GET /nowhere",
@@ -131,7 +131,7 @@ describe("the Host of a request", () => {
   });
 
   test("may be absent in HTTP/1.0, which no browser uses", async () => {
-    await using service = startService({ onLoopback: true });
+    await using service = startService({ network: { onLoopback: true } });
     expect((await sendRaw(service.port, "GET /livez HTTP/1.0\r\n\r\n")).text).toEndWith("\r\n\r\nok\n");
   });
 
@@ -141,7 +141,7 @@ describe("the Host of a request", () => {
     ["may be a loopback address, for health checks", ["todo.example"], "127.0.0.1:3000", 200],
     ["may not be a local name that is missing in a list", ["todo.example"], "nas.local", 421],
   ])("off loopback %s", async (_what, allowedHosts, host, status) => {
-    await using service = startService({ allowedHosts });
+    await using service = startService({ network: { allowedHosts } });
     expect(await statusWith(service.port, [host])).toBe(status);
   });
 
@@ -194,7 +194,7 @@ describe("the Host of a request", () => {
   ])(
     "may be any name: %p, without a list, with the proxy %j and the headers %j",
     async (isAccepted, trustedProxies, headers) => {
-      await using service = startService({ trustedProxies });
+      await using service = startService({ network: { trustedProxies } });
       const line = "GET /api/todos HTTP/1.1";
       const head = [line, "Host: todo.example", "Connection: close", ...headers];
       const { text } = await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`);
@@ -245,7 +245,7 @@ describe("an Origin", () => {
     [false, true, `${LISTED}, ${LISTED}`],
     [false, true, `${LISTED} https://elsewhere.example`],
   ])("is accepted: %p, with a loopback Host: %p: %s", async (isListed, toLoopback, origin) => {
-    await using service = startService({ corsOrigins: [LISTED], lookupClient });
+    await using service = startService({ network: { corsOrigins: [LISTED] }, credentials: { lookupClient } });
     const host = toLoopback ? {} : { Host: "nas:3000" };
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const requests: [method: string, path: string, headers?: Record<string, string>][] = [
@@ -306,7 +306,7 @@ describe("a preflight", () => {
   ];
 
   test.each(paths)("of a listed origin to %s needs no credentials", async (path, methods) => {
-    await using service = startService({ corsOrigins: [LISTED] });
+    await using service = startService({ network: { corsOrigins: [LISTED] } });
     const response = await service.send("OPTIONS", path, { headers: { ...ask, Origin: LISTED } });
     expect(response.status).toBe(204);
     expect(corsOf(response)).toEqual({
@@ -323,7 +323,7 @@ describe("a preflight", () => {
   test.each(paths)(
     "of another origin to %s is a plain OPTIONS request",
     async (path, _methods, otherwise) => {
-      await using service = startService({ corsOrigins: [LISTED] });
+      await using service = startService({ network: { corsOrigins: [LISTED] } });
       for (const headers of [
         { ...ask, Origin: "https://elsewhere.example" },
         ask,
@@ -337,14 +337,14 @@ describe("a preflight", () => {
   );
 
   test.each(paths)("needs Access-Control-Request-Method at %s", async (path, _methods, otherwise) => {
-    await using service = startService({ corsOrigins: [LISTED] });
+    await using service = startService({ network: { corsOrigins: [LISTED] } });
     const response = await service.send("OPTIONS", path, { headers: { Origin: LISTED } });
     expect(response.status).toBe(otherwise);
     expect(response.headers.has("access-control-allow-methods")).toBe(false);
   });
 
   test("needs no credentials only with OPTIONS", async () => {
-    await using service = startService({ corsOrigins: [LISTED] });
+    await using service = startService({ network: { corsOrigins: [LISTED] } });
     for (const method of ["GET", "POST", "HEAD"]) {
       const response = await service.send(method, "/admin/", { headers: { ...ask, Origin: LISTED } });
       expect(response.status).toBe(401);
@@ -374,7 +374,7 @@ describe("a write", () => {
   test.each(sites)(
     "with Sec-Fetch-Site %s and Origin %s is accepted: %p",
     async (site, origin, isAccepted) => {
-      await using service = startService({ corsOrigins: [LISTED] });
+      await using service = startService({ network: { corsOrigins: [LISTED] } });
       await service.sendJson("POST", "/api/todos", { title: "first" });
       const headers = {
         ...(site !== undefined && { "Sec-Fetch-Site": site }),
@@ -391,7 +391,7 @@ describe("a write", () => {
   );
 
   test("of another site is rejected, but a read is accepted", async () => {
-    await using service = startService({ lookupClient });
+    await using service = startService({ credentials: { lookupClient } });
     const headers = { "Sec-Fetch-Site": "cross-site", ...TOKEN };
     for (const path of ["/", "/livez", "/api/todos", "/api/openapi.json", "/api/whoami"]) {
       expect((await service.send("GET", path, { headers })).status).toBe(200);
@@ -418,7 +418,11 @@ describe("a write below /admin", () => {
   async function withKey(options: Partial<ServiceOptions> = {}) {
     const { keys } = openMemory();
     await createKey(keys, "ci", undefined, 0);
-    return startService({ keys, checkUser, corsOrigins: [LISTED], ...options });
+    return startService({
+      ...options,
+      credentials: { keys, checkUser, ...options.credentials },
+      network: { corsOrigins: [LISTED], ...options.network },
+    });
   }
 
   const PASSED = [409, 404, 404];
@@ -472,7 +476,7 @@ describe("a write below /admin", () => {
     [false, undefined, "http://app.example"],
     [false, undefined, "*"],
   ])("is accepted: %p, with Sec-Fetch-Site %j and Origin %j", async (isAccepted, site, origin) => {
-    await using service = await withKey({ allowedHosts: [HOST] });
+    await using service = await withKey({ network: { allowedHosts: [HOST] } });
     const headers = {
       Host: HOST,
       ...(site !== undefined && { "Sec-Fetch-Site": site }),
@@ -484,7 +488,7 @@ describe("a write below /admin", () => {
   });
 
   test("is accepted from the server's own origin on loopback, but not from another port or host name", async () => {
-    await using service = await withKey({ onLoopback: true });
+    await using service = await withKey({ network: { onLoopback: true } });
     expect(await write(service, { Origin: service.url, "Sec-Fetch-Site": "same-origin" })).toEqual(PASSED);
     for (const origin of [
       "http://127.0.0.1",
@@ -498,13 +502,13 @@ describe("a write below /admin", () => {
 
   test("is accepted from a loopback origin only if it is listed", async () => {
     const origin = "http://localhost:5173";
-    await using service = await withKey({ onLoopback: true, corsOrigins: [origin] });
+    await using service = await withKey({ network: { onLoopback: true, corsOrigins: [origin] } });
     expect(await write(service, { Origin: origin, "Sec-Fetch-Site": "same-site" })).toEqual(PASSED);
     expect(await write(service, { Origin: "http://localhost:5174" })).toEqual(REFUSED);
   });
 
   test("ignores the case of the Host, and is rejected with an Origin but without a Host", async () => {
-    await using service = await withKey({ allowedHosts: ["todo.example"] });
+    await using service = await withKey({ network: { allowedHosts: ["todo.example"] } });
     expect(await write(service, { Host: "TODO.example", Origin: "http://todo.example" })).toEqual(PASSED);
     const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${AUTHORIZATION.Authorization}`];
     const statusWith = async (...more: string[]) =>

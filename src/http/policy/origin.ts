@@ -1,8 +1,8 @@
 import { ServiceError } from "../../error.ts";
 import { respond } from "../response.ts";
 import type { HttpServer } from "../route.ts";
+import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./address.ts";
 import type { GetConnectionInfo } from "./connection.ts";
-import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./loopback.ts";
 
 const PREFLIGHT_SECONDS = "600";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
@@ -27,22 +27,34 @@ export interface OriginPolicy {
   readonly requireKnownOrigin: (request: Request) => void;
 }
 
-export interface OriginOptions {
-  /** Whether the server listens on loopback only. */
+/** How requests reach a service, and which of them it accepts. */
+export interface Network {
+  /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
+  readonly trustedProxies: readonly string[];
+  /** Whether to accept only loopback's values of `Host`, for a server on a loopback address; false by default. */
   readonly onLoopback: boolean;
   /**
-   * Accepted values of `Host`, besides loopback's. Without any, and off loopback, these are accepted, too: addresses and
-   * names of local networks, every host over this server's own TLS, and every host that a trusted proxy forwards.
+   * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
+   * addresses, names of local networks, and every host over HTTPS, which this server or a trusted proxy terminates. `/livez`
+   * and `/readyz` accept every host.
    */
   readonly allowedHosts: readonly string[];
-  /** Origins whose pages may use the API, besides loopback's if the request has a loopback host. */
+  /** Origins whose pages may use the API (CORS), besides pages of loopback that request a loopback host; none by default. */
   readonly corsOrigins: readonly string[];
-  readonly getConnectionInfo: GetConnectionInfo;
 }
 
+export const DEFAULT_NETWORK: Network = {
+  trustedProxies: [],
+  onLoopback: false,
+  allowedHosts: [],
+  corsOrigins: [],
+};
+
 /** Creates the policy for hosts and origins. */
-export function createOriginPolicy(options: OriginOptions): OriginPolicy {
-  const { onLoopback, allowedHosts, corsOrigins, getConnectionInfo } = options;
+export function createOriginPolicy(
+  { onLoopback, allowedHosts, corsOrigins }: Network,
+  getConnectionInfo: GetConnectionInfo,
+): OriginPolicy {
   const hosts = new Set(allowedHosts.map((host) => host.toLowerCase()));
   const origins = new Set(corsOrigins);
   // On loopback, a hostile network must not reach the server with a local name of its own, such as printer.local.

@@ -88,7 +88,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
 
   test.concurrent("an event stream without data stays open", async () => {
     const store = openMemory();
-    await using service = startService({ store, heartbeatMs: 3_600_000 });
+    await using service = startService({ store, limits: { heartbeatMs: 3_600_000 } });
     await using events = await follow(service.url);
     expect((await events.take(1)).map(({ type }) => type)).toEqual(["position"]);
     // This connection opens after the event stream, so an idle event stream would be closed first.
@@ -108,7 +108,7 @@ describe("a request that takes longer than the idle timeout gets its response:",
   };
   const slow = {
     store: { ...openMemory(), get: () => slowly(undefined), delete: () => slowly(false) },
-    checkUser: () => slowly(true),
+    credentials: { checkUser: () => slowly(true) },
   };
 
   test.concurrent.each([

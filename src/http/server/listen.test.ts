@@ -21,7 +21,11 @@ function newCertificate(options?: CertificateOptions) {
 }
 
 const newService = (options: Partial<ServiceOptions> = {}) =>
-  createService({ store: openMemory(), checkUser: createFixedUserCheck("admin", "s3cret"), ...options });
+  createService({
+    store: openMemory(),
+    ...options,
+    credentials: { checkUser: createFixedUserCheck("admin", "s3cret"), ...options.credentials },
+  });
 
 /** A service over TLS on a free port of loopback. */
 function serveTls(options: Partial<ServiceOptions> = {}, listenOptions: Partial<TlsListenOptions> = {}) {
@@ -48,7 +52,7 @@ describe("over TLS", () => {
   test("every Host is accepted unless hosts are listed, because the client has checked the certificate", async () => {
     for (const version of ["http1.1", "http2"] as const)
       for (const [allowedHosts, status] of [[[], 200] as const, [["todo.example"], 421] as const]) {
-        await using service = serveTls({ allowedHosts });
+        await using service = serveTls({ network: { allowedHosts } });
         const response = await service.send(version, "/api/todos", {
           headers: { Host: "elsewhere.example" },
         });
@@ -160,13 +164,13 @@ describe("over TLS", () => {
     const overHttp = { headers: { ...AUTHORIZED, "X-Forwarded-Proto": "http" } };
     await using open = serveTls();
     expect((await open.send("http2", "/admin/", overHttp)).status).toBe(200);
-    await using trusting = serveTls({ trustedProxies: ["127.0.0.1"] });
+    await using trusting = serveTls({ network: { trustedProxies: ["127.0.0.1"] } });
     expect((await trusting.send("http2", "/admin/", overHttp)).status).toBe(403);
   });
 
   test("the server's own origin has only the scheme https", async () => {
     const store = openMemory();
-    await using served = serveTls({ store, keys: store.keys });
+    await using served = serveTls({ store, credentials: { keys: store.keys } });
     const { host } = new URL(served.url);
     const from = (origin: string) => ({
       method: "POST",
@@ -179,7 +183,7 @@ describe("over TLS", () => {
 
   test("a body without a Content-Length is read, and an absent or empty body gets the defaults", async () => {
     const store = openMemory();
-    await using served = serveTls({ store, keys: store.keys });
+    await using served = serveTls({ store, credentials: { keys: store.keys } });
     const session = served.session();
     const post = (path: string, body?: string) =>
       ask(session, { ":method": "POST", ":path": path, ...AUTHORIZED, ...JSON_BODY }, body);

@@ -1,7 +1,8 @@
 /** Prometheus metrics. Only a server with metrics imports this file, because prom-client is slow to load. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import type { Awaitable } from "../../todo.ts";
-import { createMiddleware, OVERLOAD_DELAY_MS } from "../middleware.ts";
+import { DEFAULT_LIMITS } from "../limits.ts";
+import { createMiddleware } from "../middleware.ts";
 import {
   AUTHENTICATION_OUTCOMES,
   type Observer,
@@ -13,7 +14,7 @@ import {
 import type { Log } from "../observability/log.ts";
 import { LogLimiter } from "../observability/log-limiter.ts";
 import { createConnectionInfoReader } from "../policy/connection.ts";
-import { createOriginPolicy } from "../policy/origin.ts";
+import { createOriginPolicy, DEFAULT_NETWORK } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import { notFoundRoute, publicRoute } from "../route.ts";
 import type { Service } from "../service.ts";
@@ -342,20 +343,15 @@ export interface MetricsServiceOptions {
 }
 
 function metricsService(print: () => Promise<string>, { onLoopback, log }: MetricsServiceOptions): Service {
-  const origins = createOriginPolicy({
-    onLoopback,
-    allowedHosts: [],
-    corsOrigins: [],
-    getConnectionInfo: createConnectionInfoReader([]),
-  });
+  const network = { ...DEFAULT_NETWORK, onLoopback };
+  const origins = createOriginPolicy(network, createConnectionInfoReader(network.trustedProxies));
   const limiter = new LogLimiter();
   const middleware = createMiddleware({
     origins,
     log,
     limiter,
     accessLog: false,
-    maxRequests: MAX_SCRAPES,
-    overloadDelayMs: OVERLOAD_DELAY_MS,
+    limits: { ...DEFAULT_LIMITS, maxRequests: MAX_SCRAPES },
     monotonicNow: () => performance.now(),
     // Prometheus may use any name of the server.
     anyHostPaths: new Set(onLoopback ? [] : ["/metrics"]),
@@ -363,8 +359,8 @@ function metricsService(print: () => Promise<string>, { onLoopback, log }: Metri
   const headers = { "Content-Type": Registry.PROMETHEUS_CONTENT_TYPE };
   const scrape = publicRoute({ GET: async () => respond(200, headers, await print()) });
   const routes = {
-    "/metrics": middleware.wrap("/metrics", scrape),
-    "/*": middleware.wrap("/*", notFoundRoute),
+    "/metrics": middleware.apply("/metrics", scrape),
+    "/*": middleware.apply("/*", notFoundRoute),
   };
   return { routes, drain: middleware.drain, close: () => limiter.flush() };
 }

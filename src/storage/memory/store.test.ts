@@ -2,6 +2,8 @@ import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { decode, read, storeContract } from "../../../test/store-contract.ts";
+import { MAX_EXPIRED_KEYS } from "../../credential/key.ts";
+import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import { MAX_TODO_ID, type Todo, type TodoId, type TodoStore } from "../../todo.ts";
 import { openMemory } from "./store.ts";
@@ -28,6 +30,16 @@ test("insert fails after the greatest id and never wraps around", async () => {
   expect(decode(json).id).toBe(18_446_744_073_709_551_615n);
   expect(() => store.insert("more")).toThrow(ServiceError);
   expect(await todosOf(store)).toEqual([{ id: MAX_TODO_ID, title: "last", done: false }]);
+});
+
+test("a new API key deletes the expired keys that exceed the limit", async () => {
+  const { keys } = openMemory();
+  const key = (id: number) => ({ id: `${id}`, name: `${id}`, tokenHash: hashToken(`${id}`), createdAt: 0 });
+  for (let i = 0; i <= MAX_EXPIRED_KEYS; i++) keys.insert({ ...key(i), expiresAt: i, scope: "read" });
+  await keys.insert({ ...key(-1), createdAt: MAX_EXPIRED_KEYS, scope: "read" });
+  const ids = (await keys.list()).map(({ id }) => id);
+  expect([ids.length, ids.slice(0, 2)]).toEqual([MAX_EXPIRED_KEYS + 1, ["1", "2"]]);
+  expect(await keys.find(hashToken("0"))).toBeUndefined();
 });
 
 test("an expired idempotency key makes room without an eviction", async () => {

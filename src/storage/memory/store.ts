@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { ChangeFeed } from "../../change-feed.ts";
 import {
-  EXPIRED_RETENTION_MS,
   isExpired,
   type Key,
   type KeyStore,
+  oldestKeptExpiry,
   type StoredKey,
 } from "../../credential/key.ts";
 import {
@@ -182,9 +182,8 @@ class MemoryKeys implements KeyStore {
   #add(key: StoredKey): void {
     this.#keys.set(key.id, key);
     this.#idOfHash.set(latin1(key.tokenHash), key.id);
-    for (const old of this.#keys.values()) {
-      if (isExpired(old, key.createdAt - EXPIRED_RETENTION_MS)) this.delete(old.id);
-    }
+    const kept = oldestKeptExpiry([...this.#keys.values()], key.createdAt);
+    for (const old of this.#keys.values()) if (isExpired(old, kept - 1)) this.delete(old.id);
   }
 }
 

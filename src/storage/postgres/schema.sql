@@ -217,7 +217,7 @@ BEGIN
 END
 $$;
 
--- Adds a key, and deletes the keys that expired 30 days ago. Returns false if a key of the same name is still valid. A key
+-- Adds a key, and keeps the 1,000 expired keys that expired last. Returns false if a key of the same name is still valid. A key
 -- is expired only if it is expired by the clock of the database and by that of the replica.
 CREATE FUNCTION todo_service.insert_key(
   id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text
@@ -233,7 +233,9 @@ BEGIN
     RETURN false;
   END IF;
   INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope);
-  DELETE FROM todo_service.keys k WHERE k.expires_at <= now - 2592000000;
+  DELETE FROM todo_service.keys k WHERE k.expires_at < (
+    SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= now ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
+  );
   RETURN true;
 END
 $$;
@@ -252,8 +254,10 @@ BEGIN
     RETURN false;
   END IF;
   INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope);
-  DELETE FROM todo_service.keys k
-    WHERE k.expires_at <= least(replace_key.created_at, todo_service.clock_ms()) - 2592000000;
+  DELETE FROM todo_service.keys k WHERE k.expires_at < (
+    SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(replace_key.created_at, todo_service.clock_ms())
+    ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
+  );
   RETURN true;
 END
 $$;

@@ -6,7 +6,7 @@ import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.t
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { decode, read, storeContract } from "../../../test/store-contract.ts";
-import type { StoredKey } from "../../credential/key.ts";
+import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
@@ -339,6 +339,23 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await stores.one.close();
     await stores.other.close();
     expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
+  });
+
+  test("a new API key deletes the expired keys that exceed the limit", async () => {
+    await using stores = await openTwo();
+    await executeSql(
+      stores.url,
+      `INSERT INTO todo_service.keys (id, name, token_hash, created_at, expires_at, scope)
+       SELECT i::text, i::text, sha256(i::text::bytea), 0, i, 'write' FROM generate_series(0, ${MAX_EXPIRED_KEYS}) i`,
+    );
+    const key = { id: "new", name: "new", tokenHash: hashToken("new"), createdAt: MAX_EXPIRED_KEYS };
+    expect(await stores.one.keys.insert({ ...key, scope: "read" })).toBe(true);
+    const expiries = (await stores.one.keys.list()).map(({ expiresAt }) => expiresAt).toSorted();
+    expect([expiries.length, expiries.includes(0), expiries.includes(1)]).toEqual([
+      MAX_EXPIRED_KEYS + 1,
+      false,
+      true,
+    ]);
   });
 
   test("concurrent inserts of API keys with one name create one key", async () => {

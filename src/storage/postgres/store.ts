@@ -13,7 +13,7 @@ import { decodeEvents } from "../records/event-codec.ts";
 import { digest, idempotencyKeyReused } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import { Table } from "../table/table.ts";
-import { WriteCheck } from "../write-check.ts";
+import { WriteHealth } from "../write-health.ts";
 import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
 import {
@@ -73,7 +73,7 @@ class PostgresStore implements Store {
   #waiting: Write[] = [];
   #writing: Promise<void> | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
-  readonly #writeCheck = new WriteCheck(() => this.#checkWrites());
+  readonly #writeHealth = new WriteHealth(() => this.#checkWrites());
   readonly #refreshes: RefreshQueue;
   readonly #pollTimer: NodeJS.Timeout;
   #isClosed = false;
@@ -146,7 +146,7 @@ class PostgresStore implements Store {
 
   /** Asks the database only after a failed write. */
   checkWrites(): Promise<void> | undefined {
-    return this.#writeCheck.run();
+    return this.#writeHealth.run();
   }
 
   /** Commits a batch without writes, which fails without a synchronous standby. Then rolls back inserts, which a full disk rejects. */
@@ -254,7 +254,7 @@ class PostgresStore implements Store {
     const started = performance.now();
     try {
       const row = await this.#sendBatch(batch);
-      this.#writeCheck.succeeded();
+      this.#writeHealth.succeeded();
       onBatch(batch.size, performance.now() - started);
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
       // The result is ignored, because the writes are done and the next read refreshes again.
@@ -262,7 +262,7 @@ class PostgresStore implements Store {
       batch.settle(row);
     } catch (cause) {
       const failure = storeUnavailable(cause);
-      this.#writeCheck.failed();
+      this.#writeHealth.failed();
       batch.fail(failure);
       if (!(failure.cause instanceof TimeoutError)) return;
       // The waiting writes would only time out as well.

@@ -15,7 +15,7 @@ import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { FETCH_SIZE, MAX_POSTGRES_ID, readTodos } from "./store.ts";
 
-/** Implements `Maintenance.export` with one transaction, which is a snapshot. */
+/** Implements `StoreAdmin.export` with one transaction, which is a snapshot. */
 export function exportTodos(
   url: string,
   write: (text: string) => Promise<void>,
@@ -41,7 +41,7 @@ export function exportTodos(
   });
 }
 
-/** Implements `Maintenance.import` in one transaction. Servers wait for it, see the new epoch, and reload everything. */
+/** Implements `StoreAdmin.import` in one transaction. Servers wait for it, see the new epoch, and reload everything. */
 export function importTodos(
   url: string,
   source: AsyncIterable<Uint8Array>,
@@ -80,7 +80,7 @@ export function importTodos(
   });
 }
 
-/** Implements `Maintenance.migrate`. */
+/** Implements `StoreAdmin.migrate`. */
 export function migrateDatabase(url: string): Promise<MigrationSummary> {
   return withPrimary(url, (primary) => primary.run((sql) => migrate(sql)));
 }

@@ -9,21 +9,12 @@ export interface KeyRow {
   readonly expires_at: bigint | null;
   readonly last_used_at: bigint | null;
   readonly lifetime: bigint | null;
-  /** Absent in a SQLite store of an older format. */
-  readonly scope?: string;
+  readonly scope: string;
 }
 
 export const storedKeyOf = (row: KeyRow): StoredKey => ({ ...keyOf(row), tokenHash: row.token_hash });
 
-export function keyOf({
-  id,
-  name,
-  created_at,
-  expires_at,
-  last_used_at,
-  lifetime,
-  scope = "write",
-}: KeyRow): Key {
+export function keyOf({ id, name, created_at, expires_at, last_used_at, lifetime, scope }: KeyRow): Key {
   return {
     id,
     name,

@@ -1,5 +1,5 @@
 import { type Database, SQLiteError } from "bun:sqlite";
-import { acquireLock } from "./lock.ts";
+import { acquireLock, type Lock } from "./lock.ts";
 import { assertHasSchema, assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
 import { openFile } from "./open-file.ts";
 
@@ -85,7 +85,7 @@ export function connectShared(path: string): Database {
 }
 
 function migrateAlone(path: string, database: Database): void {
-  let lock: Database;
+  let lock: Lock;
   try {
     lock = acquireLock(path);
   } catch (error) {

@@ -1,5 +1,9 @@
 import type { Database } from "bun:sqlite";
+import { errorMessage } from "../../error-message.ts";
+import type { Position } from "../../todo.ts";
+import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
 import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
+import { DamageError } from "./damage.ts";
 import { countersText, type Digest, DigestSum, keyText } from "./digest.ts";
 import { storedDigest, storeRow } from "./store-row.ts";
 
@@ -32,15 +36,47 @@ export function storeDigest(database: Database, { first, second }: Digest): void
   database.query("UPDATE store SET digest_a = ?, digest_b = ?").run(first, second);
 }
 
-/** Returns how many to-dos are not what this program writes. */
-export function countInvalidTodos(database: Database): number {
+/** Throws a DamageError if to-dos are not what this program writes. */
+export function assertValidTodos(database: Database): void {
   const row = database
     .query<{ invalid: bigint }, [bigint]>(
       `SELECT count(*) AS invalid FROM todos
        WHERE id NOT BETWEEN 1 AND ? OR NOT json_valid(title) OR title NOT LIKE '"%' OR done NOT IN (0, 1)`,
     )
     .get(storeRow(database).last_id);
-  return Number(row?.invalid);
+  if (row?.invalid !== 0n) throw new DamageError(`${row?.invalid} of its to-dos are invalid`);
+}
+
+/**
+ * Returns the stored events up to the last change of a store, `maxEvents` or a few more. Throws a DamageError if a row is
+ * invalid or missing.
+ */
+export function readEvents(database: Database, last: Position, maxEvents: number): StoredEvent[] {
+  const events: StoredEvent[] = [];
+  let end: number | undefined;
+  const rows = database.query<{ last_n: bigint; events: string }, [number]>(
+    "SELECT last_n, events FROM events WHERE last_n > ? ORDER BY last_n",
+  );
+  for (const row of rows.iterate(last.sequence - maxEvents)) {
+    const position = { epoch: last.epoch, sequence: Number(row.last_n) };
+    const decoded = decodeRow(row.events, position);
+    const start = position.sequence - decoded.length;
+    if (end !== undefined && end !== start)
+      throw new DamageError(`events before position ${start + 1} are missing`);
+    end = position.sequence;
+    for (const event of decoded) events.push(event);
+  }
+  if (end !== undefined && end !== last.sequence)
+    throw new DamageError(`events after position ${end} are missing`);
+  return events;
+}
+
+function decodeRow(lines: string, last: Position): StoredEvent[] {
+  try {
+    return decodeEvents(lines, last);
+  } catch (cause) {
+    throw new DamageError(errorMessage(cause), { cause });
+  }
 }
 
 /** Returns whether the contents have the stored digest; `undefined` if no digest is stored. */

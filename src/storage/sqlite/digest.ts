@@ -60,14 +60,10 @@ function mix(hash: number): number {
   return twice ^ (twice >>> 16);
 }
 
-/**
- * Returns the text of an API key. It omits the last use, which is informational and changes often. It also omits the default
- * scope, so that the digests of stores without scopes stay valid.
- */
+/** Returns the text of an API key. It omits the last use, which is informational and changes often. */
 export function keyText({ id, name, scope, tokenHash, createdAt, expiresAt, lifetime }: StoredKey): string {
   const hash = Buffer.from(tokenHash).toString("hex");
-  const values = [id, name, hash, createdAt, expiresAt ?? null, lifetime ?? null];
-  return `key ${JSON.stringify(scope === "write" ? values : [...values, scope])}`;
+  return `key ${JSON.stringify([id, name, hash, createdAt, expiresAt ?? null, lifetime ?? null, scope])}`;
 }
 
 /** Returns the text of the counters. */

@@ -23,7 +23,7 @@ import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import type { Store } from "../store.ts";
 import { connect } from "./connection.ts";
-import { FileGuard, identityOf } from "./file-guard.ts";
+import { FileGuard } from "./file-guard.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { migrate } from "./migrations.ts";
@@ -157,15 +157,41 @@ describe("a running store rejects writes", () => {
     expect(await countOf(path)).toBe(11);
   });
 
-  test("after its lock was removed and put back, until a restart", async () => {
+  test("after its lock was moved, until the lock is put back", async () => {
     const path = newPath();
     const store = await serve(path);
     renameSync(`${path}-lock`, `${path}-elsewhere`);
     expect(await insert(store)).toContain("restart the server");
     renameSync(`${path}-elsewhere`, `${path}-lock`);
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    expect(await countOf(path)).toBe(11);
+  });
+
+  test("after a second server has written while its lock was moved, although the lock is back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    renameSync(`${path}-lock`, `${path}-elsewhere`);
+    const second = await openSqlite(path);
+    expect(await insert(second)).toBeUndefined();
+    await second.close();
+    renameSync(`${path}-elsewhere`, `${path}-lock`);
     expect(await insert(store)).toContain("restart the server");
     await store.close();
-    expect(await countOf(path)).toBe(10);
+    expect(await countOf(path)).toBe(11);
+  });
+
+  test("of a second server after the lock of the first one was put back", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    renameSync(`${path}-lock`, `${path}-elsewhere`);
+    const second = await openSqlite(path);
+    renameSync(`${path}-elsewhere`, `${path}-lock`);
+    expect(await insert(second)).toContain("restart the server");
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    await second.close();
+    expect(await countOf(path)).toBe(11);
   });
 
   test("while a second server runs because the lock was removed", async () => {
@@ -304,14 +330,14 @@ describe("FileGuard", () => {
     "detects a %s that was truncated during a commit, even if its size is the same again",
     (what, damage) => {
       const path = newPath();
-      using _lock = acquireLock(path);
+      using lock = acquireLock(path);
       using database = connect(path);
       migrate(database);
       const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
       for (let i = 0; i < 200; i++) insert.run(TITLE);
       if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
       const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-      const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+      const guard = new FileGuard(path, lock.identity, database);
       guard.checkBefore(committed);
       damage(path);
       insert.run(TITLE);
@@ -323,7 +349,7 @@ describe("FileGuard", () => {
 
   test("rejects a log that lost frames which only a crash needs, until the log can be moved to the database", () => {
     const path = newPath();
-    using _lock = acquireLock(path);
+    using lock = acquireLock(path);
     using database = connect(path);
     migrate(database);
     database.run("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -339,7 +365,7 @@ describe("FileGuard", () => {
     reader.query("SELECT count(*) FROM todos").get();
     insert.run(TITLE);
     const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const guard = new FileGuard(path, lock.identity, database);
     const log = readFileSync(`${path}-wal`);
     truncateSync(`${path}-wal`);
     const file = openSync(`${path}-wal`, "r+");
@@ -358,11 +384,11 @@ describe("FileGuard", () => {
 
   test("accepts noted changes of the database at the end, although the log was removed after them", () => {
     const path = newPath();
-    using _lock = acquireLock(path);
+    using lock = acquireLock(path);
     using database = connect(path);
     migrate(database);
     const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const guard = new FileGuard(path, lock.identity, database);
     const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
     database.transaction(() => {
       for (let i = 0; i < 200; i++) insert.run(TITLE);
@@ -376,11 +402,11 @@ describe("FileGuard", () => {
   test("detects that the lock was moved in the same tick of the file system's clock as the last check", () => {
     const own = mkdtempSync(join(folder, "coarse-"));
     const path = join(own, "todos.db");
-    using _lock = acquireLock(path);
+    using lock = acquireLock(path);
     using database = connect(path);
     migrate(database);
     const committed = { epoch: storeRow(database).epoch, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, identityOf(`${path}-lock`), database);
+    const guard = new FileGuard(path, lock.identity, database);
     const tick = new Date(NOW - 1000);
     setSystemTime(NOW);
     try {

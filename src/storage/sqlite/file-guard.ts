@@ -5,7 +5,7 @@ import { errnoOf } from "../../error-message.ts";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
 import { computeDigest, matchesStoredDigest } from "./contents.ts";
 import { countValidFrames } from "./log-frames.ts";
-import { openFile } from "./open-file.ts";
+import { type FileIdentity, isSame, openFile } from "./open-file.ts";
 import { storeRow } from "./store-row.ts";
 
 /** A log without a long reader has about 4 MB and is reused. */
@@ -14,12 +14,6 @@ const LIMIT_INTERVAL_MS = 1000;
 const MAX_VERIFIED_HOLES = 3;
 /** More than the resolution of the clock of any file system that SQLite supports. */
 const CLOCK_RESOLUTION_MS = 3000;
-
-/** What identifies a file, whatever its path. */
-export interface FileIdentity {
-  readonly dev: number;
-  readonly ino: number;
-}
 
 /** What the writer has committed. */
 export interface Committed {
@@ -33,9 +27,6 @@ interface Files {
   readonly database: Stats;
   readonly wal: Stats;
 }
-
-/** Returns the identity of a file, or throws if it is missing. */
-export const identityOf = (path: string): FileIdentity => statSync(path);
 
 /**
  * Notices when another program removes, replaces or truncates the files of a store, because SQLite would go on writing
@@ -53,7 +44,6 @@ export class FileGuard {
   readonly #sharedMemory: FileIdentity;
   /** The files as the writer left them. */
   #left: Files;
-  #lockIsLost = false;
   /** The folder of the files when the lock and the shared memory were checked last. */
   #checkedFolder: Stats | undefined;
   /** Whether a file has fewer blocks than bytes only if a part of it was removed. File systems that compress differ. */
@@ -73,7 +63,7 @@ export class FileGuard {
     this.#folderPath = dirname(path);
     this.#lock = lock;
     this.#database = database;
-    this.#sharedMemory = identityOf(this.#sharedMemoryPath);
+    this.#sharedMemory = statSync(this.#sharedMemoryPath);
     this.#left = { database: statSync(path), wal: statSync(this.#walPath) };
   }
 
@@ -116,18 +106,12 @@ export class FileGuard {
     const folder = statSync(this.#folderPath);
     if (this.#checkedFolder !== undefined && isUnchanged(this.#checkedFolder, folder)) return;
     this.#checkedFolder = undefined;
-    this.#requireLock();
+    // If another server has written without this lock, the position of the store differs.
+    if (!isSame(this.#lock, stateOf(this.#lockPath)))
+      throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);
     requireSame(this.#sharedMemoryPath, this.#sharedMemory);
     // The clock of a file system may be coarse, so that two changes have the same time.
     if (Math.abs(Date.now() - folder.mtimeMs) > CLOCK_RESOLUTION_MS) this.#checkedFolder = folder;
-  }
-
-  #requireLock(): void {
-    const found = stateOf(this.#lockPath);
-    // Another server may have started after the file was removed, and only a restart excludes that.
-    if (found?.ino !== this.#lock.ino || found.dev !== this.#lock.dev) this.#lockIsLost = true;
-    if (this.#lockIsLost)
-      throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);
   }
 
   #hasLost({ database, wal }: Files): boolean {
@@ -207,7 +191,7 @@ export const changedError = (): Error =>
 /** Returns the state of a file. Throws if the file is not the one that the writer left. */
 function requireSame(path: string, left: FileIdentity): Stats {
   const found = stateOf(path);
-  if (found?.ino === left.ino && found.dev === left.dev) return found;
+  if (found !== undefined && isSame(left, found)) return found;
   throw new Error(`${path} was moved, removed or replaced: put the file back`);
 }
 

@@ -1,24 +1,18 @@
 import { statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Sizes of a store's files and of their file system, in bytes. Values are NaN if the disk cannot be read. */
-export interface FileUsage {
-  readonly databaseBytes: number;
-  readonly walBytes: number;
-  /** The free space that the current user may use. */
-  readonly freeBytes: number;
-  readonly totalBytes: number;
-}
-
-const UNKNOWN: FileUsage = {
+const UNKNOWN = {
   databaseBytes: Number.NaN,
   walBytes: Number.NaN,
   freeBytes: Number.NaN,
   totalBytes: Number.NaN,
 };
 
-/** Returns the sizes of the store at a path. Takes a few microseconds. */
-export function fileUsage(path: string): FileUsage {
+/**
+ * Returns the sizes of a store's files and of their file system, in bytes; NaN if the disk cannot be read. Takes a few
+ * microseconds.
+ */
+export function fileUsage(path: string) {
   const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   try {
     const { bavail, blocks, bsize } = statfsSync(dirname(path));

@@ -8,6 +8,7 @@ import {
   createKey,
   createKeyLookup,
   type KeyStore,
+  MAX_EXPIRED_KEYS,
   type MintedKey,
   rotateKey,
 } from "../../credential/key.ts";
@@ -185,6 +186,21 @@ test("files contain the hash of a token but not the token", async () => {
   beside.close();
   await served.close();
   expect(check()).not.toContain(`${files}.db-wal`);
+});
+
+test("a new key deletes the expired keys that exceed the limit", async () => {
+  const path = await emptyFile();
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+  for (let i = 0; i <= MAX_EXPIRED_KEYS; i++) {
+    const key = { id: `${i}`, name: `${i}`, tokenHash: hashToken(`${i}`), createdAt: 0, expiresAt: i };
+    await keys.insert({ ...key, scope: "read" });
+  }
+  await made(keys, "new");
+  const ids = (await keys.list()).map(({ id }) => id);
+  expect([ids.length, ids.slice(0, 2)]).toEqual([MAX_EXPIRED_KEYS + 1, ["1", "2"]]);
+  await close();
+  // The start compares the API keys with their digest.
+  await (await openSqlite(path)).close();
 });
 
 test("a deleted key stays deleted after a restart", async () => {

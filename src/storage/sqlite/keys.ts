@@ -1,7 +1,7 @@
 import type { Database, Statement } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { EXPIRED_RETENTION_MS, type Key, type KeyStore, type StoredKey } from "../../credential/key.ts";
+import { type Key, type KeyStore, oldestKeptExpiry, type StoredKey } from "../../credential/key.ts";
 import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { assertNotEmpty, connectShared } from "./connection.ts";
@@ -104,7 +104,11 @@ export class SqliteKeys implements KeyStore {
       .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
       .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope);
     sum.add(keyText(key));
-    this.#delete("DELETE FROM keys WHERE expires_at <= ? RETURNING *", createdAt - EXPIRED_RETENTION_MS, sum);
+    this.#delete(
+      "DELETE FROM keys WHERE expires_at < ? RETURNING *",
+      oldestKeptExpiry(this.list(), createdAt),
+      sum,
+    );
   }
 
   /** Returns whether a row was deleted. */

@@ -2,11 +2,18 @@ import { type Database, SQLiteError } from "bun:sqlite";
 import { ChangeFeed } from "../../change-feed.ts";
 import { errorMessage } from "../../error-message.ts";
 import type { Position, TodoId } from "../../todo.ts";
-import { decodeEvents } from "../records/event-codec.ts";
+import type { StoredEvent } from "../records/event-codec.ts";
 import { type IdempotencyRecord, IdempotencyRecords } from "../records/idempotency.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
-import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "./contents.ts";
+import {
+  assertValidTodos,
+  matchesStoredDigest,
+  otherTexts,
+  readEvents,
+  storeDigest,
+  todoRows,
+} from "./contents.ts";
 import { contentsDiffer, DamageError } from "./damage.ts";
 import { DigestSum } from "./digest.ts";
 import { storeRow } from "./store-row.ts";
@@ -40,7 +47,7 @@ export function load(database: Database, options: typeof DEFAULTS): State {
   }
 }
 
-function loadSnapshot(database: Database, { maxTodos, maxEvents, now }: typeof DEFAULTS): State {
+function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
   const { epoch, last_id, n, transactions } = storeRow(database);
   const table = new Table();
   const sum = new DigestSum();
@@ -51,11 +58,14 @@ function loadSnapshot(database: Database, { maxTodos, maxEvents, now }: typeof D
   for (const text of otherTexts(database)) sum.add(text);
   const matches = matchesStoredDigest(database, sum.value);
   if (matches === false) throw contentsDiffer();
-  if (matches === undefined) storeDigest(database, sum.value);
-  const idempotencyRecords = new IdempotencyRecords(maxTodos, now);
+  if (matches === undefined) {
+    assertValidTodos(database);
+    storeDigest(database, sum.value);
+  }
+  const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
   const sequence = Number(n);
-  const feed = loadFeed(database, { epoch, sequence }, maxEvents);
+  const feed = loadFeed(database, { epoch, sequence }, options);
   return {
     epoch,
     table,
@@ -90,12 +100,21 @@ function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRec
   }
 }
 
-function loadFeed(database: Database, last: Position, maxEvents: number): ChangeFeed {
-  const rows = database
-    .query<{ events: string }, [number]>("SELECT events FROM events WHERE last_n > ? ORDER BY last_n")
-    .all(last.sequence - maxEvents);
-  const lines = rows.map(({ events }) => events).join("\n");
-  const events = lines === "" ? [] : decodeEvents(lines, last);
+function loadFeed(
+  database: Database,
+  last: Position,
+  { maxEvents, onWarning }: Pick<typeof DEFAULTS, "maxEvents" | "onWarning">,
+): ChangeFeed {
+  let events: readonly StoredEvent[] = [];
+  try {
+    events = readEvents(database, last, maxEvents);
+  } catch (error) {
+    if (!(error instanceof DamageError)) throw error;
+    database.run("DELETE FROM events");
+    onWarning(
+      `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
+    );
+  }
   const feed = new ChangeFeed(maxEvents, last.sequence - events.length);
   for (const event of events) feed.publish(event);
   return feed;

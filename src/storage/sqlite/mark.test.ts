@@ -296,20 +296,6 @@ describe("openSqlite", () => {
     }
   });
 
-  test("opens a store of an older version, loses nothing and writes a mark", async () => {
-    const path = newPath();
-    makeOldStore(path);
-    expect(await start(path)).toEqual([]);
-    expect(existsSync(`${path}-mark`)).toBe(true);
-    const store = await openSqlite(path);
-    expect((await read(await store.list({}))).todos).toEqual([{ id: 7n, title: "old", done: true }]);
-    expect(await store.position()).toEqual({ epoch: "0123456789abcdef", sequence: 9 });
-    expect((await store.keys.list()).map(({ name }) => name)).toEqual(["ci"]);
-    expect((await store.insert("repeated", "key")).id).toBe(9n);
-    expect((await store.insert("repeated", "key")).id).toBe(9n);
-    await store.close();
-  });
-
   test("reports a clock that is behind the newest stored time", async () => {
     const path = newPath();
     const store = await openSqlite(path, { now: () => NOW });
@@ -321,31 +307,6 @@ describe("openSqlite", () => {
     ]);
   });
 });
-
-/** Creates a store as the version before the high-water mark did (format 2). */
-function makeOldStore(path: string): void {
-  const database = new Database(path, { create: true });
-  database.run(
-    `PRAGMA journal_mode = WAL;
-     CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
-     CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
-     CREATE TABLE events (last_n INTEGER PRIMARY KEY, events TEXT NOT NULL) STRICT;
-     CREATE TABLE receipts (
-       key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, made_at INTEGER NOT NULL
-     ) STRICT, WITHOUT ROWID;
-     CREATE INDEX receipts_by_age ON receipts (made_at);
-     CREATE TABLE keys (
-       id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
-       created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
-     ) STRICT;
-     INSERT INTO todos VALUES (7, '"old"', 1);
-     INSERT INTO keys VALUES ('k1', 'ci', x'00', 1, NULL, NULL, NULL);
-     INSERT INTO events VALUES (9, '-8');
-     INSERT INTO store VALUES ('0123456789abcdef', 8, 9);
-     PRAGMA user_version = 2;`,
-  );
-  database.close();
-}
 
 test("openSqliteKeys refuses a store that is behind its mark", async () => {
   const path = await behindStore();

@@ -14,15 +14,20 @@ import {
   openSync,
   readFileSync,
   rmSync,
-  type Stats,
   writeSync,
 } from "node:fs";
 import { crc32 } from "node:zlib";
 import { describeFsError, errnoOf } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
-import { DamageError } from "./damage.ts";
-import { assertNotOnlyWal, createPrivate, openFile, PRIVATE_MODE } from "./open-file.ts";
-import type { StoreRow } from "./store-row.ts";
+import {
+  assertNotOnlyWal,
+  createPrivate,
+  describeKind,
+  openFile,
+  PRIVATE_MODE,
+  statRegularFile,
+} from "./open-file.ts";
+import { type StoreRow, storeRow } from "./store-row.ts";
 
 export interface Mark {
   readonly epoch: string;
@@ -51,20 +56,7 @@ export const markOf = ({ epoch, transactions }: StoreRow): Mark => ({
   transactions: Number(transactions),
 });
 
-/** A symbolic link is never followed, because its target would be overwritten. */
 const WRITE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
-
-/** Returns the state of a mark; `undefined` if it is missing. Throws an Error that says what to do unless it is a regular file. */
-function statMark(file: string): Stats | undefined {
-  const found = lstatSync(file, { throwIfNoEntry: false });
-  if (found === undefined || found.isFile()) return found;
-  throw new Error(`it is ${describeKind(found)}: move ${file} away`);
-}
-
-function describeKind(found: Stats): string {
-  if (found.isDirectory()) return "a folder, not a file";
-  return found.isSymbolicLink() ? "a symbolic link, not a file" : "not a regular file";
-}
 
 /** Writes the mark of a store after each commit. Keeps its file open, because it is written often. */
 export class MarkWriter {
@@ -89,7 +81,7 @@ export class MarkWriter {
     // A file that was removed or replaced has no name left. A mark that was moved counts as missing, which is harmless.
     if (this.#file !== undefined && fstatSync(this.#file).nlink > 0) return this.#file;
     this.close();
-    statMark(this.#path);
+    statRegularFile(this.#path);
     createPrivate(this.#path);
     const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
     this.#file = descriptor;
@@ -135,7 +127,7 @@ export function removeMark(path: string): void {
 function readMark(path: string): Mark | string {
   let text: string;
   try {
-    if (statMark(markPath(path)) === undefined) return "it is missing";
+    if (statRegularFile(markPath(path)) === undefined) return "it is missing";
     text = readFileSync(markPath(path), "utf8");
   } catch (error) {
     return errnoOf(error) === "ENOENT" ? "it is missing" : describeFsError(error);
@@ -213,13 +205,8 @@ function lossOf(path: string, mark: Mark, found: Mark | undefined): string | und
 function readPosition(database: Database): Mark | undefined {
   const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
   if (tables.get() === null) return undefined;
-  const row = database.query<StoreRow | OldStoreRow, []>("SELECT * FROM store").get();
-  if (row === null) throw new DamageError('its table "store" has no row');
-  return "transactions" in row ? markOf(row) : { epoch: row.epoch, transactions: 0 };
+  return markOf(storeRow(database));
 }
-
-/** The row before the migration that added the counter. */
-type OldStoreRow = Pick<StoreRow, "epoch" | "last_id" | "n">;
 
 /** Throws if a store has lost transactions or is damaged. Returns why the mark could not be read, if so. */
 export function assertNotBehindMark(path: string): string | undefined {

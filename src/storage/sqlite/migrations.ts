@@ -2,14 +2,10 @@ import type { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 
 /** All migrations of the file, in order. A released migration must never change. */
-const MIGRATIONS: readonly string[] = [
+export const MIGRATIONS: readonly string[] = [
   `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
    CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
-   CREATE TABLE events (n INTEGER PRIMARY KEY, type TEXT NOT NULL, id INTEGER NOT NULL, json TEXT) STRICT;
-   CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;`,
-
-  `-- The events of a batch are one row, a line each: a row each cost more than the to-dos themselves.
-   DROP TABLE events;
+   -- The events of a batch are one row, a line each: a row each cost more than the to-dos themselves.
    CREATE TABLE events (last_n INTEGER PRIMARY KEY, events TEXT NOT NULL) STRICT;
    CREATE TABLE receipts (
      key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, made_at INTEGER NOT NULL
@@ -17,38 +13,34 @@ const MIGRATIONS: readonly string[] = [
    CREATE INDEX receipts_by_age ON receipts (made_at);
    CREATE TABLE keys (
      id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
-     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
+     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER,
+     scope TEXT NOT NULL
+   ) STRICT;
+   -- The number of committed transactions, for the high-water mark; a digest of the contents, NULL until it is computed.
+   CREATE TABLE store (
+     epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL,
+     transactions INTEGER NOT NULL, digest_a INTEGER, digest_b INTEGER
    ) STRICT;`,
-
-  `-- The number of committed transactions, for the high-water mark; a digest of the contents, NULL until it is computed.
-   ALTER TABLE store ADD COLUMN transactions INTEGER NOT NULL DEFAULT 0;
-   ALTER TABLE store ADD COLUMN digest_a INTEGER;
-   ALTER TABLE store ADD COLUMN digest_b INTEGER;`,
-
-  "ALTER TABLE keys ADD COLUMN scope TEXT NOT NULL DEFAULT 'write';",
 ];
 
-/** The first format with a digest. */
-const DIGEST_FORMAT = 3;
-
 /** Applies the missing migrations. The caller must hold the lock. */
-export function migrate(database: Database): void {
-  const version = assertKnownFormat(database);
+export function migrate(database: Database, migrations = MIGRATIONS): void {
+  const version = assertKnownFormat(database, migrations);
   database.transaction(() => {
-    for (const migration of MIGRATIONS.slice(version)) database.run(migration);
-    if (version === 0) database.run("INSERT INTO store (epoch, last_id, n) VALUES (?, 0, 0)", [newEpoch()]);
-    database.run(`PRAGMA user_version = ${MIGRATIONS.length}`);
+    for (const migration of migrations.slice(version)) database.run(migration);
+    if (version === 0) database.run("INSERT INTO store VALUES (?, 0, 0, 0, NULL, NULL)", [newEpoch()]);
+    database.run(`PRAGMA user_version = ${migrations.length}`);
   })();
 }
 
 /** Returns the number of applied migrations. Throws if a newer version wrote the file. */
-export function assertKnownFormat(database: Database): number {
+export function assertKnownFormat(database: Database, migrations = MIGRATIONS): number {
   const version = Number(
     database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version,
   );
-  if (version <= MIGRATIONS.length) return version;
+  if (version <= migrations.length) return version;
   throw new Error(
-    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${MIGRATIONS.length}): use the newer version`,
+    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${migrations.length}): use the newer version`,
   );
 }
 
@@ -57,9 +49,6 @@ export function assertHasSchema(database: Database): void {
   if (assertKnownFormat(database) === 0)
     throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
 }
-
-/** Returns whether the format of the file has a digest. */
-export const hasDigest = (database: Database): boolean => assertKnownFormat(database) >= DIGEST_FORMAT;
 
 export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 

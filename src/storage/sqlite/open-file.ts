@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { closeSync, fchownSync, fstatSync, openSync, statSync } from "node:fs";
+import { closeSync, fchownSync, fstatSync, lstatSync, openSync, type Stats, statSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { PreconditionError } from "../maintenance.ts";
 
@@ -45,6 +45,31 @@ function createForOwner(path: string): void {
   } finally {
     closeSync(folder);
   }
+}
+
+/** What identifies a file, whatever its path. */
+export interface FileIdentity {
+  readonly dev: number;
+  readonly ino: number;
+}
+
+/** Returns whether a file is the expected one. */
+export const isSame = (expected: FileIdentity, found: FileIdentity | undefined): boolean =>
+  found?.ino === expected.ino && found.dev === expected.dev;
+
+/**
+ * Returns the state of a file beside a store; `undefined` if it is missing. Throws an Error that says what to do unless it
+ * is a regular file. A symbolic link is never followed, because its target would be overwritten.
+ */
+export function statRegularFile(file: string): Stats | undefined {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (found === undefined || found.isFile()) return found;
+  throw new Error(`it is ${describeKind(found)}: move ${file} away`);
+}
+
+export function describeKind(found: Stats): string {
+  if (found.isDirectory()) return "a folder, not a file";
+  return found.isSymbolicLink() ? "a symbolic link, not a file" : "not a regular file";
 }
 
 /** Throws a PreconditionError that names the ways out if a store has a log with changes, but no database. */

@@ -4,9 +4,9 @@ import { type Counters, countersText, type Digest, DigestSum } from "./digest.ts
 
 /** The only row of the table `store`. */
 export interface StoreRow extends Counters {
-  /** The digest of the contents; `null` until it is computed, and absent before the migration that added it. */
-  readonly digest_a?: bigint | number | null;
-  readonly digest_b?: bigint | number | null;
+  /** The digest of the contents; `null` until it is computed. */
+  readonly digest_a: bigint | number | null;
+  readonly digest_b: bigint | number | null;
 }
 
 export function storeRow(database: Database): StoreRow {
@@ -20,11 +20,9 @@ function requireRow(row: StoreRow | null): StoreRow {
 
 /** Returns the stored digest; `undefined` if it is not computed yet. */
 export function storedDigest({ digest_a, digest_b }: StoreRow): Digest | undefined {
-  if (isAbsent(digest_a) || isAbsent(digest_b)) return undefined;
+  if (digest_a === null || digest_b === null) return undefined;
   return { first: Number(digest_a), second: Number(digest_b) };
 }
-
-const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
 type NextCounters = Pick<StoreRow, "last_id" | "n">;
 
@@ -67,7 +65,7 @@ export class StoreRowWriter {
   }
 
   #updateFrom(before: StoreRow, { last_id, n }: NextCounters, changes: Digest): StoreRow | undefined {
-    const { epoch, transactions, digest_a = null } = before;
+    const { epoch, transactions, digest_a } = before;
     const after: Counters = { epoch, last_id, n, transactions: transactions + 1n };
     const digest = digestAfter(before, after, changes);
     const [first, second] = [digest?.first ?? null, digest?.second ?? null];

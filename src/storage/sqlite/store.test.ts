@@ -1,6 +1,14 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, spyOn, test } from "bun:test";
-import { copyFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
@@ -102,6 +110,25 @@ test("openSqlite rejects a file in use until its store is closed", async () => {
   await (await openSqlite(path)).close();
 });
 
+test("openSqlite rejects a lock that is a symbolic link, and creates nothing at its target", async () => {
+  const [path, target] = [newPath(), newPath()];
+  symlinkSync(target, `${path}-lock`);
+  for (const exists of [false, true]) {
+    if (exists) writeFileSync(target, "precious");
+    expect((await errorOf(openSqlite(path))).message).toBe(
+      `${path}-lock cannot be opened: it is a symbolic link, not a file: move ${path}-lock away`,
+    );
+    expect(existsSync(target)).toBe(exists);
+  }
+});
+
+test("a store that is created has no journal beside its lock", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  expect(existsSync(`${path}-lock-journal`)).toBe(false);
+  await store.close();
+});
+
 test("a store rejects writes but serves reads while another program has changed its file", async () => {
   const path = newPath();
   const store = await openSqlite(path);
@@ -193,6 +220,46 @@ test("a writer thread that exits fails its pending writes and is restarted", asy
   expect(await failureOf(store.insert("lost"))).toBe("store_unavailable");
   expect((await store.insert("b")).id).toBe(2n);
   expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  await store.close();
+});
+
+test("a callback that throws fails only its batch", async () => {
+  const path = newPath();
+  let batches = 0;
+  const onBatch = () => {
+    if (++batches === 1) throw new Error("the callback fails");
+  };
+  const store = await openSqlite(path, { onBatch });
+  expect(await failureOf(store.insert("a"))).toBe("store_unavailable");
+  const before = await store.position();
+  expect((await store.insert("b")).id).toBe(2n);
+  expect((await store.position()).sequence).toBe(before.sequence + 1);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  await store.close();
+});
+
+test("a write whose commit was not confirmed is part of the store after the next write", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  const start = await store.position();
+  const stored = new Database(path, { readonly: true }).query("SELECT 1 FROM todos WHERE id = 2");
+  const post = Worker.prototype.postMessage;
+  using _ = spyOn(Worker.prototype, "postMessage").mockImplementationOnce(function (this: Worker, message) {
+    post.call(this, message);
+    while (stored.get() === null) Bun.sleepSync(1);
+    this.terminate();
+  });
+  expect(await failureOf(store.insert("b"))).toBe("store_unavailable");
+  expect((await store.insert("c")).id).toBe(3n);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b", "c"]);
+  const controller = new AbortController();
+  const seen: string[] = [];
+  for await (const event of store.events(start, controller.signal)) {
+    if (event.type === "created") seen.push(decode(event.json).title);
+    if (seen.length === 2) controller.abort();
+  }
+  expect(seen).toEqual(["b", "c"]);
   await store.close();
 });
 

@@ -14,17 +14,17 @@ import {
 import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import type { Table } from "../table/table.ts";
-import { WriteCheck } from "../write-check.ts";
+import { WriteHealth } from "../write-health.ts";
 import { Batch } from "./batch.ts";
 import { connect, connectReadOnly } from "./connection.ts";
-import { identityOf } from "./file-guard.ts";
 import { load, type State } from "./load.ts";
-import { acquireLock } from "./lock.ts";
+import { acquireLock, type Lock } from "./lock.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { migrate } from "./migrations.ts";
 import { describeOpenError, openError } from "./open-error.ts";
 import { ServerKeys } from "./server-keys.ts";
 import { storeRow } from "./store-row.ts";
+import type { Commit } from "./writer.worker.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -42,7 +42,6 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
   let reader: Database | undefined;
   let starting: Promise<WriterClient> | undefined;
   try {
-    const lockIdentity = identityOf(`${path}-lock`);
     const markProblem = assertNotBehindMark(path);
     database = connect(path);
     migrate(database);
@@ -50,7 +49,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     // The writer thread checks the structure of the file while this thread loads the contents.
     const { epoch } = storeRow(database);
     const { maxEvents, onWarning } = options;
-    starting = startWriter({ path, epoch, lock: lockIdentity, maxEvents }, onWarning);
+    starting = startWriter({ path, epoch, lock: lock.identity, maxEvents }, onWarning);
     const state = load(database, options);
     if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
     warnOfClock(state, options.now(), onWarning);
@@ -88,7 +87,7 @@ class SqliteStore implements Store {
   readonly #feed: ChangeFeed;
   readonly #idempotencyRecords: IdempotencyRecords;
   readonly #writer: WriterClient;
-  readonly #lock: Database;
+  readonly #lock: Lock;
   readonly #maxTodos: number;
   readonly #now: () => number;
   readonly #onBatch: (writes: number, ms: number) => void;
@@ -100,14 +99,16 @@ class SqliteStore implements Store {
   /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
   #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
+  /** The last batch, if its commit failed or is under way. It may be on disk. */
+  #unconfirmed: Batch | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
-  readonly #writeCheck = new WriteCheck(() => this.#checkWrites());
+  readonly #writeHealth = new WriteHealth(() => this.#checkWrites());
 
   constructor(
     state: State,
     writer: WriterClient,
     reader: Database,
-    lock: Database,
+    lock: Lock,
     { maxTodos, now, onBatch, onIdempotencyKeysEvicted }: typeof DEFAULTS,
   ) {
     this.keys = new ServerKeys(reader, writer);
@@ -174,7 +175,7 @@ class SqliteStore implements Store {
 
   /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
   checkWrites(): Promise<void> | undefined {
-    return this.#writeCheck.run();
+    return this.#writeHealth.run();
   }
 
   async #checkWrites(): Promise<void> {
@@ -236,8 +237,14 @@ class SqliteStore implements Store {
       // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
       await new Promise(setImmediate);
       await new Promise(setImmediate);
-      const { promise, resolve } = this.#nextBatch;
+      const { promise, resolve, reject } = this.#nextBatch;
       this.#nextBatch = undefined;
+      try {
+        await this.#confirm();
+      } catch (cause) {
+        reject(new ServiceError("store_unavailable", { cause }));
+        continue;
+      }
       resolve(new Batch(this.position(), this.#lastId, this.#table.count));
       // Promise callbacks run in the order of their registration, so every write has added its change when this resolves.
       await this.#writeBatch(await promise);
@@ -245,27 +252,51 @@ class SqliteStore implements Store {
     this.#writing = undefined;
   }
 
+  /** Settles the outcome of a batch, also after an unexpected error, because its writes wait for it. */
   async #writeBatch(batch: Batch): Promise<void> {
-    const commit = batch.commit(this.#evicted);
-    if (commit === undefined) return batch.outcome.resolve();
+    try {
+      const commit = batch.commit(this.#evicted);
+      if (commit !== undefined) await this.#commit(batch, commit);
+      batch.outcome.resolve();
+    } catch (cause) {
+      batch.outcome.reject(new ServiceError("store_unavailable", { cause }));
+    }
+  }
+
+  async #commit(batch: Batch, commit: Commit): Promise<void> {
     const started = performance.now();
+    this.#unconfirmed = batch;
     try {
       await this.#writer.request({ type: "commit", commit });
-      this.#writeCheck.succeeded();
     } catch (cause) {
-      this.#writeCheck.failed();
-      return batch.outcome.reject(new ServiceError("store_unavailable", { cause }));
+      this.#writeHealth.failed();
+      throw cause;
     }
+    this.#writeHealth.succeeded();
+    this.#apply(batch);
     this.#onBatch(batch.events.length, performance.now() - started);
+    if (this.#evicted.length > 0) this.#onIdempotencyKeysEvicted(this.#evicted.length);
+  }
+
+  /** Applies the last batch if its commit failed, but is on disk. Throws if this cannot be found out now. */
+  async #confirm(): Promise<void> {
+    const batch = this.#unconfirmed;
+    if (batch === undefined) return;
+    const sequence = this.#sequence + batch.events.length;
+    if (await this.#writer.request({ type: "hasCommitted", sequence })) this.#apply(batch);
+    this.#unconfirmed = undefined;
+  }
+
+  /** Changes the memory after a batch is on disk. */
+  #apply(batch: Batch): void {
+    this.#unconfirmed = undefined;
     this.#lastId = batch.lastId;
     this.#sequence += batch.events.length;
     batch.applyTo(this.#table);
     for (const event of batch.events) this.#feed.publish(event);
-    this.#evicted = commit.idempotencyRecords.flatMap(
+    this.#evicted = [...batch.idempotencyRecords.values()].flatMap(
       (record) => this.#idempotencyRecords.add(record)?.keyHash ?? [],
     );
-    if (this.#evicted.length > 0) this.#onIdempotencyKeysEvicted(this.#evicted.length);
-    batch.outcome.resolve();
   }
 }
 

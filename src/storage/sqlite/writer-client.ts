@@ -4,8 +4,8 @@ import type { WriterOptions, WriterReply, WriterRequest } from "./writer.worker.
 /** The client of the writer thread. */
 export interface WriterClient {
   /**
-   * Resolves when the request is on disk. Rejects if it was rolled back; after a failed fsync and a crash, the next
-   * start may still find it. Requests run in the order of the calls.
+   * Resolves when the request is on disk. Rejects if it was rolled back, or if its outcome is unknown; after a failed
+   * fsync and a crash, the next start may still find it. Requests run in the order of the calls.
    */
   readonly request: (request: WriterRequest) => Promise<boolean>;
   /** Resolves with whether `close` may move the log to the database. */
@@ -57,8 +57,8 @@ async function startThread(requests: readonly WriterRequest[], onWarning: (messa
   worker.onmessage = ({ data }: MessageEvent<WriterReply>) => {
     const reply = pendingReplies.shift();
     if (data.type === "done") {
-      if (data.warning !== undefined) onWarning(data.warning);
       reply?.resolve(data.value);
+      if (data.warning !== undefined) onWarning(data.warning);
     } else reply?.reject(Object.assign(new Error(data.reason), { code: data.code }));
   };
   const onExit = (reason: string): void => {

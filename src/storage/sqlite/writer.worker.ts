@@ -9,9 +9,10 @@ import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts"
 import { connect } from "./connection.ts";
 import { findStructuralDamage } from "./damage.ts";
 import { DigestSum } from "./digest.ts";
-import { type Committed, changedError, FileGuard, type FileIdentity } from "./file-guard.ts";
+import { type Committed, changedError, FileGuard } from "./file-guard.ts";
 import { SqliteKeys } from "./keys.ts";
 import { MarkWriter, markNotWritten } from "./mark.ts";
+import type { FileIdentity } from "./open-file.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /** The effect of a batch of writes. */
@@ -49,6 +50,8 @@ export type WriterRequest =
   /** Checks that "close" may move the log to the database. */
   | { readonly type: "checkBeforeClose" }
   | { readonly type: "commit"; readonly commit: Commit }
+  /** The value is whether the last commit has this sequence number. */
+  | { readonly type: "hasCommitted"; readonly sequence: number }
   | { readonly type: "insertKey"; readonly key: StoredKey }
   | {
       readonly type: "replaceKey";
@@ -124,6 +127,8 @@ class Writer {
       case "commit":
         this.#commit(request.commit);
         return true;
+      case "hasCommitted":
+        return this.#committed.sequence === request.sequence;
       case "checkBeforeClose":
         return true;
       case "checkWrites":
@@ -159,9 +164,8 @@ class Writer {
 
   /** Checks the files before a commit is acknowledged, and writes the mark. */
   #onCommit(sequence: number, transactions: number): void {
-    const committed = { epoch: this.#committed.epoch, sequence, transactions };
-    this.#files.checkAfter(committed);
-    this.#committed = committed;
+    this.#committed = { epoch: this.#committed.epoch, sequence, transactions };
+    this.#files.checkAfter(this.#committed);
     this.#writeMark();
     this.#limitWal();
   }

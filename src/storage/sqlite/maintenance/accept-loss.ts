@@ -12,7 +12,7 @@ import { openOrRefuse, withExclusiveAccess } from "./access.ts";
 import { checkIntegrity } from "./backup.ts";
 import { assertSound } from "./check.ts";
 
-/** Implements `Maintenance.acceptLoss`. */
+/** Implements `StoreAdmin.acceptLoss`. */
 export async function acceptLoss(path: string): Promise<LossSummary> {
   await requireLoss(path);
   return withExclusiveAccess(path, async () => {

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { errnoOf, errorMessage } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { describeDamage, isDamage } from "../damage.ts";
-import { acquireLock } from "../lock.ts";
+import { acquireLock, type Lock } from "../lock.ts";
 import { describeLoss, readMarkFirst } from "../mark.ts";
 import { assertHasSchema } from "../migrations.ts";
 import { describeOpenError } from "../open-error.ts";
@@ -101,7 +101,7 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   }
 }
 
-function locking(path: string): Database {
+function locking(path: string): Lock {
   try {
     return acquireLock(path);
   } catch (cause) {

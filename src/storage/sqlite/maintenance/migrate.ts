@@ -4,7 +4,7 @@ import { assertNotBehindMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { openOrRefuse, requireStore } from "./access.ts";
 
-/** Implements `Maintenance.migrate`. */
+/** Implements `StoreAdmin.migrate`. */
 export async function migrateFile(path: string): Promise<MigrationSummary> {
   requireStore(path);
   openOrRefuse(path, () => {

@@ -91,18 +91,7 @@ describe("exportSkippingDamaged", () => {
   test("reports no problem in an undamaged store without a digest", async () => {
     const unopened = await makeStore();
     run(unopened, "UPDATE store SET digest_a = NULL, digest_b = NULL");
-    const [first, second] = [newPath(), newPath()];
-    const todos = `CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
-      CREATE TABLE store (epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
-      INSERT INTO todos VALUES (1, '"old"', 1);
-      INSERT INTO store VALUES ('0123456789abcdef', 1, 2);`;
-    const keys = `CREATE TABLE keys (
-        id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
-        created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER
-      ) STRICT;`;
-    run(first, `${todos} PRAGMA user_version = 1`);
-    run(second, `${todos} ${keys} PRAGMA user_version = 2`);
-    for (const path of [unopened, first, second]) expect((await rescue(path)).problems).toEqual([]);
+    expect((await rescue(unopened)).problems).toEqual([]);
   });
 
   test("omits invalid to-dos and names them", async () => {

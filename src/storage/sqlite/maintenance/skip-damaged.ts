@@ -15,7 +15,7 @@ const LINES_PER_PIECE = 500;
 const MAX_FAILED_READS = 1_000_000;
 const MAX_IDS_SHOWN = 20;
 
-/** Implements `Maintenance.exportSkippingDamaged`. */
+/** Implements `StoreAdmin.exportSkippingDamaged`. */
 export function exportSkippingDamaged(
   path: string,
   write: (text: string) => Promise<void>,
@@ -107,7 +107,6 @@ class DamagedStoreReader {
 
   /** Returns whether the contents have the stored digest, if there is one. */
   #matchesDigest(): boolean {
-    // Older formats have no digest, and other columns and tables.
     if (storedDigest(storeRow(this.#database)) === undefined) return true;
     const sum = new DigestSum();
     for (const todo of this.todos.values()) sum.add(encodeTodo(todo));

@@ -25,7 +25,7 @@ import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop }
 
 const PIECE_LENGTH = 64 * 1024;
 
-/** Implements `Maintenance.export`. */
+/** Implements `StoreAdmin.export`. */
 export function exportTodos(
   path: string,
   write: (text: string) => Promise<void>,
@@ -59,7 +59,7 @@ export function exportTodos(
   });
 }
 
-/** Implements `Maintenance.import` in one transaction. */
+/** Implements `StoreAdmin.import` in one transaction. */
 export function importTodos(
   path: string,
   source: AsyncIterable<Uint8Array>,

@@ -1,5 +1,5 @@
 /** Remembers whether the last write of a store failed. Only then, it checks whether writes succeed again. */
-export class WriteCheck {
+export class WriteHealth {
   readonly #check: () => Promise<void>;
   #hasFailed = false;
   #checking: Promise<void> | undefined;

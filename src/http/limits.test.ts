@@ -8,6 +8,7 @@ import { storeWith, watch } from "../../test/store.ts";
 import { until } from "../../test/until.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
+import type { ServiceOptions } from "./service.ts";
 
 /** The number of concurrent POSTs. */
 const CONCURRENT_POSTS = Number(process.env.TODO_TEST_AT_ONCE ?? 1000);
@@ -43,8 +44,8 @@ function stuckStore() {
   };
 }
 
-const start = (options: Parameters<typeof startService>[0]): TestService =>
-  startService({ overloadDelayMs: OVERLOAD_DELAY_MS, ...options });
+const start = (options: Partial<ServiceOptions>): TestService =>
+  startService({ ...options, limits: { overloadDelayMs: OVERLOAD_DELAY_MS, ...options.limits } });
 
 const post = (service: TestService): Promise<Response> =>
   service.sendJson("POST", "/api/todos", { title: "x" });
@@ -54,7 +55,7 @@ const OVERLOADED: [status: number, code: string] = [503, "overloaded"];
 describe("requests in progress", () => {
   test("above the limit are rejected until one of them gets its response", async () => {
     const stuck = stuckStore();
-    await using service = start({ store: stuck.store, maxRequests: 2 });
+    await using service = start({ store: stuck.store, limits: { maxRequests: 2 } });
     for (let round = 0; round < 3; round++) {
       const waiting = [post(service), post(service)];
       await stuck.until(2);
@@ -68,7 +69,7 @@ describe("requests in progress", () => {
 
   test("above the limit are rejected after a delay, so that instant retries do not block other responses", async () => {
     const stuck = stuckStore();
-    await using service = start({ store: stuck.store, maxRequests: 1, overloadDelayMs: 200 });
+    await using service = start({ store: stuck.store, limits: { maxRequests: 1, overloadDelayMs: 200 } });
     const waiting = post(service);
     await stuck.until(1);
     const sent = performance.now();
@@ -82,8 +83,8 @@ describe("requests in progress", () => {
     const stuck = stuckStore();
     await using service = start({
       store: stuck.store,
-      maxRequests: 1,
-      lookupClient: () => ({ name: "client" }),
+      limits: { maxRequests: 1 },
+      credentials: { lookupClient: () => ({ name: "client" }) },
     });
     const waiting = post(service);
     await stuck.until(1);
@@ -109,13 +110,13 @@ describe("requests in progress", () => {
 
   test("are no longer counted after they fail", async () => {
     const insert = () => Promise.reject(new ServiceError("store_unavailable"));
-    await using service = start({ store: storeWith({ insert }), maxRequests: 1 });
+    await using service = start({ store: storeWith({ insert }), limits: { maxRequests: 1 } });
     for (let times = 0; times < 3; times++)
       expect(await statusAndCode(await post(service))).toEqual([503, "store_unavailable"]);
   });
 
   test("are counted before their body arrives, and no longer after their connection closes", async () => {
-    await using service = start({ maxRequests: 1 });
+    await using service = start({ limits: { maxRequests: 1 } });
     const head = request("POST /api/todos", ["Content-Type: application/json", "Content-Length: 99"]);
     const answers = (status: number) =>
       until(async () => (await post(service)).status === status, `a POST is answered with ${status}`);
@@ -130,7 +131,7 @@ describe("requests in progress", () => {
   test("above the limit are logged once per route, and a summary counts the rest", async () => {
     const { log, lines } = capturingLog();
     const stuck = stuckStore();
-    await using service = start({ store: stuck.store, log, maxRequests: 1 });
+    await using service = start({ store: stuck.store, log, limits: { maxRequests: 1 } });
     const waiting = post(service);
     await stuck.until(1);
     for (const { status } of await Promise.all([1, 2, 3, 4, 5].map(() => post(service))))
@@ -148,7 +149,7 @@ describe("requests in progress", () => {
   test(`are accepted up to the limit if ${CONCURRENT_POSTS} writes to a slow store arrive together, and reads get responses`, async () => {
     const max = CONCURRENT_POSTS / 10;
     const stuck = stuckStore();
-    await using service = start({ store: stuck.store, maxRequests: max });
+    await using service = start({ store: stuck.store, limits: { maxRequests: max } });
     let rejected = 0;
     const statuses = Array.from({ length: CONCURRENT_POSTS }, async () => {
       const status = await postRaw(service.port);
@@ -180,7 +181,7 @@ describe("subscribers of events", () => {
   test("above the limit are rejected until one disconnects", async () => {
     const { log, lines } = capturingLog();
     const watched = watch(openMemory());
-    await using service = start({ store: watched.store, maxSubscribers: 2, log });
+    await using service = start({ store: watched.store, limits: { maxSubscribers: 2 }, log });
     await using first = await follow(service.url);
     for (let round = 0; round < 3; round++) {
       const second = await follow(service.url);
@@ -202,7 +203,7 @@ describe("subscribers of events", () => {
 
   test("are counted only until the response to HEAD", async () => {
     const watched = watch(openMemory());
-    await using service = start({ store: watched.store, maxSubscribers: 1 });
+    await using service = start({ store: watched.store, limits: { maxSubscribers: 1 } });
     for (let times = 1; times <= 5; times++) {
       expect((await service.send("HEAD", "/api/events")).status).toBe(200);
       await until(() => watched.opened() === times && watched.open() === 0, "the stream ends");

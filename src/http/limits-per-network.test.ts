@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import { capturingLog } from "../../../test/log.ts";
-import { statusAndCode } from "../../../test/problem.ts";
-import { startService, type TestService } from "../../../test/service.ts";
-import { type EventStream, follow } from "../../../test/sse.ts";
-import { storeWith, watch } from "../../../test/store.ts";
-import { until } from "../../../test/until.ts";
-import { openMemory } from "../../storage/memory/store.ts";
-import type { ServiceOptions } from "../service.ts";
+import { capturingLog } from "../../test/log.ts";
+import { statusAndCode } from "../../test/problem.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { type EventStream, follow } from "../../test/sse.ts";
+import { storeWith, watch } from "../../test/store.ts";
+import { until } from "../../test/until.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import type { ServiceOptions } from "./service.ts";
 
 type Sent = Readonly<Record<string, string>>;
 
@@ -15,7 +15,11 @@ const from = (address: string): Sent => ({ "X-Forwarded-For": address });
 
 /** Starts a service behind a trusted proxy. Disposing it closes its streams. */
 function start(options: Partial<ServiceOptions> = {}) {
-  const service = startService({ trustedProxies: ["127.0.0.1"], maxSubscribers: 8, ...options });
+  const service = startService({
+    ...options,
+    network: { trustedProxies: ["127.0.0.1"], ...options.network },
+    limits: { maxSubscribers: 8, ...options.limits },
+  });
   const streams: EventStream[] = [];
   return {
     ...service,
@@ -59,7 +63,7 @@ test.each<[what: string, one: string, same: string, other: string]>([
 );
 
 test("a rejected network receives its limit and Retry-After", async () => {
-  await using service = start({ maxSubscribersPerNetwork: 1 });
+  await using service = start({ limits: { maxSubscribersPerNetwork: 1 } });
   await service.subscribe(from("203.0.113.5"));
   const rejected = await service.send("GET", "/api/events", { headers: from("203.0.113.5") });
   expect(rejected.headers.get("retry-after")).toBe("5");
@@ -71,7 +75,7 @@ test("a rejected network receives its limit and Retry-After", async () => {
 
 test("a network can open a stream again when one of its streams ends", async () => {
   const watched = watch(openMemory());
-  await using service = start({ store: watched.store, maxSubscribersPerNetwork: 2 });
+  await using service = start({ store: watched.store, limits: { maxSubscribersPerNetwork: 2 } });
   await service.subscribe(from("203.0.113.5"));
   for (let round = 0; round < 3; round++) {
     const stream = await service.subscribe(from("203.0.113.5"));
@@ -82,14 +86,14 @@ test("a network can open a stream again when one of its streams ends", async () 
 });
 
 test("all networks together cannot exceed the limit for all subscribers", async () => {
-  await using service = start({ maxSubscribers: 3, maxSubscribersPerNetwork: 2 });
+  await using service = start({ limits: { maxSubscribers: 3, maxSubscribersPerNetwork: 2 } });
   for (const address of ["203.0.113.5", "203.0.113.5", "203.0.113.6"]) await service.subscribe(from(address));
   for (const address of ["203.0.113.6", "203.0.113.7"])
     expect(await outcome(service, from(address))).toEqual(OVERLOADED);
 });
 
 test("a network may open one stream if a quarter of the limit is less than one", async () => {
-  await using service = start({ maxSubscribers: 1 });
+  await using service = start({ limits: { maxSubscribers: 1 } });
   await service.subscribe(from("203.0.113.5"));
 });
 
@@ -102,7 +106,7 @@ test("concurrent requests of a network count together", async () => {
     await answered;
     return memory.position();
   };
-  await using service = start({ store: storeWith({ position }, memory), maxSubscribers: 40 });
+  await using service = start({ store: storeWith({ position }, memory), limits: { maxSubscribers: 40 } });
   const responses = Array.from({ length: 20 }, () =>
     fetch(`${service.url}/api/events`, { headers: from("203.0.113.5") }),
   );
@@ -119,7 +123,7 @@ test.each<[what: string, headers: Sent, trustedProxies: string[]]>([
   ["loopback, which is also a trusted proxy", {}, ["127.0.0.1"]],
   ["an unlisted proxy on loopback", from("203.0.113.5"), []],
 ])("%s may open all event streams", async (_what, headers, trustedProxies) => {
-  await using service = start({ trustedProxies });
+  await using service = start({ network: { trustedProxies } });
   for (let n = 0; n < 8; n++) await service.subscribe(headers);
   expect(await outcome(service, headers)).toEqual(OVERLOADED);
 });
@@ -137,7 +141,7 @@ test.each<[what: string, headers: Sent]>([
 
 test("HEAD counts as a stream of its network only until its response", async () => {
   const watched = watch(openMemory());
-  await using service = start({ store: watched.store, maxSubscribersPerNetwork: 1 });
+  await using service = start({ store: watched.store, limits: { maxSubscribersPerNetwork: 1 } });
   for (let times = 1; times <= 5; times++) {
     const headers = from("203.0.113.5");
     expect((await service.send("HEAD", "/api/events", { headers })).status).toBe(200);
@@ -147,7 +151,7 @@ test("HEAD counts as a stream of its network only until its response", async () 
 
 test("the log recommends TODO_TRUSTED_PROXY once per address if a request with an unlisted proxy's headers is rejected", async () => {
   const { log, lines } = capturingLog();
-  await using service = start({ log, trustedProxies: [], maxSubscribers: 1 });
+  await using service = start({ log, network: { trustedProxies: [] }, limits: { maxSubscribers: 1 } });
   const hints = () => lines.filter(({ message }) => message.includes("TODO_TRUSTED_PROXY"));
   await service.subscribe(from("203.0.113.5"));
   expect(await outcome(service)).toEqual(OVERLOADED);
@@ -160,7 +164,7 @@ test("the log recommends TODO_TRUSTED_PROXY once per address if a request with a
 
 test("a network that reaches its limit is logged once, then counted, without a hint about a listed proxy", async () => {
   const { log, lines } = capturingLog();
-  await using service = start({ log, maxSubscribersPerNetwork: 1 });
+  await using service = start({ log, limits: { maxSubscribersPerNetwork: 1 } });
   await service.subscribe(from("2001:db8::1"));
   for (let n = 0; n < 5; n++) expect(await outcome(service, from("2001:db8::2"))).toEqual(OVERLOADED);
   service.close();
