@@ -1,16 +1,17 @@
 /**
- * Writes the pages in docs/reference that are made from the program. With --check, writes nothing, and fails if a page is
- * out of date.
+ * Writes the files that are made from the program: two pages in docs/reference, and the error codes in errors.md and in
+ * openapi.json. With --check, writes nothing, and fails if a file is out of date.
  *
  * @module
  */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Argument, Command, Option } from "commander";
 import { createProgram } from "../src/cli/program.ts";
 import { CLIENT_SETTINGS, type Setting, SettingOption, serveSettingGroups } from "../src/cli/settings.ts";
+import { ERRORS } from "../src/error.ts";
 
-const FOLDER = fileURLToPath(new URL("reference/", import.meta.url));
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
 
 /** What the value of a flag is, by its placeholder. */
@@ -32,9 +33,48 @@ const UNITS: Readonly<Record<string, string>> = {
   url: "URL",
 };
 
-/** Returns the pages by file name. */
-export function referencePages(): Readonly<Record<string, string>> {
-  return { "command-line.md": commandLinePage(), "configuration.md": configurationPage() };
+/** Returns the texts of the files by path. */
+export function generatedFiles(): Readonly<Record<string, string>> {
+  return {
+    "docs/reference/command-line.md": commandLinePage(),
+    "docs/reference/configuration.md": configurationPage(),
+    "docs/reference/errors.md": errorsPage(),
+    "openapi.json": openApi(),
+  };
+}
+
+/** Replaces the table below the heading "Codes". */
+function errorsPage(): string {
+  const rows = Object.entries(ERRORS).map(([name, { status, title, description }]) => [
+    String(status),
+    code(name),
+    title,
+    description,
+  ]);
+  const codes = table(["status", "code", "title", "cause and remedy"], rows);
+  return replace(read("docs/reference/errors.md"), /(?<=\n## Codes\n\n.*\n\n)\|.*?(?=\n\n)/s, codes);
+}
+
+/** Replaces the paragraphs below the heading "Problem codes", which end the description, and the values of `code`. */
+function openApi(): string {
+  const paragraphs = Object.entries(ERRORS).map(
+    ([name, { status, description }]) => `**\`${name}\`** (${status}): ${description}`,
+  );
+  const description = JSON.stringify(paragraphs.join("\n\n")).slice(1);
+  const described = replace(read("openapi.json"), /(?<=## Problem codes\\n\\n).*"(?=,\n)/, description);
+  const codes = Object.keys(ERRORS).map((name) => `\n${" ".repeat(14)}"${name}"`);
+  return replace(
+    described,
+    /(?<="enum": \[)[^\]]*(?=\n +\],\n +"description": "The kind of problem, for programs)/,
+    codes.join(),
+  );
+}
+
+const read = (path: string): string => readFileSync(ROOT + path, "utf8");
+
+function replace(text: string, pattern: RegExp, replacement: string): string {
+  if (!pattern.test(text)) throw new Error(`docs/build.ts does not find ${pattern}`);
+  return text.replace(pattern, () => replacement);
 }
 
 function configurationPage(): string {
@@ -200,11 +240,10 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 
 if (import.meta.main) {
   const isCheck = process.argv.includes("--check");
-  mkdirSync(FOLDER, { recursive: true });
-  for (const [name, text] of Object.entries(referencePages())) {
-    if (!isCheck) writeFileSync(FOLDER + name, text);
-    else if (readFileSync(FOLDER + name, "utf8") !== text) {
-      process.stderr.write(`docs/reference/${name} is out of date: run npm run docs\n`);
+  for (const [path, text] of Object.entries(generatedFiles())) {
+    if (!isCheck) writeFileSync(ROOT + path, text);
+    else if (read(path) !== text) {
+      process.stderr.write(`${path} is out of date: run npm run docs\n`);
       process.exitCode = 1;
     }
   }

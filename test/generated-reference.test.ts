@@ -1,18 +1,14 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
-import { referencePages } from "../docs/build.ts";
+import { generatedFiles } from "../docs/build.ts";
 import { SETTINGS } from "../src/cli/settings.ts";
 import { run } from "./command.ts";
 
-const read = (name: string): Promise<string> =>
-  readFile(new URL(`../docs/reference/${name}`, import.meta.url), "utf8");
+const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), "utf8");
 
-test.each(Object.entries(referencePages()))(
-  "docs/reference/%s equals the output of npm run docs",
-  async (name, text) => {
-    expect(await read(name)).toBe(text);
-  },
-);
+test.each(Object.entries(generatedFiles()))("%s equals the output of npm run docs", async (path, text) => {
+  expect(await read(path)).toBe(text);
+});
 
 test("the reference does not depend on the terminal or the environment variables", async () => {
   for (const COLUMNS of ["40", "200"]) {
@@ -23,6 +19,6 @@ test("the reference does not depend on the terminal or the environment variables
 });
 
 test("the reference of the configuration has a row for every setting", async () => {
-  const page = await read("configuration.md");
+  const page = await read("docs/reference/configuration.md");
   for (const { variables } of Object.values(SETTINGS)) expect(page).toContain(`\`${variables[0]}\``);
 });

@@ -90,7 +90,7 @@ const GENERATORS: Readonly<Record<string, Generator>> = {
       const params = { path: { id: created.data.id } };
       await client.PATCH("/api/todos/{id}", { params, body: { done: true } });
       const { data, error } = await client.GET("/api/todos/{id}", { params });
-      if (data === undefined) throw new Error(JSON.stringify(error));
+      if (data === undefined) throw new Error(error.title);
       print(data.title, data.done);`,
   },
   "hey-api": {

@@ -32,8 +32,9 @@ const HTTP_PARTS: readonly RegExp[] = [
   /^src\/http\/[\w-]+\.ts$/,
 ];
 
-/** The one file outside its folder that the typed client may import. */
-const SHARED_WITH_SDK = "src/error-code.ts";
+/** The one file outside its folder that the typed client may import: types only, so that its bundle stays small. */
+const SHARED_WITH_SDK = "src/error.ts";
+const TYPE_OF_SHARED = /^import type [^;]* from "\.\.\/error\.ts"/m;
 /** The only parts of src/ that the pages may import. */
 const OF_WEB = /^(?:web\/|src\/search\.ts$|src\/sdk\/(?:client|retry)\.ts$)/;
 
@@ -63,7 +64,7 @@ function ofFile(path: string, source: string): string[] {
     if (!target.startsWith("./")) return ofPackage(path, target);
     if (isTest(path) && layer !== "conformance") return [];
     const targetLayer = layerOf(target.slice(2));
-    if (layer === "src/sdk" && target === `./${SHARED_WITH_SDK}`) return [];
+    if (layer === "src/sdk" && target === `./${SHARED_WITH_SDK}` && TYPE_OF_SHARED.test(source)) return [];
     const allowed = allowedLayers.includes(targetLayer) && (layer !== "web" || OF_WEB.test(target.slice(2)));
     const isOutward = path.startsWith("src/http/") && partOf(target.slice(2)) < partOf(path);
     return allowed && !isOutward && !isTest(target.slice(2))
@@ -253,6 +254,12 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     "src/sdk/a.ts",
     'import type { Todo } from "../todo.ts";',
     "may not import src/todo.ts",
+  ],
+  [
+    "an import of a value of the errors in the client",
+    "src/sdk/a.ts",
+    'import { ERRORS } from "../error.ts";',
+    "may not import src/error.ts",
   ],
   ["a folder src/utils", "src/utils/a.ts", "", "src/utils is not a layer"],
   ["a folder src/services", "src/services/a.ts", "", "src/services is not a layer"],

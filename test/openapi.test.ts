@@ -1,38 +1,16 @@
 import { describe, expect, test } from "bun:test";
 import document from "../openapi.json" with { type: "json" };
 import manifest from "../package.json" with { type: "json" };
+import { ERRORS, ServiceError } from "../src/error.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { storeFull } from "../src/storage/store.ts";
 import { mismatch, validateResponse } from "./openapi.ts";
+import { request, sendRaw } from "./raw-http.ts";
 import { errorOf } from "./rejection.ts";
+import { startService, type TestService } from "./service.ts";
+import { storeWith } from "./store.ts";
 
-const statusOf: Record<string, number> = {
-  invalid_id: 400,
-  invalid_query: 400,
-  invalid_json: 400,
-  invalid_idempotency_key: 400,
-  unauthorized: 401,
-  https_required: 403,
-  insufficient_scope: 403,
-  cross_site_write: 403,
-  route_not_found: 404,
-  todo_not_found: 404,
-  key_not_found: 404,
-  method_not_allowed: 405,
-  request_timeout: 408,
-  key_exists: 409,
-  idempotency_key_in_flight: 409,
-  body_too_large: 413,
-  unsupported_media_type: 415,
-  misdirected_host: 421,
-  validation_failed: 422,
-  idempotency_key_reused: 422,
-  too_many_failures: 429,
-  internal_error: 500,
-  store_unavailable: 503,
-  credentials_unavailable: 503,
-  overloaded: 503,
-  stopping: 503,
-  store_full: 507,
-};
+const statusOf = Object.fromEntries(Object.entries(ERRORS).map(([code, { status }]) => [code, status]));
 
 type Tree = { [name: string]: unknown };
 
@@ -112,15 +90,23 @@ describe("openapi.json", () => {
     expect(bare.map(([pointer]) => pointer)).toEqual([]);
   });
 
-  test("describes every problem code", () => {
-    const paragraphs = [...document.info.description.matchAll(/^\*\*`(\w+)`\*\* \((\d{3})\): .{20,}$/gm)];
-    expect(Object.fromEntries(paragraphs.map(([, code, status]) => [code, Number(status)]))).toEqual(
-      statusOf,
+  test("has the problems that the service sends as examples", async () => {
+    const sent = new Set(await problemsOfService());
+    const examples = [...examplesOf(document)].filter(
+      ([, , example]) => isTree(example) && "code" in example,
     );
+    for (const [pointer, , example] of examples)
+      expect([pointer, example, sent.has(JSON.stringify(example))]).toEqual([pointer, example, true]);
+    const codes = new Set(examples.map(([, , example]) => isTree(example) && example.code));
+    expect([...codes].sort()).toEqual(Object.keys(statusOf).sort());
   });
 
-  test("allows exactly the problem codes of the service", () => {
-    expect(document.components.schemas.Problem.properties.code.enum).toEqual(Object.keys(statusOf));
+  test("gives every component a unique name", () => {
+    const names = Object.values(document.components).flatMap((components) => Object.keys(components));
+    expect(names.toSorted()).toEqual([...new Set(names)].sort());
+  });
+
+  test("has an operation for every problem code", () => {
     const answered = new Set(problems.flatMap(({ codes }) => codes.map(([code]) => code)));
     expect([...answered].sort()).toEqual(Object.keys(statusOf).sort());
   });
@@ -171,6 +157,104 @@ describe("openapi.json", () => {
   });
 });
 
+/** Starts services in which every error occurs, and returns the bodies of their responses. */
+async function problemsOfService(): Promise<string[]> {
+  const bodies: string[] = [];
+  type Init = Readonly<{ headers?: Record<string, string>; json?: unknown; body?: string }>;
+  const send = async (
+    service: TestService,
+    line: string,
+    { headers, json, body }: Init = {},
+  ): Promise<void> => {
+    const [method = "", path = ""] = line.split(" ");
+    const init = { headers: { "Content-Type": "application/json", ...headers } };
+    const sent = json === undefined ? body : JSON.stringify(json);
+    const response = await service.send(method, path, { ...init, ...(sent !== undefined && { body: sent }) });
+    bodies.push(await response.text());
+  };
+  const basic = { Authorization: `Basic ${btoa("admin:secret")}` };
+  const bearer = { Authorization: "Bearer token" };
+  const crossSite = { "Sec-Fetch-Site": "cross-site" };
+  const checkUser = (_user: string, password: string): boolean => password === "secret";
+
+  const memory = openMemory();
+  await using service = startService({
+    store: memory,
+    credentials: { keys: memory.keys, checkUser },
+    network: { onLoopback: true },
+  });
+  const todos = "POST /api/todos";
+  const keys = "POST /admin/keys";
+  await send(service, "GET /api/todos/x");
+  await send(service, "GET /api/todos?limit=0");
+  await send(service, todos);
+  await send(service, todos, { headers: { "Idempotency-Key": "two words" }, json: { title: "x" } });
+  await send(service, "GET /api/whoami");
+  await send(service, "GET /admin/", { headers: { ...basic, "X-Forwarded-For": "192.0.2.1" } });
+  await send(service, todos, { headers: crossSite, json: { title: "x" } });
+  await send(service, keys, { headers: { ...basic, ...crossSite }, json: { name: "ci" } });
+  await send(service, "GET /x");
+  await send(service, "GET /api/todos/9");
+  await send(service, "DELETE /admin/keys/c7kcKWBu", { headers: basic });
+  await send(service, "PUT /api/todos");
+  await send(service, keys, { headers: basic, json: { name: "ci" } });
+  await send(service, keys, { headers: basic, json: { name: "ci" } });
+  await send(service, todos, { body: "x".repeat(65_537) });
+  await send(service, todos, { headers: { "Content-Type": "text/plain" }, body: "x" });
+  await send(service, "GET /api/todos", { headers: { Host: "todo.example" } });
+  await send(service, todos, { json: { title: " " } });
+  await send(service, todos, { json: { title: " ".repeat(121) } });
+  await send(service, todos, { json: {} });
+  await send(service, keys, { headers: basic, json: { name: " ", expires: "1y" } });
+  await send(service, keys, { headers: basic, json: {} });
+  const [key] = await memory.keys.list();
+  await send(service, `POST /admin/keys/${key?.id}/rotate`, { headers: basic, json: { overlap: 1 } });
+  const once = { "Idempotency-Key": "once" };
+  await send(service, todos, { headers: once, json: { title: "one" } });
+  await send(service, todos, { headers: once, json: { title: "other" } });
+  await send(service, "PATCH /api/todos/1", { json: { done: "true" } });
+
+  const lookupClient = () => ({ name: "ci", scope: "read" as const });
+  await using readOnly = startService({ access: { privateMode: true }, credentials: { lookupClient } });
+  await send(readOnly, todos, { headers: bearer, json: { title: "x" } });
+
+  const inserting = Promise.withResolvers<void>();
+  const answered = Promise.withResolvers<void>();
+  const insert = async () => {
+    inserting.resolve();
+    await answered.promise;
+    throw storeFull(1_000_000);
+  };
+  const get = () => Promise.reject(new ServiceError("store_unavailable"));
+  const list = () => Promise.reject(new Error("a fault"));
+  await using failing = startService({
+    store: storeWith({ insert, get, list }),
+    credentials: { lookupClient: () => Promise.reject(new Error("a fault")) },
+    access: { basicFailures: 1 },
+    monotonicNow: () => 0,
+  });
+  const first = send(failing, todos, { headers: once, json: { title: "x" } });
+  await inserting.promise;
+  await send(failing, todos, { headers: once, json: { title: "x" } });
+  answered.resolve();
+  await first;
+  await send(failing, "GET /api/todos/1");
+  await send(failing, "GET /api/todos");
+  await send(failing, "GET /api/whoami", { headers: bearer });
+  await send(failing, "GET /admin/", { headers: basic });
+  await send(failing, "GET /admin/", { headers: basic });
+  const unfinished = request(todos, ["Content-Type: application/json", "Content-Length: 9"], "{");
+  await using impatient = startService({ limits: { bodyTimeoutMs: 1 } });
+  const { text } = await sendRaw(impatient.port, unfinished);
+  bodies.push(text.slice(text.indexOf("{")));
+  impatient.drain();
+  await send(impatient, "GET /readyz");
+
+  await using full = startService({ limits: { maxRequests: 0, overloadDelayMs: 0 } });
+  await send(full, "GET /api/todos");
+  return bodies;
+}
+
 const milk = { id: 1, title: "Buy milk", done: false };
 const noStore = { "cache-control": "no-store" };
 
@@ -193,6 +277,7 @@ function problem(
 }
 
 const text = { "content-type": "text/plain; charset=utf-8" };
+const html = { "content-type": "text/html; charset=utf-8" };
 const list = { "cache-control": "no-cache", etag: '"9f86d081-42"' };
 const basic = { ...noStore, "www-authenticate": 'Basic realm="todo admin", charset="UTF-8"' };
 const bearer = { ...noStore, "www-authenticate": 'Bearer realm="todo api"' };
@@ -274,6 +359,7 @@ const right: Case[] = [
   ["a redirect", "GET", "/admin", () => reply(308, null, { ...noStore, location: "/admin/" })],
   ["an unknown path below /admin", "GET", "/admin/x", () => problem(404, "route_not_found", noStore)],
   ["another host", "GET", "/x", () => problem(421, "misdirected_host")],
+  ["an error page", "GET", "/x", () => reply(404, "<!doctype html>", html)],
 ];
 
 const wrong: [...Case, complaint: string][] = [
@@ -303,6 +389,13 @@ const wrong: [...Case, complaint: string][] = [
     "Content-Type",
   ],
   ["a missing media type", "HEAD", "/api/todos", () => reply(200, null, list), "Content-Type is null"],
+  [
+    "an error page of the API",
+    "GET",
+    "/api/todos/9",
+    () => reply(404, "<p>", html),
+    "Content-Type is text/html",
+  ],
   [
     "a missing nosniff",
     "DELETE",

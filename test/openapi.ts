@@ -67,7 +67,8 @@ function* faults(method: string, route: string, response: Response, text: string
   yield* headerFaults(documented, headers);
   yield* allowFaults(method, route, response);
   yield* cacheFaults(route, response);
-  yield* bodyFaults(content ?? {}, method === "HEAD", headers.get("content-type"), text);
+  if (!isErrorPage(route, response))
+    yield* bodyFaults(content ?? {}, method === "HEAD", headers.get("content-type"), text);
 }
 
 /** The responses that the document allows, by status, for a request that matches no operation. */
@@ -139,6 +140,12 @@ function* cacheFaults(route: string, { status, headers }: Response): Generator<s
   if (storable && guardAt(route) !== undefined && headers.get("cache-control") !== "no-store") {
     yield "Cache-Control is not no-store on a protected surface";
   }
+}
+
+/** The document describes these pages in words only, because a second media type makes errors untyped in generated clients. */
+function isErrorPage(route: string, { status, headers }: Response): boolean {
+  const isHtml = headers.get("content-type") === "text/html; charset=utf-8";
+  return isHtml && [401, 403, 404].includes(status) && !route.startsWith("/api/");
 }
 
 function* bodyFaults(

@@ -8,8 +8,6 @@ import contract from "../openapi.json" with { type: "json" };
 import { SETTINGS } from "../src/cli/settings.ts";
 import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
-import { ServiceError } from "../src/error.ts";
-import type { ErrorCode } from "../src/error-code.ts";
 import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "../src/http/body.ts";
 import { DEFAULT_LIMITS } from "../src/http/limits.ts";
 import {
@@ -17,7 +15,6 @@ import {
   STORE_OPERATIONS,
   SURFACES,
 } from "../src/http/observability/instrumentation.ts";
-import { problem } from "../src/http/response.ts";
 import { IDLE_SECONDS } from "../src/http/route.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { PRIMARY_DEFAULTS } from "../src/storage/postgres/primary.ts";
@@ -68,21 +65,6 @@ test("the reference lists each operation of openapi.json", () => {
       const operation = `\`${method.toUpperCase()} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;
       expect([operation, new RegExp(`${operation}[\` ]`).test(page)]).toEqual([operation, true]);
     }
-});
-
-test("the reference lists each error code with its status and title", async () => {
-  const codes: readonly string[] = contract.components.schemas.Problem.properties.code.enum;
-  const isCode = (code: string): code is ErrorCode => codes.includes(code);
-  const expected = codes.filter(isCode).map(async (code) => {
-    const { status, title } = JSON.parse(await problem(new ServiceError(code)).text());
-    return [String(status), code, title];
-  });
-  const listed = rowsOf(section(read("errors.md"), "## Codes")).map(([status, code, title]) => [
-    status,
-    codesIn(code)[0],
-    title,
-  ]);
-  expect(listed.toSorted()).toEqual((await Promise.all(expected)).toSorted());
 });
 
 test("the limits in the reference match the limits of the program", () => {

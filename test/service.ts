@@ -11,6 +11,8 @@ export interface TestService extends AsyncDisposable {
   readonly send: (method: string, path: string, init?: RequestInit) => Promise<Response>;
   /** Ends event streams and writes the pending summaries of the log. */
   readonly close: () => void;
+  /** Starts draining. */
+  readonly drain: () => void;
   /** Sends a body as `application/json`. */
   readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
 }
@@ -34,6 +36,7 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
     port: Number(new URL(listener.url).port),
     send,
     close: service.close,
+    drain: service.drain,
     sendJson: (method, path, body, init = {}) =>
       send(method, path, {
         ...init,

@@ -21,6 +21,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await using window = await openWindow(browser, service.url + path, { colorScheme });
       const { page } = window;
       await page.waitForFunction(() => document.title === "10 open · To-dos");
+      expect(await page.locator(".no-script").count()).toBe(0);
       for (const width of [320, 375, 768, 1000, 1280, 1920]) {
         await page.setViewportSize({ width, height: 800 });
         const scrollWidth = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -92,14 +93,25 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     }
   });
 
-  test("shows a message instead of a form without JavaScript", async () => {
-    await using service = start(await createStore(["one"]));
-    await using window = await openWindow(browser, service.url, { javaScriptEnabled: false });
-    const { page } = window;
-    await page.locator("noscript p").waitFor();
-    expect(await page.locator("form, input, button").filter({ visible: true }).count()).toBe(0);
-    expect(await page.getByText("Loading…").isVisible()).toBe(false);
-    await page.locator("noscript a").click();
-    expect(await page.textContent("body")).toBe('[{"id":1,"title":"one","done":false}]');
-  });
+  test.each(["disabled", "missing", "too new"])(
+    "shows a message instead of a form if its script is %s",
+    async (cause) => {
+      await using service = start(await createStore(["one"]));
+      await using window = await openWindow(browser, "about:blank", {
+        javaScriptEnabled: cause !== "disabled",
+      });
+      const { page } = window;
+      await page.route("**/*.js", (route) =>
+        cause === "missing"
+          ? route.abort()
+          : route.fulfill({ contentType: "text/javascript", body: "new syntax" }),
+      );
+      await page.goto(service.url);
+      await page.locator(".no-script").waitFor();
+      expect(await page.locator("form, input, button").filter({ visible: true }).count()).toBe(0);
+      expect(await page.getByText("Loading…").isVisible()).toBe(false);
+      await page.locator(".no-script a").click();
+      expect(await page.textContent("body")).toBe('[{"id":1,"title":"one","done":false}]');
+    },
+  );
 });

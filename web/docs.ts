@@ -167,6 +167,7 @@ const isOpenApi = (value: unknown): value is OpenApiDocument =>
 const namesOperation = (): boolean => location.hash.startsWith("#/");
 
 attempt(async () => {
+  operations.replaceChildren();
   const openapi = await fetchOpenApi();
   const shown = forDisplay(openapi);
   requireElement("#reference", HTMLElement).append(...renderMarkdown(openapi.info.description));

@@ -16,6 +16,30 @@ export function createElement<Tag extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** Two clicks within this time and distance count as a double click or a double tap. */
+const DOUBLE_CLICK_MS = 500;
+const DOUBLE_CLICK_PX = 24;
+
+/** Ignores the second click of a double click whose first click moved another element of the selector under the pointer. */
+export function ignoreAccidentalClicks(selector: string): void {
+  let last: { readonly event: MouseEvent; readonly element: Element } | undefined;
+  const onClick = (event: MouseEvent): void => {
+    const element = event.target instanceof Element ? event.target.closest(selector) : null;
+    // A click by keyboard or screen reader has no detail.
+    if (element === null || event.detail === 0) return;
+    if (
+      last !== undefined &&
+      last.element !== element &&
+      event.timeStamp - last.event.timeStamp < DOUBLE_CLICK_MS &&
+      Math.hypot(event.clientX - last.event.clientX, event.clientY - last.event.clientY) < DOUBLE_CLICK_PX
+    ) {
+      event.preventDefault();
+      event.stopPropagation();
+    } else last = { event, element };
+  };
+  addEventListener("click", onClick, { capture: true });
+}
+
 /** Shows an error message at a field. Without a message, clears the error. */
 export function showFieldError(input: HTMLInputElement, message = ""): void {
   requireElement(`#${input.id}-error`, HTMLElement).textContent = message;

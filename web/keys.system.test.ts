@@ -153,6 +153,9 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.clock.fastForward(10_000);
     await page.getByText("The keys cannot be loaded: The service cannot be reached.").waitFor();
     expect(await page.getByRole("rowheader").count()).toBe(2);
+    await page.route("**/admin/keys", (route) => route.fulfill({ json: {} }), { times: 1 });
+    await page.clock.fastForward(10_000);
+    await page.getByText("The keys cannot be loaded: The response is not from the service.").waitFor();
     await page.clock.fastForward(10_000);
     await page.getByText("The keys cannot be loaded").waitFor({ state: "detached" });
     expect(window.faults).toEqual([]);

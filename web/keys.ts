@@ -67,10 +67,12 @@ async function sendRequest(method: string, path: string, body?: object): Promise
 const isProblem = (value: unknown): value is Problem =>
   typeof value === "object" && value !== null && "title" in value && typeof value.title === "string";
 
+const FOREIGN_RESPONSE: Problem = { title: "The response is not from the service." };
+
 /** Parses a JSON response. Throws `ProblemError` if it is not JSON, such as the error page of a proxy. */
 async function readJson<T>(response: Response): Promise<T> {
   return response.json().catch(() => {
-    throw new ProblemError({ title: "The response is not from the service." });
+    throw new ProblemError(FOREIGN_RESPONSE);
   });
 }
 
@@ -95,6 +97,7 @@ async function load(): Promise<void> {
   let message = "";
   try {
     const keys = await readJson<readonly ApiKey[]>(await sendRequest("GET", "/admin/keys"));
+    if (!Array.isArray(keys)) throw new ProblemError(FOREIGN_RESPONSE);
     if (id !== loads) return;
     showKeys(keys);
     if (keys.length === 0) message = "No keys yet.";
@@ -494,6 +497,7 @@ function errorMessage(error: unknown): string {
 for (const input of [nameInput, expiresInput, overlapInput])
   input.addEventListener("input", () => showFieldError(input));
 
+requireElement(".no-script", HTMLElement).remove();
 showOtherDuration();
 load();
 poll();

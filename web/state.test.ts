@@ -320,6 +320,36 @@ test("State removes a to-do from a delayed change when the user changes it back"
   expect(page.requests).toEqual(["PATCH /2"]);
 });
 
+test("State sends all of a change whose to-dos a later change hides until it is undone", async () => {
+  await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
+  const sent = page.state.send(page.state.hold(shown(page, 12), "done", "open"));
+  const later = page.state.hold(page.state.view("done").todos, "deleted", "done");
+  expect(page.titles()).toEqual([]);
+  page.state.restore(later);
+  expect(page.state.view("all")).toMatchObject({ open: 0, done: 12 });
+  page.releaseResponses();
+  expect(await sent).toEqual({ succeeded: 12, failures: [], unsent: 0 });
+  expect(page.requests).toHaveLength(12);
+  expect(page.state.view("all")).toMatchObject({ open: 0, done: 12 });
+});
+
+test("State sends only the later of two delayed changes to the same to-do", async () => {
+  await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
+  const earlier = page.state.send(page.state.hold(shown(page, 12), "done", "open"));
+  const later = page.state.send(page.state.hold(page.state.view("done").todos.slice(4), "deleted", "done"));
+  page.releaseResponses();
+  expect(await earlier).toMatchObject({ failures: [], unsent: 0 });
+  expect(await later).toEqual({ succeeded: 8, failures: [], unsent: 0 });
+  const deleted = page.requests.filter((request) => request.startsWith("DELETE"));
+  expect(deleted).toHaveLength(8);
+  // The store has received some of the earlier changes, but none after a deletion of the same to-do.
+  for (const request of deleted)
+    expect(page.requests.lastIndexOf(request.replace("DELETE", "PATCH"))).toBeLessThan(
+      page.requests.indexOf(request),
+    );
+  expect(page.titles()).toEqual(["(1)", "(2)", "(3)", "(4)"]);
+});
+
 test("State sends all requests of a delayed change concurrently before the page closes", async () => {
   await using page = await start(Array.from({ length: 12 }, (_, n) => `${n + 1}`));
   const todos = shown(page, 12);

@@ -65,7 +65,8 @@ export class State {
   /** In ascending order of id. */
   #todos: Todo[] = [];
   readonly #requests = new Map<TodoId, PendingRequest>();
-  readonly #held = new Map<TodoId, HeldChange>();
+  /** From the last to the first. If several contain a to-do, the list shows the last one. */
+  #held: readonly HeldChange[] = [];
   #position: string | undefined;
   /** The greatest id in any event or list so far. */
   #lastId: TodoId = "0";
@@ -119,7 +120,7 @@ export class State {
     let missing = 0;
     if (isOtherList) {
       // The same id may be another to-do now.
-      for (const held of new Set(this.#held.values())) this.restore(held);
+      for (const held of this.#held) this.restore(held);
       const titles = new Map(todos.map(({ id, title }) => [id, title]));
       missing = this.#todos.filter(({ id, title }) => titles.get(id) !== title).length;
     }
@@ -141,9 +142,9 @@ export class State {
       request.onEvent();
     }
     if (compareIds(id, this.#lastId) > 0) this.#lastId = id;
-    const onlyWhile = this.#held.get(id)?.onlyWhile;
-    if (event.type === "updated" && onlyWhile !== undefined && event.todo.done !== (onlyWhile === "done"))
-      this.#release(id);
+    if (event.type === "updated")
+      for (const { onlyWhile, todos } of this.#held)
+        if (onlyWhile !== undefined && event.todo.done !== (onlyWhile === "done")) todos.delete(id);
     if (event.type === "deleted") this.#remove(id);
     // An update for an unknown to-do: this page deleted it, and the event of that deletion follows.
     else if (event.type === "created" || this.#find(id) !== undefined) this.#put(event.todo);
@@ -162,11 +163,14 @@ export class State {
   /**
    * Shows a change immediately and sends it to the service. Rejects and shows the previous state if the service rejects
    * it. Sends one request at a time for each to-do; of the changes requested meanwhile, only the last is sent.
+   * @param held the held change that contains it; later ones stay
    */
-  async requestChange({ id }: Todo, change: PendingChange): Promise<void> {
+  async requestChange({ id }: Todo, change: PendingChange, held?: HeldChange): Promise<void> {
     const running = this.#requests.get(id);
-    const wasHeld = this.#release(id);
-    if (wasHeld && running === undefined && this.#isConfirmed(id, change)) return this.#onChange();
+    const replaced = held === undefined ? this.#held : this.#held.slice(this.#held.indexOf(held));
+    const wasHeld = replaced.map(({ todos }) => todos.delete(id)).includes(true);
+    const isNeeded = running !== undefined || (this.has(id) && !this.#isConfirmed(id, change));
+    if (wasHeld && !isNeeded) return this.#onChange();
     if (running !== undefined) {
       running.change = change;
       this.#onChange();
@@ -228,10 +232,7 @@ export class State {
       todos: new Map(todos.map((todo) => [todo.id, todo])),
       ...(onlyWhile !== undefined && { onlyWhile }),
     };
-    for (const { id } of todos) {
-      this.#release(id);
-      this.#held.set(id, held);
-    }
+    this.#held = [held, ...this.#held.filter((earlier) => earlier.todos.size > 0)];
     this.#onChange();
     return held;
   }
@@ -240,10 +241,8 @@ export class State {
   restore(held: HeldChange): { readonly restored: readonly Todo[]; readonly deleted: readonly Todo[] } {
     const restored: Todo[] = [];
     const deleted: Todo[] = [];
-    for (const [id, todo] of [...held.todos]) {
-      this.#release(id);
-      (this.has(id) ? restored : deleted).push(todo);
-    }
+    for (const [id, todo] of held.todos) (this.has(id) ? restored : deleted).push(todo);
+    held.todos.clear();
     this.#onChange();
     return { restored, deleted };
   }
@@ -264,8 +263,7 @@ export class State {
         const [todo] = held.todos.values();
         if (todo === undefined) return;
         try {
-          if (this.#needsNoRequest(todo.id, held.change)) this.#release(todo.id);
-          else await this.requestChange(todo, held.change);
+          await this.requestChange(todo, held.change, held);
           succeeded++;
         } catch (error) {
           failures.push({ todo, error });
@@ -299,9 +297,8 @@ export class State {
     }));
   }
 
-  #release(id: TodoId): boolean {
-    this.#held.get(id)?.todos.delete(id);
-    return this.#held.delete(id);
+  #heldChange(id: TodoId): PendingChange | undefined {
+    return this.#held.find(({ todos }) => todos.has(id))?.change;
   }
 
   /** Returns whether the service reports a to-do as a change leaves it. */
@@ -310,13 +307,9 @@ export class State {
     return change === "deleted" ? todo === undefined : todo?.done === (change === "done");
   }
 
-  #needsNoRequest(id: TodoId, change: PendingChange): boolean {
-    return !this.#requests.has(id) && (!this.has(id) || this.#isConfirmed(id, change));
-  }
-
   /** Returns whether the list shows a to-do as a change leaves it, and no request for it is pending. */
   isSettled(id: TodoId, change: PendingChange): boolean {
-    return !this.#requests.has(id) && !this.#held.has(id) && this.#isConfirmed(id, change);
+    return !this.#requests.has(id) && this.#heldChange(id) === undefined && this.#isConfirmed(id, change);
   }
 
   /** Returns whether the service reports a to-do. */
@@ -331,7 +324,7 @@ export class State {
     let done = 0;
     let total = 0;
     let totalOpen = 0;
-    const isPlain = this.#requests.size === 0 && this.#held.size === 0;
+    const isPlain = this.#requests.size === 0 && this.#held.every(({ todos }) => todos.size === 0);
     for (const confirmed of this.#todos) {
       const todo = isPlain ? confirmed : this.#optimistic(confirmed);
       if (todo === undefined) continue;
@@ -346,7 +339,7 @@ export class State {
   }
 
   #optimistic(todo: Todo): Todo | undefined {
-    const change = (this.#held.get(todo.id) ?? this.#requests.get(todo.id))?.change;
+    const change = this.#heldChange(todo.id) ?? this.#requests.get(todo.id)?.change;
     if (change === "deleted") return undefined;
     const done = change === undefined ? todo.done : change === "done";
     return done === todo.done ? todo : { ...todo, done };

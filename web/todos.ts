@@ -1,7 +1,7 @@
 import { type Todo, TodoApi } from "../src/sdk/client.ts";
 import { createMatcher, prepareSearch } from "../src/search.ts";
 import { copyText } from "./clipboard.ts";
-import { requireElement, showFieldError } from "./dom.ts";
+import { ignoreAccidentalClicks, requireElement, showFieldError } from "./dom.ts";
 import { announce, quote, showStatus, showToast } from "./notifications.ts";
 import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
 import { toMarkdown } from "./paste.ts";
@@ -82,6 +82,9 @@ let query = "";
 
 const isNewestFirst = (): boolean => newestFirstButton.ariaPressed === "true";
 
+/** Safari before version 16 has no `toReversed`. */
+const inOrder = (todos: readonly Todo[]): readonly Todo[] => (isNewestFirst() ? [...todos].reverse() : todos);
+
 function currentFilter(): Filter {
   const show = new URLSearchParams(location.search).get("show");
   return show === "open" || show === "done" ? show : "all";
@@ -113,7 +116,7 @@ function render(): void {
   const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
   const isLoaded = hasList();
   renderReadOnly();
-  list.render(isNewestFirst() ? todos.toReversed() : todos);
+  list.render(inOrder(todos));
   listElement.ariaBusy = String(!isLoaded);
   heading.textContent = HEADINGS[filter];
   document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
@@ -333,6 +336,8 @@ titleInput.addEventListener("paste", (event) => {
 
 // Change to-dos
 
+ignoreAccidentalClicks(".todo, .actions button");
+
 function toggle(todo: Todo, change: Exclude<PendingChange, "deleted">): void {
   announce(`${change === "done" ? "Done" : "Reopened"}: ${todo.title}`);
   changes.requestChange(todo, change);
@@ -363,7 +368,7 @@ clearDoneButton.addEventListener("click", () => changeAll(clearDoneButton, "done
 
 copyButton.addEventListener("click", async () => {
   const { todos } = state.view(currentFilter(), createMatcher(query));
-  const isCopied = await copyText(toMarkdown(isNewestFirst() ? todos.toReversed() : todos));
+  const isCopied = await copyText(toMarkdown(inOrder(todos)));
   if (isCopied)
     showStatus(todos.length === 1 ? "Copied 1 to-do." : `Copied ${formatCount(todos.length)} to-dos.`);
   else showToast("The browser does not allow this page to copy. Allow it in the site's settings.");
@@ -464,6 +469,7 @@ function announceSoon(): void {
 requireElement("#app", HTMLElement).hidden = false;
 readAddress();
 render();
+requireElement(".no-script", HTMLElement).remove();
 if (!isOfflineAllowed) offlineCopy.forget();
 const lastListTimer = setTimeout(() => {
   if (state.confirmed.length === 0) showLastList();

@@ -3,6 +3,7 @@ import type { Browser, Page } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
+import { storeWith } from "../test/store.ts";
 import {
   closeTab,
   createStore,
@@ -199,6 +200,24 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["to-do 101"]);
     await closeTab(page);
     await until(async () => (await storedTodos(store)).length === 1, "100 to-dos are deleted");
+  });
+
+  test("sends the later of two changes to a to-do when the page closes", async () => {
+    const store = await createStore(numbered(12));
+    const closed = Promise.withResolvers<void>();
+    const setDone = async (id: bigint, done: boolean) => {
+      await closed.promise;
+      return store.setDone(id, done);
+    };
+    await using service = start(storeWith({ setDone }, store));
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("button", { name: "Mark all done" }).click();
+    await page.getByRole("button", { name: "Clear 12 done" }).click();
+    await expectTitles(page, []);
+    await closeTab(page);
+    await untilStored(store, []);
+    closed.resolve();
   });
 
   test("reports which to-do an offline browser did not delete", async () => {

@@ -208,7 +208,8 @@ export class UndoableChanges {
       const { held, record, request } = current;
       unsent.push({ held, record, todos: [...request.todos] });
     }
-    for (const { held, record, todos } of unsent) {
+    // A later change replaces earlier changes to the same to-dos.
+    for (const { held, record, todos } of unsent.reverse()) {
       record?.expireSoon();
       // The page may come back from the back/forward cache.
       this.#state.sendBeforeClosing(held).then((result) => {

@@ -5,9 +5,6 @@ import { indexOf } from "./state.ts";
 /** Rows per block. The document contains only the blocks near the viewport. */
 const BLOCK_SIZE = 50;
 const ROOT_MARGIN = "1000px 0px";
-/** Two clicks at the same place within this time count as a double click. */
-const DOUBLE_CLICK_MS = 500;
-const DOUBLE_CLICK_PX = 8;
 
 interface Block {
   readonly element: HTMLDivElement;
@@ -22,10 +19,6 @@ interface Row {
   readonly title: HTMLSpanElement;
   readonly button: HTMLButtonElement;
   todo: Todo | undefined;
-}
-
-interface Click extends Pick<MouseEvent, "clientX" | "clientY" | "timeStamp"> {
-  readonly id: TodoId;
 }
 
 export type Control = "checkbox" | "button";
@@ -49,7 +42,6 @@ export class VirtualList {
   readonly #blockByElement = new WeakMap<Element, Block>();
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
-  #lastClick: Click | undefined;
   #isPrinting = false;
   #isReadOnly = false;
   /** In pixels. Updated by each measurement. */
@@ -74,8 +66,7 @@ export class VirtualList {
         event.preventDefault();
         // A click on a title is followed by one on its checkbox.
         if (target instanceof HTMLInputElement || target instanceof HTMLButtonElement) onReadOnly();
-      } else if (this.#isAccidentalClick(event, todo.id)) event.preventDefault();
-      else if (target instanceof HTMLButtonElement) onDelete(todo, "button");
+      } else if (target instanceof HTMLButtonElement) onDelete(todo, "button");
     });
     list.addEventListener("keydown", (event) => {
       const todo = this.#findRow(event.target)?.todo;
@@ -308,20 +299,6 @@ export class VirtualList {
     const row = this.#ensureRendered(Math.min(index, this.#todos.length - 1));
     if (row === undefined) this.#onFocusLost();
     else if (row[control] !== document.activeElement) row[control].focus();
-  }
-
-  /** Returns whether a click is the second of a double click whose first click moved another row under the pointer. */
-  #isAccidentalClick({ detail, clientX, clientY, timeStamp }: MouseEvent, id: TodoId): boolean {
-    // A click without a pointer: by keyboard or screen reader.
-    if (detail === 0) return false;
-    const last = this.#lastClick;
-    const isAccidental =
-      last !== undefined &&
-      last.id !== id &&
-      timeStamp - last.timeStamp < DOUBLE_CLICK_MS &&
-      Math.hypot(clientX - last.clientX, clientY - last.clientY) < DOUBLE_CLICK_PX;
-    if (!isAccidental) this.#lastClick = { id, clientX, clientY, timeStamp };
-    return isAccidental;
   }
 
   #moveFocus(from: TodoId, step: number): void {

@@ -1,39 +1,8 @@
-import type { ErrorCode, ServiceError } from "../error.ts";
+import { ERRORS, type ServiceError } from "../error.ts";
 import type { TodoJson } from "../todo.ts";
 
 /** The types of a response body. A Response shares a Blob and copies a Uint8Array. */
 type Body = TodoJson | Blob | ReadableStream<Uint8Array<ArrayBuffer>>;
-
-/** The status and title of each error code (RFC 9457 §3.1). */
-const PROBLEMS: Readonly<Record<ErrorCode, readonly [status: number, title: string]>> = {
-  invalid_id: [400, "Invalid id"],
-  invalid_query: [400, "Invalid query parameter"],
-  invalid_json: [400, "Invalid JSON"],
-  invalid_idempotency_key: [400, "Invalid Idempotency-Key"],
-  unauthorized: [401, "Missing or invalid credentials"],
-  https_required: [403, "HTTPS required"],
-  insufficient_scope: [403, "Insufficient scope"],
-  cross_site_write: [403, "Cross-site write rejected"],
-  route_not_found: [404, "Path not found"],
-  todo_not_found: [404, "To-do not found"],
-  key_not_found: [404, "API key not found"],
-  method_not_allowed: [405, "Method not allowed"],
-  request_timeout: [408, "Request timeout"],
-  key_exists: [409, "API key name already in use"],
-  idempotency_key_in_flight: [409, "Request with this Idempotency-Key still in progress"],
-  body_too_large: [413, "Request body too large"],
-  unsupported_media_type: [415, "Unsupported media type"],
-  misdirected_host: [421, "Host not allowed"],
-  validation_failed: [422, "Validation failed"],
-  idempotency_key_reused: [422, "Idempotency-Key reused with a different body"],
-  too_many_failures: [429, "Too many wrong passwords"],
-  internal_error: [500, "Internal server error"],
-  store_unavailable: [503, "Store unavailable"],
-  credentials_unavailable: [503, "Credential check unavailable"],
-  overloaded: [503, "Server overloaded"],
-  stopping: [503, "Server shutting down"],
-  store_full: [507, "Store full"],
-};
 
 const RETRY_AFTER_SECONDS = "5";
 
@@ -109,7 +78,7 @@ export function forbidSharing({ headers }: Response): void {
 
 /** Returns an error as `application/problem+json` (RFC 9457), without its cause. */
 export function problem({ code, detail, errors, headers }: ServiceError): Response {
-  const [status, title] = PROBLEMS[code];
+  const { status, title } = ERRORS[code];
   const retry = status === 503 ? { "Retry-After": RETRY_AFTER_SECONDS } : undefined;
   return respond(
     status,

@@ -145,7 +145,7 @@ describe("follow", () => {
   });
 
   test("throws the error of a rejected request, and passes it to a function as the last state", async () => {
-    await using service = startService({ access: { privateMode: true }, onLoopback: true });
+    await using service = startService({ access: { privateMode: true }, network: { onLoopback: true } });
     const api = new TodoApi({ baseUrl: service.url });
     expect(await errorOf(api.follow().next())).toMatchObject({ code: "unauthorized" });
     const state = await new Promise((resolve) => api.follow(resolve));
