@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Argument, Command, Option } from "commander";
 import { createProgram } from "../src/cli/program.ts";
-import { CLIENT_SETTINGS, type Setting, SettingOption, serveSettingGroups } from "../src/cli/settings.ts";
+import { CLIENT_SETTINGS, type Setting, SettingOption, serveSettingGroups } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { SETTINGS } from "../src/cli/settings.ts";
+import { SETTINGS } from "../src/config/settings.ts";
 
 test("every variable that deploy/ sets is a setting", async () => {
   const known: readonly string[] = Object.values(SETTINGS).flatMap(({ variables }) => [...variables]);

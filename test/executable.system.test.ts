@@ -131,7 +131,7 @@ describe("the executable", () => {
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     expect(server.stdout()).toContain("auth.ts:2");
-    expect(server.stdout()).toContain("src/cli/credentials.ts:");
+    expect(server.stdout()).toContain("src/serve/credentials.ts:");
   });
 
   test("verifies passwords of a users file in a worker thread", async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { generatedFiles } from "../docs/build.ts";
-import { SETTINGS } from "../src/cli/settings.ts";
+import { SETTINGS } from "../src/config/settings.ts";
 import { run } from "./command.ts";
 
 const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), "utf8");

@@ -17,16 +17,30 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "src/storage": ["src", "src/credential", "src/storage"],
   "src/http": ["src", "src/credential", "src/http", "web/built", "."],
   "src/mcp": ["src", "src/sdk", "src/mcp"],
-  "src/cli": ["src", "src/credential", "src/storage", "src/http", "src/cli", "src/sdk", "src/mcp", "."],
+  "src/config": ["src", "src/http", "src/storage", "src/config"],
+  "src/serve": [
+    "src",
+    "src/credential",
+    "src/storage",
+    "src/http",
+    "src/mcp",
+    "src/config",
+    "src/serve",
+    ".",
+  ],
+  "src/cli": [
+    ...["src", "src/credential", "src/storage", "src/http", "src/sdk", "src/mcp"],
+    ...["src/config", "src/serve", "src/cli", "."],
+  ],
   conformance: ["conformance"],
   web: ["web", "src", "src/sdk"],
 };
 
 /** The parts of src/http, outermost first. Each may import from its own part and from the parts after it. */
 const HTTP_PARTS: readonly RegExp[] = [
-  /^src\/http\/server\//,
+  /^src\/http\/listener\//,
   /^src\/http\/service\.ts$/,
-  /^src\/http\/(?:middleware\.ts$|handlers\/|auth\/)/,
+  /^src\/http\/(?:(?:middleware|idempotency)\.ts$|handlers\/|auth\/)/,
   /^src\/http\/observability\//,
   /^src\/http\/policy\//,
   /^src\/http\/[\w-]+\.ts$/,
@@ -40,7 +54,7 @@ const OF_WEB = /^(?:web\/|src\/search\.ts$|src\/sdk\/(?:client|retry)\.ts$)/;
 
 /** The files that may depend on Bun; the others run anywhere. */
 const USE_BUN =
-  /^(?:src\/(?:http\/server\/listen|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:\.worker)?|cli\/.*)|web\/build)\.ts$/;
+  /^(?:src\/(?:http\/listener\/listen|storage\/(?:sqlite|postgres)\/.*|credential\/password(?:\.worker)?|(?:cli|config|serve)\/.*)|web\/build)\.ts$/;
 const USE_DATABASES = /^src\/storage\//;
 const DATABASE = /^(?:bun:sqlite|node:sqlite|.*(?:sqlite3?|postgres|mysql2?|redis|mongodb)|pg)$/;
 /** `Bun.SQL`, `Bun.sql`, or one of them from the module. */
@@ -199,8 +213,8 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
   [
     "an import of a server in the service",
     "src/http/service.ts",
-    'import "./server/b.ts";',
-    "may not import src/http/server/b.ts",
+    'import "./listener/b.ts";',
+    "may not import src/http/listener/b.ts",
   ],
   [
     "an import of the source of a page",

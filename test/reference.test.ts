@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import contract from "../openapi.json" with { type: "json" };
-import { SETTINGS } from "../src/cli/settings.ts";
+import { SETTINGS } from "../src/config/settings.ts";
 import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
 import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "../src/http/body.ts";

@@ -1,4 +1,4 @@
-import { listen } from "../src/http/server/listen.ts";
+import { listen } from "../src/http/listener/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { validateResponse } from "./openapi.ts";

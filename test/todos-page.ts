@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import type { Page } from "playwright-core";
-import { listen } from "../src/http/server/listen.ts";
+import { listen } from "../src/http/listener/listen.ts";
 import { createService } from "../src/http/service.ts";
 import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
 import type { TodoStore } from "../src/todo.ts";

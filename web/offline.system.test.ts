@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
-import { listen } from "../src/http/server/listen.ts";
+import { listen } from "../src/http/listener/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
 import type { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";

@@ -1,4 +1,4 @@
-import { CommandError, INTERRUPTED_EXIT_CODE } from "./usage-error.ts";
+import { CommandError, INTERRUPTED_EXIT_CODE } from "../config/usage-error.ts";
 
 /**
  * Runs the work of a command. The first SIGINT or SIGTERM aborts its signal; the next one ends the process. Throws every

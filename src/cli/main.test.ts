@@ -9,8 +9,8 @@ import { countOccurrences } from "../../test/log.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
+import { SETTINGS, serveSettingGroups } from "../config/settings.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
-import { SETTINGS, serveSettingGroups } from "./settings.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-main-"));
 afterAll(() => rmSync(folder, { recursive: true }));

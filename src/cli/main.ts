@@ -1,7 +1,7 @@
 #!/usr/bin/env bun
-import { printError, writeStdout } from "./output.ts";
+import { CommandError, INTERRUPTED_EXIT_CODE } from "../config/usage-error.ts";
 import { createProgram } from "./program.ts";
-import { CommandError, INTERRUPTED_EXIT_CODE } from "./usage-error.ts";
+import { printError, writeStdout } from "./terminal/output.ts";
 
 try {
   await createProgram().parseAsync();

@@ -1,11 +1,11 @@
 import type { Command } from "commander";
+import { type Flags, readNamedStore, type Sourced } from "../config/config.ts";
+import { optionFor, SETTINGS } from "../config/settings.ts";
+import { asUsageError, CommandError, toUsageError, UsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
 import { PreconditionError, type StoreAdmin } from "../storage/maintenance.ts";
 import { kindOf, openStoreAdmin, type StoreKind, unknownKind } from "../storage/open.ts";
 import { runCommand } from "./command.ts";
-import { type Flags, readNamedStore, type Sourced } from "./config.ts";
-import { optionFor, SETTINGS } from "./settings.ts";
-import { asUsageError, CommandError, toUsageError, UsageError } from "./usage-error.ts";
 
 /** The stores that a command accepts. */
 export interface AcceptedStores {

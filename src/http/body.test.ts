@@ -11,8 +11,8 @@ import { startService } from "../../test/service.ts";
 import { createMcpEndpoint } from "../mcp/http.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "./body.ts";
-import { listenTls } from "./server/listen.ts";
-import { parseCertificate } from "./server/tls.ts";
+import { listenTls } from "./listener/listen.ts";
+import { parseCertificate } from "./listener/tls.ts";
 import { createService, type ServiceOptions } from "./service.ts";
 
 const JSON_TYPE = "Content-Type: application/json";

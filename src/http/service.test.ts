@@ -8,7 +8,7 @@ import { startService } from "../../test/service.ts";
 import { storeWith } from "../../test/store.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { listen } from "./server/listen.ts";
+import { listen } from "./listener/listen.ts";
 import { createService, type ServiceOptions } from "./service.ts";
 
 /** Starts a service that the test drains and shuts down. */

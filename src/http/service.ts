@@ -11,6 +11,7 @@ import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
 import { privateGuard, requireWriteScope } from "./auth/private.ts";
+import { RevocationCheck } from "./auth/revocation.ts";
 import { createWriteLog } from "./auth/write-log.ts";
 import { BodyReader } from "./body.ts";
 import { greet, redirectToAdmin } from "./handlers/admin.ts";
@@ -30,7 +31,6 @@ import {
   serviceWorkerRemoval,
   todosPage,
 } from "./handlers/pages.ts";
-import { RevocationCheck } from "./handlers/revocation.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { whoami } from "./handlers/whoami.ts";
 import { DEFAULT_LIMITS, type Limits } from "./limits.ts";

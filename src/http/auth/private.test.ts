@@ -11,8 +11,8 @@ import { createKey, createKeyLookup, type MintedKey, rotateKey } from "../../cre
 import { mintToken } from "../../credential/token.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { TodoStore } from "../../todo.ts";
+import { openMetrics } from "../listener/metrics.ts";
 import { NOOP_LOG } from "../observability/log.ts";
-import { openMetrics } from "../server/metrics.ts";
 import { createService, type Service, type ServiceOptions } from "../service.ts";
 
 const BEARER = 'Bearer realm="todo"';

@@ -5,7 +5,7 @@ import { watch } from "../../../test/store.ts";
 import { storesOfEachKind } from "../../../test/stores.ts";
 import { until } from "../../../test/until.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { listen } from "../server/listen.ts";
+import { listen } from "../listener/listen.ts";
 import { createService } from "../service.ts";
 
 const STALLED = 20;

@@ -27,7 +27,7 @@ import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import type { TodoEvent, TodoStore } from "../../todo.ts";
-import { listen } from "../server/listen.ts";
+import { listen } from "../listener/listen.ts";
 import { createService } from "../service.ts";
 
 type Served = ReturnType<typeof serve<TodoStore>>;

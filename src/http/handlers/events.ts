@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
+import type { RevocationCheck } from "../auth/revocation.ts";
 import { type Limits, NetworkLimit, OVERLOADED } from "../limits.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
@@ -9,7 +10,6 @@ import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts"
 import { respond } from "../response.ts";
 import { type Handler, IDLE_SECONDS } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
-import type { RevocationCheck } from "./revocation.ts";
 
 /** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
 const HIGH_WATER_MARK = 64 * 1024;

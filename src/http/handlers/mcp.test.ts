@@ -18,8 +18,8 @@ import type { Scope } from "../../credential/scope.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { listen } from "../server/listen.ts";
-import { openMetrics } from "../server/metrics.ts";
+import { listen } from "../listener/listen.ts";
+import { openMetrics } from "../listener/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
 const USER = "ann";

@@ -16,12 +16,12 @@ import {
 } from "../../todo.ts";
 import type { BodyReader } from "../body.ts";
 import { matchesEtag } from "../etag.ts";
+import { exclusiveByKey, readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, json, list, noContent, respond } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
-import { exclusiveByKey, readIdempotencyKey, storedIdempotencyKey } from "./idempotency.ts";
 
 const MAX_LIMIT = 1000;
 const LONG_LIST_IDLE_SECONDS = 120;

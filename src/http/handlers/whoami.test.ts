@@ -10,7 +10,7 @@ import { createKey, createKeyLookup } from "../../credential/key.ts";
 import { hashToken, mintToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { openMetrics } from "../server/metrics.ts";
+import { openMetrics } from "../listener/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
 const TOKEN = "s3cret/token+~.==";

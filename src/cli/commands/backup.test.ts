@@ -1,0 +1,327 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runTodo } from "../../../test/command.ts";
+import { openSqlite } from "../../storage/sqlite/store.ts";
+
+const WRITERS = 8;
+const HEADERS = { "Content-Type": "application/json" };
+
+const folder = mkdtempSync(join(tmpdir(), "todo-cli-backup-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+interface Todo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
+/** Runs a command until it ends. */
+async function ran(...args: readonly string[]) {
+  await using command = runTodo(args);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
+const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
+
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark of a store. */
+const left = (path: string): string[] =>
+  globSync(`${path}*`).flatMap((found) =>
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+  );
+
+async function send(method: string, url: string, body: object): Promise<Todo> {
+  const response = await fetch(url, { method, headers: HEADERS, body: JSON.stringify(body) });
+  expect(response.ok).toBe(true);
+  return JSON.parse(await response.text());
+}
+
+async function list(url: string, etag?: string) {
+  const response = await fetch(
+    `${url}/api/todos`,
+    etag === undefined ? {} : { headers: { "If-None-Match": etag } },
+  );
+  const text = await response.text();
+  const todos: readonly Todo[] = text === "" ? [] : JSON.parse(text);
+  return { status: response.status, etag: response.headers.get("etag") ?? "", todos };
+}
+
+/** Writes to a server as fast as it responds. The returned collections show what it has acknowledged so far. */
+function startWriters(url: string) {
+  const titles = new Map<number, string>();
+  const done = new Set<number>();
+  let stopped = false;
+  const write = async (writer: number): Promise<void> => {
+    for (let i = 0; !stopped; i++) {
+      const { id, title } = await send("POST", `${url}/api/todos`, { title: `${writer}.${i}` });
+      titles.set(id, title);
+      if (i % 2 === 0) continue;
+      await send("PATCH", `${url}/api/todos/${id}`, { done: true });
+      done.add(id);
+    }
+  };
+  const writing = Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+  const stop = (): Promise<unknown> => {
+    stopped = true;
+    return writing;
+  };
+  return { titles, done, stop };
+}
+
+test("a backup that is made during concurrent writes of 8 clients contains all earlier acknowledged writes, without gaps", async () => {
+  const [path, file, copy] = [newPath(), newPath(), newPath()];
+  const before = { titles: new Map<number, string>(), done: new Set<number>() };
+  let written: ReadonlyMap<number, string> = new Map();
+  let position = "";
+  {
+    await using server = serve(path);
+    const writers = startWriters(await server.url);
+    while (writers.titles.size < 500) await Bun.sleep(5);
+    for (const [id, title] of writers.titles) before.titles.set(id, title);
+    for (const id of writers.done) before.done.add(id);
+    const saved = await ran("backup", file, ...on(path));
+    expect(saved).toEqual({
+      code: 0,
+      stdout: expect.stringMatching(/^backed up \d+ to-dos, \d+ bytes, position [0-9a-f]{16}-\d+\n$/),
+      stderr: "",
+    });
+    position = saved.stdout.split(" ").at(-1)?.trim() ?? "";
+    await writers.stop();
+    written = writers.titles;
+    expect(left(file)).toEqual([""]);
+  }
+  const { code, stdout } = await ran("restore", file, ...on(copy));
+  expect(code).toBe(0);
+  expect(stdout).toStartWith("restored ");
+  expect(left(copy)).toEqual([""]);
+
+  await using server = serve(copy);
+  const { todos } = await list(await server.url);
+  expect(stdout).toStartWith(`restored ${todos.length} to-dos, ${statSync(file).size} bytes, position `);
+  expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+  expect(todos.filter(({ id, title }) => written.get(id) !== title)).toEqual([]);
+  expect([...before.titles].filter(([id, title]) => todos[id - 1]?.title !== title)).toEqual([]);
+  expect([...before.done].filter((id) => todos[id - 1]?.done !== true)).toEqual([]);
+  const changes = todos.length + todos.filter(({ done }) => done).length;
+  expect(position).toEndWith(`-${changes}`);
+  expect(todos.length).toBeLessThan(written.size);
+  expect((await send("POST", `${await server.url}/api/todos`, { title: "next" })).id).toBe(todos.length + 1);
+});
+
+test("a restored store never responds with 304 to an ETag of the original store", async () => {
+  const [path, file, copy] = [newPath(), newPath(), newPath()];
+  let etag = "";
+  {
+    await using server = serve(path);
+    for (const title of ["a", "b"]) await send("POST", `${await server.url}/api/todos`, { title });
+    ({ etag } = await list(await server.url));
+    expect((await list(await server.url, etag)).status).toBe(304);
+  }
+  expect((await ran("backup", file, ...on(path))).code).toBe(0);
+  expect((await ran("restore", file, ...on(copy))).code).toBe(0);
+  for (const life of [copy, file]) {
+    await using server = serve(life);
+    const now = await list(await server.url, etag);
+    expect([now.status, now.todos.length]).toEqual([200, 2]);
+    // The sequence numbers are equal, so only the epochs differ.
+    expect(now.etag).not.toBe(etag);
+    expect(now.etag.split("-")[1]).toBe(etag.split("-")[1] ?? "");
+    expect((await list(await server.url, now.etag)).status).toBe(304);
+  }
+});
+
+describe("todo rejects, with one line,", () => {
+  async function refusal(...args: readonly string[]): Promise<string> {
+    const { code, stdout, stderr } = await ran(...args);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^todo: .*\n$/);
+    return stderr.slice("todo: ".length, -1);
+  }
+
+  const SQLITE = "sqlite:PATH";
+  const KEPT = "sqlite:PATH or postgres://…";
+  const ACCEPTED: [command: string, urls: string, args: readonly string[]][] = [
+    ["backup", SQLITE, ["x.db"]],
+    ["restore", SQLITE, ["x.db"]],
+    ["check", SQLITE, []],
+    ["export", KEPT, []],
+    ["import", KEPT, []],
+    ["migrate", KEPT, []],
+  ];
+
+  test.each(ACCEPTED)(
+    "%s without a store, or with a store that it does not accept",
+    async (command, urls, args) => {
+      const called = [command, ...args];
+      expect(await refusal(...called)).toBe(`no store is named: set --store or TODO_STORE to ${urls}`);
+      expect(await refusal(...called, "--store", "memory:")).toBe(
+        `--store names the memory store, which keeps nothing: use ${urls}`,
+      );
+      expect(await refusal(...called, "--store", "mysql://u:hunter2@h/d")).toBe(
+        `--store: there is no store of the kind "mysql:": use ${urls}`,
+      );
+      await using command_ = runTodo(called, { TODO_STORE: "memory:" });
+      expect([await command_.exited, command_.stderr()]).toEqual([
+        2,
+        `todo: TODO_STORE names the memory store, which keeps nothing: use ${urls}\n`,
+      ]);
+    },
+  );
+
+  test.each([
+    [["backup", "x.db"], "to back up PostgreSQL, run pg_dump"],
+    [["restore", "x.db"], "to restore PostgreSQL, run pg_restore"],
+    [["check"], "to check PostgreSQL, run pg_amcheck"],
+    [["export", "--skip-damaged"], "on PostgreSQL, leave out --skip-damaged"],
+  ])("PostgreSQL with todo %j, and names the alternative", async (args, hint) => {
+    expect(await refusal(...args, "--store", "postgres://u:hunter2@h/d")).toBe(
+      `--store names PostgreSQL: use sqlite:PATH; ${hint}`,
+    );
+  });
+
+  test.each(ACCEPTED)("%s, and offers only the stores that it accepts", async (command, urls) => {
+    await using help = runTodo([command, "--help"]);
+    expect(await help.exited).toBe(0);
+    expect(help.stdout().replace(/\s+/g, " ")).toContain(`store to use: ${urls} (TODO_STORE)`);
+    expect(help.stdout()).not.toContain("memory:");
+    if (urls === SQLITE) expect(help.stdout()).not.toContain("postgres:");
+  });
+
+  test("a backup without a file name, and over an existing file", async () => {
+    expect(await refusal("backup")).toBe("missing required argument 'file'");
+    const [path, file] = [newPath(), newPath()];
+    expect(await refusal("backup", file, ...on(path))).toBe(
+      `${path} does not exist: check the path of the store`,
+    );
+    writeFileSync(file, "mine");
+    await using server = serve(path);
+    await server.url;
+    expect(await refusal("backup", file, ...on(path))).toContain(`${file} already exists`);
+    expect(left(file)).toEqual([""]);
+  });
+
+  test("a restore from a file that is not a backup, and into a store in use", async () => {
+    const [path, file] = [newPath(), newPath()];
+    writeFileSync(file, "not a database, ".repeat(1000));
+    expect(await refusal("restore", file, ...on(path))).toStartWith(
+      `${file}: file is not a database: name another file`,
+    );
+    expect(left(path)).toEqual([]);
+    await using server = serve(path);
+    await server.url;
+    expect(await refusal("restore", file, ...on(path))).toBe(
+      `${path} is in use by another server: stop it first`,
+    );
+  });
+});
+
+describe("a store that has lost changes", () => {
+  /** Creates a store with one to-do. */
+  async function makeStore(): Promise<string> {
+    const path = newPath();
+    const { code } = await ran("import", await exportOf("a"), ...on(path));
+    expect(code).toBe(0);
+    return path;
+  }
+
+  async function exportOf(title: string): Promise<string> {
+    const [path, file] = [newPath(), newPath()];
+    const store = await openSqlite(path);
+    await store.insert(title);
+    await store.close();
+    expect((await ran("export", file, ...on(path))).code).toBe(0);
+    return file;
+  }
+
+  const commands = (path: string) =>
+    [
+      ["backup", newPath(), ...on(path)],
+      ["export", newPath(), ...on(path)],
+      ["export", ...on(path)],
+    ] as const;
+
+  test.each<[what: string, lose: (path: string) => unknown, loss: string]>([
+    ["its contents", (path) => writeFileSync(path, ""), "it is empty, but "],
+    ["its file", (path) => rmSync(path), "it is missing, but "],
+    ["its last transaction", loseTransaction, "its last transaction is missing"],
+  ])("is neither backed up nor exported after it has lost %s", async (_what, lose, loss) => {
+    const path = await makeStore();
+    await lose(path);
+    const before = existsSync(path) ? readFileSync(path) : undefined;
+    for (const args of commands(path)) {
+      const { code, stdout, stderr } = await ran(...args);
+      expect([code, stdout]).toEqual([1, ""]);
+      expect(stderr).toStartWith(`todo: ${path}: ${loss}`);
+      expect(stderr).toEndWith(
+        `: restore a backup with todo restore, or continue without them with todo accept-loss ${path}\n`,
+      );
+      if (args.length === 4) expect(left(args[1])).toEqual([]);
+    }
+    expect(existsSync(path) ? readFileSync(path) : undefined).toEqual(before);
+  });
+
+  test("can be exported with --skip-damaged, which warns and exits with 3", async () => {
+    const path = await makeStore();
+    await loseTransaction(path);
+    const { code, stdout, stderr } = await ran("export", "--skip-damaged", ...on(path));
+    expect(code).toBe(3);
+    expect(stdout).toContain('"title":"a"');
+    expect(stderr).toContain("todo: the store has lost changes: its last transaction is missing");
+  });
+
+  test("is neither backed up nor exported if it is empty and has no mark", async () => {
+    const path = newPath();
+    writeFileSync(path, "");
+    for (const args of commands(path)) {
+      const { code, stderr } = await ran(...args);
+      expect(code).toBe(2);
+      expect(stderr).toStartWith(`todo: ${path}: it is empty: check the path of the store`);
+    }
+    expect(readFileSync(path)).toHaveLength(0);
+    expect(left(path)).toEqual([""]);
+  });
+
+  async function loseTransaction(path: string): Promise<void> {
+    const old = readFileSync(path);
+    const store = await openSqlite(path);
+    await store.insert("b");
+    await store.close();
+    writeFileSync(path, old);
+  }
+});
+
+test("todo backup and todo restore count one to-do in the singular, and name the old store", async () => {
+  const [path, file] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  await store.insert("a");
+  await store.close();
+  expect((await ran("backup", file, ...on(path))).stdout).toStartWith("backed up 1 to-do, ");
+  writeFileSync(path, "");
+  const { code, stdout } = await ran("restore", file, ...on(path));
+  expect(code).toBe(0);
+  expect(stdout).toStartWith("restored 1 to-do, ");
+  expect(stdout).toContain(`moved the old store to ${path}.`);
+});
+
+test.each(["backup", "export"])(
+  "todo %s names a damaged store and the recovery commands",
+  async (command) => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.insert("a");
+    await store.close();
+    const database = new Database(path);
+    database.run(`UPDATE todos SET title = '"b"'`);
+    database.close();
+    const { code, stdout, stderr } = await ran(command, newPath(), ...on(path));
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toStartWith(
+      `todo: ${path}: it is damaged (its contents differ from their digest): run todo `,
+    );
+  },
+);

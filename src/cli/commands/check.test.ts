@@ -1,0 +1,124 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runTodo } from "../../../test/command.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { openSqlite } from "../../storage/sqlite/store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-check-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+async function makeStore(sql?: string): Promise<string> {
+  const path = newPath();
+  const store = await openSqlite(path);
+  for (const title of ["a", "b", "c"]) await store.insert(title);
+  await store.close();
+  if (sql === undefined) return path;
+  const database = new Database(path);
+  database.run(sql);
+  database.close();
+  return path;
+}
+
+async function todo(args: readonly string[], variables = {}) {
+  await using command = runTodo(args, variables);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+const SOUND = /^structure: ok\ncontents: ok\n(?:mark: .*\n)?$/;
+
+describe("todo check", () => {
+  test("exits with 0 for an undamaged store that is given as a path, a URL or a variable", async () => {
+    const path = await makeStore();
+    const url = `sqlite:${path}`;
+    for (const [args, variables] of [
+      [[path], {}],
+      [[url], {}],
+      [["--store", url], {}],
+      [[], { TODO_STORE: url }],
+    ] as const) {
+      const { code, stdout, stderr } = await todo(["check", ...args], variables);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      expect(stdout).toMatch(SOUND);
+    }
+  });
+
+  test("exits with 0 while a server uses the store", async () => {
+    const path = await makeStore();
+    const store = await openSqlite(path);
+    await store.insert("in the log");
+    expect((await todo(["check", path])).code).toBe(0);
+    await store.close();
+  });
+
+  test("exits with 1 and prints what is damaged", async () => {
+    const path = await makeStore("UPDATE todos SET done = 1 WHERE id = 2");
+    const { code, stdout } = await todo(["check", path]);
+    expect(code).toBe(1);
+    expect(stdout).toStartWith(
+      "structure: ok\ncontents: damaged: the to-dos, API keys or counters differ from their digest\n",
+    );
+  });
+
+  test("exits with 2 if the file does not exist", async () => {
+    const path = newPath();
+    const { code, stdout, stderr } = await todo(["check", path]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toBe(`todo: ${path} does not exist: check the path of the store\n`);
+  });
+});
+
+const whyReadable = process.getuid?.() === 0 ? "root may read every file" : undefined;
+test.skipIf(skipFor(whyReadable))("todo check exits with 2 if it may not read the file", async () => {
+  const path = await makeStore();
+  chmodSync(path, 0);
+  const { code, stdout, stderr } = await todo(["check", path]);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toStartWith(
+    `todo: ${path}: you have no permission to write ${path}: change its permissions`,
+  );
+});
+
+describe("todo export --skip-damaged", () => {
+  test("exits with 3, and prints on standard error what it omitted", async () => {
+    const path = await makeStore("UPDATE todos SET title = 'no JSON' WHERE id = 2");
+    const { code, stdout, stderr } = await todo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
+    expect(code).toBe(3);
+    expect(stderr).toBe("todo: left out 1 damaged to-do: 2\nexported 2 to-dos, the last id is 3\n");
+    expect(stdout.split("\n").slice(1, -1)).toEqual([
+      '{"id":1,"title":"a","done":false}',
+      '{"id":3,"title":"c","done":false}',
+    ]);
+    const file = newPath();
+    expect((await todo(["export", "--skip-damaged", file, "--store", `sqlite:${path}`])).code).toBe(3);
+    expect(readFileSync(file, "utf8")).toBe(stdout);
+  });
+
+  test("exits with 0 if nothing is damaged", async () => {
+    const path = await makeStore();
+    const { code, stderr } = await todo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "exported 3 to-dos, the last id is 3\n" });
+  });
+
+  test("is recommended by the error for a damaged store", async () => {
+    const path = await makeStore("UPDATE todos SET done = 1 WHERE id = 2");
+    const { code, stderr } = await todo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("todo export --skip-damaged");
+    expect((await todo(["export", "--store", `sqlite:${path}`])).code).toBe(1);
+  });
+});
+
+test.each(["check", "accept-loss"])("todo %s rejects a store that is not a SQLite file", async (command) => {
+  for (const url of ["memory:", "postgres://u:hunter2@h/d"]) {
+    expect(await todo([command, url])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `todo: todo ${command} is for SQLite files: give PATH or sqlite:PATH\n`,
+    });
+  }
+});

@@ -1,0 +1,37 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runTodo } from "../../../test/command.ts";
+import { CASES, outputLines, writeCompletion } from "../../../test/completion.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { whyMissing } from "../../../test/tools.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "todo-completion-"));
+afterAll(() => rm(folder, { recursive: true }));
+
+describe.skipIf(skipFor(whyMissing("bash")))("completion in bash", () => {
+  let file: string;
+  beforeAll(async () => {
+    file = await writeCompletion("bash", folder);
+  });
+
+  const completed = (words: readonly string[]): Promise<string[]> => {
+    const line = `source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _todo; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    return outputLines("bash", "-c", line, file, ...words);
+  };
+
+  test.each(CASES)("completes %j to %j", async (words, found) => {
+    expect((await completed(words)).toSorted()).toEqual([...found]);
+  });
+
+  test("completes the values of options with file names", async () => {
+    expect(await completed(["todo", "backup", "--store", ""])).toEqual([]);
+  });
+});
+
+test("completion rejects an unknown shell", async () => {
+  await using command = runTodo(["completion", "tcsh"]);
+  expect([await command.exited, command.stdout()]).toEqual([2, ""]);
+  expect(command.stderr()).toContain("Allowed choices are bash, zsh, fish");
+});

@@ -1,0 +1,401 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { once } from "node:events";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { makeCertificate } from "../../../test/certificate.ts";
+import { runTodo } from "../../../test/command.ts";
+import { freePort } from "../../../test/free-port.ts";
+import { openDatabases, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
+import { executeSql } from "../../../test/postgres-store.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { openPostgres } from "../../storage/postgres/store.ts";
+import { openSqlite } from "../../storage/sqlite/store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-doctor-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}`);
+
+function file(text: string, mode = 0o600): string {
+  const path = newPath();
+  writeFileSync(path, text);
+  chmodSync(path, mode);
+  return path;
+}
+
+/** Runs `todo doctor`. Returns the exit code and the lines by check, each with its status and text. */
+async function doctor(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
+  await using command = runTodo(["doctor", ...args], variables);
+  const code = await command.exited;
+  const lines: Record<string, string[]> = {};
+  for (const line of command.stdout().trimEnd().split("\n")) {
+    const [, status, name = "", text] = /^(\w+) +(\w+) +(.*)$/.exec(line) ?? [];
+    lines[name] = [...(lines[name] ?? []), `${status}: ${text}`];
+  }
+  return { code, lines, stderr: command.stderr() };
+}
+
+async function newStore(): Promise<string> {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("a");
+  await store.close();
+  chmodSync(path, 0o600);
+  return path;
+}
+
+const CLIENTS = `alice:${"0".repeat(64)}\n`;
+const PAIR = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
+const free = ["--port", "0"];
+
+describe("todo doctor", () => {
+  test("prints one line per check and exits with 0 if nothing fails", async () => {
+    const [path, clients] = [await newStore(), file(CLIENTS)];
+    const args = ["--store", `sqlite:${path}`, "--clients-file", clients, ...free];
+    const { code, lines, stderr } = await doctor(args, PAIR);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(lines).toEqual({
+      store: [`ok: ${path} can be read and written`],
+      credentials: ["ok: clients are configured; users are configured"],
+      certificate: ["ok: not configured"],
+      disk: [expect.stringMatching(/^(?:ok|warning): \d+ MiB of \d+ MiB are free$/)],
+      clock: [expect.stringMatching(/^ok: \d{4}-\d\d-\d\dT.*Z$/)],
+      port: ["ok: the server uses any free port on 127.0.0.1"],
+      metrics: ["ok: not configured"],
+      backups: ["ok: not scheduled by the server"],
+      files: ["ok: other users cannot read or change the configured files"],
+      risks: ["ok: none known"],
+    });
+  });
+
+  test("warns that private mode needs an API key of the store, which it does not read", async () => {
+    const { lines } = await doctor(["--private", "--store", `sqlite:${await newStore()}`, ...free]);
+    expect(lines.credentials).toEqual([
+      "warning: only API keys of the store are accepted; without keys, the server does not start",
+    ]);
+  });
+
+  test("warns about a memory store and generated credentials", async () => {
+    const { code, lines } = await doctor(free);
+    expect(code).toBe(0);
+    expect(lines.store).toEqual([expect.stringMatching(/^warning: memory: loses all to-dos/)]);
+    expect(lines.credentials).toEqual([expect.stringMatching(/^warning: .* demo credentials$/)]);
+  });
+
+  test("does not create a store that is missing", async () => {
+    const path = newPath();
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    expect([code, lines.store]).toEqual([0, [`ok: ${path} does not exist yet, and can be created`]]);
+    expect(existsSync(path)).toBe(false);
+  });
+
+  test("fails for a store that cannot be opened", async () => {
+    const absent = join(folder, "absent", "todos.db");
+    const foreign = file("not a database, ".repeat(1000));
+    for (const [path, reason] of [
+      [absent, "no such file or folder"],
+      [foreign, "not a database"],
+    ]) {
+      const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+      expect([code, lines.store]).toEqual([1, [expect.stringMatching(new RegExp(`^failed: .*${reason}`))]]);
+    }
+  });
+
+  test("fails for a store that the server refuses", async () => {
+    const [missing, other] = [await newStore(), await newStore()];
+    rmSync(missing);
+    const database = new Database(other);
+    database.run(`UPDATE todos SET title = '"b"'`);
+    database.close();
+    for (const [path, reason] of [
+      [missing, `it is missing, but ${missing}-mark has 1 transaction: restore a backup`],
+      [other, "it is damaged (the to-dos, API keys or counters differ from their digest): run todo check"],
+    ] as const) {
+      const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+      expect([code, lines.store]).toEqual([1, [expect.stringContaining(`failed: ${path}: ${reason}`)]]);
+    }
+  });
+
+  test("fails for a database that cannot be reached, without its password", async () => {
+    const { code, lines } = await doctor(free, { TODO_STORE: "postgres://todo:s3cret@127.0.0.1:1/todos" });
+    expect([code, lines.store]).toEqual([1, ["failed: 127.0.0.1:1: Failed to connect"]]);
+    expect(JSON.stringify(lines)).not.toContain("s3cret");
+  });
+
+  test.skipIf(skipFor(whyNoDatabase))("compares the clock with the clock of the database", async () => {
+    await using databases = await openDatabases();
+    const { code, lines } = await doctor(free, { TODO_STORE: await databases.newDatabase() });
+    expect(code).toBe(0);
+    expect(lines.store).toEqual([
+      "ok: the database is reachable and accepts writes, and the role has the necessary rights",
+    ]);
+    expect(lines.clock).toEqual([
+      expect.stringMatching(/^ok: \S+Z, \d+\.\d s (?:behind|ahead of) the database$/),
+    ]);
+  });
+
+  test("fails if the store was changed in the future", async () => {
+    const path = await newStore();
+    const later = Date.now() / 1000 + 3600;
+    utimesSync(path, later, later);
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    expect(code).toBe(1);
+    expect(lines.clock).toEqual([
+      expect.stringMatching(/^failed: .* is before the last change of the store/),
+    ]);
+  });
+
+  test("fails for credentials that cannot be used", async () => {
+    const { code, lines } = await doctor(["--clients-file", file("bob\n"), ...free]);
+    expect(code).toBe(1);
+    expect(lines.credentials).toEqual([expect.stringMatching(/^failed: --clients-file .*line 1/)]);
+  });
+
+  const DAY = 86_400_000;
+  test.each([
+    [
+      "fails for an expired certificate",
+      { notBefore: Date.now() - 2 * DAY, notAfter: Date.now() - DAY },
+      1,
+      /^failed: .* has expired/,
+    ],
+    [
+      "warns about a certificate that expires soon",
+      { notAfter: Date.now() + 3 * DAY },
+      0,
+      /^warning: valid until .*renew/,
+    ],
+    [
+      "shows until when a certificate is valid",
+      { notAfter: Date.UTC(2041, 0, 1) },
+      0,
+      /^ok: valid until 2041-01-01T/,
+    ],
+  ])("%s", async (_what, times, expected, line) => {
+    const { cert, key } = makeCertificate(times);
+    const { code, lines } = await doctor(["--tls-cert", file(cert), "--tls-key", file(key), ...free]);
+    expect([code, lines.certificate]).toEqual([expected, [expect.stringMatching(line)]]);
+  });
+
+  test("distinguishes a free port, the port of a running server and a port of another program", async () => {
+    const port = String(await freePort());
+    await using server = runTodo(["serve", "--port", port]);
+    await server.url;
+    const ours = await doctor(["--port", port]);
+    expect([ours.code, ours.lines.port]).toEqual([
+      0,
+      [`ok: ${port} on 127.0.0.1 is used by a running todo server`],
+    ]);
+    server.kill("SIGTERM");
+    await server.exited;
+    expect((await doctor(["--port", port])).lines.port).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
+
+    const other = createServer((socket) => socket.destroy());
+    await once(other.listen(Number(port), "127.0.0.1"), "listening");
+    try {
+      const { code, lines } = await doctor(["--port", port]);
+      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --port`;
+      expect([code, lines.port]).toEqual([1, [line]]);
+    } finally {
+      other.close();
+    }
+  });
+
+  test("checks the port of the metrics", async () => {
+    await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0"]);
+    await server.url;
+    const { port } = new URL(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "");
+    const ours = await doctor([...free, "--metrics-port", port]);
+    expect(ours.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is used by a running todo server`]);
+    server.kill("SIGTERM");
+    await server.exited;
+    const unused = await doctor([...free, "--metrics-port", port]);
+    expect(unused.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
+
+    const other = createServer((socket) => socket.destroy());
+    await once(other.listen(Number(port), "127.0.0.1"), "listening");
+    try {
+      const { code, lines } = await doctor([...free, "--metrics-port", port]);
+      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --metrics-port`;
+      expect([code, lines.metrics]).toEqual([1, [line]]);
+    } finally {
+      other.close();
+    }
+  });
+
+  test("checks the folder of the backups and the age of the newest backup", async () => {
+    const path = await newStore();
+    const opened = await openSqlite(path);
+    const { epoch } = await opened.position();
+    await opened.close();
+    const store = ["--store", `sqlite:${path}`, ...free];
+    const backups = newPath();
+    const outcome = async (...args: readonly string[]) => {
+      const { code, lines } = await doctor([...store, "--backup-dir", backups, ...args]);
+      return [code, ...(lines.backups ?? [])];
+    };
+    expect(await outcome()).toEqual([1, `failed: --backup-dir "${backups}": no such file or folder`]);
+    mkdirSync(backups);
+    expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
+    writeFileSync(join(backups, "todos-20260101T000000Z-other.db"), "another store");
+    expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
+    const backup = join(backups, `todos-20260101T000000Z-${epoch}.db`);
+    writeFileSync(backup, "");
+    expect(await outcome()).toEqual([
+      0,
+      `warning: ${backups} can be written, and has no backup yet: ${basename(backup)} is empty`,
+    ]);
+    writeFileSync(backup, "x");
+    const hourAgo = new Date(Date.now() - 3_600_000);
+    utimesSync(backup, hourAgo, hourAgo);
+    const text = `the newest backup in ${backups} is of ${hourAgo.toISOString()}`;
+    expect(await outcome()).toEqual([0, `ok: ${text}`]);
+    const warning = `warning: ${text}: it is too old; the log of the server has the reason`;
+    expect(await outcome("--backup-every", "10m")).toEqual([0, warning]);
+    const future = `todos-20990101T000000Z-${epoch}.db`;
+    writeFileSync(join(backups, future), "x");
+    expect(await outcome()).toEqual([
+      0,
+      `warning: ${text}: ${future} is dated in the future: check the clock`,
+    ]);
+  });
+
+  test("fails for a store that another process uses", async () => {
+    const path = await newStore();
+    const store = await openSqlite(path);
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    await store.close();
+    const line = `failed: ${path} is in use by another process: stop it, or name another store`;
+    expect([code, lines.store]).toEqual([1, [line]]);
+  });
+
+  test.skipIf(skipFor(whyNoServer))(
+    "fails for a database role that lacks a privilege of a server",
+    async () => {
+      await using databases = await openDatabases();
+      const url = await databases.newDatabase();
+      const restricted = new URL(url);
+      const role = `of_${restricted.pathname.slice(1)}`;
+      restricted.username = role;
+      const outcome = async () => (await doctor(free, { TODO_STORE: restricted.href })).lines.store?.[0];
+      await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${restricted.password}'`);
+      expect(await outcome()).toMatch(
+        /^failed: the role \w+ may not create the schema todo_service: run "todo migrate"/,
+      );
+      await (await openPostgres(url)).close();
+      expect(await outcome()).toMatch(
+        /^failed: permission denied for schema todo_service: as \w+, run GRANT USAGE/,
+      );
+      await executeSql(
+        url,
+        `GRANT USAGE ON SCHEMA todo_service TO ${role};
+       GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role};
+       REVOKE EXECUTE ON FUNCTION todo_service.list_keys FROM ${role}`,
+      );
+      expect(await outcome()).toMatch(
+        /^failed: the role \w+ may not execute list_keys: as \w+, run GRANT USAGE/,
+      );
+      await executeSql(url, `GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`);
+      expect(await outcome()).toStartWith("ok: ");
+    },
+  );
+
+  test("fails for an address of another machine", async () => {
+    const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
+    expect(code).toBe(1);
+    expect(lines.port).toEqual(["failed: 192.0.2.1 is not an address of this machine"]);
+  });
+
+  test("warns about files that every user can read, and fails for files that every user can change", async () => {
+    const [readable, writable] = [file(CLIENTS, 0o644), file(CLIENTS, 0o666)];
+    const warned = await doctor(["--clients-file", readable, ...free]);
+    expect(warned.code).toBe(0);
+    expect(warned.lines.files).toEqual([
+      `warning: --clients-file "${readable}": every user can read it: run chmod o-r`,
+    ]);
+    const config = join(folder, "config");
+    const login = join(config, "todo-service", "login");
+    mkdirSync(dirname(login), { recursive: true });
+    renameSync(file("", 0o644), login);
+    expect((await doctor(free, { XDG_CONFIG_HOME: config })).lines.files).toEqual([
+      `warning: the token of todo login "${login}": every user can read it: run chmod o-r`,
+    ]);
+    const failed = await doctor(free, { TODO_CLIENTS_FILE: writable });
+    expect(failed.code).toBe(1);
+    expect(failed.lines.files).toEqual([
+      `failed: TODO_CLIENTS_FILE "${writable}": every user can change it: run chmod o-w`,
+    ]);
+  });
+
+  test("warns about a log of the store that every user can read", async () => {
+    const path = await newStore();
+    const store = await openSqlite(path);
+    await store.insert("b");
+    chmodSync(`${path}-wal`, 0o644);
+    const { lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
+    await store.close();
+    expect(lines.files).toEqual([
+      `warning: the log of the store "${path}-wal": every user can read it: run chmod o-r`,
+    ]);
+  });
+
+  test("warns about plain HTTP off loopback and about a proxy that is not listed", async () => {
+    const { code, lines } = await doctor(["--host", "0.0.0.0", "--allow-basic-over-http", ...free]);
+    expect(code).toBe(0);
+    expect(lines.risks).toEqual([
+      expect.stringMatching(/^warning: passwords are accepted over plain HTTP/),
+      expect.stringMatching(/^warning: plain HTTP on 0\.0\.0\.0/),
+      expect.stringMatching(/^warning: no proxy is listed/),
+    ]);
+    expect((await doctor(["--host", "0.0.0.0", "--trusted-proxy", "10.0.0.1", ...free])).lines.risks).toEqual(
+      ["ok: none known"],
+    );
+  });
+
+  test("exits with 2 for an invalid setting", async () => {
+    const { code, stderr } = await doctor(["--port", "x"]);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/^todo: --port "x": must be a whole number/)]);
+  });
+
+  test("passes while a server runs, and changes nothing in its store", async () => {
+    mkdirSync(join(folder, "served"));
+    const path = join(folder, "served", "todos.db");
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    const url = await server.url;
+    const etag = (await fetch(`${url}/api/todos`)).headers.get("etag");
+    const { code, lines } = await doctor(["--store", `sqlite:${path}`, "--port", new URL(url).port]);
+    expect([code, lines.store]).toEqual([
+      0,
+      [`ok: ${path} can be read and written; a running server uses it`],
+    ]);
+    const response = await fetch(`${url}/api/todos`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"x"}',
+    });
+    expect([response.status, response.headers.get("etag") === etag]).toEqual([201, false]);
+  });
+
+  test("passes while a server in private mode runs", async () => {
+    mkdirSync(join(folder, "private"));
+    const store = `sqlite:${join(folder, "private", "todos.db")}`;
+    await using keys = runTodo(["keys", "create", "phone", "--store", store]);
+    expect(await keys.exited).toBe(0);
+    await using server = runTodo(["serve", "--private", "--port", "0", "--store", store]);
+    const { port } = new URL(await server.url);
+    const { code, lines } = await doctor(["--private", "--store", store, "--port", port]);
+    expect([code, lines.port]).toEqual([0, [`ok: ${port} on 127.0.0.1 is used by a running todo server`]]);
+  });
+});

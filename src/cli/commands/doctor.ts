@@ -1,0 +1,270 @@
+import { once } from "node:events";
+import { existsSync, statSync } from "node:fs";
+import { createServer } from "node:net";
+import type { Command } from "commander";
+import { addressOf, reachableHost } from "../../config/address.ts";
+import { type Config, type Flags, readConfig, readSecretFiles, sourceOf } from "../../config/config.ts";
+import type { Environment } from "../../config/environment.ts";
+import { addServeOptions, SETTINGS } from "../../config/settings.ts";
+import { describeFsError, errnoOf, errorMessage } from "../../error-message.ts";
+import { validityError } from "../../http/listener/tls.ts";
+import { NOOP_LOG } from "../../http/observability/log.ts";
+import { isLoopback } from "../../http/policy/address.ts";
+import { findBackups } from "../../serve/backups.ts";
+import { readCertificate } from "../../serve/certificate.ts";
+import { openCredentials } from "../../serve/credentials.ts";
+import { describeListenError, readSchedule } from "../../serve/serve.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { probeStore, type StoreProbe } from "../../storage/open.ts";
+import { fileUsage } from "../../storage/sqlite/file-usage.ts";
+import { escapeControls } from "../terminal/terminal.ts";
+import { fetchLocally } from "./health.ts";
+
+/** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */
+type Outcome = readonly [status: "ok" | "warning" | "failed", text: string];
+
+const DAY_MS = 86_400_000;
+const EXPIRES_SOON_MS = 14 * DAY_MS;
+/** Larger differences between two clocks are an error. */
+const MAX_CLOCK_DIFFERENCE_MS = 60_000;
+const MIN_FREE_BYTES = 64 * 1024 * 1024;
+const LOW_FREE_SHARE = 0.1;
+/** As in the alert TodoBackupTooOld. */
+const MAX_MISSED_BACKUPS = 2;
+const USED_BY_US = "is used by a running todo server";
+const READABLE_BY_OTHERS = 0o004;
+const WRITABLE_BY_OTHERS = 0o002;
+
+/** Adds `todo doctor`. */
+export function addDoctorCommand(program: Command): void {
+  const command = program
+    .command("doctor")
+    .description("Check the settings of todo serve, one line per check. Exits with 1 if a check fails.");
+  addServeOptions(command);
+  command
+    .addHelpText(
+      "after",
+      "\nPass the flags and variables of the server, and run it as the server's user. Changes nothing.",
+    )
+    .action(async (flags: Flags) => {
+      let hasFailed = false;
+      for await (const [name, [status, text]] of checks(flags, process.env)) {
+        process.stdout.write(`${status.padEnd(8)} ${name.padEnd(12)} ${escapeControls(text)}\n`);
+        hasFailed ||= status === "failed";
+      }
+      process.exit(hasFailed ? 1 : 0);
+    });
+}
+
+/** Runs all checks in order. Throws a UsageError for an invalid setting. */
+async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: string, outcome: Outcome]> {
+  const config = readConfig(flags, env);
+  const store = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
+  const port = await attempt(() => checkPort(config, sourceOf(SETTINGS.port, flags, env)));
+  yield ["store", storeOutcome(store, port, sourceOf(SETTINGS.store, flags, env))];
+  yield ["credentials", await attempt(() => checkCredentials(config))];
+  yield ["certificate", await attempt(() => checkCertificate(config))];
+  yield [
+    "disk",
+    typeof store === "string" ? ["warning", "unknown, because the store failed"] : checkDisk(store),
+  ];
+  yield [
+    "clock",
+    typeof store === "string" ? ["warning", "unknown, because the store failed"] : checkClock(store),
+  ];
+  yield ["port", port];
+  yield [
+    "metrics",
+    await attempt(() => checkMetricsPort(config, sourceOf(SETTINGS.metricsPort, flags, env))),
+  ];
+  yield ["backups", await attempt(() => checkBackups(config, store))];
+  for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
+  for (const outcome of await risks(config)) yield ["risks", outcome];
+}
+
+/** Returns the outcome of a check that throws if it fails. */
+async function attempt(check: () => Outcome | Promise<Outcome>): Promise<Outcome> {
+  try {
+    return await check();
+  } catch (error) {
+    return ["failed", errorMessage(error)];
+  }
+}
+
+function storeOutcome(store: StoreProbe | string, [, port]: Outcome, source: string): Outcome {
+  if (typeof store === "string") return ["failed", store];
+  switch (store.kind) {
+    case "memory":
+      return [
+        "warning",
+        `memory: loses all to-dos when the server stops: set ${source} to sqlite:PATH to keep them`,
+      ];
+    case "sqlite":
+      if (store.lastChange === undefined)
+        return ["ok", `${store.path} does not exist yet, and can be created`];
+      if (!store.isLocked) return ["ok", `${store.path} can be read and written`];
+      return port.endsWith(USED_BY_US)
+        ? ["ok", `${store.path} can be read and written; a running server uses it`]
+        : ["failed", `${store.path} is in use by another process: stop it, or name another store`];
+    case "postgres":
+      return ["ok", "the database is reachable and accepts writes, and the role has the necessary rights"];
+  }
+}
+
+async function checkCredentials(config: Config): Promise<Outcome> {
+  // The check reads no API keys, which private mode would need.
+  const open = { ...config, access: { ...config.access, privateMode: false } };
+  const credentials = await openCredentials(open, openMemory().keys, NOOP_LOG, () => {});
+  if (credentials.demo !== undefined) {
+    const consequence = config.access.privateMode
+      ? "the server does not start"
+      : "each start generates demo credentials";
+    return ["warning", `only API keys of the store are accepted; without keys, ${consequence}`];
+  }
+  const clients = credentials.hasClients
+    ? "clients are configured"
+    : "only API keys of the store are accepted as clients";
+  const users =
+    credentials.checkUser === undefined ? "no user is configured for /admin/" : "users are configured";
+  return ["ok", `${clients}; ${users}`];
+}
+
+function checkCertificate({ tls }: Config): Outcome {
+  if (tls === undefined) return ["ok", "not configured"];
+  const certificate = readCertificate(tls);
+  const problem = validityError(certificate, Date.now());
+  const until = `valid until ${certificate.notAfter.toISOString()}`;
+  if (problem !== undefined) return ["failed", `${tls.cert.value}: ${problem} (${until})`];
+  const isSoon = certificate.notAfter.getTime() - Date.now() < EXPIRES_SOON_MS;
+  return isSoon ? ["warning", `${until}: renew it soon`] : ["ok", until];
+}
+
+function checkDisk(store: StoreProbe): Outcome {
+  if (store.kind !== "sqlite") return ["ok", "the store uses no local disk"];
+  const { freeBytes, totalBytes } = fileUsage(store.path);
+  if (Number.isNaN(freeBytes)) return ["failed", "the file system of the store cannot be read"];
+  const text = `${Math.floor(freeBytes / 1024 ** 2)} MiB of ${Math.floor(totalBytes / 1024 ** 2)} MiB are free`;
+  if (freeBytes < MIN_FREE_BYTES) return ["failed", `${text}: make room, because writes need it`];
+  return [freeBytes < totalBytes * LOW_FREE_SHARE ? "warning" : "ok", text];
+}
+
+/** Compares the clock with that of the database, or with the last change of the file. */
+function checkClock(store: StoreProbe): Outcome {
+  const now = new Date();
+  if (store.kind === "postgres") {
+    const difference = now.getTime() - store.now;
+    const seconds = `${(Math.abs(difference) / 1000).toFixed(1)} s ${difference < 0 ? "behind" : "ahead of"} the database`;
+    return [
+      Math.abs(difference) > MAX_CLOCK_DIFFERENCE_MS ? "failed" : "ok",
+      `${now.toISOString()}, ${seconds}`,
+    ];
+  }
+  if (store.kind === "sqlite" && (store.lastChange ?? 0) > now.getTime() + MAX_CLOCK_DIFFERENCE_MS)
+    return ["failed", `${now.toISOString()} is before the last change of the store: set the clock`];
+  return ["ok", now.toISOString()];
+}
+
+/** Checks the folder of the scheduled backups, and the age of the newest one of the store. */
+function checkBackups(config: Config, store: StoreProbe | string): Outcome {
+  const schedule = readSchedule(config);
+  if (schedule === undefined) return ["ok", "not scheduled by the server"];
+  const { folder, everyMs } = schedule;
+  const epoch = typeof store !== "string" && store.kind === "sqlite" ? store.epoch : undefined;
+  const { last, problems } = findBackups(folder, epoch);
+  const isTooOld = last > 0 && Date.now() - last > MAX_MISSED_BACKUPS * everyMs;
+  const text =
+    last === 0
+      ? `${folder} can be written, and has no backup yet`
+      : `the newest backup in ${folder} is of ${new Date(last).toISOString()}`;
+  const warnings = [
+    ...(isTooOld ? ["it is too old; the log of the server has the reason"] : []),
+    ...problems,
+  ];
+  return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
+}
+
+function checkMetricsPort(
+  { metricsHost: host, metricsPort: port }: Config,
+  source: string,
+): Promise<Outcome> | Outcome {
+  if (port === undefined) return ["ok", "not configured"];
+  return checkPort({ host, port, tls: undefined }, source);
+}
+
+type Address = Pick<Config, "host" | "port" | "tls">;
+
+async function checkPort({ host, port, tls }: Address, source: string): Promise<Outcome> {
+  const address = await addressOf(host);
+  if (port === 0) return ["ok", `the server uses any free port on ${host}`];
+  const server = createServer();
+  try {
+    await once(server.listen({ host: address, port, exclusive: true }), "listening");
+    return ["ok", `${port} on ${host} is free`];
+  } catch (error) {
+    const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
+    if (errnoOf(error) === "EADDRINUSE" && (await isOurs(url)))
+      return ["ok", `${port} on ${host} ${USED_BY_US}`];
+    return ["failed", describeListenError(error, { host, port }, source)];
+  } finally {
+    server.close();
+  }
+}
+
+/** The body of a response of this program to an unknown path, to a Host header that it does not allow, or in private mode. */
+const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host|unauthorized|https_required)"/;
+
+/** Whether a server of this program responds. */
+async function isOurs(url: string): Promise<boolean> {
+  try {
+    const response = await fetchLocally(url);
+    return OWN_ERROR.test(await response.text());
+  } catch {
+    // Any failure means that another program uses the port.
+    return false;
+  }
+}
+
+/** Checks who may read and write the files with secrets or hashes, and the store. */
+function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string): Outcome[] {
+  const files = readSecretFiles(flags, env);
+  if (typeof store !== "string" && store.kind === "sqlite" && store.lastChange !== undefined)
+    files.push(
+      { source: "the store", path: store.path },
+      ...[`${store.path}-wal`].filter(existsSync).map((path) => ({ source: "the log of the store", path })),
+    );
+  const outcomes = files.flatMap(({ source, path }): Outcome[] => {
+    try {
+      const { mode } = statSync(path);
+      if (mode & WRITABLE_BY_OTHERS)
+        return [["failed", `${source} "${path}": every user can change it: run chmod o-w`]];
+      return mode & READABLE_BY_OTHERS
+        ? [["warning", `${source} "${path}": every user can read it: run chmod o-r`]]
+        : [];
+    } catch (error) {
+      return [["failed", `${source} "${path}": ${describeFsError(error)}`]];
+    }
+  });
+  return outcomes.length > 0 ? outcomes : [["ok", "other users cannot read or change the configured files"]];
+}
+
+/** Returns the known risks of valid settings. */
+async function risks(config: Config): Promise<Outcome[]> {
+  const found: Outcome[] = [];
+  const onLoopback = isLoopback(await addressOf(config.host).catch(() => ""));
+  if (config.access.allowBasicOverHttp)
+    found.push([
+      "warning",
+      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
+    ]);
+  if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
+    found.push([
+      "warning",
+      `plain HTTP on ${config.host}: set --tls-cert and --tls-key, or listen on 127.0.0.1`,
+    ]);
+    found.push([
+      "warning",
+      "no proxy is listed: if one is in front, set --trusted-proxy, or all clients share its address",
+    ]);
+  }
+  return found.length > 0 ? found : [["ok", "none known"]];
+}

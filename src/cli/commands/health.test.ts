@@ -1,0 +1,85 @@
+import { expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { networkInterfaces, tmpdir } from "node:os";
+import { join } from "node:path";
+import { makeCertificate } from "../../../test/certificate.ts";
+import { runTodo } from "../../../test/command.ts";
+import { freePort } from "../../../test/free-port.ts";
+import { startService } from "../../../test/service.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { ServiceError } from "../../error.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+
+async function health(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
+  await using command = runTodo(["health", ...args], variables);
+  return { code: await command.exited, said: command.stdout() + command.stderr() };
+}
+
+test("health prints nothing and exits with 0 if the server responds", async () => {
+  await using service = startService();
+  const port = String(service.port);
+  for (const args of [[], ["--ready"], ["--host", "0.0.0.0"], ["--host", "localhost"]])
+    expect(await health(["--port", port, ...args])).toEqual({ code: 0, said: "" });
+  expect(await health([], { TODO_PORT: port })).toEqual({ code: 0, said: "" });
+});
+
+test("health distinguishes a live server from a ready server", async () => {
+  const away = async () => {
+    throw new ServiceError("store_unavailable");
+  };
+  await using service = startService({ store: { ...openMemory(), position: away } });
+  const port = String(service.port);
+  expect((await health(["--port", port])).code).toBe(0);
+  const { code, said } = await health(["--port", port, "--ready"]);
+  expect([code, said]).toEqual([1, expect.stringContaining("status 503")]);
+});
+
+test("health uses TLS if the server has a certificate", async () => {
+  const { cert, key } = makeCertificate();
+  const folder = await mkdtemp(join(tmpdir(), "todo-health-"));
+  try {
+    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+    const variables = { TODO_TLS_CERT: certFile, TODO_TLS_KEY: keyFile };
+    await using server = runTodo(["serve", "--port", "0"], variables);
+    const { port } = new URL(await server.url);
+    expect(await health(["--port", port], variables)).toEqual({ code: 0, said: "" });
+    expect((await health(["--port", port])).code).toBe(1);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("health fails with the reason if no server is running", async () => {
+  const { code, said } = await health(["--port", String(await freePort())]);
+  expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: connection refused\n$/)]);
+});
+
+test("health exits with 1 if the server does not respond in time", async () => {
+  using silent = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+  const { code, said } = await health(["--port", String(silent.port)]);
+  expect([code, said]).toEqual([1, expect.stringMatching(/^todo: http:\S+\/livez: .*timed out.*\n$/)]);
+});
+
+const hasIPv6 = Object.values(networkInterfaces()).some((all) =>
+  all?.some(({ address }) => address === "::1"),
+);
+const whyNoIPv6 = hasIPv6 ? undefined : "loopback has no IPv6 address";
+
+test.skipIf(skipFor(whyNoIPv6))("health accepts IPv6 addresses with and without brackets", async () => {
+  await using server = Bun.serve({ hostname: "::1", port: 0, fetch: () => new Response() });
+  for (const host of ["::1", "[::1]", "::"])
+    expect(await health(["--port", String(server.port), "--host", host])).toEqual({ code: 0, said: "" });
+});
+
+test("health --help describes the address and the port to check", async () => {
+  await using command = runTodo(["health", "--help"]);
+  await command.exited;
+  expect(command.stdout()).toMatch(/--host <host> +address to check /);
+  expect(command.stdout()).toMatch(/--port <port> +port to check /);
+});
+
+test("health rejects port 0", async () => {
+  const { code, said } = await health(["--port", "0"]);
+  expect([code, said]).toEqual([2, expect.stringContaining("port 0")]);
+});

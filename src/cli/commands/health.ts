@@ -1,0 +1,51 @@
+import type { Command } from "commander";
+import { reachableHost } from "../../config/address.ts";
+import { type Flags, readAddress, sourceOf } from "../../config/config.ts";
+import { optionFor, SETTINGS } from "../../config/settings.ts";
+import { CommandError, UsageError } from "../../config/usage-error.ts";
+import { errnoOf, errorMessage } from "../../error-message.ts";
+
+const TIMEOUT_MS = 3000;
+
+/** Adds `todo health`, for containers without curl. */
+export function addHealthCommand(program: Command): void {
+  program
+    .command("health")
+    .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")
+    .addOption(optionFor({ ...SETTINGS.host, description: "address to check" }))
+    .addOption(optionFor({ ...SETTINGS.port, description: "port to check" }))
+    .addOption(optionFor(SETTINGS.tlsCert))
+    .addOption(optionFor(SETTINGS.tlsKey))
+    .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
+    .action(async (flags: Flags) => {
+      const { host, port, tls } = readAddress(flags, process.env);
+      if (port === 0) {
+        const source = sourceOf(SETTINGS.port, flags, process.env);
+        throw new UsageError(
+          `port 0 means any free port: set ${source} to the port that the server listens on`,
+        );
+      }
+      const scheme = tls === undefined ? "http" : "https";
+      const url = `${scheme}://${reachableHost(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
+      const failure = await probe(url);
+      if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);
+    });
+}
+
+/** Sends a GET request to a server on this machine. */
+export const fetchLocally = (url: string): Promise<Response> =>
+  fetch(url, {
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+    // The certificate is for the public name, not for this address. The request contains no secret.
+    tls: { rejectUnauthorized: false },
+  });
+
+/** Returns why the server is not healthy, or `undefined` if it is. */
+async function probe(url: string): Promise<string | undefined> {
+  try {
+    const response = await fetchLocally(url);
+    return response.ok ? undefined : `status ${response.status}: ${await response.text()}`;
+  } catch (error) {
+    return errnoOf(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);
+  }
+}

@@ -1,0 +1,530 @@
+import { Database } from "bun:sqlite";
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, run, runTodo } from "../../../test/command.ts";
+import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { hashToken, mintToken } from "../../credential/token.ts";
+import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+/** Returns the path of a new store and the arguments that select it. */
+function newStore() {
+  const path = join(folder, `${++files}.db`);
+  return { path, store: ["--store", `sqlite:${path}`] };
+}
+
+const PAIR = { TODO_ADMIN_USER: "root", TODO_ADMIN_PASSWORD: "s3cret" };
+const AUTHORIZATION = { Authorization: `Basic ${Buffer.from("root:s3cret").toString("base64")}` };
+const TIME = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`;
+
+const serve = (store: readonly string[], variables: Readonly<Record<string, string>> = PAIR): Command =>
+  runTodo(["serve", "--port", "0", ...store], variables);
+
+async function stop(server: Command): Promise<void> {
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+}
+
+interface Outcome {
+  readonly code: number | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function keys(...args: readonly string[]): Promise<Outcome> {
+  await using command = runTodo(["keys", ...args]);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+/** Runs a command that prints a token. Returns the token, standard error, and the id in it. */
+async function tokenOf(...args: readonly string[]) {
+  const { code, stdout, stderr } = await keys(...args);
+  expect([code, stdout]).toEqual([0, expect.stringMatching(/^todo_\w{49}\n$/)]);
+  const token = stdout.trimEnd();
+  expect(stderr).not.toContain(token.slice(5, 20));
+  return { token, stderr, id: /^Key (\w{8}) of /.exec(stderr)?.[1] ?? "" };
+}
+
+/** Returns the one line on standard error of a command that was called wrongly. */
+async function refusal(...args: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await keys(...args);
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr).toMatch(/^todo: [^\n]*\n$/);
+  return stderr.slice("todo: ".length, -1);
+}
+
+async function whoami(url: string, token: string): Promise<string | number> {
+  const response = await fetch(`${url}/api/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+  return response.status === 200 ? response.text() : response.status;
+}
+
+const whoamiAll = (url: string, ...tokens: readonly string[]) =>
+  Promise.all(tokens.map((token) => whoami(url, token)));
+
+interface Listed {
+  readonly id: string;
+  readonly name: string;
+}
+
+interface Made {
+  readonly id: string;
+  readonly token: string;
+}
+
+async function overHttp(url: string, method: string, path: string, body?: object): Promise<Response> {
+  return fetch(`${url}/admin/keys${path}`, {
+    method,
+    headers: { ...AUTHORIZATION, "Content-Type": "application/json" },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+}
+
+const listOverHttp = async (url: string): Promise<Listed[]> =>
+  JSON.parse(await (await overHttp(url, "GET", "")).text());
+
+async function makeOverHttp(url: string, path: string, body?: object): Promise<Made> {
+  const response = await overHttp(url, "POST", path, body);
+  expect(response.status).toBe(201);
+  return JSON.parse(await response.text());
+}
+
+/** Creates a key ci that expires soon, but not before its first use: on a busy machine, the command alone takes seconds. */
+async function keyBeforeExpiry(url: string, store: readonly string[]) {
+  for (let seconds = 1; ; seconds *= 2) {
+    const createdAfter = Date.now();
+    const { token } = await tokenOf("create", "ci", "--expires", `${seconds}s`, ...store);
+    if ((await whoami(url, token)) === "ci") return { token, seconds, createdAfter };
+  }
+}
+
+const { path: PATH_WITH_CI, store: STORE_WITH_CI } = newStore();
+await tokenOf("create", "ci", ...STORE_WITH_CI);
+
+describe("todo keys while a server runs", () => {
+  test("create creates a key that is accepted immediately", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const { token, id, stderr } = await tokenOf("create", "ci", ...store);
+    expect(await whoami(url, token)).toBe("ci");
+    expect(stderr).toBe(`Key ${id} of ci does not expire. Its token is shown only once.\n`);
+    const expiring = await tokenOf("create", "Zoë 😀", "--expires", "90d", ...store);
+    expect(await whoami(url, expiring.token)).toBe("Zoë 😀");
+    expect(expiring.stderr).toMatch(
+      new RegExp(`^Key ${expiring.id} of Zoë 😀 expires ${TIME}\\. Its token is shown only once\\.\n$`),
+    );
+  });
+
+  test("rotate keeps both tokens valid, but with --overlap 0 only the new token", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", ...store);
+    expect(await whoamiAll(url, first.token, second.token)).toEqual(["ci", "ci"]);
+    expect(second.stderr).toMatch(
+      new RegExp(
+        `^Key ${second.id} of ci does not expire\\. Its token is shown only once\\. Older keys of ci are valid until ${TIME} at the latest\\.\n$`,
+      ),
+    );
+    const third = await tokenOf("rotate", second.id, "--overlap", "0", ...store);
+    expect(await whoamiAll(url, first.token, second.token, third.token)).toEqual([401, 401, "ci"]);
+    expect(third.stderr).toEndWith(" Older keys of ci are no longer valid.\n");
+    const fourth = await tokenOf("rotate", "ci", "--overlap", "1h", ...store);
+    expect(await whoamiAll(url, third.token, fourth.token)).toEqual(["ci", "ci"]);
+  });
+
+  test("create gives a key a scope, and rotate keeps it", async () => {
+    const { store } = newStore();
+    const { id } = await tokenOf("create", "ci", "--scope", "read", ...store);
+    const successor = await tokenOf("rotate", id, ...store);
+    const { stdout } = await keys("list", ...store);
+    expect(stdout.match(/^ci +\w{8} +\w+/gm)).toEqual([`ci    ${id}  read`, `ci    ${successor.id}  read`]);
+  });
+
+  test("revoke revokes all keys of a name, or only the key of an id", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", ...store);
+    const [backup, other] = [
+      await tokenOf("create", "backup", ...store),
+      await tokenOf("create", "other", ...store),
+    ];
+    expect(await keys("revoke", other.id, ...store)).toEqual({
+      code: 0,
+      stdout: `revoked ${other.id} of other\n`,
+      stderr: "",
+    });
+    const tokens = [first, second, backup, other].map(({ token }) => token);
+    expect(await whoamiAll(url, ...tokens)).toEqual(["ci", "ci", "backup", 401]);
+    const { code, stdout } = await keys("revoke", "ci", ...store);
+    expect([code, stdout]).toEqual([0, `revoked ${first.id} of ci\nrevoked ${second.id} of ci\n`]);
+    expect(await whoamiAll(url, ...tokens)).toEqual([401, 401, "backup", 401]);
+  });
+
+  test("a key is accepted until it expires, and its name can be used again then", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const lasting = await tokenOf("create", "lasting", "--expires", "1h", ...store);
+    const { token, seconds, createdAfter } = await keyBeforeExpiry(url, store);
+    while ((await whoami(url, token)) !== 401) await Bun.sleep(20);
+    expect(Date.now() - createdAfter).toBeGreaterThan(1000 * seconds);
+    expect(await whoami(url, lasting.token)).toBe("lasting");
+    const { stdout } = await keys("list", ...store);
+    expect(stdout).toMatch(new RegExp(`^ci .* ${TIME} \\(expired\\)  `, "m"));
+    const again = await tokenOf("create", "ci", ...store);
+    expect(await whoamiAll(url, token, again.token)).toEqual([401, "ci"]);
+  });
+
+  test("shows and manages the same keys as HTTP", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const made = await tokenOf("create", "by-command", "--expires", "90d", ...store);
+    const { token, id } = await makeOverHttp(url, "", { name: "by-http" });
+    expect((await listOverHttp(url)).map(({ name }) => name)).toEqual(["by-command", "by-http"]);
+    const { stdout } = await keys("list", ...store);
+    expect(stdout.match(/^by-\S+/gm)).toEqual(["by-command", "by-http"]);
+    expect(await refusal("create", "by-http", ...store)).toContain("a key with this name already exists");
+    expect((await overHttp(url, "POST", "", { name: "by-command" })).status).toBe(409);
+
+    const rotated = await tokenOf("rotate", "by-http", "--overlap", "0", ...store);
+    expect(await whoamiAll(url, token, rotated.token)).toEqual([401, "by-http"]);
+    expect((await overHttp(url, "POST", `/${made.id}/rotate`, { overlap: "0" })).status).toBe(201);
+    expect(await whoami(url, made.token)).toBe(401);
+    expect((await overHttp(url, "DELETE", `/${rotated.id}`)).status).toBe(204);
+    expect(await whoami(url, rotated.token)).toBe(401);
+    expect((await keys("revoke", id, ...store)).code).toBe(0);
+    expect((await listOverHttp(url)).map(({ name }) => name)).toEqual(["by-command", "by-command"]);
+  });
+
+  test("create creates one key when six commands use one name concurrently", async () => {
+    const { store } = newStore();
+    await using server = serve(store);
+    const url = await server.url;
+    const outcomes = await Promise.all(Array.from({ length: 6 }, () => keys("create", "ci", ...store)));
+    expect(outcomes.map(({ code }) => code).toSorted()).toEqual([0, 2, 2, 2, 2, 2]);
+    const token = outcomes.map(({ stdout }) => stdout).join("");
+    expect(await whoami(url, token.trimEnd())).toBe("ci");
+    expect(await listOverHttp(url)).toHaveLength(1);
+  });
+
+  test("keys and their last use survive a restart", async () => {
+    const { store } = newStore();
+    const { token } = await tokenOf("create", "ci", ...store);
+    for (const _ of ["first", "second"]) {
+      await using server = serve(store);
+      expect(await whoami(await server.url, token)).toBe("ci");
+      await stop(server);
+    }
+    const { stdout } = await keys("list", ...store);
+    expect(stdout.split("\n")[1]).toMatch(new RegExp(`^ci {4}\\w{8}  write  ${TIME}  never    ${TIME}$`));
+  });
+
+  test("writes no token to the server's log, standard error or a file", async () => {
+    const { path, store } = newStore();
+    await using server = serve([...store, "--log-level", "debug", "--access-log"]);
+    const url = await server.url;
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", ...store);
+    const byHttp = await makeOverHttp(url, "", { name: "by-http" });
+    const third = await makeOverHttp(url, `/${byHttp.id}/rotate`);
+    const tokens = [first.token, second.token, byHttp.token, third.token];
+    expect(await whoamiAll(url, ...tokens)).toEqual(["ci", "ci", "by-http", "by-http"]);
+    const outputs: string[] = [first.stderr, second.stderr];
+    for (const command of ["revoke", "rotate"]) outputs.push(await refusal(command, first.token, ...store));
+    expect((await overHttp(url, "DELETE", `/${first.token}`)).status).toBe(404);
+    outputs.push((await keys("list", ...store)).stdout);
+    const onDisk = () =>
+      readdirSync(folder).flatMap((name) =>
+        join(folder, name).startsWith(path) ? [readFileSync(join(folder, name))] : [],
+      );
+    const live = onDisk();
+    await stop(server);
+    outputs.push(server.stdout(), server.stderr());
+    expect(server.stdout()).toContain('"msg":"key rotated"');
+    for (const token of tokens) {
+      const hash = hashToken(token);
+      expect(live.some((bytes) => bytes.includes(hash))).toBe(true);
+      for (const bytes of [...live, ...onDisk()]) expect(bytes.includes(token.slice(5, 20))).toBe(false);
+      for (const output of outputs) {
+        for (const secret of [token.slice(5, 20), hash.toString("hex"), hash.toString("base64")]) {
+          expect(output).not.toContain(secret);
+        }
+      }
+    }
+  });
+});
+
+describe.skipIf(skipFor(whyNoDatabase))("todo keys while replicas on PostgreSQL run", () => {
+  test("create, rotate and revoke take effect on all replicas immediately", async () => {
+    await using databases = await openDatabases();
+    const store = ["--store", await databases.newDatabase()];
+    await using one = serve(store);
+    await using two = serve(store);
+    const urls = await Promise.all([one.url, two.url]);
+    const whoamiOfBoth = (...tokens: readonly string[]) =>
+      Promise.all(urls.map((url) => whoamiAll(url, ...tokens)));
+    const first = await tokenOf("create", "ci", ...store);
+    const second = await tokenOf("rotate", "ci", "--overlap", "0", ...store);
+    const outcome = [401, "ci"];
+    expect(await whoamiOfBoth(first.token, second.token)).toEqual([outcome, outcome]);
+    const { stdout } = await keys("list", ...store);
+    expect([...stdout.matchAll(/^ci +(\w{8})/gm)].map(([, id]) => id)).toEqual([first.id, second.id]);
+    expect((await keys("revoke", "ci", ...store)).code).toBe(0);
+    expect(await whoamiOfBoth(second.token)).toEqual([[401], [401]]);
+    for (const server of [one, two]) await stop(server);
+  });
+
+  test("exits with 1 and the reason while the database cannot be reached", async () => {
+    const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
+    for (const args of [["create", "ci"], ["list"]]) {
+      const outcome = await keys(...args, "--store", url);
+      const stderr = "todo: --store: 127.0.0.1:1: Failed to connect\n";
+      expect(outcome).toEqual({ code: 1, stdout: "", stderr });
+    }
+  });
+});
+
+describe("todo keys", () => {
+  test("create creates a new store, which the server opens", async () => {
+    const { path, store } = newStore();
+    const { token } = await tokenOf("create", "ci", ...store);
+    expect(existsSync(path)).toBe(true);
+    await using server = serve(store);
+    expect(await whoami(await server.url, token)).toBe("ci");
+  });
+
+  test("create through npm prints only the token on standard output", async () => {
+    const { path } = newStore();
+    const line = `TOKEN=$(npm run -s todo -- keys create ci --store "sqlite:${path}" 2>/dev/null) && printf '[%s]' "$TOKEN"`;
+    await using shell = run(["sh", "-c", line]);
+    expect([await shell.exited, shell.stdout()]).toEqual([0, expect.stringMatching(/^\[todo_\w{49}\]$/)]);
+  });
+
+  test("accepts the store from a variable and from a file", async () => {
+    const { path } = newStore();
+    const file = join(folder, "store-url");
+    writeFileSync(file, `sqlite:${path}\n`);
+    await using command = runTodo(["keys", "create", "ci"], { TODO_STORE: `sqlite:${path}` });
+    expect(await command.exited).toBe(0);
+    expect((await keys("list", "--store-file", file)).stdout).toContain("\nci ");
+    expect(await refusal("list", "--store-file", file, "--store", "memory:")).toContain("are both set");
+  });
+
+  test("list prints a table for names of any width", async () => {
+    const { store } = newStore();
+    const ids: string[] = [];
+    for (const [name, ...more] of [
+      ["a"],
+      ["日本語", "--expires", "2w", "--scope", "read"],
+      ["😀 continuous integration"],
+    ] as const) {
+      ids.push((await tokenOf("create", name, ...more, ...store)).id);
+    }
+    const { code, stdout, stderr } = await keys("list", ...store);
+    expect([code, stderr]).toEqual([0, ""]);
+    const masked = stdout.replaceAll(new RegExp(TIME, "g"), "2026-01-02T03:04:05Z");
+    expect(masked).toBe(
+      [
+        "NAME                       ID        SCOPE  CREATED               EXPIRES               LAST USED",
+        `a                          ${ids[0]}  write  2026-01-02T03:04:05Z  never                 never`,
+        `日本語                     ${ids[1]}  read   2026-01-02T03:04:05Z  2026-01-02T03:04:05Z  never`,
+        `😀 continuous integration  ${ids[2]}  write  2026-01-02T03:04:05Z  never                 never`,
+        "",
+      ].join("\n"),
+    );
+  });
+
+  test("list and create escape control characters in names", async () => {
+    const { store } = newStore();
+    const name = "\u202egpj.exe";
+    const { stderr } = await keys("create", name, ...store);
+    const { stdout } = await keys("list", ...store);
+    for (const said of [stderr, stdout]) {
+      expect(said).toContain("<U+202E>gpj.exe");
+      expect(said).not.toContain(name);
+    }
+  });
+
+  test("create explains how to revoke the key if the token cannot be written, after which list finds no key", async () => {
+    const { path, store } = newStore();
+    const line = `"$0" --no-env-file src/cli/main.ts keys create ci --store "sqlite:${path}" | true; exit "\${PIPESTATUS[0]}"`;
+    await using command = run(["bash", "-c", line, process.execPath]);
+    expect(await command.exited).toBe(1);
+    const [, id = ""] =
+      /the token is lost; revoke the key with todo keys revoke (\w{8})\n$/.exec(command.stderr()) ?? [];
+    expect(command.stderr()).not.toMatch(/todo_| at /);
+    expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
+    expect(await keys("list", ...store)).toEqual({ code: 0, stdout: "", stderr: "No API keys.\n" });
+  });
+
+  test("revoke of a name also revokes a key that a concurrent rotation adds", async () => {
+    const { path, store } = newStore();
+    const { id } = await tokenOf("create", "ci", ...store);
+    const database = new Database(path);
+    database.run(
+      `CREATE TRIGGER meanwhile AFTER DELETE ON keys WHEN old.id = '${id}'
+       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope) VALUES ('11112222', 'ci', x'00', 1, 'read'); END`,
+    );
+    database.close();
+    const { code, stdout } = await keys("revoke", "ci", ...store);
+    expect([code, stdout]).toEqual([0, `revoked ${id} of ci\nrevoked 11112222 of ci\n`]);
+  });
+
+  test("an id takes precedence over a name", async () => {
+    const { store } = newStore();
+    const { id } = await tokenOf("create", "ci", ...store);
+    const namesake = await tokenOf("create", id, ...store);
+    expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${id} of ci\n`);
+    expect((await keys("revoke", id, ...store)).stdout).toBe(`revoked ${namesake.id} of ${id}\n`);
+  });
+
+  test.each<[...args: string[]]>([
+    ["create", "ci"],
+    ["list"],
+    ["rotate", "ci"],
+    ["revoke", "ci", "--store", "memory:"],
+  ])("%s with a memory store names the other ways to manage keys", async (...args) => {
+    const line = await refusal(...args);
+    for (const way of ["TODO_CLIENTS_FILE", "/admin/keys", "sqlite:PATH or postgres://…"])
+      expect(line).toContain(way);
+  });
+
+  test.each<[...args: string[]]>([["list"], ["rotate", "ci"], ["revoke", "ci"]])(
+    "%s does not create a store",
+    async (...args) => {
+      const { path, store } = newStore();
+      expect(await refusal(...args, ...store)).toBe(
+        `--store: ${path} does not exist: check the path of the store`,
+      );
+      expect(existsSync(path)).toBe(false);
+    },
+  );
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    [
+      "a name with several errors",
+      ["create", "\t".repeat(101)],
+      "the name: must not be empty, must be at most 100 characters, must have no control characters",
+    ],
+    [
+      "an invalid expiry",
+      ["create", "a", "--expires", "1y"],
+      '--expires "1y": must be a duration such as 90d',
+    ],
+    ["an expiry of 0", ["create", "a", "--expires", "0"], '--expires "0": must be longer than 0'],
+    [
+      "an expiry that is too long",
+      ["create", "a", "--expires", "36501d"],
+      '--expires "36501d": must be at most 36500d',
+    ],
+    ["an unknown scope", ["create", "a", "--scope", "admin"], '--scope "admin": must be "read" or "write"'],
+    ["an invalid overlap", ["rotate", "ci", "--overlap", "soon"], '--overlap "soon": must be a duration'],
+    ["a used name", ["create", "ci"], "a key with this name already exists: rotate or revoke it"],
+    ["an unknown name to rotate", ["rotate", "cj"], "no key has this name or id"],
+    [
+      "a token to revoke",
+      ["revoke", mintToken()],
+      "no key has this name or id: run todo keys list to see all keys",
+    ],
+    ["a store of an unknown kind", ["list", "--store", "redis://u:p4ss@h"], 'no store of the kind "redis:"'],
+  ])("rejects %s with a one-line error", async (_what, args, line) => {
+    const store = args.includes("--store") ? [] : STORE_WITH_CI;
+    const said = await refusal(...args, ...store);
+    expect(said).toContain(line);
+    for (const secret of ["todo_", "p4ss"]) expect(said).not.toContain(secret);
+    const { keys: stored, close } = await openSqliteKeys(PATH_WITH_CI, { createIfMissing: false });
+    expect((await stored.list()).map(({ name }) => name)).toEqual(["ci"]);
+    await close();
+  });
+
+  test("an error of the store is printed as one line, with exit code 1", async () => {
+    const { path, store } = newStore();
+    await tokenOf("create", "ci", ...store);
+    const database = new Database(path);
+    for (const event of ["INSERT", "DELETE"]) {
+      database.run(
+        `CREATE TRIGGER no_${event} BEFORE ${event} ON keys BEGIN SELECT RAISE(FAIL, 'no room'); END`,
+      );
+    }
+    database.close();
+    for (const args of [
+      ["create", "a"],
+      ["rotate", "ci"],
+      ["revoke", "ci"],
+    ]) {
+      const outcome = await keys(...args, ...store);
+      expect(outcome).toEqual({ code: 1, stdout: "", stderr: "todo: no room\n" });
+    }
+    expect((await keys("list", ...store)).stdout).toMatch(/^ci .* never +never$/m);
+  });
+
+  test("--help has a line for each command", async () => {
+    const { code, stdout } = await keys("--help");
+    expect(code).toBe(0);
+    for (const command of ["create", "list", "rotate", "revoke"]) {
+      expect(stdout).toMatch(new RegExp(`^ {2}${command} \\[options\\]`, "m"));
+    }
+  });
+});
+
+describe("todo serve", () => {
+  const DEMO = "No credentials are configured";
+
+  test("shows demo credentials only while its store has no keys", async () => {
+    const { store } = newStore();
+    const starts = async (): Promise<boolean> => {
+      await using server = serve(store, {});
+      await server.url;
+      await stop(server);
+      return server.stderr().includes(DEMO);
+    };
+    expect(await starts()).toBe(true);
+    await tokenOf("create", "ci", ...store);
+    expect(await starts()).toBe(false);
+    await keys("revoke", "ci", ...store);
+    expect(await starts()).toBe(true);
+  });
+
+  test("with only API keys rejects all users at /admin/, logs that, and accepts the keys", async () => {
+    const { store } = newStore();
+    const { token } = await tokenOf("create", "ci", ...store);
+    await using server = serve(store, {});
+    const url = await server.url;
+    expect(await whoami(url, token)).toBe("ci");
+    expect((await overHttp(url, "GET", "")).status).toBe(401);
+    await stop(server);
+    expect(server.stderr()).toBe("");
+    expect(server.stdout()).toContain("no user is configured: /admin/ rejects every request");
+    expect(server.stdout()).not.toContain("no client is configured");
+  });
+
+  test("with demo credentials also accepts keys that are created later", async () => {
+    const { store } = newStore();
+    await using server = serve(store, {});
+    const url = await server.url;
+    const { token } = await tokenOf("create", "ci", ...store);
+    expect(await whoami(url, token)).toBe("ci");
+    while (!server.stderr().includes("demo-password=")) await Bun.sleep(5);
+    const demo = /^demo-token=(.*)$/m.exec(server.stderr())?.[1] ?? "";
+    expect(await whoami(url, demo)).toBe("demo");
+  });
+
+  test("with a memory store keeps keys until it ends", async () => {
+    await using server = serve([]);
+    const url = await server.url;
+    const { token, id } = await makeOverHttp(url, "", { name: "ci" });
+    expect(await whoami(url, token)).toBe("ci");
+    expect((await overHttp(url, "DELETE", `/${id}`)).status).toBe(204);
+    expect(await whoami(url, token)).toBe(401);
+  });
+});

@@ -1,0 +1,176 @@
+import type { Command } from "commander";
+import type { Flags } from "../../config/config.ts";
+import { asUsageError, CommandError, toStoreError, UsageError } from "../../config/usage-error.ts";
+import {
+  createKey,
+  DEFAULT_OVERLAP,
+  formatTime,
+  isExpired,
+  isListed,
+  type Key,
+  type KeyStore,
+  type MintedKey,
+  parseKeyName,
+  parseLifetime,
+  parseOverlap,
+  rotateKey,
+} from "../../credential/key.ts";
+import { parseScope } from "../../credential/scope.ts";
+import { ServiceError } from "../../error.ts";
+import { errorMessage } from "../../error-message.ts";
+import { openKeys } from "../../storage/open.ts";
+import type { OpenKeysOptions } from "../../storage/store.ts";
+import { type AcceptedStores, addStoreOptions, KEPT_STORES, readAcceptedStore } from "../store-command.ts";
+import { printError, writeStdout } from "../terminal/output.ts";
+import { escapeControls } from "../terminal/terminal.ts";
+
+const STORES: AcceptedStores = {
+  ...KEPT_STORES,
+  hints: { memory: "manage the keys of a memory store at /admin/keys, or use TODO_CLIENTS_FILE" },
+};
+
+/** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
+export function addKeysCommand(program: Command): void {
+  const keys = program.command("keys").description("Manage API keys, also while the server runs.");
+  const add = (name: string, description: string): Command =>
+    addStoreOptions(keys.command(name).description(description), STORES);
+
+  add("create", "Create an API key and print its token, which is shown only once.")
+    .argument("<name>", "name of the client")
+    .option("--expires <duration>", "lifetime, such as 90d, 2w, 24h, 15m or 30s; by default unlimited")
+    .option(
+      "--scope <scope>",
+      "read, to only read to-dos, or write; scopes apply in private mode only (TODO_PRIVATE)",
+      "write",
+    )
+    .action(create);
+  add("list", "List all API keys. Their tokens are not stored.").action(list);
+  add("rotate", "Replace an API key and print the new token, which is shown only once.")
+    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .option(
+      "--overlap <duration>",
+      "how long the old key stays valid; 0 revokes it immediately",
+      DEFAULT_OVERLAP,
+    )
+    .action(rotate);
+  add("revoke", "Revoke an API key, or all keys of a client, immediately.")
+    .argument("<name-or-id>", "name of the client or id of a key")
+    .action(revoke);
+}
+
+async function create(name: string, flags: Flags): Promise<void> {
+  const checked = asUsageError("the name", () => parseKeyName(name));
+  const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
+  const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
+  await withKeys(flags, { createIfMissing: true }, async (keys) => {
+    const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
+    if (minted === undefined) {
+      throw new UsageError("a key with this name already exists: rotate or revoke it (todo keys --help)");
+    }
+    await show(minted);
+  });
+}
+
+async function list(flags: Flags): Promise<void> {
+  const now = Date.now();
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+    const all = (await keys.list()).filter((key) => isListed(key, now));
+    if (all.length === 0) process.stderr.write("No API keys.\n");
+    else process.stdout.write(table([HEAD, ...all.map((key) => rowOf(key, now))]));
+  });
+}
+
+async function rotate(nameOrId: string, flags: Flags): Promise<void> {
+  const overlap = asUsageError(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+    const newest = (await named(keys, nameOrId)).at(-1);
+    if (newest === undefined) throw unknownKey();
+    const now = Date.now();
+    const minted = await rotateKey(keys, newest.id, overlap, now);
+    if (minted === undefined) throw unknownKey();
+    const until =
+      overlap === 0 ? "no longer valid" : `valid until ${formatTime(now + overlap)} at the latest`;
+    await show(minted, `Older keys of ${escapeControls(minted.key.name)} are ${until}.`);
+  });
+}
+
+async function revoke(nameOrId: string, flags: Flags): Promise<void> {
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+    let revoked = await named(keys, nameOrId);
+    if (revoked.length === 0) throw unknownKey();
+    // A concurrent rotation may add another key, so repeat until none is left.
+    for (; revoked.length > 0; revoked = (await keys.list()).filter(({ name }) => name === nameOrId)) {
+      for (const { id, name } of revoked) {
+        await keys.delete(id);
+        process.stdout.write(`revoked ${id} of ${escapeControls(name)}\n`);
+      }
+      if (revoked[0]?.id === nameOrId) return;
+    }
+  });
+}
+
+/** Returns the key with this id, or else all keys with this name. */
+async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
+  const all = await keys.list();
+  const byId = all.filter(({ id }) => id === nameOrId);
+  return byId.length > 0 ? byId : all.filter(({ name }) => name === nameOrId);
+}
+
+/** Runs `work` on the API keys of the configured store. Throws every failure as a CommandError. */
+async function withKeys(
+  flags: Flags,
+  { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
+  work: (keys: KeyStore) => Promise<void>,
+): Promise<void> {
+  const { value: url, source } = readAcceptedStore(flags, STORES);
+  const opened = await openKeys(url, { createIfMissing, onWarning: printError }).catch((error) => {
+    throw toStoreError(source, error);
+  });
+  if (opened === undefined) throw new CommandError("this store has no keys that a command can open");
+  try {
+    await work(opened.keys);
+  } catch (error) {
+    if (error instanceof CommandError) throw error;
+    throw new CommandError(errorMessage(error instanceof ServiceError ? error.cause : error));
+  } finally {
+    await opened.close();
+  }
+}
+
+/** Prints only the token on standard output, for TOKEN=$(todo keys create ci); the rest goes to standard error. */
+async function show({ key, token }: MintedKey, more = ""): Promise<void> {
+  const expiry = key.expiresAt === undefined ? "does not expire" : `expires ${formatTime(key.expiresAt)}`;
+  process.stderr.write(
+    `Key ${key.id} of ${escapeControls(key.name)} ${expiry}. Its token is shown only once. ${more}`.trim(),
+  );
+  process.stderr.write("\n");
+  await writeStdout(`${token}\n`).catch((error) => {
+    throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
+  });
+}
+
+const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED"];
+
+function rowOf(key: Key, now: number): string[] {
+  const { id, name, scope, createdAt, expiresAt, lastUsedAt } = key;
+  const end = expiresAt === undefined ? "never" : formatTime(expiresAt);
+  return [
+    escapeControls(name),
+    id,
+    scope,
+    formatTime(createdAt),
+    isExpired(key, now) ? `${end} (expired)` : end,
+    lastUsedAt === undefined ? "never" : formatTime(lastUsedAt),
+  ];
+}
+
+function table(rows: readonly (readonly string[])[]): string {
+  const widths = HEAD.map((_, column) => Math.max(...rows.map((row) => Bun.stringWidth(row[column] ?? ""))));
+  const line = (row: readonly string[]): string =>
+    row.map((cell, column) => cell + " ".repeat((widths[column] ?? 0) - Bun.stringWidth(cell))).join("  ");
+  return rows.map((row) => `${line(row).trimEnd()}\n`).join("");
+}
+
+/** Does not repeat the argument, because it may be a token. */
+const unknownKey = (): UsageError =>
+  new UsageError("no key has this name or id: run todo keys list to see all keys");

@@ -1,0 +1,33 @@
+import type { Command } from "commander";
+import { version } from "../../../package.json" with { type: "json" };
+import { type Flags, readService } from "../../config/config.ts";
+import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
+import { TodoApi } from "../../sdk/client.ts";
+import { describeError } from "../client-command.ts";
+import { printError } from "../terminal/output.ts";
+
+/** Adds `todo mcp`. */
+export function addMcpCommand(program: Command): void {
+  program
+    .command("mcp")
+    .description(
+      "Offer the to-dos of a running service to an assistant, which starts this command (Model Context Protocol).",
+    )
+    .addOption(optionFor(CLIENT_SETTINGS.url))
+    .action(serveAssistant);
+}
+
+/** Serves an assistant over standard input and output. Loads the protocol only here, because it would slow down other commands. */
+async function serveAssistant(flags: Flags): Promise<void> {
+  const service = readService(flags, process.env);
+  const { url, token } = service;
+  const { serveOverStdio } = await import("../../mcp/stdio.ts");
+  await serveOverStdio({
+    todos: new TodoApi({ baseUrl: url, ...(token !== undefined && { token }) }),
+    describe: (error) => describeError(error, service),
+    version,
+    input: process.stdin,
+    output: process.stdout,
+    warn: printError,
+  });
+}

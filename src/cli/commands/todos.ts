@@ -1,0 +1,315 @@
+import { isUtf8 } from "node:buffer";
+import { createHash, randomBytes } from "node:crypto";
+import type { Command } from "commander";
+import type { Flags } from "../../config/config.ts";
+import { wholeNumber } from "../../config/setting-values.ts";
+import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
+import {
+  asUsageError,
+  CommandError,
+  FAILED_EXIT_CODE,
+  INTERRUPTED_EXIT_CODE,
+  NOT_FOUND_EXIT_CODE,
+  UsageError,
+} from "../../config/usage-error.ts";
+import { ServiceError } from "../../error.ts";
+import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
+import { createMatcher } from "../../search.ts";
+import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
+import { isBlank } from "../../validation.ts";
+import { apiOf, type CommandContext, describeError, runOnService } from "../client-command.ts";
+import { unlessAborted } from "../command.ts";
+import { printError } from "../terminal/output.ts";
+import { withProgressBar } from "../terminal/progress.ts";
+import { columnsOf, escapeControls, paint, truncate, wrap } from "../terminal/terminal.ts";
+
+/** The service returns at most this many to-dos per page. */
+const MAX_PAGE_SIZE = 1000;
+const MIN_TITLE_COLUMNS = 10;
+/** Enough to outlast a restart of the service. */
+const RETRIES_OF_LINES = 8;
+
+/** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `reopen`, `rm`, `watch`, `whoami`. */
+export function addTodoCommands(program: Command): void {
+  const add = (name: string, description: string): Command =>
+    program
+      .command(name)
+      .description(description)
+      .addOption(optionFor(CLIENT_SETTINGS.url))
+      .option("--json", "print lines of JSON");
+
+  add("list", "Show the to-dos, or those whose titles contain all the words.")
+    .alias("ls")
+    .argument("[word...]")
+    .option("--open", "show only to-dos that are not done")
+    .option("--done", "show only to-dos that are done")
+    .option("--limit <n>", "show at most this many to-dos, the oldest ones")
+    .action((words: string[], flags: Flags) =>
+      runOnService(flags, (context) => list(context, words.join(" "))),
+    );
+  add("show", "Show to-dos with their whole titles.")
+    .argument("<id...>")
+    .action((ids: string[], flags: Flags) => runOnService(flags, (context) => show(context, ids)));
+  add("add", "Add a to-do with the words as its title. With -, add one for each line of standard input.")
+    .argument("<title...>")
+    .option("--batch <name>", "with -: skip lines that were added under this name in the last 24 hours")
+    .action((words: string[], flags: Flags) => runOnService(flags, (context) => addTodos(context, words)));
+  add("done", "Mark to-dos as done.").argument("<id...>").action(setDoneCommand(true));
+  add("reopen", "Mark to-dos as not done.").argument("<id...>").action(setDoneCommand(false));
+  add("rm", "Delete to-dos.")
+    .aliases(["remove", "delete"])
+    .argument("<id...>")
+    .action((ids: string[], flags: Flags) => runOnService(flags, (context) => remove(context, ids)));
+  add(
+    "watch",
+    "Show the to-dos, then each change, until Ctrl-C. With --json, print only the changes.",
+  ).action((flags: Flags) => runOnService(flags, watch));
+  add("whoami", "Print the name of the client that TODO_TOKEN belongs to.").action((flags: Flags) =>
+    runOnService(flags, whoami),
+  );
+}
+
+async function list(context: CommandContext, text: string): Promise<void> {
+  const { flags, printLine, isJson } = context;
+  if (flags.open === true && flags.done === true)
+    throw new UsageError("--open and --done are both set: keep one");
+  const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
+  const { todos, isCut } = await listFirst(context, query, text, limitOf(flags));
+  if (isJson) {
+    for (const todo of todos) printLine(todo);
+    return;
+  }
+  const rows = todos.length === 0 ? [describeEmpty(query, text)] : rowsOf(todos);
+  if (isCut) rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
+  printRows(rows);
+}
+
+function limitOf({ limit }: Flags): number | undefined {
+  if (typeof limit !== "string") return undefined;
+  return asUsageError(`--limit "${limit}"`, () => wholeNumber(1, Number.MAX_SAFE_INTEGER)(limit));
+}
+
+/** Returns the first to-dos, and whether the limit left out others. Without a limit, they are one consistent snapshot. */
+async function listFirst(
+  { api, signal }: CommandContext,
+  query: ListQuery,
+  text: string,
+  limit: number | undefined,
+): Promise<{ readonly todos: readonly Todo[]; readonly isCut: boolean }> {
+  const matches = createMatcher(text);
+  if (limit === undefined) {
+    const { todos } = await api.list(query, { signal });
+    return { todos: todos.filter(matches), isCut: false };
+  }
+  // One more than shown tells whether others follow.
+  const size = text === "" ? Math.min(limit + 1, MAX_PAGE_SIZE) : MAX_PAGE_SIZE;
+  const found: Todo[] = [];
+  for await (const { todos } of api.pages({ ...query, limit: size }, { signal })) {
+    found.push(...todos.filter(matches));
+    if (found.length > limit) return { todos: found.slice(0, limit), isCut: true };
+  }
+  return { todos: found, isCut: false };
+}
+
+function describeEmpty({ done }: ListQuery, text: string): string {
+  if (text !== "") return "No to-dos match.";
+  if (done === undefined) return "No to-dos yet. To add one, run: todo add buy milk";
+  return done ? "No to-dos are done." : "No to-dos are open.";
+}
+
+function show({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
+  return forEachId(ids, async (id) => {
+    const todo = await api.get(id, { signal });
+    printLine(todo, () => wholeText(todo));
+  });
+}
+
+async function addTodos(context: CommandContext, words: readonly string[]): Promise<void> {
+  const { api, flags, signal, printLine } = context;
+  if (words.length === 1 && words[0] === "-") return addLines(context);
+  if (flags.batch !== undefined)
+    throw new UsageError("--batch requires lines on standard input: todo add - --batch NAME");
+  const todo = await api.create(words.join(" "), { signal });
+  printLine(todo, () => rowOf(todo, { before: "added " }));
+}
+
+async function addLines({ flags, service, signal, printLine, isJson }: CommandContext): Promise<void> {
+  const { batch } = flags;
+  if (batch === "") throw new UsageError("--batch needs a name that is not empty");
+  const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
+  const titles = titlesIn(await unlessAborted(signal, Bun.stdin.bytes()));
+  const api = apiOf(service, { retries: RETRIES_OF_LINES });
+  let added = 0;
+  try {
+    await withProgressBar("adding", true, async (onProgress) => {
+      for (const [title, idempotencyKey] of withIdempotencyKeys(titles, name)) {
+        const todo = await api.create(title, { idempotencyKey, signal });
+        if (isJson) printLine(todo);
+        onProgress(++added, titles.length);
+      }
+    });
+  } catch (error) {
+    const why = signal.aborted ? "interrupted" : describeError(error, service);
+    const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
+    const exitCode = signal.aborted ? INTERRUPTED_EXIT_CODE : FAILED_EXIT_CODE;
+    throw new CommandError(`${why}\n${next}`, exitCode, { cause: error });
+  }
+  if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
+}
+
+/** Returns the lines that are not blank. Checks all of them before the first one is sent. */
+function titlesIn(bytes: Uint8Array): string[] {
+  // The decoder replaces invalid bytes with U+FFFD, which a title may also contain legitimately.
+  const text = new TextDecoder().decode(bytes);
+  if (!isUtf8(bytes)) {
+    const at = text.split("\n").findIndex((line) => line.includes("\uFFFD"));
+    throw new UsageError(`line ${at + 1} is not UTF-8; nothing was added`);
+  }
+  return text.split(/\r?\n/).flatMap((title, at) => {
+    if (isBlank(title)) return [];
+    try {
+      return [parseNewTodo({ title }).title];
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      const messages = error.errors?.map(({ message }) => message).join(", ");
+      throw new UsageError(`line ${at + 1} ${messages}; nothing was added`);
+    }
+  });
+}
+
+/** Yields each title with an idempotency key, made of the batch name, the title and how often the title came before. */
+function* withIdempotencyKeys(
+  titles: readonly string[],
+  batch: string,
+): Generator<readonly [title: string, key: string]> {
+  const times = new Map<string, number>();
+  for (const title of titles) {
+    const time = (times.get(title) ?? 0) + 1;
+    times.set(title, time);
+    yield [
+      title,
+      createHash("sha256")
+        .update(JSON.stringify([batch, title, time]))
+        .digest("hex"),
+    ];
+  }
+}
+
+const setDoneCommand = (done: boolean) => (ids: string[], flags: Flags) =>
+  runOnService(flags, ({ api, signal, printLine }) =>
+    forEachId(ids, async (id) => {
+      const todo = await api.setDone(id, done, { signal });
+      printLine(todo, () => rowOf(todo));
+    }),
+  );
+
+function remove({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
+  return forEachId(ids, async (id) => {
+    await api.delete(id, { signal });
+    printLine({ id: String(id) }, () => `deleted ${id}`);
+  });
+}
+
+/** Calls `work` for every id, then throws a CommandError that lists the ids without a to-do. */
+async function forEachId(texts: readonly string[], work: (id: TodoId) => Promise<void>): Promise<void> {
+  const ids = texts.map((text) => {
+    const id = parseTodoId(text);
+    if (id === undefined)
+      throw new UsageError(`${JSON.stringify(text)} is not an id: run todo list to see the ids`);
+    return id;
+  });
+  const absent: TodoId[] = [];
+  for (const id of ids) {
+    try {
+      await work(id);
+    } catch (error) {
+      if (!(error instanceof TodoApiError && error.code === "todo_not_found")) throw error;
+      absent.push(id);
+    }
+  }
+  if (absent.length > 0)
+    throw new CommandError(
+      `to-do not found: ${absent.join(", ")}; run todo list to see all to-dos`,
+      NOT_FOUND_EXIT_CODE,
+    );
+}
+
+async function watch(context: CommandContext): Promise<void> {
+  const interrupt = new AbortController();
+  // The reader of the output has closed it, as `head` does.
+  process.stdout.once("error", () => interrupt.abort());
+  const signal = AbortSignal.any([context.signal, interrupt.signal]);
+  while (!signal.aborted) await watchOnce({ ...context, signal });
+}
+
+/** Prints the list and each change to it. Returns when the server no longer has all changes. */
+async function watchOnce({ api, signal, printLine, isJson, service }: CommandContext): Promise<void> {
+  const { todos, position } = await api.list({}, { signal });
+  if (!isJson) {
+    const rows = todos.length === 0 ? [describeEmpty({}, "")] : rowsOf(todos);
+    printRows(rows);
+  }
+  const titles = new Map(todos.map(({ id, title }) => [id, title]));
+  let wasDisconnected = false;
+  for await (const event of api.events({ since: position, signal })) {
+    switch (event.type) {
+      case "created":
+      case "updated":
+        titles.set(event.todo.id, event.todo.title);
+        printLine(event, () => rowOf(event.todo));
+        break;
+      case "deleted": {
+        const { id } = event;
+        const title = escapeControls(titles.get(id) ?? "");
+        const line = truncate(`deleted ${id} ${title}`, columnsOf(process.stdout));
+        printLine(event, () => paint("red", line, process.stdout));
+        titles.delete(id);
+        break;
+      }
+      case "resync":
+        if (isJson) printLine(event);
+        else printError("some changes were missed; this is the current list");
+        return;
+      case "disconnected":
+        wasDisconnected = true;
+        printError(`lost the connection to ${service.url}; reconnecting`);
+        break;
+      case "connected":
+        if (wasDisconnected) printError("reconnected");
+    }
+  }
+}
+
+async function whoami({ api, signal, printLine }: CommandContext): Promise<void> {
+  const name = await api.whoami({ signal });
+  printLine({ name }, () => escapeControls(name));
+}
+
+const printRows = (rows: readonly string[]): boolean =>
+  process.stdout.write(rows.map((row) => `${row}\n`).join(""));
+
+function rowsOf(todos: readonly Todo[]): string[] {
+  const idWidth = todos.at(-1)?.id.length ?? 0;
+  return todos.map((todo) => rowOf(todo, { idWidth }));
+}
+
+/** Returns a to-do as one line of the terminal, with as much of its title as fits. */
+function rowOf(todo: Todo, { idWidth = 0, before = "" } = {}): string {
+  const start = startOf(todo, { idWidth, before });
+  return styled(todo, start + truncate(escapeControls(todo.title), titleColumns(start)));
+}
+
+/** Returns a to-do with its whole title, in as many lines of the terminal as it needs. */
+function wholeText(todo: Todo): string {
+  const start = startOf(todo);
+  const lines = wrap(escapeControls(todo.title), titleColumns(start));
+  return styled(todo, start + lines.join(`\n${" ".repeat(start.length)}`));
+}
+
+const startOf = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
+  `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
+
+const titleColumns = (start: string): number =>
+  Math.max(columnsOf(process.stdout) - start.length, MIN_TITLE_COLUMNS);
+
+const styled = ({ done }: Todo, text: string): string => (done ? paint("dim", text, process.stdout) : text);

@@ -1,0 +1,65 @@
+import { afterAll, expect, test } from "bun:test";
+import { globSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { run, runTodo } from "../../../test/command.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { openSqlite } from "../../storage/sqlite/store.ts";
+import { encodeTodo } from "../../todo.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "todo-transfer-"));
+const disk = await mkdtemp(join(tmpdir(), "todo-transfer-full-"));
+const mount = run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]);
+const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
+afterAll(async () => {
+  if (whyNoMount === undefined) await run(["umount", "-l", disk]).exited;
+  for (const made of [folder, disk]) await rm(made, { recursive: true });
+});
+
+const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
+
+/** Runs a command until it ends. */
+async function ran(args: readonly string[]) {
+  await using command = runTodo(args);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+/** Returns an export of this many to-dos. */
+function exportOf(todos: number): string {
+  const lines = [`{"todoService":1,"lastId":"${todos}","todos":${todos}}`];
+  for (let id = 1; id <= todos; id++)
+    lines.push(encodeTodo({ id: BigInt(id), title: `to-do ${id}`, done: false }));
+  return `${lines.join("\n")}\n`;
+}
+
+const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
+
+test.skipIf(skipFor(whyNoMount))(
+  "a failed import, export, backup or restore on a full disk leaves no files",
+  async () => {
+    const [large, small, path] = [join(folder, "large"), join(folder, "small"), join(folder, "todos.db")];
+    writeFileSync(large, exportOf(300_000));
+    writeFileSync(small, exportOf(10));
+    await ran(["import", large, ...on(path)]);
+    const on4MiB = join(disk, "it");
+    const failed = { code: 1, stdout: "", stderr: expect.stringMatching(/^todo: .*\n$/) };
+    for (const [args, reason] of [
+      [["import", large, ...on(on4MiB)], "database or disk is full"],
+      [["export", on4MiB, ...on(path)], "no space left on device"],
+      [["backup", on4MiB, ...on(path)], "database or disk is full"],
+      [["restore", path, ...on(on4MiB)], "no space left on device"],
+    ] as const) {
+      const said = await ran(args);
+      expect(said).toEqual(failed);
+      expect(said.stderr).toContain(reason);
+      expect(globSync(`${on4MiB}*`)).toEqual([]);
+    }
+    // A failed import leaves an existing store unchanged. Both commands succeed when there is room.
+    await ran(["import", small, ...on(on4MiB)]);
+    await (await openSqlite(`${on4MiB}2`)).close();
+    expect(await ran(["import", large, ...on(`${on4MiB}2`)])).toEqual(failed);
+    expect(await exported(`${on4MiB}2`)).toBe(exportOf(0));
+    expect(await exported(on4MiB)).toBe(exportOf(10));
+  },
+);

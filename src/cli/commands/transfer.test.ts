@@ -1,0 +1,498 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import {
+  closeSync,
+  constants,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { run, runTodo } from "../../../test/command.ts";
+import { skipFor, whyNoFile } from "../../../test/skip.ts";
+import { decode } from "../../../test/store-contract.ts";
+import { whyNoTerminal } from "../../../test/terminal.ts";
+import type { StoredKey } from "../../credential/key.ts";
+import { openSqlite } from "../../storage/sqlite/store.ts";
+import { encodeTodo } from "../../todo.ts";
+
+/** More than SQLite keeps in memory during a transaction. */
+const MANY = 150_000;
+
+const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "todo-transfer-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = (): string => join(folder, `${++files}.db`);
+
+const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
+const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
+
+/** Runs a command until it ends. */
+async function ran(args: readonly string[], input?: string) {
+  await using command = runTodo(args, {}, input);
+  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+}
+
+/** Returns the one line on standard error of a command that was called wrongly. */
+async function refusal(args: readonly string[], input?: string): Promise<string> {
+  const { code, stdout, stderr } = await ran(args, input);
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr).toMatch(/^todo: .*\n$/);
+  return stderr.slice("todo: ".length, -1);
+}
+
+const exported = async (path: string): Promise<string> => (await ran(["export", ...on(path)])).stdout;
+
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark of a store. */
+const left = (path: string): string[] =>
+  globSync(`${path}*`).flatMap((found) =>
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+  );
+
+const line = (id: number | bigint, title = `to-do ${id}`, done = false): string =>
+  `${encodeTodo({ id: BigInt(id), title, done })}\n`;
+const header = (lastId: number | bigint, todos: number): string =>
+  `{"todoService":1,"lastId":"${lastId}","todos":${todos}}\n`;
+const upTo = (last: number): string => Array.from({ length: last }, (_, index) => line(index + 1)).join("");
+
+/** Writes an export of this many to-dos to a file. Returns its path. */
+function many(count: number): string {
+  const file = newPath();
+  writeFileSync(file, header(count, count) + upTo(count));
+  return file;
+}
+
+async function post(url: string, title: string): Promise<string> {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(`${url}/api/todos`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify({ title }),
+  });
+  expect(response.status).toBe(201);
+  return response.text();
+}
+
+const TITLES = [
+  "\u0000",
+  "'",
+  '"\\/\b\n\r\t',
+  "a\u2028\u2029",
+  "\uFEFF x",
+  "😀".repeat(120),
+  '","done":true}',
+  "a\u0085",
+];
+
+test("an imported export has the same to-dos, ids and counter", async () => {
+  const [path, copy] = [newPath(), newPath()];
+  const store = await openSqlite(path);
+  for (const title of TITLES) await store.insert(title);
+  for (const title of ["deleted", "kept", "deleted last"]) await store.insert(title);
+  await store.setDone(2n, true);
+  for (const id of [9n, 11n]) await store.delete(id);
+  const position = await store.position();
+  await store.close();
+
+  const text = await exported(path);
+  const expected = [...TITLES, "kept"].map((title, index) =>
+    line(index === 8 ? 10 : index + 1, title, index === 1),
+  );
+  expect(text).toBe(header(11, 9) + expected.join(""));
+  expect(await ran(["import", ...on(copy)], text)).toEqual({
+    code: 0,
+    stdout: "imported 9 to-dos, the last id is 11\n",
+    stderr: "",
+  });
+  expect([await exported(copy), left(copy)]).toEqual([text, [""]]);
+  const imported = await openSqlite(copy);
+  const { epoch, sequence: n } = await imported.position();
+  expect([epoch === position.epoch, n]).toEqual([false, 9]);
+  expect((await imported.insert("next")).id).toBe(12n);
+  await imported.close();
+});
+
+test("export and import preserve ids above 2^53", async () => {
+  const ids = [1n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 53n + 2n, 2n ** 63n - 3n];
+  const text = header(2n ** 63n - 2n, ids.length) + ids.map((id) => line(id)).join("");
+  const path = newPath();
+  expect((await ran(["import", ...on(path)], text)).code).toBe(0);
+  expect(await exported(path)).toBe(text);
+  await using server = serve(path);
+  const url = await server.url;
+  const list = await (await fetch(`${url}/api/todos`)).text();
+  expect([...list.matchAll(/"id":(\d+)/g)].map(([, digits]) => digits)).toEqual(ids.map(String));
+  expect(await post(url, "last")).toBe(line(2n ** 63n - 1n, "last").trim());
+  const full = { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"title":"x"}' };
+  expect((await fetch(`${url}/api/todos`, full)).status).toBe(507);
+});
+
+describe("todo export", () => {
+  test("exports one consistent state of a store while a server writes it", async () => {
+    const path = newPath();
+    await using server = serve(path);
+    const url = await server.url;
+    let stopped = false;
+    let written = 0;
+    const writers = Array.from({ length: 8 }, async () => {
+      while (!stopped) {
+        await post(url, "x");
+        written++;
+      }
+    });
+    while (written < 200) await Bun.sleep(5);
+    const before = written;
+    const file = newPath();
+    const { code, stdout, stderr } = await ran(["export", file, ...on(path)]);
+    stopped = true;
+    await Promise.all(writers);
+    const count = readFileSync(file, "utf8").split("\n").length - 2;
+    expect([code, stdout, stderr]).toEqual([0, `exported ${count} to-dos, the last id is ${count}\n`, ""]);
+    expect(count).toBeWithin(before, written + 1);
+    expect(readFileSync(file, "utf8")).toBe(
+      header(count, count) + Array.from({ length: count }, (_, index) => line(index + 1, "x")).join(""),
+    );
+    expect(left(file)).toEqual([""]);
+  });
+
+  test("prints the lines on standard output and the summary on standard error", async () => {
+    const path = newPath();
+    await ran(["import", ...on(path)], upTo(2));
+    expect(await ran(["export", ...on(path)])).toEqual({
+      code: 0,
+      stdout: header(2, 2) + upTo(2),
+      stderr: "exported 2 to-dos, the last id is 2\n",
+    });
+  });
+
+  test("does not overwrite an existing file", async () => {
+    const [path, file] = [newPath(), newPath()];
+    await ran(["import", ...on(path)], upTo(2));
+    writeFileSync(file, "mine");
+    expect(await refusal(["export", file, ...on(path)])).toBe(`${file} already exists: name another file`);
+    expect([readFileSync(file, "utf8"), left(file)]).toEqual(["mine", [""]]);
+  });
+
+  test("rejects a missing store, and does not create it", async () => {
+    const [path, file] = [newPath(), newPath()];
+    expect(await refusal(["export", file, ...on(path)])).toBe(
+      `${path} does not exist: check the path of the store`,
+    );
+    expect([left(path), left(file)]).toEqual([[], []]);
+  });
+
+  test.skipIf(skipFor(whyNoFile("/dev/full")))("fails when its output cannot be written", async () => {
+    const path = newPath();
+    await ran(["import", many(10_000), ...on(path)]);
+    for (const [output, reason] of [
+      ["> /dev/full", "ENOSPC"],
+      ["| true", "EPIPE"],
+    ]) {
+      const line = `{ "$0" --no-env-file src/cli/main.ts export --store "sqlite:${path}"; echo $? >&2; } ${output}`;
+      await using shell = run(["sh", "-c", line, process.execPath]);
+      await shell.exited;
+      expect(shell.stderr()).toMatch(new RegExp(`^todo: standard output: ${reason}.*\\n1\\n$`));
+    }
+  });
+});
+
+describe("todo import", () => {
+  test("keeps the API keys of a store, and starts a new epoch", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    const key: StoredKey = {
+      id: "k1",
+      name: "alice",
+      tokenHash: new Uint8Array(32).fill(7),
+      scope: "read",
+      createdAt: 1,
+    };
+    await store.keys.insert(key);
+    const before = await store.position();
+    await store.close();
+    expect((await ran(["import", ...on(path)], upTo(2))).stdout).toBe(
+      "imported 2 to-dos, the last id is 2\n",
+    );
+    const imported = await openSqlite(path);
+    expect(await imported.keys.find(key.tokenHash)).toEqual(key);
+    expect((await imported.position()).epoch).not.toBe(before.epoch);
+    const found = await imported.get(2n);
+    expect(found === undefined ? undefined : decode(found).title).toBe("to-do 2");
+    await imported.close();
+  });
+
+  test("reads a file by name, also one that is not a regular file", async () => {
+    const [path, file] = [newPath(), many(3)];
+    const shell = `exec "$0" --no-env-file src/cli/main.ts import /dev/fd/3 --store "sqlite:${path}" 3< "${file}"`;
+    await using command = run(["sh", "-c", shell, process.execPath]);
+    expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+    expect(await exported(path)).toBe(readFileSync(file, "utf8"));
+  });
+
+  test.each<[what: string, text: string, message: string]>([
+    ["an empty title", line(1001, ""), "line 1001: title must not be empty"],
+    ["a repeated id", line(7), "line 1001: id 7 comes after 1000: ids must ascend"],
+    [
+      "an id above the maximum",
+      line(2n ** 63n),
+      "line 1001: id must be a whole number from 1 to 9223372036854775807",
+    ],
+    [
+      "a value that is not a boolean",
+      '{"id":1001,"title":"x","done":"true"}',
+      "line 1001: done must be a boolean",
+    ],
+    ["a line that is not JSON", "\nbuy milk", "line 1002: is not JSON; is the file truncated?"],
+    [
+      "a title that is too long",
+      line(1001, "x".repeat(121)),
+      "line 1001: title must be at most 120 characters",
+    ],
+    ["a line that is too long", "x".repeat(100_000), "line 1001: is longer than 65536 bytes"],
+  ])("rejects %s with its line number, and leaves the store empty", async (_what, text, message) => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    const before = await store.position();
+    await store.close();
+    expect(await refusal(["import", ...on(path)], upTo(1000) + text)).toBe(message);
+    expect([left(path), await exported(path)]).toEqual([[""], header(0, 0)]);
+    const after = await openSqlite(path);
+    expect(await after.position()).toEqual(before);
+    await after.close();
+    expect((await ran(["import", ...on(path)], upTo(1000))).code).toBe(0);
+  });
+
+  test("does not leave a new store after a failure", async () => {
+    const path = newPath();
+    expect(await refusal(["import", ...on(path)], header(9, 2) + line(1))).toBe(
+      "the file is incomplete: the header says 2 to-dos, but it has 1",
+    );
+    expect(await refusal(["import", ...on(path)])).toBe("the file has no to-dos");
+    expect(await refusal(["import", newPath(), ...on(path)])).toEndWith(": no such file or folder");
+    expect(await refusal(["import", folder, ...on(path)])).toBe(`${folder}: it is a folder, not a file`);
+    expect(left(path)).toEqual([]);
+  });
+
+  test("rejects a store that has contained to-dos", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    await store.delete((await store.insert("a")).id);
+    await store.close();
+    expect(await refusal(["import", ...on(path)], upTo(2))).toBe(
+      `${path} has contained to-dos: import into a new file, or move this file away first`,
+    );
+    expect(await exported(path)).toBe(header(1, 0));
+  });
+
+  test("imports at most --max-todos to-dos", async () => {
+    const path = newPath();
+    expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
+      "the file has more than 9 to-dos: raise the limit with --max-todos",
+    );
+    await using limited = runTodo(["import", ...on(path)], { TODO_MAX_TODOS: "9" }, upTo(10));
+    expect([await limited.exited, limited.stderr()]).toEqual([
+      2,
+      "todo: the file has more than 9 to-dos: raise the limit with TODO_MAX_TODOS\n",
+    ]);
+    expect(await refusal(["import", "--max-todos", "0", ...on(path)])).toStartWith(
+      '--max-todos "0": must be',
+    );
+    expect(left(path)).toEqual([]);
+    expect((await ran(["import", "--max-todos", "10", ...on(path)], upTo(10))).code).toBe(0);
+  });
+
+  test("is rejected while a server uses the store", async () => {
+    const path = newPath();
+    await using server = serve(path);
+    const url = await server.url;
+    expect(await refusal(["import", ...on(path)], upTo(2))).toBe(
+      `${path} is in use by another server: stop it first`,
+    );
+    expect(await post(url, "a")).toBe(line(1, "a").trim());
+  });
+
+  test(`of ${MANY} to-dos that is killed leaves an empty store`, async () => {
+    const path = newPath();
+    {
+      // Standard input stays open, so the command cannot finish before it is killed.
+      const command = Bun.spawn(["bin/todo", "import", ...on(path)], {
+        cwd: ROOT,
+        stdin: "pipe",
+        stdout: "pipe",
+      });
+      command.stdin.write(header(MANY, MANY) + upTo(MANY));
+      const written = Promise.resolve(command.stdin.flush()).catch(() => "EPIPE");
+      const log = (): number => statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+      while (log() < 1024 * 1024) await Bun.sleep(1);
+      command.kill("SIGKILL");
+      await Promise.all([command.exited, written]);
+      expect([command.signalCode, await command.stdout.text()]).toEqual(["SIGKILL", ""]);
+    }
+    {
+      await using server = serve(path);
+      const answer = await fetch(`${await server.url}/api/todos`);
+      expect([await answer.text(), answer.headers.get("etag")]).toEqual([
+        "[]",
+        expect.stringMatching(/-0"$/),
+      ]);
+    }
+    expect((await ran(["import", ...on(path)], upTo(3))).stdout).toBe(
+      "imported 3 to-dos, the last id is 3\n",
+    );
+    expect(await exported(path)).toBe(header(3, 3) + upTo(3));
+  });
+});
+
+describe("an interrupted command leaves no files:", () => {
+  test.each(["SIGTERM", "SIGINT"] as const)(
+    "%s during an import that waits for its input",
+    async (signal) => {
+      const path = newPath();
+      const command = Bun.spawn(["bin/todo", "import", ...on(path)], {
+        cwd: ROOT,
+        stdin: "pipe",
+        stderr: "pipe",
+      });
+      command.stdin.write(upTo(1000));
+      command.stdin.flush();
+      while (!existsSync(`${path}-wal`)) await Bun.sleep(5);
+      await Bun.sleep(100);
+      command.kill(signal);
+      expect(await command.exited).toBe(130);
+      expect(await new Response(command.stderr).text()).toBe("todo: interrupted\n");
+      expect(left(path)).toEqual([]);
+    },
+  );
+
+  test("SIGTERM during an export that waits for its reader", async () => {
+    const [path, fifo] = [newPath(), newPath()];
+    await ran(["import", many(20_000), ...on(path)]);
+    expect(await run(["mkfifo", fifo]).exited).toBe(0);
+    const reader = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
+    try {
+      const line = `exec "$0" --no-env-file src/cli/main.ts export --store "sqlite:${path}" > "${fifo}"`;
+      await using command = run(["sh", "-c", line, process.execPath]);
+      while (!hasBytes(reader)) await Bun.sleep(5);
+      command.kill("SIGTERM");
+      expect([await command.exited, command.stderr()]).toEqual([130, "todo: interrupted\n"]);
+    } finally {
+      closeSync(reader);
+    }
+  });
+});
+
+/** Returns whether a byte can be read without waiting. */
+function hasBytes(descriptor: number): boolean {
+  try {
+    return readSync(descriptor, new Uint8Array(1)) > 0;
+  } catch {
+    return false;
+  }
+}
+
+describe("--with-keys", () => {
+  /** Creates a store with one to-do and one API key; returns its path and the token. */
+  async function storeWithKey(): Promise<{ path: string; token: string }> {
+    const path = newPath();
+    await ran(["import", ...on(path)], line(1));
+    const { stdout } = await ran(["keys", "create", "ci", ...on(path)]);
+    return { path, token: stdout.trim() };
+  }
+
+  test("transfers API keys, and their tokens are still valid", async () => {
+    const { path, token } = await storeWithKey();
+    const copy = newPath();
+    const { stdout: text, stderr } = await ran(["export", "--with-keys", ...on(path)]);
+    expect(stderr).toBe("exported 1 to-do, the last id is 1, with 1 API key\n");
+    expect(text).not.toContain(token);
+    expect(text).toStartWith('{"todoService":1,"lastId":"1","todos":1,"keys":1}\n');
+    expect(await ran(["import", "--with-keys", ...on(copy)], text)).toEqual({
+      code: 0,
+      stdout: "imported 1 to-do, the last id is 1, with 1 API key\n",
+      stderr: "",
+    });
+    expect((await ran(["export", "--with-keys", ...on(copy)])).stdout).toBe(text);
+    const file = newPath();
+    await ran(["export", "--with-keys", file, ...on(copy)]);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    await using server = serve(copy);
+    const headers = { Authorization: `Bearer ${token}` };
+    expect((await fetch(`${await server.url}/api/whoami`, { headers })).status).toBe(200);
+  });
+
+  test("is off by default", async () => {
+    const { path } = await storeWithKey();
+    expect(await exported(path)).toBe(header(1, 1) + line(1));
+    const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
+    const copy = newPath();
+    expect(await refusal(["import", ...on(copy)], text)).toBe(
+      "line 1: the file has API keys: add --with-keys to import them, or export without them",
+    );
+    expect(left(copy)).toEqual([]);
+  });
+
+  test("rejects a store that has API keys", async () => {
+    const { path } = await storeWithKey();
+    const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
+    const other = newPath();
+    await ran(["keys", "create", "other", ...on(other)]);
+    expect(await refusal(["import", "--with-keys", ...on(other)], text)).toBe(
+      "the store already has API keys: import into a store without API keys, or export without --with-keys",
+    );
+    expect(await exported(other)).toBe(header(0, 0));
+  });
+
+  test("is rejected together with --skip-damaged", async () => {
+    const message = await refusal(["export", "--with-keys", "--skip-damaged", ...on(newPath())]);
+    expect(message).toBe("option '--with-keys' cannot be used with option '--skip-damaged'");
+  });
+});
+
+test("import counts one to-do in the singular", async () => {
+  expect((await ran(["import", many(1), ...on(newPath())])).stdout).toBe(
+    "imported 1 to-do, the last id is 1\n",
+  );
+});
+
+describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
+  /** Returns all output of a command in a terminal. */
+  async function shown(args: readonly string[]): Promise<string> {
+    const line = ["exec bin/todo", ...args.map((arg) => `"${arg}"`)].join(" ");
+    await using terminal = run(["script", "-qec", line, "/dev/null"]);
+    expect(await terminal.exited).toBe(0);
+    return terminal.stdout();
+  }
+
+  test("import and export show a progress bar, and remove it at the end", async () => {
+    const [path, file] = [newPath(), newPath()];
+    const seen = await shown(["import", many(40_000), ...on(path)]);
+    expect(seen).toMatch(/importing [█░]+ \d+% \| \S+ left \| \d+ to-dos/);
+    expect(seen).toEndWith("\u001b[2Kimported 40000 to-dos, the last id is 40000\r\n");
+    const exporting = await shown(["export", file, ...on(path)]);
+    expect(exporting).toMatch(/exporting [█░]+ \d+% \| \S+ left \| \d+ to-dos/);
+    expect(exporting).toEndWith("\u001b[2Kexported 40000 to-dos, the last id is 40000\r\n");
+  });
+
+  test("import shows a count if the total is unknown", async () => {
+    const file = newPath();
+    writeFileSync(file, upTo(40_000));
+    const seen = await shown(["import", file, ...on(newPath())]);
+    expect(seen).toMatch(/importing \d+ to-dos/);
+    expect(seen).not.toContain("%");
+  });
+
+  test("export shows no progress bar when it writes to the terminal", async () => {
+    const path = newPath();
+    await ran(["import", ...on(path)], upTo(2));
+    const lines = (header(2, 2) + upTo(2)).replaceAll("\n", "\r\n");
+    expect(await shown(["export", ...on(path)])).toBe(`${lines}exported 2 to-dos, the last id is 2\r\n`);
+  });
+});

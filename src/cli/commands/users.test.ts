@@ -1,0 +1,390 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, run } from "../../../test/command.ts";
+import { copyWithCheapHashes } from "../../../test/patched-copy.ts";
+import { skipFor, whyNoFile } from "../../../test/skip.ts";
+import { parseUsers } from "../../credential/user.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const main = await copyWithCheapHashes(join(folder, "program"));
+/** Runs a command of the program with cheap password hashes. */
+const todo = (
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+  input?: string | Uint8Array,
+): Command => run([process.execPath, "--no-env-file", main, ...args], variables, input);
+
+/** Made by Apache's htpasswd. The password is "secret". */
+const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
+const BOB = `bob:${BCRYPT}\n`;
+/** A text of many lines, so that a change takes some time. */
+const LONG = `#${"x".repeat(99)}\n`.repeat(200_000);
+
+let files = 0;
+/** Returns the path of a new file. Writes the file if a text is given. */
+function usersFile(text?: string | Uint8Array): string {
+  const path = join(folder, `users${++files}`);
+  if (text !== undefined) writeFileSync(path, text);
+  return path;
+}
+
+const users = (path: string, args: readonly string[], input?: string | Uint8Array): Command =>
+  todo(["users", ...args], { TODO_USERS_FILE: path }, input);
+
+type Outcome = readonly [code: number | undefined, stdout: string, stderr: string];
+
+async function outcome(command: Command): Promise<Outcome> {
+  return [await command.exited, command.stdout(), command.stderr()];
+}
+
+const add = (path: string, name: string, password: string | Uint8Array): Promise<Outcome> =>
+  outcome(users(path, ["add", name], password));
+const remove = (path: string, name: string): Promise<Outcome> => outcome(users(path, ["remove", name]));
+const text = (path: string): string => readFileSync(path, "utf8");
+const permissions = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
+
+async function passes(path: string, name: string, password: string): Promise<boolean> {
+  return Bun.password.verify(password, parseUsers(text(path)).get(name) ?? "");
+}
+
+/** Returns the one line on standard error of a command that fails before it prints or changes anything. */
+async function refusal(command: Command): Promise<string> {
+  const [code, stdout, stderr] = await outcome(command);
+  expect([code, stdout]).toEqual([2, ""]);
+  const [line = "", ...rest] = stderr.split("\n");
+  expect(rest).toEqual([""]);
+  expect(line).toStartWith("todo: ");
+  return line;
+}
+
+describe("todo users", () => {
+  test("adds, changes, lists and removes users", async () => {
+    const path = usersFile();
+    expect(await add(path, "alice", "one\n")).toEqual([0, "added alice\n", ""]);
+    expect(await add(path, "Zoë 😀", "two\n")).toEqual([0, "added Zoë 😀\n", ""]);
+    expect(await outcome(users(path, ["list"]))).toEqual([0, "alice\nZoë 😀\n", ""]);
+    expect(await passes(path, "alice", "one")).toBe(true);
+    expect(await add(path, "alice", "three\n")).toEqual([0, "changed the password of alice\n", ""]);
+    expect([await passes(path, "alice", "one"), await passes(path, "alice", "three")]).toEqual([false, true]);
+    expect(await passes(path, "Zoë 😀", "two")).toBe(true);
+    expect(await remove(path, "alice")).toEqual([0, "removed alice\n", ""]);
+    expect(await outcome(users(path, ["list"]))).toEqual([0, "Zoë 😀\n", ""]);
+    expect(await remove(path, "Zoë 😀")).toEqual([0, "removed Zoë 😀\n", ""]);
+    expect(await outcome(users(path, ["list"]))).toEqual([0, "", ""]);
+    expect(existsSync(`${path}.part`)).toBe(false);
+  });
+
+  test("uses the file of --users-file", async () => {
+    const path = usersFile(BOB);
+    await using command = todo(["users", "list", "--users-file", path]);
+    expect(await outcome(command)).toEqual([0, "bob\n", ""]);
+  });
+
+  test.each([["-bob"], ["x".repeat(193)]])("adds and removes %j", async (name) => {
+    const path = usersFile(BOB);
+    expect(await outcome(users(path, ["add", "--", name], "one"))).toEqual([0, `added ${name}\n`, ""]);
+    expect(await passes(path, name, "one")).toBe(true);
+    expect(await outcome(users(path, ["remove", "--", name]))).toEqual([0, `removed ${name}\n`, ""]);
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, input: string, password: string]>([
+    ["the complete input", "one", "one"],
+    ["without its line break", "one\n", "one"],
+    ["without its Windows line break", "one\r\n", "one"],
+    ["including spaces", " one : \n", " one : "],
+    ["without the second line", "one\n\ttwo\n", "one"],
+  ])("uses the first line as the password: %s", async (_what, input, password) => {
+    const path = usersFile();
+    expect(await add(path, "alice", input)).toEqual([0, "added alice\n", ""]);
+    expect(await passes(path, "alice", password)).toBe(true);
+  });
+
+  test("reads only the first line, without waiting for more", async () => {
+    const path = usersFile();
+    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file "${main}" users add alice <&3`;
+    await using command = run(["sh", "-c", line, process.execPath, usersFile()], { TODO_USERS_FILE: path });
+    expect(await command.exited).toBe(0);
+    expect([command.stdout(), command.stderr()]).toEqual(["added alice\n", ""]);
+  });
+
+  test("leaves every other line unchanged", async () => {
+    const before = `\ufeff# ours\r\n\r\nal:${BCRYPT}\r\n#al:x\n \t\n${BOB}# end`;
+    const path = usersFile(before);
+    await add(path, "al", "one");
+    expect(text(path)).toMatch(/^\ufeff# ours\r\n\r\nal:\$2y\$04\$\S{53}\r\n#al:x\n \t\n/);
+    expect(text(path)).toEndWith(`\n${BOB}# end`);
+    await add(path, "carol", "two");
+    expect(text(path)).toMatch(/\n# end\r\ncarol:\$2y\$04\$\S{53}\r\n$/);
+    await remove(path, "al");
+    await remove(path, "carol");
+    expect(text(path)).toBe(before.replace(/al:\$.*\r\n/, "").concat("\r\n"));
+  });
+
+  test("keeps the permissions of the file, and creates a new one for its owner only", async () => {
+    const [fresh, open] = [usersFile(), usersFile(BOB)];
+    chmodSync(open, 0o664);
+    const lines = [fresh, open].map((path) => {
+      const line = `umask 0; echo one | "$0" --no-env-file "${main}" users add alice`;
+      return run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path }).exited;
+    });
+    expect(await Promise.all(lines)).toEqual([0, 0]);
+    expect([permissions(fresh), permissions(open)]).toEqual(["600", "664"]);
+    await remove(open, "alice");
+    expect(permissions(open)).toBe("664");
+  });
+
+  test("changes the target of a symbolic link", async () => {
+    const [target, link] = [usersFile(BOB), usersFile()];
+    symlinkSync(target, link);
+    expect((await add(link, "alice", "one"))[0]).toBe(0);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect([...parseUsers(text(target)).keys()]).toEqual(["bob", "alice"]);
+    writeFileSync(`${target}.part`, "");
+    expect(await refusal(users(link, ["remove", "bob"]))).toContain(`remove ${target}.part`);
+  });
+});
+
+describe("todo users rejects, without any change,", () => {
+  test.each<[name: string, complaint: string]>([
+    ["", "must not be empty"],
+    ["a\nb", "must have no control characters"],
+  ])("the name %j", async (name, complaint) => {
+    const path = usersFile(BOB);
+    const line = await refusal(users(path, ["add", name], "hunter2"));
+    expect(line).toStartWith(`todo: user ${JSON.stringify(name)}: ${complaint}`);
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, input: string | Uint8Array, complaint: string]>([
+    ["an empty line", "\r\nhunter2", "must not be empty"],
+    ["a carriage return", "hunter2\r", "must have no control characters"],
+    ["a megabyte", `hunter2${"x".repeat(1 << 20)}`, "must have at most 72 bytes"],
+    ["invalid UTF-8", Buffer.from("hunter2\xe9\n", "latin1"), "must be UTF-8"],
+  ])("a password with %s, without repeating it", async (_what, input, complaint) => {
+    const path = usersFile(BOB);
+    const line = await refusal(users(path, ["add", "alice"], input));
+    expect(line).toStartWith(`todo: the password: ${complaint}`);
+    expect(line).not.toContain("hunter2");
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    ["an extra argument", ["hunter2"], "never a password, because other users can see arguments"],
+    ["the value of a flag", ["--password", "hunter2"], "unknown option '-…'"],
+    ["a part of a flag", ["--password=hunter2"], "unknown option '-…'"],
+    ["a part of a short flag", ["-phunter2"], "unknown option '-…'"],
+    ["a text that looks like a flag", ["--hunter2'\n'"], "unknown option '-…'"],
+  ])("a password as %s, without repeating it", async (_what, args, line) => {
+    const path = usersFile(BOB);
+    const said = await refusal(users(path, ["add", "alice", ...args], "one"));
+    expect(said).toContain(line);
+    expect(said).not.toContain("hunter2");
+    expect(text(path)).toBe(BOB);
+  });
+
+  test.each<[what: string, args: readonly string[], line: string]>([
+    ["a mistyped flag", ["add", "alice", "--user-file", "x"], "(Did you mean --users-file?)"],
+    ["an unknown user", ["remove", "alice"], 'user "alice" does not exist'],
+    ["a name and another argument", ["remove", BOB.trim()], "does not exist"],
+  ])("%s", async (_what, args, line) => {
+    const path = usersFile(BOB);
+    expect(await refusal(users(path, args, "one"))).toContain(line);
+    expect(text(path)).toBe(BOB);
+  });
+
+  test("a command without a users file", async () => {
+    for (const args of [["add", "alice"], ["remove", "alice"], ["list"]]) {
+      await using command = todo(["users", ...args], {}, "one");
+      expect(await refusal(command)).toBe(
+        "todo: no users file is configured: set --users-file or TODO_USERS_FILE",
+      );
+    }
+  });
+
+  test("a missing file, except for add", async () => {
+    const dangling = usersFile();
+    symlinkSync(join(folder, "missing"), dangling);
+    for (const [path, args] of [
+      [join(folder, "missing"), ["list"]],
+      [join(folder, "missing"), ["remove", "bob"]],
+      [dangling, ["add", "bob"]],
+    ] as const) {
+      expect(await refusal(users(path, args, "one"))).toBe(
+        `todo: TODO_USERS_FILE "${path}": no such file or folder`,
+      );
+    }
+    expect(lstatSync(dangling).isSymbolicLink()).toBe(true);
+    expect(readdirSync(folder)).not.toContain("missing");
+  });
+
+  test("a missing file of --users-file, by the name of the flag", async () => {
+    const path = join(folder, "missing");
+    await using command = todo(["users", "list", "--users-file", path], {}, "one");
+    expect(await refusal(command)).toBe(`todo: --users-file "${path}": no such file or folder`);
+  });
+
+  test("a file in a missing folder", async () => {
+    const path = join(folder, "nowhere", "users");
+    expect(await refusal(users(path, ["add", "bob"], "one"))).toBe(
+      `todo: TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
+    );
+  });
+
+  test.each<[what: string, before: string | Uint8Array, complaint: string]>([
+    ["a line without a hash", `${BOB}al\n`, 'line 2 is not "user:hash"'],
+    ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "the file is not UTF-8"],
+  ])("a file with %s", async (_what, before, complaint) => {
+    const path = usersFile(before);
+    for (const args of [
+      ["add", "bob"],
+      ["remove", "bob"],
+    ]) {
+      const line = await refusal(users(path, args, "one"));
+      expect(line).toStartWith(`todo: TODO_USERS_FILE "${path}": ${complaint}`);
+    }
+    expect(readFileSync(path).equals(Buffer.from(before))).toBe(true);
+    expect(existsSync(`${path}.part`)).toBe(false);
+  });
+
+  test("a file that cannot be written completely", async () => {
+    const before = `${LONG}${BOB}`;
+    const path = usersFile(before);
+    const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file "${main}" users remove bob`;
+    const command = run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path });
+    expect(await refusal(command)).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
+    expect(text(path) === before).toBe(true);
+    expect(existsSync(`${path}.part`)).toBe(false);
+  });
+});
+
+describe("concurrent changes", () => {
+  const names = Array.from({ length: 6 }, (_, index) => `user${index}`);
+  const left = (path: string): string[] => [...parseUsers(text(path)).keys()];
+
+  /** Returns the names whose change succeeded. Expects an error with the reason for the others. */
+  function done(path: string, outcomes: readonly Outcome[]): string[] {
+    const reason = `another command is writing ${path}.part: if no other command is running, remove ${path}.part`;
+    for (const [code, stdout, stderr] of outcomes.filter(([code]) => code !== 0)) {
+      const line = `todo: TODO_USERS_FILE "${path}": ${reason}\n`;
+      expect([code, stdout, stderr]).toEqual([2, "", line]);
+    }
+    expect(existsSync(`${path}.part`)).toBe(false);
+    return names.filter((_, index) => outcomes[index]?.[0] === 0);
+  }
+
+  test("lose no user", async () => {
+    const path = usersFile();
+    const added = done(path, await Promise.all(names.map((name) => add(path, name, "one"))));
+    expect(added).not.toEqual([]);
+    expect(left(path).toSorted()).toEqual(added);
+  });
+
+  test("of a long file lose no user", async () => {
+    const path = usersFile(LONG + names.map((name) => `${name}:${BCRYPT}\n`).join(""));
+    const removed = done(path, await Promise.all(names.map((name) => remove(path, name))));
+    expect(removed).not.toEqual([]);
+    expect(left(path)).toEqual(names.filter((name) => !removed.includes(name)));
+  });
+
+  test("do not damage the file when one command is killed, and the other command names the file to remove", async () => {
+    const before = `${LONG}${BOB}al:${BCRYPT}\n`;
+    const path = usersFile(before);
+    const draft = `${path}.part`;
+    while (!existsSync(draft)) {
+      writeFileSync(path, before);
+      await using command = users(path, ["remove", "bob"]);
+      const ended = command.exited.then(() => true);
+      while (!existsSync(draft) && !(await Promise.race([ended, Bun.sleep(1).then(() => false)])));
+      command.kill("SIGKILL");
+      await command.exited;
+    }
+    expect(text(path) === before).toBe(true);
+    expect(permissions(draft)).toBe("600");
+    expect(await refusal(users(path, ["remove", "bob"]))).toEndWith(`remove ${draft}`);
+    expect(text(path) === before).toBe(true);
+    rmSync(draft);
+    expect(await remove(path, "bob")).toEqual([0, "removed bob\n", ""]);
+    expect(left(path)).toEqual(["al"]);
+  });
+});
+
+describe("a running server", () => {
+  async function status(url: string, user: string, password: string): Promise<number> {
+    const Authorization = `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+    return (await fetch(`${url}/admin/`, { headers: { Authorization } })).status;
+  }
+
+  /** Waits until a server has read the file this many times again. */
+  async function read(server: Command, times: number): Promise<void> {
+    while (server.stdout().split('"credentials read again"').length <= times) await Bun.sleep(10);
+  }
+
+  test("accepts added users, and rejects removed ones", async () => {
+    const path = usersFile(BOB);
+    await using server = todo(["serve", "--port", "0", "--users-file", path]);
+    const url = await server.url;
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "one")]).toEqual([200, 401]);
+
+    await add(path, "alice", "one");
+    await read(server, 1);
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "one")]).toEqual([200, 200]);
+
+    await add(path, "alice", "two");
+    await read(server, 2);
+    expect([await status(url, "alice", "one"), await status(url, "alice", "two")]).toEqual([401, 200]);
+
+    await remove(path, "bob");
+    await read(server, 3);
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "two")]).toEqual([401, 200]);
+
+    await remove(path, "alice");
+    await read(server, 4);
+    expect([await status(url, "bob", "secret"), await status(url, "alice", "two")]).toEqual([401, 401]);
+
+    await add(path, "alice", "three");
+    await read(server, 5);
+    expect([await status(url, "alice", "two"), await status(url, "alice", "three")]).toEqual([401, 200]);
+  });
+});
+
+test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
+  "a password appears in no process's arguments and in no output",
+  async () => {
+    const CANARY = "canary-7f3a91";
+    const path = usersFile();
+    await using command = users(path, ["add", "alice"], `${CANARY}\n`);
+    const ended = command.exited.then(() => true);
+    const seen = new Set<string>();
+    while (!(await Promise.race([ended, Bun.sleep(5).then(() => false)]))) {
+      for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+        for (const what of ["cmdline", "environ"]) {
+          try {
+            seen.add(readFileSync(`/proc/${id}/${what}`, "latin1"));
+          } catch {
+            // The process has ended or belongs to another user.
+          }
+        }
+      }
+    }
+    expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
+    expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
+    expect(await outcome(command)).toEqual([0, "added alice\n", ""]);
+    expect(text(path)).not.toContain(CANARY);
+  },
+);

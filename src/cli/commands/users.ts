@@ -1,0 +1,139 @@
+import { isUtf8 } from "node:buffer";
+import {
+  chmodSync,
+  chownSync,
+  lstatSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, resolve } from "node:path";
+import type { Command } from "commander";
+import { type Flags, readUsersFile, type Sourced } from "../../config/config.ts";
+import { optionFor, SETTINGS } from "../../config/settings.ts";
+import { readText } from "../../config/text-file.ts";
+import { asUsageError, toUsageError, UsageError } from "../../config/usage-error.ts";
+import { hashPassword } from "../../credential/password.ts";
+import {
+  parseUsers,
+  removeUserEntry,
+  setUserEntry,
+  validatePassword,
+  validateUserName,
+} from "../../credential/user.ts";
+import { replaceFileAtomic } from "../../storage/atomic-file.ts";
+import { readNewPassword } from "../terminal/prompt.ts";
+import { escapeControls } from "../terminal/terminal.ts";
+
+const NEW_FILE_MODE = 0o600;
+const PERMISSIONS = 0o7777;
+
+/** Password hashes by user name. */
+type Users = ReadonlyMap<string, string>;
+
+/** Adds `todo users`, which edits the users file. A server that uses the file reads changes within a second. */
+export function addUsersCommand(program: Command): void {
+  const users = program.command("users").description("Manage users of /admin/.");
+  const { outputError } = program.configureOutput();
+  users
+    .command("add")
+    .description("Add a user, or change their password. Prompts for it, or reads it from standard input.")
+    .argument("<name>")
+    .addOption(optionFor(SETTINGS.usersFile))
+    .allowExcessArguments()
+    .configureOutput({
+      // An argument that looks like a flag may be a password.
+      outputError: (message, write) => outputError?.(message.replace(/'-.*'/s, "'-…'"), write),
+    })
+    .action((name: string, flags: Flags, { args }: Command) => {
+      if (args.length === 1) return add(name, flags);
+      throw new UsageError(
+        "todo users add takes one name and never a password, because other users can see arguments; it prompts for the password or reads it from standard input",
+      );
+    });
+  users
+    .command("remove")
+    .description("Remove a user.")
+    .argument("<name>")
+    .addOption(optionFor(SETTINGS.usersFile))
+    .action(remove);
+  users
+    .command("list")
+    .description("Print the names of all users.")
+    .addOption(optionFor(SETTINGS.usersFile))
+    .action(list);
+}
+
+async function add(name: string, flags: Flags): Promise<void> {
+  const file = usersFile(flags);
+  asUsageError(`user ${JSON.stringify(name)}`, () => validateUserName(name));
+  // Check the file before the prompt, so that nobody types a password in vain.
+  asUsageError(describeFile(file), () => isAbsent(file.value) || parseUsers(readText(file.value)));
+  const password = await readNewPassword();
+  asUsageError("the password", () => validatePassword(password));
+  const passwordHash = await hashPassword(password);
+  const before = await change(file, (text) => setUserEntry(text, name, passwordHash));
+  process.stdout.write(`${before.has(name) ? "changed the password of" : "added"} ${name}\n`);
+}
+
+async function remove(name: string, flags: Flags): Promise<void> {
+  const file = usersFile(flags);
+  asUsageError(describeFile(file), () => requireUser(parseUsers(readText(file.value)), name));
+  await change(file, (text, users) => {
+    requireUser(users, name);
+    return removeUserEntry(text, name);
+  });
+  process.stdout.write(`removed ${name}\n`);
+}
+
+function list(flags: Flags): void {
+  const file = usersFile(flags);
+  const users = asUsageError(describeFile(file), () => parseUsers(readText(file.value)));
+  process.stdout.write([...users.keys()].map((name) => `${escapeControls(name)}\n`).join(""));
+}
+
+function usersFile(flags: Flags): Sourced {
+  const file = readUsersFile(flags, process.env);
+  if (file === undefined) {
+    throw new UsageError("no users file is configured: set --users-file or TODO_USERS_FILE");
+  }
+  return file;
+}
+
+const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
+
+function requireUser(users: Users, name: string): void {
+  if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
+}
+
+const isAbsent = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) === undefined;
+
+/** Returns the file behind symbolic links. `realpathSync` of Bun fails if another command replaces the file meanwhile. */
+function followLinks(path: string): string {
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  if (stat?.isSymbolicLink() !== true) return path;
+  return followLinks(resolve(realpathSync(dirname(path)), readlinkSync(path)));
+}
+
+/** Changes or creates the users file atomically. Resolves with the users before the change. */
+async function change(setting: Sourced, edit: (text: string, users: Users) => string): Promise<Users> {
+  try {
+    const file = followLinks(setting.value);
+    return await replaceFileAtomic(file, NEW_FILE_MODE, async (part) => {
+      const stat = statSync(file, { throwIfNoEntry: false });
+      const bytes = stat === undefined ? Buffer.alloc(0) : readFileSync(file);
+      if (!isUtf8(bytes)) throw new Error("the file is not UTF-8");
+      const text = bytes.toString();
+      const users = parseUsers(text);
+      writeFileSync(part, edit(text, users));
+      // A server that runs as another user must still be able to read the file.
+      if (stat !== undefined) chownSync(part, stat.uid, stat.gid);
+      chmodSync(part, stat === undefined ? NEW_FILE_MODE : stat.mode & PERMISSIONS);
+      return users;
+    });
+  } catch (error) {
+    throw toUsageError(describeFile(setting), error);
+  }
+}

@@ -1,0 +1,62 @@
+import { createInterface } from "node:readline";
+import { Writable } from "node:stream";
+import { INTERRUPTED_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
+
+/** More than the longest password or token. */
+const MAX_LINE_BYTES = 16 * 1024;
+
+/** Prints a label, and resolves with the next line that is typed. */
+type Prompt = (label: string) => Promise<string>;
+
+/** Returns a new password: prompts for it twice without echo on a terminal, or else reads the first line of standard input. */
+export function readNewPassword(): Promise<string> {
+  return readSecret(async (prompt) => {
+    const password = await prompt("Password: ");
+    if ((await prompt("Again: ")) === password) return password;
+    throw new UsageError("the two passwords differ; nothing was changed");
+  });
+}
+
+/** Returns a token: prompts for it without echo on a terminal, or else reads the first line of standard input. */
+export const readToken = (): Promise<string> => readSecret((prompt) => prompt("Token: "));
+
+async function readSecret(ask: (prompt: Prompt) => Promise<string>): Promise<string> {
+  if (!process.stdin.isTTY) return firstLine(Bun.stdin.stream());
+  const noEcho = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const terminal = createInterface({
+    input: process.stdin,
+    output: noEcho,
+    terminal: true,
+    historySize: 0,
+  });
+  terminal.on("SIGINT", () => {
+    terminal.close();
+    process.stderr.write("\n");
+    process.exit(INTERRUPTED_EXIT_CODE);
+  });
+  // Otherwise Ctrl-Z would turn the echo on again.
+  terminal.on("SIGTSTP", () => {});
+  const lines = terminal[Symbol.asyncIterator]();
+  const prompt: Prompt = async (label) => {
+    process.stderr.write(label);
+    const line = await lines.next();
+    process.stderr.write("\n");
+    if (line.done) throw new UsageError("nothing was entered; nothing was changed");
+    return line.value;
+  };
+  try {
+    return await ask(prompt);
+  } finally {
+    terminal.close();
+  }
+}
+
+/** Returns the first line, without waiting for the end of a stream that may stay open. */
+async function firstLine(input: ReadableStream<Uint8Array>): Promise<string> {
+  let bytes = Buffer.alloc(0);
+  for await (const chunk of input) {
+    bytes = Buffer.concat([bytes, chunk]);
+    if (bytes.includes("\n") || bytes.length > MAX_LINE_BYTES) break;
+  }
+  return /^[^\n]*?(?=\r?\n|$)/.exec(bytes.toString())?.[0] ?? "";
+}

@@ -1,0 +1,300 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { statusAndCode } from "../../test/problem.ts";
+import { openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { storeWith } from "../../test/store.ts";
+import { ServiceError } from "../error.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { openSqlite } from "../storage/sqlite/store.ts";
+import type { Store } from "../storage/store.ts";
+import type { TodoStore } from "../todo.ts";
+import type { Observer } from "./observability/instrumentation.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-idempotency-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+
+const HOUR = 60 * 60 * 1000;
+const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
+
+const post = ({ sendJson }: TestService, title: unknown, key = KEY): Promise<Response> =>
+  sendJson("POST", "/api/todos", { title }, { headers: { "Idempotency-Key": key } });
+
+/** Returns an observer that calls `onWaiting` for each request without an immediate response. */
+const observerOfRequests = (onWaiting: () => void): Observer => ({
+  route: () => ({
+    waiting: (change) => {
+      if (change === 1) onWaiting();
+    },
+    answered: () => {},
+  }),
+  store: () => ({ answered: () => {}, failed: () => {} }),
+  surface: () => () => {},
+  subscribers: () => {},
+});
+
+/** Returns every part of a response that a client can see. */
+async function whole(response: Response) {
+  return [response.status, response.headers.get("location"), await response.text()];
+}
+
+const idsIn = async ({ send }: TestService): Promise<number[]> => {
+  const todos: readonly { readonly id: number }[] = JSON.parse(
+    await (await send("GET", "/api/todos")).text(),
+  );
+  return todos.map(({ id }) => id);
+};
+
+describe.each<
+  [
+    engine: string,
+    open: (options: { readonly now?: () => number; readonly maxTodos?: number }) => Promise<Store>,
+  ]
+>([
+  ["memory", async (options) => openMemory(options)],
+  ["sqlite", (options) => openSqlite(join(folder, `${++files}.db`), options)],
+])("an Idempotency-Key on %s", (_engine, open) => {
+  test("repeats the response and creates no second to-do", async () => {
+    const store = await open({});
+    await using service = startService({ store });
+    const first = await whole(await post(service, "\0 Zoë 😀"));
+    expect(first).toEqual([201, "/api/todos/1", '{"id":1,"title":"\\u0000 Zoë 😀","done":false}']);
+    expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
+    await service.sendJson("PATCH", "/api/todos/1", { done: true });
+    expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
+    await service.send("DELETE", "/api/todos/1");
+    expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
+    expect(await idsIn(service)).toEqual([]);
+    // No id was used, and only the update and the deletion changed the position.
+    expect((await whole(await post(service, "next", '"another"')))[1]).toBe("/api/todos/2");
+    expect((await store.position()).sequence).toBe(4);
+    await store.close();
+  });
+
+  test("rejects another title and stores nothing", async () => {
+    const store = await open({});
+    await using service = startService({ store });
+    await post(service, "a");
+    for (const title of ["b", "A", "a ", "a\0"]) {
+      expect(await (await post(service, title)).json()).toMatchObject({
+        status: 422,
+        code: "idempotency_key_reused",
+        detail: "Send each to-do with its own Idempotency-Key.",
+      });
+    }
+    expect((await post(service, "a")).status).toBe(201);
+    expect(await idsIn(service)).toEqual([1]);
+    await store.close();
+  });
+
+  test("is not stored with a rejected request", async () => {
+    const store = await open({ maxTodos: 1 });
+    await using service = startService({ store });
+    expect(await statusAndCode(await post(service, ""))).toEqual([422, "validation_failed"]);
+    expect((await service.sendJson("POST", "/api/todos", { title: "in the way" })).status).toBe(201);
+    expect(await statusAndCode(await post(service, "a"))).toEqual([507, "store_full"]);
+    await service.send("DELETE", "/api/todos/1");
+    expect((await post(service, "a")).status).toBe(201);
+    expect((await post(service, "a")).status).toBe(201);
+    expect(await idsIn(service)).toEqual([2]);
+    await store.close();
+  });
+
+  test("is stored for 24 hours", async () => {
+    let now = 1_000_000;
+    const store = await open({ now: () => now });
+    await using service = startService({ store });
+    await post(service, "a");
+    now += 24 * HOUR - 1;
+    expect((await whole(await post(service, "a")))[1]).toBe("/api/todos/1");
+    now += 1;
+    expect((await whole(await post(service, "b")))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "b")))[1]).toBe("/api/todos/2");
+    await store.close();
+  });
+
+  test("expires on time even if another key was stored while the clock was ahead", async () => {
+    let now = 1_000_000 + 1000 * HOUR;
+    const store = await open({ now: () => now });
+    await store.insert("a", "ahead");
+    now = 1_000_000;
+    await store.insert("a", "key");
+    now += 24 * HOUR;
+    expect((await store.insert("b", "key")).id).toBe(3n);
+    await store.close();
+  });
+
+  test("is accepted when the maximum number of keys is stored", async () => {
+    const store = await open({ maxTodos: 2 });
+    await using service = startService({ store });
+    for (const [index, key] of ['"1"', '"2"', '"3"'].entries()) {
+      const response = await post(service, "a", key);
+      expect([response.status, response.headers.get("location")]).toEqual([201, `/api/todos/${index + 1}`]);
+      await service.send("DELETE", `/api/todos/${index + 1}`);
+    }
+    expect((await whole(await post(service, "a", '"2"')))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "a", '"1"')))[1]).toBe("/api/todos/4");
+    await store.close();
+  });
+
+  test("creates one to-do under concurrent inserts", async () => {
+    const store = await open({});
+    const todos = await Promise.all(
+      Array.from({ length: 20 }, async () => (await store.insert("a", "key")).id),
+    );
+    expect(new Set(todos)).toEqual(new Set([1n]));
+    const outcomes = await Promise.allSettled(["a", "b"].map(async (title) => store.insert(title, "other")));
+    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
+    expect((await store.position()).sequence).toBe(2);
+    await store.close();
+  });
+});
+
+test("an Idempotency-Key on sqlite is remembered across a restart", async () => {
+  const path = join(folder, "restart.db");
+  let now = 1_000_000;
+  const answers: unknown[] = [];
+  for (let start = 0; start < 3; start++) {
+    const store = await openSqlite(path, { now: () => now });
+    await using service = startService({ store });
+    answers.push(await whole(await post(service, "a")));
+    expect(await statusAndCode(await post(service, "b"))).toEqual([422, "idempotency_key_reused"]);
+    await store.close();
+    now += 10 * HOUR;
+  }
+  expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+  const store = await openSqlite(path, { now: () => now });
+  expect((await store.insert("c", KEY.slice(1, -1))).id).toBe(2n);
+  await store.close();
+});
+
+describe("an Idempotency-Key in flight", () => {
+  test("causes a 409 for other requests until the first response", async () => {
+    const gate = Promise.withResolvers<void>();
+    const inserting = Promise.withResolvers<void>();
+    const memory = openMemory();
+    const insert: TodoStore["insert"] = async (title, key) => {
+      inserting.resolve();
+      await gate.promise;
+      return memory.insert(title, key);
+    };
+    await using service = startService({ store: storeWith({ insert }) });
+    const first = post(service, "a");
+    await inserting.promise;
+    const second = await post(service, "a");
+    expect(second.headers.get("retry-after")).toBe("1");
+    expect(await statusAndCode(second)).toEqual([409, "idempotency_key_in_flight"]);
+    expect(await statusAndCode(await post(service, "b", KEY.slice(1, -1)))).toEqual([
+      409,
+      "idempotency_key_in_flight",
+    ]);
+    const other = post(service, "a", '"other"');
+    gate.resolve();
+    expect((await first).status).toBe(201);
+    expect((await other).status).toBe(201);
+    expect((await post(service, "a")).status).toBe(201);
+  });
+
+  test("can be used again after an error", async () => {
+    let isDown = true;
+    const memory = openMemory();
+    const insert: TodoStore["insert"] = (title, key) => {
+      if (isDown) throw new ServiceError("store_unavailable");
+      return memory.insert(title, key);
+    };
+    await using service = startService({ store: storeWith({ insert }) });
+    expect(await statusAndCode(await post(service, "a"))).toEqual([503, "store_unavailable"]);
+    isDown = false;
+    expect((await post(service, "a")).status).toBe(201);
+  });
+
+  test.each([
+    ["stalled", ["Content-Length: 100"], '{"title":'],
+    ["stalled between chunks", ["Transfer-Encoding: chunked"], '9\r\n{"title":\r\n'],
+    ["not started", ["Content-Length: 100"], ""],
+  ])("can be used while the upload of a body is %s", async (_what, headers, body) => {
+    const received = Promise.withResolvers<void>();
+    await using service = startService({ observer: observerOfRequests(received.resolve) });
+    const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, ...headers];
+    const socket = await openSocket(service.port, request("POST /api/todos", head, body));
+    await received.promise;
+    for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("/api/todos/1");
+    socket.destroy();
+  });
+
+  test("can be used again when the body never arrives", async () => {
+    await using service = startService();
+    const headers = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
+    expect((await sendRaw(service.port, request("POST /api/todos", headers, '{"title":'), 200)).text).toBe(
+      "",
+    );
+    await Bun.sleep(50);
+    expect((await post(service, "a")).status).toBe(201);
+  });
+});
+
+describe("the header Idempotency-Key", () => {
+  const long = "x".repeat(255);
+  test.each<[what: string, spelling: string, other: string]>([
+    ["the same key with and without quotes", '"abc"', "abc"],
+    ["escaped quotes and backslashes", '"a\\"b\\\\c"', '"a\\"b\\\\c"'],
+    ["255 characters", `"${long}"`, long],
+    ["any visible character", '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"', '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"'],
+    ["surrounding spaces", `  ${KEY}  `, KEY],
+    ["the names of object properties", "__proto__", '"__proto__"'],
+  ])("accepts %s", async (_what, spelling, other) => {
+    await using service = startService();
+    for (const key of [spelling, other])
+      expect((await whole(await post(service, "a", key)))[1]).toBe("/api/todos/1");
+  });
+
+  test.each([
+    "",
+    '""',
+    '"',
+    '"abc',
+    'abc"',
+    "a b",
+    "a,b",
+    '"a", "b"',
+    '"a";b=1',
+    "a\\b",
+    '"a\\b"',
+    '"é"',
+    "é",
+    "a\tb",
+    "x".repeat(256),
+    `"${"x".repeat(256)}"`,
+  ])("rejects %j", async (key) => {
+    await using service = startService();
+    const headers = ["Content-Type: application/json", "Content-Length: 13", `Idempotency-Key: ${key}`];
+    const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
+    expect(statusOf(text)).toBe(400);
+    expect(text).toContain('"code":"invalid_idempotency_key"');
+    expect(text).toContain('"detail":"Send one string of 1 to 255 visible characters, such as ');
+    expect(await idsIn(service)).toEqual([]);
+  });
+
+  test("is rejected if it is sent twice", async () => {
+    await using service = startService();
+    const headers = [
+      "Content-Type: application/json",
+      "Content-Length: 13",
+      ...["a", "a"].map((key) => `Idempotency-Key: ${key}`),
+    ];
+    const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
+    expect(statusOf(text)).toBe(400);
+  });
+
+  test.each([
+    ["case", "Key", "key"],
+    ["the last of 255 characters", long, `${long.slice(1)}y`],
+  ])("distinguishes keys that differ in %s", async (_what, one, other) => {
+    await using service = startService();
+    expect((await whole(await post(service, "a", one)))[1]).toBe("/api/todos/1");
+    expect((await whole(await post(service, "a", other)))[1]).toBe("/api/todos/2");
+  });
+});

@@ -1,0 +1,71 @@
+import type { Sourced } from "../config/config.ts";
+import { pollFiles, readText } from "../config/text-file.ts";
+import { asUsageError } from "../config/usage-error.ts";
+import { errorMessage } from "../error-message.ts";
+import type { TlsListener } from "../http/listener/listen.ts";
+import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
+import type { Log } from "../http/observability/log.ts";
+
+/** The settings with the paths of a certificate and its private key. */
+export interface CertificateFiles {
+  readonly cert: Sourced;
+  readonly key: Sourced;
+}
+
+export interface WatchedCertificate {
+  /** Returns the certificate in use. */
+  readonly current: () => Certificate;
+  /** Returns whether the last check could not use the files. */
+  readonly isRejected: () => boolean;
+}
+
+/** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
+export function readCertificate({ cert, key }: CertificateFiles): Certificate {
+  const [certText, keyText] = [readFile(cert), readFile(key)];
+  const subject = `${describe(cert)} and ${describe(key)}`;
+  return asUsageError(subject, () => parseCertificate(certText, keyText));
+}
+
+const readFile = (file: Sourced): string => asUsageError(describe(file), () => readText(file.value));
+const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
+
+/**
+ * Renews the certificate of a listener whenever its files change. If that fails, for example because only one of the files
+ * has been written so far, logs the reason, keeps the previous certificate and tries again.
+ */
+export function watchCertificate(
+  files: CertificateFiles,
+  first: Certificate,
+  { renew }: Pick<TlsListener, "renew">,
+  log: Log,
+): WatchedCertificate {
+  let current = first;
+  let reason: string | undefined;
+  warnUnlessValid(first, log);
+  const check = async (): Promise<void> => {
+    try {
+      const next = readCertificate(files);
+      if (next.cert !== current.cert || next.key !== current.key) {
+        await renew(next);
+        current = next;
+        log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
+        warnUnlessValid(next, log);
+      }
+      reason = undefined;
+    } catch (error) {
+      const lastReason = reason;
+      reason = errorMessage(error);
+      if (reason === lastReason) return;
+      log.warn({ reason }, "certificate not renewed: the previous one stays in use");
+    }
+  };
+  pollFiles([files.cert.value, files.key.value], check);
+  return { current: () => current, isRejected: () => reason !== undefined };
+}
+
+function warnUnlessValid(certificate: Certificate, log: Log): void {
+  const reason = validityError(certificate, Date.now());
+  if (reason === undefined) return;
+  const { notBefore, notAfter } = certificate;
+  log.warn({ reason, notBefore, notAfter }, "clients will reject the certificate");
+}

@@ -1,0 +1,238 @@
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chain } from "../awaitable.ts";
+import type { Config, Sourced } from "../config/config.ts";
+import { pollFiles, readText } from "../config/text-file.ts";
+import { toUsageError, UsageError } from "../config/usage-error.ts";
+import { createClientLookup, type LookupClient, parseClients } from "../credential/client.ts";
+import { createKeyLookup, isExpired, type KeyStore } from "../credential/key.ts";
+import { createPasswordVerifier } from "../credential/password.ts";
+import { isScope } from "../credential/scope.ts";
+import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
+import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
+import { errorMessage } from "../error-message.ts";
+import type { Log } from "../http/observability/log.ts";
+import { confirmFirstKey } from "./first-key.ts";
+
+export interface Credentials {
+  readonly lookupClient: LookupClient;
+  /** Whether any client is configured at start. */
+  readonly hasClients: boolean;
+  readonly checkUser: CheckUser | undefined;
+  /** Returns the stored hash of a user of the users file. */
+  readonly userEntry: (user: string) => string | undefined;
+  /** Generated at start if nothing is configured; to be shown once. */
+  readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
+  /** Whether to create an API key when the server listens, and to show it once. */
+  readonly needsFirstKey: boolean;
+}
+
+/**
+ * Opens all configured sources of credentials. Throws a UsageError for a source that cannot be used.
+ * @param poll calls a check of files repeatedly
+ * @param confirm asks whether to create the first API key
+ */
+export async function openCredentials(
+  config: Config,
+  keys: KeyStore,
+  log: Log,
+  poll = pollFiles,
+  confirm = confirmFirstKey,
+): Promise<Credentials> {
+  const { access, clientsFile, usersFile, adminCredentials, authModule } = config;
+  const module = authModule === undefined ? {} : await importAuthModule(authModule);
+  const allKeys = await keys.list();
+  const hasKeys = allKeys.length > 0;
+  const isConfigured = [clientsFile, usersFile, adminCredentials, authModule].some(
+    (one) => one !== undefined,
+  );
+  const needsFirstKey =
+    access.privateMode && !isConfigured && allKeys.every((key) => isExpired(key, Date.now()));
+  if (needsFirstKey && !(await confirm())) throw new UsageError(withoutCredentials(config));
+  if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
+  const lookups: LookupClient[] = [];
+  const checks: CheckUser[] = [];
+  if (clientsFile !== undefined) {
+    const lookup = watchFile(clientsFile, clientsIn, log, poll);
+    lookups.push((token) => {
+      const client = lookup()(token);
+      if (client === undefined || !access.privateMode) return client;
+      return { ...client, isRevoked: () => lookup()(token) === undefined };
+    });
+  }
+  lookups.push(createKeyLookup(keys, Date.now));
+  if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
+  if (adminCredentials !== undefined)
+    checks.push(createFixedUserCheck(adminCredentials.user, adminCredentials.password));
+  let hashes: () => ReadonlyMap<string, string> = () => new Map();
+  if (usersFile !== undefined) {
+    hashes = watchFile(usersFile, usersIn, log, poll);
+    checks.push(createUserCheck(hashes, createPasswordVerifier(), () => performance.now()));
+  }
+  if (module.checkUser !== undefined) checks.push(module.checkUser);
+  const hasClients = lookups.length > 1 || hasKeys || needsFirstKey;
+  return {
+    lookupClient: firstClient(lookups),
+    hasClients,
+    checkUser: anyOf(checks),
+    userEntry: (user) => hashes().get(user),
+    demo: undefined,
+    needsFirstKey,
+  };
+}
+
+/** Private mode without credentials would reject every request, and the demo's would be unknown to its users. */
+function withoutCredentials({ store }: Config): string {
+  const isInMemory = store.value === "memory:";
+  const hint = isInMemory
+    ? "store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE"
+    : "create an API key with: todo keys create NAME, with the same store. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE";
+  return `private mode has no valid credentials: ${hint}`;
+}
+
+function demoCredentials(keys: KeyStore): Credentials {
+  const demo = { token: mintToken(), user: "admin", password: randomBase62(24) };
+  const lookup = createClientLookup([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]);
+  return {
+    lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
+    hasClients: true,
+    checkUser: createFixedUserCheck(demo.user, demo.password),
+    userEntry: () => undefined,
+    demo,
+    needsFirstKey: false,
+  };
+}
+
+/** Returns a lookup that tries each in turn, in the same turn of the event loop where they can. */
+function firstClient([lookup, ...others]: readonly LookupClient[]): LookupClient {
+  if (lookup === undefined) return () => undefined;
+  const next = firstClient(others);
+  return (token) => chain(lookup(token), (client) => client ?? next(token));
+}
+
+function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
+  if (checks.length < 2) return checks[0];
+  return async (...asked) => {
+    for (const check of checks) if (await check(...asked)) return true;
+    return false;
+  };
+}
+
+/** The parsed content of a credentials file and its number of entries. */
+interface FileContent<T> {
+  readonly value: T;
+  readonly entries: number;
+}
+
+const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
+
+function clientsIn(text: string): FileContent<LookupClient> {
+  const clients = parseClients(text);
+  return { value: createClientLookup(clients), entries: clients.length };
+}
+
+function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
+  const users = parseUsers(text);
+  return { value: users, entries: users.size };
+}
+
+/**
+ * Returns a function that returns the current content of a file. The file is read now and after each change. If it cannot
+ * be read, logs the reason and keeps the previous entries. A file without entries revokes all of them. An empty file does so
+ * at the second check in a row, because an editor may truncate a file before it writes the new text.
+ */
+function watchFile<T>(
+  { value: path, source }: Sourced,
+  parse: (text: string) => FileContent<T>,
+  log: Log,
+  poll: typeof pollFiles,
+): () => T {
+  let read: string;
+  let current: T;
+  let lastError: string | undefined;
+  let isEmpty = false;
+  try {
+    read = readText(path);
+    const { value, entries } = parse(read);
+    if (entries === 0) throw new Error("the file has no entries: add one, or remove the setting");
+    current = value;
+  } catch (error) {
+    throw toUsageError(`${source} "${path}"`, error);
+  }
+  const check = (): void => {
+    try {
+      const text = readText(path);
+      lastError = undefined;
+      const wasEmpty = isEmpty;
+      isEmpty = text === "";
+      if (text === read) return;
+      if (isEmpty && !wasEmpty) {
+        log.warn({ file: path }, EMPTY);
+        return;
+      }
+      read = text;
+      const { value, entries } = parse(text);
+      current = value;
+      log.info({ file: path, entries }, "credentials read again");
+    } catch (error) {
+      isEmpty = false;
+      const previousError = lastError;
+      lastError = errorMessage(error);
+      if (lastError === previousError) return;
+      log.error({ file: path, reason: lastError }, "credentials not read: the previous ones stay in use");
+    }
+  };
+  poll([path], check);
+  return () => current;
+}
+
+async function importAuthModule({
+  value: path,
+  source,
+}: Sourced): Promise<{ lookupClient?: LookupClient; checkUser?: CheckUser }> {
+  const subject = `${source} "${path}"`;
+  const url = pathToFileURL(resolve(path)).href;
+  let module: Readonly<Record<string, unknown>>;
+  try {
+    module = await import(url);
+  } catch (error) {
+    const reason = errorMessage(error).split("\n")[0];
+    throw new UsageError(`${subject}: cannot load the module: ${reason}`);
+  }
+  const { lookupClient, checkUser } = module;
+  if (lookupClient === undefined && checkUser === undefined) {
+    throw new UsageError(`${subject}: the module exports neither lookupClient nor checkUser`);
+  }
+  return {
+    ...(lookupClient !== undefined && { lookupClient: lookupFrom(subject, lookupClient) }),
+    ...(checkUser !== undefined && { checkUser: checkFrom(subject, checkUser) }),
+  };
+}
+
+type Exported = (...values: readonly string[]) => unknown;
+
+const isFunction = (value: unknown): value is Exported => typeof value === "function";
+
+/** Checks each result, because the types of a loaded module are not checked. */
+function lookupFrom(subject: string, exported: unknown): LookupClient {
+  if (!isFunction(exported)) throw new UsageError(`${subject}: lookupClient is not a function`);
+  return async (token) => {
+    const found = await exported(token);
+    if (found === undefined || found === null) return undefined;
+    if (typeof found !== "object" || !("name" in found) || typeof found.name !== "string")
+      throw new Error("lookupClient must return a client with a name, undefined or null");
+    const scope = "scope" in found ? found.scope : undefined;
+    if (scope === undefined) return { name: found.name };
+    if (!isScope(scope)) throw new Error('the scope of a client must be "read", "write" or undefined');
+    return { name: found.name, scope };
+  };
+}
+
+function checkFrom(subject: string, exported: unknown): CheckUser {
+  if (!isFunction(exported)) throw new UsageError(`${subject}: checkUser is not a function`);
+  return async (user, password) => {
+    const passed = await exported(user, password);
+    if (typeof passed === "boolean") return passed;
+    throw new Error("checkUser must return true or false");
+  };
+}

@@ -1,0 +1,49 @@
+import { reachableUrl } from "../config/address.ts";
+import type { Config } from "../config/config.ts";
+import type { Credentials } from "./credentials.ts";
+import { type Reachability, whereToOpen } from "./first-key.ts";
+
+/** The settings and credentials that decide what a start prints on a terminal. */
+export interface StartSubject extends Pick<Credentials, "demo" | "checkUser">, Reachability {
+  readonly access: Pick<Config["access"], "privateMode" | "allowBasicOverHttp">;
+  readonly store: Config["store"]["value"];
+}
+
+/** Returns the addresses of the pages, each in one line. Leaves out pages that would reject every request. */
+export function describeAddresses(listenerUrl: string, subject: StartSubject): string {
+  const { protocol, hostname } = new URL(listenerUrl);
+  const url = reachableUrl(listenerUrl);
+  // The server accepts passwords over TLS and from this machine only.
+  const acceptsPasswords =
+    protocol === "https:" ||
+    subject.onLoopback ||
+    subject.access.allowBasicOverHttp ||
+    new URL(url).hostname !== hostname;
+  if (subject.access.privateMode && !acceptsPasswords) return `${whereToOpen(listenerUrl, subject)}\n`;
+  const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
+  const how = subject.demo && `  (user ${subject.demo.user}, with the password below)`;
+  if (subject.checkUser !== undefined && acceptsPasswords)
+    lines.push(`API keys:  ${url}/admin/keys${how ?? ""}`);
+  return `${lines.join("\n")}\n`;
+}
+
+/** Returns a warning for a store that loses its data when the server stops, or an empty text. */
+export const describeMemory = (store: StartSubject["store"]): string =>
+  store === "memory:" ? "Data is kept in memory. Use --store sqlite:todos.db to keep it.\n" : "";
+
+/** Returns the generated credentials, and commands that use them. */
+export function describeDemo(
+  { token, user, password }: NonNullable<StartSubject["demo"]>,
+  url: string,
+): string {
+  return `
+No credentials are configured. These work until the server stops:
+
+demo-token=${token}
+demo-password=${password}
+
+curl -H 'Authorization: Bearer ${token}' '${url}/api/whoami'
+curl -u '${user}:${password}' '${url}/admin/'
+
+`;
+}
