@@ -48,16 +48,16 @@ export async function serveOverStdio(options: StdioOptions): Promise<void> {
       stream = undefined;
     },
   };
+  const transport = new ObservedTransport(input, output);
+  transport.onSubscription = subscriptions.start;
+  transport.onClosed = closed.resolve;
   serveStdio(
     () => {
       const onInternalError = (error: unknown): void => warn(`internal error: ${errorMessage(error)}`);
       server = createTodoServer({ todos, version, describe, subscriptions, onInternalError });
       return server;
     },
-    {
-      transport: new ObservedTransport(input, output, subscriptions.start, closed.resolve),
-      onerror: onError,
-    },
+    { transport, onerror: onError },
   );
   await closed.promise;
   subscriptions.stop();
@@ -66,24 +66,18 @@ export async function serveOverStdio(options: StdioOptions): Promise<void> {
 
 /** The SDK's transport. It reports its end, and subscriptions of version 2026-07-28, which the SDK accepts by itself. */
 class ObservedTransport extends StdioServerTransport {
-  readonly #onSubscription: () => void;
-  readonly #onClosed: () => void;
-
-  constructor(input: Readable, output: Writable, onSubscription: () => void, onClosed: () => void) {
-    super(input, output);
-    this.#onSubscription = onSubscription;
-    this.#onClosed = onClosed;
-  }
+  onSubscription = (): void => {};
+  onClosed = (): void => {};
 
   override send(message: JSONRPCMessage): Promise<void> {
     if ("method" in message && message.method === "notifications/subscriptions/acknowledged")
-      this.#onSubscription();
+      this.onSubscription();
     return super.send(message);
   }
 
   override async close(): Promise<void> {
     await super.close();
-    this.#onClosed();
+    this.onClosed();
   }
 }
 

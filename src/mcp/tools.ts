@@ -210,25 +210,29 @@ export async function find(
     ...(state !== "all" && { done: state === "done" }),
     ...(after !== undefined && { after }),
   };
-  const listed: object[] = [];
-  let lastListed: string | undefined;
+  const listed: z.output<typeof TODO>[] = [];
   let count = 0;
   let searched = 0;
+  let unsearched: string | undefined;
   for await (const page of todos.pages(query, { signal })) {
     for (const todo of page.todos) {
-      if (!matches(todo)) continue;
-      if (++count > limit) continue;
-      listed.push({ id: todo.id, title: todo.title, done: todo.done });
-      lastListed = todo.id;
+      if (!matches(todo) || ++count > limit) continue;
+      const { id, title, done } = todo;
+      listed.push({ id, title, done });
     }
     searched += page.todos.length;
-    if (page.next === undefined || searched < MAX_SEARCHED) continue;
-    const note = `Only ${searched} to-dos were searched. To search the others, pass next as after.`;
-    return { todos: listed, matches: count, note, next: count > limit ? lastListed : page.next };
+    unsearched = page.next;
+    if (searched >= MAX_SEARCHED) break;
   }
-  if (count <= limit) return { todos: listed, matches: count };
-  const note = `${count - limit} more to-dos match. Search for more words, or pass next as after to see them.`;
-  return { todos: listed, matches: count, note, next: lastListed };
+  const found = { todos: listed, matches: count };
+  const unlisted = count - listed.length;
+  if (unlisted === 0 && unsearched === undefined) return found;
+  const missing = [
+    ...(unlisted > 0 ? [`${unlisted} more to-dos match.`] : []),
+    ...(unsearched === undefined ? [] : [`Only ${searched} to-dos were searched.`]),
+  ];
+  const note = `${missing.join(" ")} Search for more words, or pass next as after to continue.`;
+  return { ...found, note, next: unlisted > 0 ? listed.at(-1)?.id : unsearched };
 }
 
 /**
