@@ -213,7 +213,7 @@ export async function find(
   const listed: z.output<typeof TODO>[] = [];
   let count = 0;
   let searched = 0;
-  let unsearched: string | undefined;
+  let following: string | undefined;
   for await (const page of todos.pages(query, { signal })) {
     for (const todo of page.todos) {
       if (!matches(todo) || ++count > limit) continue;
@@ -221,18 +221,18 @@ export async function find(
       listed.push({ id, title, done });
     }
     searched += page.todos.length;
-    unsearched = page.next;
+    following = page.next;
     if (searched >= MAX_SEARCHED) break;
   }
   const found = { todos: listed, matches: count };
   const unlisted = count - listed.length;
-  if (unlisted === 0 && unsearched === undefined) return found;
+  if (unlisted === 0 && following === undefined) return found;
   const missing = [
     ...(unlisted > 0 ? [`${unlisted} more to-dos match.`] : []),
-    ...(unsearched === undefined ? [] : [`Only ${searched} to-dos were searched.`]),
+    ...(following === undefined ? [] : [`Only ${searched} to-dos were searched.`]),
   ];
   const note = `${missing.join(" ")} Search for more words, or pass next as after to continue.`;
-  return { ...found, note, next: unlisted > 0 ? listed.at(-1)?.id : unsearched };
+  return { ...found, note, next: unlisted > 0 ? listed.at(-1)?.id : following };
 }
 
 /**
