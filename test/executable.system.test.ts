@@ -104,9 +104,9 @@ describe("the executable", () => {
     const url = await server.url;
     for (const version of PROTOCOL_VERSIONS) {
       await using local = await startStdioClient(version, { TODO_URL: url }, [executable, "mcp"]);
-      expect((await callTool(local, "add_todo", { title: version })).isError).toBe(false);
+      expect((await callTool(local, "add_todos", { todos: [{ title: version }] })).isError).toBe(false);
       await using remote = await connectHttpClient(version, `${url}/mcp`);
-      expect(JSON.stringify((await callTool(remote, "list_todos")).structured)).toContain(version);
+      expect(JSON.stringify((await callTool(remote, "find_todos")).structured)).toContain(version);
       expect([await local.server.end(), local.server.stderr()]).toEqual([0, ""]);
     }
     server.kill("SIGTERM");

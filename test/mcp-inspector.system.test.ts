@@ -42,13 +42,18 @@ describe.skipIf(skipFor(packages.whyMissing))("the inspector", () => {
       const listed = await inspect("--method", "tools/list", "--strict");
       for (const { name } of TOOL_DEFINITIONS) expect(listed).toContain(`"${name}"`);
       const call = ["--method", "tools/call", "--tool-name"];
-      const added = await inspect(...call, "add_todo", "--tool-arg", "title=buy milk");
+      const added = await inspect(
+        ...call,
+        "add_todos",
+        "--tool-args-json",
+        '{"todos":[{"title":"buy milk"}]}',
+      );
       expect(added).toContain('"buy milk"');
-      expect(await inspect(...call, "set_done", "--tool-args-json", '{"id":"1","done":true}')).toContain(
+      expect(await inspect(...call, "set_done", "--tool-args-json", '{"ids":["1"],"done":true}')).toContain(
         "true",
       );
       expect(await inspect("--method", "resources/read", "--uri", "todo://todos")).toContain("buy milk");
-      await inspect(...call, "delete_todo", "--tool-args-json", '{"id":"1"}');
+      await inspect(...call, "delete_todos", "--tool-args-json", '{"ids":["1"]}');
       expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
     },
     300_000,

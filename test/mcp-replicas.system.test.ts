@@ -47,18 +47,18 @@ test.skipIf(skipFor(whyNoServer ?? whyMissing("nginx")))(
       await using writing = await connect(writer);
       await using reading = await connect(reader);
       const todo = { id: String(index + 1), title: `with ${version}`, done: false };
-      const add = { title: todo.title, idempotencyKey: version };
+      const add = { todos: [{ title: todo.title, idempotencyKey: version }] };
       // Each request may reach another replica.
       for (let time = 0; time < REPLICAS; time++)
-        expect((await callTool(writing, "add_todo", add)).structured).toEqual({ todo });
-      expect((await callTool(writing, "set_done", { id: todo.id, done: true })).isError).toBe(false);
-      expect(JSON.stringify((await callTool(reading, "list_todos")).structured)).toContain(
+        expect((await callTool(writing, "add_todos", add)).structured).toEqual({ todos: [todo] });
+      expect((await callTool(writing, "set_done", { ids: [todo.id], done: true })).isError).toBe(false);
+      expect(JSON.stringify((await callTool(reading, "find_todos")).structured)).toContain(
         JSON.stringify({ ...todo, done: true }),
       );
       for (const [name, given] of [
-        ["add_todo", { title: "x" }],
-        ["set_done", { id: todo.id, done: false }],
-        ["delete_todo", { id: todo.id }],
+        ["add_todos", { todos: [{ title: "x" }] }],
+        ["set_done", { ids: [todo.id], done: false }],
+        ["delete_todos", { ids: [todo.id] }],
       ] as const)
         expect(await callTool(reading, name, given)).toMatchObject({
           isError: true,
@@ -77,7 +77,7 @@ test.skipIf(skipFor(whyNoServer ?? whyMissing("nginx")))(
     await using writing = await connectHttpClient("2025-11-25", `${url}/mcp`, {
       Authorization: `Bearer ${writer}`,
     });
-    await callTool(writing, "delete_todo", { id: "1" });
+    await callTool(writing, "delete_todos", { ids: ["1"] });
     await watcher.server.next("an update", ({ method }) => method === "notifications/resources/updated");
 
     for (const replica of replicas) replica.kill("SIGTERM");

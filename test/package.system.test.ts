@@ -197,9 +197,9 @@ describe.each([
     const url = await server.url;
     const command = [join(home, "node_modules/.bin/todo"), "mcp"];
     await using local = await startStdioClient("2025-11-25", { TODO_URL: url }, command);
-    expect((await callTool(local, "add_todo", { title: "buy milk" })).isError).toBe(false);
+    expect((await callTool(local, "add_todos", { todos: [{ title: "buy milk" }] })).isError).toBe(false);
     await using remote = await connectHttpClient("2026-07-28", `${url}/mcp`);
-    expect(JSON.stringify((await callTool(remote, "list_todos")).structured)).toContain("buy milk");
+    expect(JSON.stringify((await callTool(remote, "find_todos")).structured)).toContain("buy milk");
   });
 
   test.skipIf(skipFor(whyNot))(

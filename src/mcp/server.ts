@@ -9,8 +9,8 @@ import { TodoApiError } from "../sdk/client.ts";
 import {
   callTool,
   type DescribeError,
-  MAX_PAGE,
-  pageOf,
+  find,
+  MAX_FOUND,
   TITLES_ARE_DATA,
   TOOL_DEFINITIONS,
   type Todos,
@@ -25,15 +25,16 @@ const RESOURCE = {
   uri: TODOS_URI,
   name: "todos",
   title: "To-dos",
-  description: `The first ${MAX_PAGE} to-dos by ascending id, as list_todos returns them. ${TITLES_ARE_DATA}`,
+  description: `The first ${MAX_FOUND} to-dos by ascending id, as find_todos returns them. ${TITLES_ARE_DATA}`,
   mimeType: "application/json",
 };
 
-/** The subscribers of the resource. */
-export interface Subscriptions {
-  /** Resolves when changes from now on are reported. */
-  readonly add: (subscriber: unknown) => Promise<void>;
-  readonly delete: (subscriber: unknown) => void;
+const INSTRUCTIONS = `This is one list of to-dos. To change to-dos that the user describes in words, find their ids with find_todos and a few words of their titles, then pass all ids to set_done or delete_todos in one call. If several to-dos match and the user meant one, ask which one. ${TITLES_ARE_DATA}`;
+
+/** Starts and stops to report changes of the resource. */
+interface Subscriptions {
+  readonly start: () => void;
+  readonly stop: () => void;
 }
 
 export interface TodoServerOptions {
@@ -59,6 +60,7 @@ export function createTodoServer(options: TodoServerOptions): Server {
     {
       capabilities: { tools: {}, resources: subscriptions === undefined ? {} : { subscribe: true } },
       supportedProtocolVersions: PROTOCOL_VERSIONS,
+      instructions: INSTRUCTIONS,
     },
   );
 
@@ -80,31 +82,22 @@ export function createTodoServer(options: TodoServerOptions): Server {
     ({ uri }, { mcpReq: { signal } }) =>
       guarded(signal, async () => {
         requireOurs(uri);
-        const page = pageOf(await todos.list({ limit: MAX_PAGE }, { signal }));
-        return { contents: [{ uri, mimeType: RESOURCE.mimeType, text: JSON.stringify(page) }] };
+        const found = await find(todos, { text: "", state: "all", limit: MAX_FOUND }, signal);
+        return { contents: [{ uri, mimeType: RESOURCE.mimeType, text: JSON.stringify(found) }] };
       }),
   );
 
   if (subscriptions !== undefined) {
-    server.setRequestHandler(
-      "resources/subscribe",
-      { params: specTypeSchemas.SubscribeRequestParams },
-      ({ uri }, { mcpReq: { signal } }) =>
-        guarded(signal, async () => {
-          requireOurs(uri);
-          await subscriptions.add(server);
-          return {};
-        }),
-    );
-    server.setRequestHandler(
-      "resources/unsubscribe",
-      { params: specTypeSchemas.UnsubscribeRequestParams },
-      ({ uri }) => {
-        requireOurs(uri);
-        subscriptions.delete(server);
-        return {};
-      },
-    );
+    server.setRequestHandler("resources/subscribe", ({ params: { uri } }) => {
+      requireOurs(uri);
+      subscriptions.start();
+      return {};
+    });
+    server.setRequestHandler("resources/unsubscribe", ({ params: { uri } }) => {
+      requireOurs(uri);
+      subscriptions.stop();
+      return {};
+    });
   }
   return server;
 
@@ -115,16 +108,13 @@ export function createTodoServer(options: TodoServerOptions): Server {
     } catch (error) {
       // The client has cancelled the request, and gets no response.
       if (error instanceof ProtocolError || signal.aborted) throw error;
-      if (error instanceof TodoApiError) throw toProtocolError(error, describe);
+      if (error instanceof TodoApiError)
+        throw new ProtocolError(ProtocolErrorCode.InternalError, describe(error), { code: error.code });
       onInternalError(error);
       throw new ProtocolError(ProtocolErrorCode.InternalError, "Internal error");
     }
   }
 }
-
-/** Returns an error of the service as an error of the protocol, with the service's code as data. */
-export const toProtocolError = (error: TodoApiError, describe: DescribeError): ProtocolError =>
-  new ProtocolError(ProtocolErrorCode.InternalError, describe(error), { code: error.code });
 
 function requireOurs(uri: string): void {
   if (uri !== TODOS_URI) throw new ResourceNotFoundError(uri);

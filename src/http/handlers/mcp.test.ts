@@ -67,24 +67,28 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
   test("lists, adds, marks and deletes, and reports failures as tool errors", async () => {
     await using service = start();
     await using client = await connect(service);
-    expect((await callTool(client, "add_todo", { title: "buy milk" })).structured).toEqual({
-      todo: { id: "1", title: "buy milk", done: false },
+    expect((await callTool(client, "add_todos", { todos: [{ title: "buy milk" }] })).structured).toEqual({
+      todos: [{ id: "1", title: "buy milk", done: false }],
     });
     await callTool(client, "add_todos", { todos: [{ title: "eat" }, { title: "sleep" }] });
-    expect((await callTool(client, "set_done", { id: "2", done: true })).isError).toBe(false);
-    expect((await callTool(client, "delete_todo", { id: "1" })).structured).toEqual({ id: "1" });
-    expect(await callTool(client, "delete_todo", { id: "1" })).toEqual({
+    expect((await callTool(client, "set_done", { ids: ["2"], done: true })).isError).toBe(false);
+    expect((await callTool(client, "delete_todos", { ids: ["1"] })).structured).toEqual({
+      deleted: ["1"],
+      notFound: [],
+    });
+    expect(await callTool(client, "delete_todos", { ids: ["1"] })).toEqual({
       isError: true,
       structured: undefined,
-      text: { code: "todo_not_found", message: "To-do not found" },
+      text: { code: "todo_not_found", message: "To-do not found", completed: [] },
     });
     const todos = [
       { id: "2", title: "eat", done: true },
       { id: "3", title: "sleep", done: false },
     ];
-    expect((await callTool(client, "list_todos")).structured).toEqual({ todos });
+    expect((await callTool(client, "find_todos")).structured).toEqual({ todos, matches: 2 });
     const { result } = await client.request("resources/read", { uri: TODOS_URI });
-    const contents = [{ uri: TODOS_URI, mimeType: "application/json", text: JSON.stringify({ todos }) }];
+    const text = JSON.stringify({ todos, matches: 2 });
+    const contents = [{ uri: TODOS_URI, mimeType: "application/json", text }];
     expect(result?.contents).toEqual(contents);
   });
 
@@ -182,13 +186,12 @@ describe("in private mode, /mcp", () => {
     await using service = await startPrivate();
     await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
     await using writer = await connectHttpClient(VERSION, at(service), bearer(service.writer));
-    expect((await callTool(writer, "add_todo", { title: "a" })).isError).toBe(false);
-    expect((await callTool(reader, "list_todos")).structured).toMatchObject({ todos: [{ title: "a" }] });
+    expect((await callTool(writer, "add_todos", { todos: [{ title: "a" }] })).isError).toBe(false);
+    expect((await callTool(reader, "find_todos")).structured).toMatchObject({ todos: [{ title: "a" }] });
     const writes: [name: string, given: object][] = [
-      ["add_todo", { title: "b" }],
       ["add_todos", { todos: [{ title: "b" }] }],
-      ["set_done", { id: "1", done: true }],
-      ["delete_todo", { id: "1" }],
+      ["set_done", { ids: ["1"], done: true }],
+      ["delete_todos", { ids: ["1"] }],
     ];
     for (const [name, given] of writes)
       expect([name, await callTool(reader, name, given)]).toMatchObject([
@@ -196,13 +199,13 @@ describe("in private mode, /mcp", () => {
         { isError: true, text: { code: "insufficient_scope" } },
       ]);
     const todos = [{ id: "1", title: "a", done: false }];
-    expect((await callTool(writer, "list_todos")).structured).toEqual({ todos });
+    expect((await callTool(writer, "find_todos")).structured).toEqual({ todos, matches: 1 });
   });
 
   test("accepts a user's password, but rejects writes with it from pages of other origins", async () => {
     const origin = "http://127.0.0.1:1";
     await using service = await startPrivate({ network: { onLoopback: true } });
-    const add = { name: "add_todo", arguments: { title: "a" } };
+    const add = { name: "add_todos", arguments: { todos: [{ title: "a" }] } };
     const fromPage = { Authorization: BASIC, Origin: origin, "Sec-Fetch-Site": "same-site" };
     const rejected = await (await post(service, fromPage, "tools/call", add)).json();
     expect(JSON.stringify(rejected)).toContain("cross_site_write");
@@ -212,19 +215,19 @@ describe("in private mode, /mcp", () => {
 
   test("separates the idempotency keys of two clients", async () => {
     await using service = await startPrivate();
-    const add = { name: "add_todo", arguments: { title: "a", idempotencyKey: "k" } };
+    const add = { name: "add_todos", arguments: { todos: [{ title: "a", idempotencyKey: "k" }] } };
     for (const headers of [bearer(service.writer), { Authorization: BASIC }])
       for (let time = 0; time < 2; time++) await post(service, headers, "tools/call", add);
     await using client = await connectHttpClient(VERSION, at(service), bearer(service.reader));
-    expect((await callTool(client, "list_todos")).structured).toMatchObject({ todos: { length: 2 } });
+    expect((await callTool(client, "find_todos")).structured).toMatchObject({ todos: { length: 2 } });
   });
 
   test("logs each write of a tool with the API key, and does not log a request to /mcp as a write", async () => {
     const log = capturingLog();
     await using service = await startPrivate({ log: log.log });
     await using client = await connectHttpClient(VERSION, at(service), bearer(service.writer));
-    await callTool(client, "add_todo", { title: "canary-title" });
-    await callTool(client, "list_todos");
+    await callTool(client, "add_todos", { todos: [{ title: "canary-title" }] });
+    await callTool(client, "find_todos");
     const writes = log.lines.filter(({ message }) => message === "write");
     expect(writes.map(({ fields }) => fields)).toMatchObject([
       { route: "/api/todos", key: expect.any(String) },
@@ -284,7 +287,7 @@ test("the metrics and the access log count /mcp and the requests of its tools", 
   const log = capturingLog();
   await using service = start({ observer: metrics.observer, accessLog: true, log: log.log });
   await using client = await connectHttpClient(VERSION, at(service));
-  await callTool(client, "add_todo", { title: "a" });
+  await callTool(client, "add_todos", { todos: [{ title: "a" }] });
   const routes = log.lines.map(({ fields }) => fields.route);
   expect(routes).toEqual(["/mcp", "/api/todos", "/mcp"]);
 });
@@ -304,7 +307,7 @@ describe("/mcp", () => {
   ])("accepts a request with %s", async (_what, protocol, host) => {
     await using service = start({ network: { onLoopback: true } });
     await service.sendJson("POST", "/api/todos", { title: "a" });
-    const params = { name: "list_todos" };
+    const params = { name: "find_todos" };
     const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
     const sent = Object.entries(mcpHeaders(VERSION, "tools/call", params)).map((one) => one.join(": "));
     const head = [
@@ -429,7 +432,7 @@ describe("/mcp", () => {
     const log = capturingLog();
     await using service = start({ store: broken, log: log.log });
     await using client = await connectHttpClient("2026-07-28", at(service));
-    expect(await callTool(client, "list_todos")).toMatchObject({
+    expect(await callTool(client, "find_todos")).toMatchObject({
       isError: true,
       text: { code: "internal_error", message: "Internal server error" },
     });
@@ -452,12 +455,15 @@ describe("/mcp", () => {
       mcp: createMcpEndpoint({ version: "1" }),
     });
     const listener = listen(service, { host: "127.0.0.1", port: 0 });
-    const answer = post(listener, {}, "tools/call", { name: "add_todo", arguments: { title: "a" } });
+    const answer = post(listener, {}, "tools/call", {
+      name: "add_todos",
+      arguments: { todos: [{ title: "a" }] },
+    });
     await called.promise;
     const stopped = listener.stop();
     held.resolve();
     expect(await (await answer).json()).toMatchObject({
-      result: { structuredContent: { todo: { id: "1" } } },
+      result: { structuredContent: { todos: [{ id: "1" }] } },
     });
     expect(await stopped).toBe(0);
   });
@@ -468,10 +474,10 @@ describe("/mcp", () => {
     const etag = (await service.send("GET", "/api/todos")).headers.get("etag") ?? "";
     const headers = { "If-None-Match": etag, "Idempotency-Key": "k" };
     for (const title of ["b", "c"]) {
-      const call = { name: "add_todo", arguments: { title } };
+      const call = { name: "add_todos", arguments: { todos: [{ title }] } };
       await post(service, headers, "tools/call", call);
     }
-    const listed = await (await post(service, headers, "tools/call", { name: "list_todos" })).text();
+    const listed = await (await post(service, headers, "tools/call", { name: "find_todos" })).text();
     for (const title of ["a", "b", "c"]) expect(listed).toContain(`"title":"${title}"`);
   });
 });
