@@ -4,13 +4,13 @@ export function errorMessage(error: unknown): string {
 }
 
 /** Returns the `code` of an error, such as `"ENOENT"` or `"SQLITE_BUSY"`; `undefined` if it has none. */
-export function errnoOf(error: unknown): unknown {
+export function getErrno(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;
 }
 
 /** Returns why a file cannot be used, in plain words: `"no such file or folder"`. */
 export function describeFsError(error: unknown): string {
-  switch (errnoOf(error)) {
+  switch (getErrno(error)) {
     case "ENOENT":
       return "no such file or folder";
     case "ENOTDIR":

@@ -163,8 +163,8 @@ async function reopen(engines: readonly Engine[]): Promise<void> {
 /** SQLite evicts keys at the end of a batch. Until then, a batch finds keys that consecutive writes would have evicted. */
 function oneKeyAtATime(writes: readonly Write[]): Write[][] {
   return runsOf(writes, (run, write) => {
-    const key = keyOf(write);
-    return key === undefined || run.every((other) => (keyOf(other) ?? key) === key);
+    const key = toKey(write);
+    return key === undefined || run.every((other) => (toKey(other) ?? key) === key);
   });
 }
 
@@ -193,7 +193,7 @@ function runsOf(
   return runs;
 }
 
-const keyOf = (write: Write): string | undefined => (write.name === "insert" ? write.key : undefined);
+const toKey = (write: Write): string | undefined => (write.name === "insert" ? write.key : undefined);
 
 /** Returns the to-do or the idempotency key of a write. */
 const about = (write: Write): TodoId | string | undefined => (write.name === "insert" ? write.key : write.id);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { SQL } from "bun";
 import { mintToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
-import { errnoOf } from "../src/error-message.ts";
+import { getErrno } from "../src/error-message.ts";
 import { Primary } from "../src/storage/postgres/primary.ts";
 import { openPostgres } from "../src/storage/postgres/store.ts";
 import { type Command, runTodo } from "./command.ts";
@@ -66,7 +66,7 @@ async function retried<T>(call: () => T): Promise<Awaited<T>> {
 
 /** Returns undefined for the error of a connection that was reset. Throws any other error. */
 function ifReset(error: unknown): undefined {
-  if (errnoOf(error) !== "ECONNRESET") throw error;
+  if (getErrno(error) !== "ECONNRESET") throw error;
 }
 
 /** Starts clients that create to-dos one after the other until they are stopped. */

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { errnoOf } from "../src/error-message.ts";
+import { getErrno } from "../src/error-message.ts";
 
 /** Returns the bytes of a request that closes its connection. `headers` may repeat a name. */
 export function request(line: string, headers: readonly string[] = [], body = ""): string {
@@ -159,6 +159,6 @@ async function connectError(port: number): Promise<unknown> {
     (await openSocket(port)).destroy();
     return undefined;
   } catch (error) {
-    return errnoOf(error);
+    return getErrno(error);
   }
 }

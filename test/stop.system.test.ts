@@ -6,7 +6,7 @@ import { connect as connectHttp2, constants } from "node:http2";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { errnoOf } from "../src/error-message.ts";
+import { getErrno } from "../src/error-message.ts";
 import { makeCertificate } from "./certificate.ts";
 import { runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
@@ -141,7 +141,7 @@ async function load({ port, index, name, acknowledged, unanswered }: Load): Prom
   const ways = [...PAUSES_MS, undefined];
   const pauseMs = ways[(index >> 1) % ways.length];
   for (let sent = 0; ; ) {
-    const opened = await Connection.open(port).catch(errnoOf);
+    const opened = await Connection.open(port).catch(getErrno);
     if (opened === "ECONNREFUSED") return "refused";
     // The listener closed while this connection was being opened. No request was sent on it.
     if (opened === "ECONNRESET") continue;

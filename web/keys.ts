@@ -462,7 +462,7 @@ requireElement("#hide-token", HTMLButtonElement).addEventListener("click", () =>
 
 /** Shows an error at its field, or as a toast if it belongs to no visible field. Returns whether it was shown at a field. */
 function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
-  const errors = error instanceof ProblemError ? fieldErrorsOf(error.problem) : [];
+  const errors = error instanceof ProblemError ? toFieldErrors(error.problem) : [];
   const visible = inputs.filter((input) => input.checkVisibility());
   const isAtField = errors.length > 0 && errors.every(({ field }) => visible.some(({ id }) => id === field));
   if (isAtField) showFieldErrors(inputs, errors);
@@ -470,7 +470,7 @@ function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean
   return isAtField;
 }
 
-function fieldErrorsOf({ code, errors = [] }: Problem): FieldErrors {
+function toFieldErrors({ code, errors = [] }: Problem): FieldErrors {
   if (code !== "key_exists") return errors;
   return [
     {

@@ -83,7 +83,7 @@ export class State {
 
   /** Identifies the history that ids and positions belong to. A store that starts empty has a new one. */
   get epoch(): string | undefined {
-    return this.#position === undefined ? undefined : epochOf(this.#position);
+    return this.#position === undefined ? undefined : parseEpoch(this.#position);
   }
 
   /** All to-dos as the service reported them, in ascending order of id. */
@@ -116,7 +116,7 @@ export class State {
   }
 
   #replaceAll(todos: readonly Todo[], position: string): number {
-    const isOtherList = this.epoch !== undefined && this.epoch !== epochOf(position);
+    const isOtherList = this.epoch !== undefined && this.epoch !== parseEpoch(position);
     let missing = 0;
     if (isOtherList) {
       // The same id may be another to-do now.
@@ -364,7 +364,7 @@ export class State {
 export const hasNoResponse = (error: unknown): boolean =>
   error instanceof TodoApiError && (error.code === "network_error" || error.code === "timeout");
 
-const epochOf = (position: string): string => position.slice(0, position.lastIndexOf("-"));
+const parseEpoch = (position: string): string => position.slice(0, position.lastIndexOf("-"));
 
 /**
  * Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id if `direction`

@@ -90,7 +90,7 @@ function currentFilter(): Filter {
   return show === "open" || show === "done" ? show : "all";
 }
 
-function addressOf(filter: Filter): string {
+function formatFilterUrl(filter: Filter): string {
   const search = new URLSearchParams();
   if (filter !== "all") search.set("show", filter);
   if (query.trim() !== "") search.set("q", query);
@@ -154,8 +154,8 @@ const TITLE_PLACEHOLDER = titleInput.placeholder;
 function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>): void {
   const isLoaded = hasList();
   for (const link of filterLinks) {
-    const show = filterOf(link);
-    link.href = addressOf(show);
+    const show = parseFilter(link);
+    link.href = formatFilterUrl(show);
     if (show === filter) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
     const countElement = link.querySelector(".count");
@@ -163,7 +163,7 @@ function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>):
   }
 }
 
-function filterOf({ dataset: { show } }: HTMLAnchorElement): Filter {
+function parseFilter({ dataset: { show } }: HTMLAnchorElement): Filter {
   return show === "open" || show === "done" ? show : "all";
 }
 
@@ -223,7 +223,7 @@ function search(text: string): void {
   render();
   clearTimeout(searchTimer);
   searchTimer = setTimeout(() => {
-    history.replaceState(undefined, "", addressOf(currentFilter()));
+    history.replaceState(undefined, "", formatFilterUrl(currentFilter()));
     const { length } = state.view(currentFilter(), createMatcher(query)).todos;
     if (query.trim() === "") announce("Search cleared.");
     else announce(length === 1 ? "1 match." : `${formatCount(length)} matches.`);

@@ -34,14 +34,14 @@ export function runOnService(
     if (isJson) process.stdout.write(`${escapeControlsJson(asJson(value))}\n`);
     else if (text !== undefined) process.stdout.write(`${text()}\n`);
   };
-  const api = apiOf(service, { retries: RETRIES });
+  const api = createApi(service, { retries: RETRIES });
   return runCommand(
     (signal) => work({ flags, service, api, signal, printLine, isJson }),
     (error) => toCommandError(error, service),
   );
 }
 
-export function apiOf(
+export function createApi(
   { url, token }: ServiceAddress,
   options: Pick<TodoApiOptions, "retries" | "timeoutMs">,
 ): TodoApi {

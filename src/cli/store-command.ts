@@ -4,7 +4,7 @@ import { optionFor, SETTINGS } from "../config/settings.ts";
 import { asUsageError, CommandError, toUsageError, UsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
 import { PreconditionError, type StoreAdmin } from "../storage/maintenance.ts";
-import { kindOf, openStoreAdmin, type StoreKind, unknownKind } from "../storage/open.ts";
+import { openStoreAdmin, parseKind, type StoreKind, unknownKind } from "../storage/open.ts";
 import { runCommand } from "./command.ts";
 
 /** The stores that a command accepts. */
@@ -43,7 +43,7 @@ export function addStoreOptions(command: Command, { urls }: AcceptedStores): Com
 /** Returns the configured store. Throws a UsageError unless the command accepts it. */
 export function readAcceptedStore(flags: Flags, { kinds, urls, hints = {} }: AcceptedStores): Sourced {
   const store = readNamedStore(flags, process.env);
-  const kind = store === undefined ? "memory" : kindOf(store.value);
+  const kind = store === undefined ? "memory" : parseKind(store.value);
   const hint = kind === undefined || hints[kind] === undefined ? "" : `; ${hints[kind]}`;
   if (store === undefined)
     throw new UsageError(`no store is named: set --store or TODO_STORE to ${urls}${hint}`);

@@ -16,7 +16,7 @@ export function reachableUrl(listenerUrl: string): string {
 }
 
 /** Returns the IP address of the host to listen on. Throws a UsageError if it does not resolve. */
-export async function addressOf(host: string): Promise<string> {
+export async function resolveAddress(host: string): Promise<string> {
   try {
     return (await lookup(host.replace(/^\[(.*)\]$/, "$1"))).address;
   } catch {

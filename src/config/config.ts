@@ -34,7 +34,7 @@ export function readConfig(flags: Flags, env: Environment) {
   const passwordFile = readSourced(SETTINGS.adminPasswordFile);
   return {
     ...readAddress(flags, env),
-    portSource: sourceOf(SETTINGS.port, flags, env),
+    portSource: getSource(SETTINGS.port, flags, env),
     store: readStore(flags, env),
     storeConnections: readOr(SETTINGS.storeConnections),
     backupDir: readSourced(SETTINGS.backupDir),
@@ -65,7 +65,7 @@ export function readConfig(flags: Flags, env: Environment) {
     },
     mcp: readOr(SETTINGS.mcp),
     metricsPort: read(SETTINGS.metricsPort),
-    metricsPortSource: sourceOf(SETTINGS.metricsPort, flags, env),
+    metricsPortSource: getSource(SETTINGS.metricsPort, flags, env),
     metricsHost: readOr(SETTINGS.metricsHost),
     logLevel: readOr(SETTINGS.logLevel),
     accessLog: readOr(SETTINGS.accessLog),
@@ -103,7 +103,7 @@ export function readMaxTodos(flags: Flags, env: Environment): number {
 }
 
 /** Returns the flag or the variable that sets a setting; without either, the names of both: `--port or TODO_PORT`. */
-export function sourceOf(setting: Setting, flags: Flags, env: Environment): string {
+export function getSource(setting: Setting, flags: Flags, env: Environment): string {
   const { flag, variables } = setting;
   const names = [...(flag === undefined ? [] : [longName(flag)]), ...variables.slice(0, 1)];
   return reader(flags, env).find(setting)?.source ?? names.join(" or ");

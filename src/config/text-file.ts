@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
-import { describeFsError, errnoOf } from "../error-message.ts";
+import { describeFsError, getErrno } from "../error-message.ts";
 
 const POLL_INTERVAL_MS = 1000;
 
@@ -9,7 +9,7 @@ export function readText(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (cause) {
-    const fullPath = errnoOf(cause) === "ENOENT" && !isAbsolute(path) ? ` (${resolve(path)})` : "";
+    const fullPath = getErrno(cause) === "ENOENT" && !isAbsolute(path) ? ` (${resolve(path)})` : "";
     throw new Error(`${describeFsError(cause)}${fullPath}`, { cause });
   }
 }

@@ -144,7 +144,7 @@ export function validatePassword(password: string): string {
 /** Returns the text of a users file with a new hash for the user, in the user's line or in a new last line. */
 export function setUserEntry(text: string, user: string, passwordHash: string): string {
   const entry = `${user}:${passwordHash}`;
-  const lines = linesOf(text);
+  const lines = splitLines(text);
   const index = lines.findIndex(isEntryOf(user));
   if (index >= 0) return lines.with(index, entry + (/\r?\n$/.exec(lines[index] ?? "")?.[0] ?? "")).join("");
   const lineBreak = /\r?\n/.exec(text)?.[0] ?? "\n";
@@ -154,7 +154,7 @@ export function setUserEntry(text: string, user: string, passwordHash: string): 
 /** Returns the text of a users file without the user; a comment if nothing else remains. */
 export function removeUserEntry(text: string, user: string): string {
   const of = isEntryOf(user);
-  const rest = linesOf(text)
+  const rest = splitLines(text)
     .filter((line) => !of(line))
     .join("");
   // A server does not accept an empty file at once, because an editor may be about to write it.
@@ -162,7 +162,7 @@ export function removeUserEntry(text: string, user: string): string {
 }
 
 /** Splits a text into lines with their line breaks. A byte order mark is a line of its own. */
-const linesOf = (text: string): string[] => text.split(/(?<=^\uFEFF|\n)/);
+const splitLines = (text: string): string[] => text.split(/(?<=^\uFEFF|\n)/);
 
 const isEntryOf =
   (user: string) =>

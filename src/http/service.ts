@@ -193,7 +193,7 @@ export function createService(options: ServiceOptions): Service {
     "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
     "/admin/*": guardedRoute(basic),
     ...(mcp !== undefined && {
-      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, handlerOf) }),
+      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, getHandler) }),
     }),
     ...Object.fromEntries([...OAUTH_PATHS].map((path) => [path, notFoundRoute])),
     "/*": notFoundRoute,
@@ -217,7 +217,7 @@ export function createService(options: ServiceOptions): Service {
   return { routes, drain, close };
 
   /** Returns the handler of a path pattern with all its checks. Call it when all routes exist. */
-  function handlerOf(path: string): Handler {
+  function getHandler(path: string): Handler {
     return routes[path] ?? notFoundRoute.handler;
   }
 

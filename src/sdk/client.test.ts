@@ -208,16 +208,16 @@ describe("the client", () => {
     const titles = ["stays 1", "goes early", "stays 2", "goes late", "stays 3", "changes"];
     const ids = new Map<string, string>();
     for (const title of titles) ids.set(title, (await writer.create(title)).id);
-    const idOf = (title: string): string => ids.get(title) ?? "";
+    const idByTitle = (title: string): string => ids.get(title) ?? "";
     const found: string[] = [];
     for await (const { title, done } of writer.todos({ pageSize: 2 })) {
       found.push(done ? `${title}, done` : title);
       if (title === "goes early") {
         // The first page ends here. The cursor is an id, so deletions shift no later page.
-        await writer.delete(idOf("stays 1"));
-        await writer.delete(idOf("goes early"));
-        await writer.delete(idOf("goes late"));
-        await writer.setDone(idOf("changes"), true);
+        await writer.delete(idByTitle("stays 1"));
+        await writer.delete(idByTitle("goes early"));
+        await writer.delete(idByTitle("goes late"));
+        await writer.setDone(idByTitle("changes"), true);
         await writer.create("comes");
       }
     }

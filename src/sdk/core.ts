@@ -1,5 +1,5 @@
-import { type Call, isOfType, readDeletion, segmentOf } from "./exchange.ts";
-import { parseJson, todoOf } from "./json.ts";
+import { type Call, isOfType, readDeletion, toSegment } from "./exchange.ts";
+import { parseJson, parseTodo } from "./json.ts";
 import { createTransport, type Transport } from "./transport.ts";
 import type { CallOptions, ListQuery, Todo, TodoApiOptions, TodoId, TodoList } from "./types.ts";
 
@@ -35,7 +35,7 @@ export class TodoApiCore {
       const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
       if (!Array.isArray(todos) || position === undefined) throw new SyntaxError("not a list");
       return {
-        todos: todos.map(todoOf),
+        todos: todos.map(parseTodo),
         position,
         ...(next !== undefined && { next }),
       };
@@ -84,7 +84,7 @@ export class TodoApiCore {
   }
 }
 
-const readTodo = (_response: Response, text: string): Todo => todoOf(parseJson(text));
+const readTodo = (_response: Response, text: string): Todo => parseTodo(parseJson(text));
 
 /** Returns 128 random bits. Pages over plain HTTP do not have `crypto.randomUUID`, and React Native has no `crypto`. */
 function randomKey(): string {
@@ -94,4 +94,4 @@ function randomKey(): string {
 }
 
 /** Returns a to-do's path. A string from elsewhere could contain a slash. */
-const todoPath = (id: TodoId | bigint): string => `/api/todos/${segmentOf(id, "invalid_id")}`;
+const todoPath = (id: TodoId | bigint): string => `/api/todos/${toSegment(id, "invalid_id")}`;

@@ -1,6 +1,6 @@
 import { abortOnReturn } from "./abort.ts";
 import { type Call, type Exchange, interpret, isEventStream, throwIfProblem } from "./exchange.ts";
-import { idOf, parseJson, todoOf } from "./json.ts";
+import { parseId, parseJson, parseTodo } from "./json.ts";
 import { delay, isTransient, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { CallOptions, TodoApiError, TodoEvent } from "./types.ts";
@@ -52,9 +52,9 @@ export function parseEvent({
       return { type, position };
     case "created":
     case "updated":
-      return { type, position, todo: todoOf(parseJson(data)) };
+      return { type, position, todo: parseTodo(parseJson(data)) };
     case "deleted":
-      return { type, position, id: idOf(parseJson(data)) };
+      return { type, position, id: parseId(parseJson(data)) };
     default:
       return undefined;
   }

@@ -1,6 +1,6 @@
 import { linkAbort } from "./abort.ts";
 import { isObject } from "./json.ts";
-import { retryAfterOf, startTimer } from "./retry.ts";
+import { parseRetryAfter, startTimer } from "./retry.ts";
 import {
   type AdminCredentials,
   type ErrorCode,
@@ -73,7 +73,7 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
   };
   try {
     // Outside withTimeout: an invalid header is a TypeError, not a network error.
-    const headers = headersOf(request);
+    const headers = buildHeaders(request);
     const sent = { method, url, headers, attempt };
     if (onRequest !== undefined) {
       await onRequest(sent);
@@ -115,7 +115,7 @@ function readerOf(response: Response): Exchange["read"] {
   };
 }
 
-function headersOf({ authorization, headers, call }: ExchangeRequest): Headers {
+function buildHeaders({ authorization, headers, call }: ExchangeRequest): Headers {
   const { body, accept, idempotencyKey } = call;
   const all = new Headers(authorization === undefined ? {} : { Authorization: authorization });
   for (const [name, value] of Object.entries(headers ?? {})) all.set(name, value);
@@ -135,7 +135,7 @@ export function basicAuthorization({ name, password }: AdminCredentials): string
 }
 
 /** Returns an id as a segment of a path. Throws `code` for an id that would make the path one of another route. */
-export function segmentOf(id: TodoId | bigint, code: "invalid_id" | "key_not_found"): string {
+export function toSegment(id: TodoId | bigint, code: "invalid_id" | "key_not_found"): string {
   const text = String(id);
   // URLs drop the segments "." and "..".
   if (/^\.{0,2}$/.test(text)) throw new TodoApiError(code, `"${text}" is not an id: send one from a list`);
@@ -190,7 +190,7 @@ export function interpret<T>(response: Response, read: () => T): T {
 /** Returns what errors contain of a response. */
 const outcomeOf = (response: Response) => ({
   status: response.status,
-  retryAfter: retryAfterOf(response),
+  retryAfter: parseRetryAfter(response),
   requestId: response.headers.get("x-request-id") ?? undefined,
 });
 

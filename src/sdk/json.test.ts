@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { compareIds, idOf, parseJson, todoOf } from "./json.ts";
+import { compareIds, parseId, parseJson, parseTodo } from "./json.ts";
 
 const MAX = "18446744073709551615";
 
@@ -31,7 +31,7 @@ describe("todoOf", () => {
   const todo = { id: MAX, title: "a", done: false };
 
   test("returns a to-do without other members", () => {
-    expect(todoOf({ ...todo, extra: 1 })).toEqual(todo);
+    expect(parseTodo({ ...todo, extra: 1 })).toEqual(todo);
   });
 
   test.each<[what: string, value: unknown]>([
@@ -43,13 +43,13 @@ describe("todoOf", () => {
     ["a title that is a number", { ...todo, title: 1 }],
     ["done that is a string", { ...todo, done: "false" }],
   ])("throws a SyntaxError for %s", (_what, value) => {
-    expect(() => todoOf(value)).toThrow(SyntaxError);
+    expect(() => parseTodo(value)).toThrow(SyntaxError);
   });
 });
 
-test("idOf reads only the id", () => {
-  expect(idOf({ id: "7" })).toBe("7");
-  expect(() => idOf({})).toThrow(SyntaxError);
+test("parseId reads only the id", () => {
+  expect(parseId({ id: "7" })).toBe("7");
+  expect(() => parseId({})).toThrow(SyntaxError);
 });
 
 test("compareIds orders ids by value", () => {

@@ -13,14 +13,14 @@ export const compareIds = (a: TodoId, b: TodoId): number =>
   a.length - b.length || (a < b ? -1 : Number(a > b));
 
 /** Returns the id of a parsed object. Throws a SyntaxError if it has none. */
-export function idOf(value: unknown): TodoId {
+export function parseId(value: unknown): TodoId {
   if (isObject(value) && "id" in value && typeof value.id === "string") return value.id;
   throw new SyntaxError("the id is missing");
 }
 
 /** Returns the to-do in a parsed object. Throws a SyntaxError if it is not a to-do. */
-export function todoOf(value: unknown): Todo {
-  const id = idOf(value);
+export function parseTodo(value: unknown): Todo {
+  const id = parseId(value);
   if (isObject(value) && "title" in value && "done" in value) {
     const { title, done } = value;
     if (typeof title === "string" && typeof done === "boolean") return { id, title, done };

@@ -1,4 +1,4 @@
-import { type Call, readDeletion, segmentOf } from "./exchange.ts";
+import { type Call, readDeletion, toSegment } from "./exchange.ts";
 import { isObject } from "./json.ts";
 import type { ApiKey, CallOptions, KeysApi, MintedApiKey } from "./types.ts";
 
@@ -32,7 +32,7 @@ export function createKeysApi(send: SendCall): KeysApi {
   };
 }
 
-const keyPath = (id: string): string => `${PATH}/${segmentOf(id, "key_not_found")}`;
+const keyPath = (id: string): string => `${PATH}/${toSegment(id, "key_not_found")}`;
 
 function readMinted(_response: Response, text: string): MintedApiKey {
   const key: unknown = JSON.parse(text);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { delay, isTransient, RETRY_MAX_MS, retryAfterOf, retryDelay } from "./retry.ts";
+import { delay, isTransient, parseRetryAfter, RETRY_MAX_MS, retryDelay } from "./retry.ts";
 import { TodoApiError } from "./types.ts";
 
 const error = (code: TodoApiError["code"], status?: number, retryAfter?: number): TodoApiError =>
@@ -59,12 +59,12 @@ describe("retryAfterOf", () => {
     ["Thu, 01 Jan 1970 00:00:00 GMT", undefined],
   ])("of %p is %p", (value, expected) => {
     const headers: Record<string, string> = value === undefined ? {} : { "Retry-After": value };
-    expect(retryAfterOf(new Response(null, { headers }))).toBe(expected);
+    expect(parseRetryAfter(new Response(null, { headers }))).toBe(expected);
   });
 
   test("of a date is the seconds until then", () => {
     const date = new Date(Date.now() + 3_600_000).toUTCString();
-    const seconds = retryAfterOf(new Response(null, { headers: { "Retry-After": date } }));
+    const seconds = parseRetryAfter(new Response(null, { headers: { "Retry-After": date } }));
     expect(seconds).toBeWithin(3500, 3601);
   });
 });

@@ -26,7 +26,7 @@ export function retryDelay(attempt: number, error?: TodoApiError, maxMs = RETRY_
 }
 
 /** Returns `Retry-After` in seconds. The header holds a number or a date (RFC 9110 §10.2.3). */
-export function retryAfterOf({ headers }: Response): number | undefined {
+export function parseRetryAfter({ headers }: Response): number | undefined {
   const text = headers.get("retry-after");
   if (text === null) return undefined;
   const seconds = /^\d+$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;

@@ -74,7 +74,7 @@ export async function openCredentials(
   return {
     lookupClient: firstClient(lookups),
     hasClients,
-    checkUser: anyOf(checks),
+    checkUser: combineChecks(checks),
     userEntry: (user) => hashes().get(user),
     demo: undefined,
     needsFirstKey,
@@ -110,7 +110,7 @@ function firstClient([lookup, ...others]: readonly LookupClient[]): LookupClient
   return (token) => chain(lookup(token), (client) => client ?? next(token));
 }
 
-function anyOf(checks: readonly CheckUser[]): CheckUser | undefined {
+function combineChecks(checks: readonly CheckUser[]): CheckUser | undefined {
   if (checks.length < 2) return checks[0];
   return async (...asked) => {
     for (const check of checks) if (await check(...asked)) return true;

@@ -1,17 +1,17 @@
 import { accessSync, constants, statSync } from "node:fs";
 import type { Logger } from "pino";
 import { version } from "../../package.json" with { type: "json" };
-import { addressOf, reachableHost } from "../config/address.ts";
+import { reachableHost, resolveAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { clusterVariables, type Environment } from "../config/environment.ts";
 import { CommandError, FAILED_EXIT_CODE, toStoreError, UsageError } from "../config/usage-error.ts";
-import { describeFsError, errnoOf, errorMessage } from "../error-message.ts";
+import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Metrics } from "../http/listener/metrics.ts";
 import { isLocalHost, isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
-import { fileOf, openStore } from "../storage/open.ts";
+import { openStore, parseFilePath } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/file-usage.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
@@ -35,7 +35,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const metrics = await openConfiguredMetrics(config);
   const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
-  const onLoopback = isLoopback(await addressOf(config.host));
+  const onLoopback = isLoopback(await resolveAddress(config.host));
   const service = createService({
     store,
     credentials: { ...credentials, keys: store.keys },
@@ -81,7 +81,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
 export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
   if (backupDir === undefined) return undefined;
   const { value: folder, source } = backupDir;
-  const path = pathOf(store);
+  const path = getSqlitePath(store);
   if (path === undefined) {
     const next =
       store.value === "memory:"
@@ -102,9 +102,9 @@ export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKee
   return { path, folder, everyMs, keep };
 }
 
-function pathOf({ value, source }: Config["store"]): string | undefined {
+function getSqlitePath({ value, source }: Config["store"]): string | undefined {
   try {
-    return fileOf(value);
+    return parseFilePath(value);
   } catch (error) {
     throw toStoreError(source, error);
   }
@@ -135,9 +135,9 @@ async function exportMetrics(
     eventLag: () => store.eventLag,
     checkWrites: () => store.checkWrites?.(),
   });
-  const path = fileOf(configured.value);
+  const path = parseFilePath(configured.value);
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
-  const onLoopback = isLoopback(await addressOf(host));
+  const onLoopback = isLoopback(await resolveAddress(host));
   const service = metrics.service({ onLoopback, log });
   return listening(() => listen(service, { host, port }), { host, port }, metricsPortSource);
 }
@@ -197,7 +197,7 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
 
 /** Returns in plain words why a server cannot listen. */
 export function describeListenError(error: unknown, { host, port }: ListenOptions, source: string): string {
-  switch (errnoOf(error)) {
+  switch (getErrno(error)) {
     case "EADDRINUSE":
       return `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`;
     case "EACCES":

@@ -1,6 +1,6 @@
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
-import { describeFsError, errnoOf } from "../error-message.ts";
+import { describeFsError, getErrno } from "../error-message.ts";
 import { PreconditionError } from "./maintenance.ts";
 
 /**
@@ -71,7 +71,7 @@ function createEmpty(part: string, mode: number): void {
   try {
     closeSync(openSync(part, "wx", mode));
   } catch (error) {
-    if (errnoOf(error) === "EEXIST") {
+    if (getErrno(error) === "EEXIST") {
       throw new PreconditionError(
         `another command is writing ${part}: if no other command is running, remove ${part}`,
       );
@@ -85,7 +85,7 @@ function linkNew(part: string, path: string): void {
     // Unlike rename, link fails if another process has created the file in the meantime.
     linkSync(part, path);
   } catch (error) {
-    throw errnoOf(error) === "EEXIST" ? alreadyExists(path) : error;
+    throw getErrno(error) === "EEXIST" ? alreadyExists(path) : error;
   }
 }
 

@@ -25,7 +25,7 @@ const POSTGRES = /^postgres(?:ql)?:\/\//;
 export type StoreKind = "memory" | "sqlite" | "postgres";
 
 /** Returns the kind of the store at a URL; `undefined` if the URL names none. */
-export function kindOf(url: string): StoreKind | undefined {
+export function parseKind(url: string): StoreKind | undefined {
   if (url === "memory:") return "memory";
   if (url.startsWith("sqlite:")) return "sqlite";
   return POSTGRES.test(url) ? "postgres" : undefined;
@@ -34,7 +34,7 @@ export function kindOf(url: string): StoreKind | undefined {
 /** Opens the store at a URL: `memory:`, `sqlite:PATH` or `postgres://…`. Throws an Error with the reason if it cannot. */
 export async function openStore(url: string, options: PostgresOptions): Promise<Store> {
   if (url === "memory:") return openMemory(options);
-  const path = fileOf(url);
+  const path = parseFilePath(url);
   if (path !== undefined) return openSqlite(path, options);
   if (POSTGRES.test(url)) return openPostgres(url, options);
   throw unknownKind(url);
@@ -46,7 +46,7 @@ export async function openStore(url: string, options: PostgresOptions): Promise<
  */
 export async function openKeys(url: string, options: OpenKeysOptions): Promise<KeyStoreHandle | undefined> {
   if (url === "memory:") return undefined;
-  const path = fileOf(url);
+  const path = parseFilePath(url);
   if (path !== undefined) return openSqliteKeys(path, options);
   if (POSTGRES.test(url)) return openPostgresKeys(url);
   throw unknownKind(url);
@@ -56,7 +56,7 @@ export async function openKeys(url: string, options: OpenKeysOptions): Promise<K
 export function openStoreAdmin(url: string): StoreAdmin {
   if (url === "memory:")
     throw new PreconditionError("memory: keeps nothing: name a file, such as sqlite:PATH");
-  const path = fileOf(url);
+  const path = parseFilePath(url);
   if (path !== undefined) {
     return {
       backup: (file, signal) => backup(path, file, signal),
@@ -97,14 +97,14 @@ export type StoreProbe =
 /** Checks that the store at a URL can be reached and written, and changes nothing. Throws an Error with the reason. */
 export async function probeStore(url: string): Promise<StoreProbe> {
   if (url === "memory:") return { kind: "memory" };
-  const path = fileOf(url);
+  const path = parseFilePath(url);
   if (path !== undefined) return { kind: "sqlite", path, ...(await probeSqlite(path)) };
   if (POSTGRES.test(url)) return { kind: "postgres", now: await probePostgres(url) };
   throw unknownKind(url);
 }
 
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
-export function fileOf(url: string): string | undefined {
+export function parseFilePath(url: string): string | undefined {
   const path = /^sqlite:(.*)$/s.exec(url)?.[1];
   if (path === "") throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
   return path === undefined ? undefined : canonicalPath(path);

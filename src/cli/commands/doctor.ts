@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
-import { addressOf, reachableHost } from "../../config/address.ts";
-import { type Config, type Flags, readConfig, readSecretFiles, sourceOf } from "../../config/config.ts";
+import { reachableHost, resolveAddress } from "../../config/address.ts";
+import { type Config, type Flags, getSource, readConfig, readSecretFiles } from "../../config/config.ts";
 import type { Environment } from "../../config/environment.ts";
 import { addServeOptions, SETTINGS } from "../../config/settings.ts";
-import { describeFsError, errnoOf, errorMessage } from "../../error-message.ts";
+import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
 import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
 import { isLoopback } from "../../http/policy/address.ts";
@@ -60,8 +60,8 @@ export function addDoctorCommand(program: Command): void {
 async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: string, outcome: Outcome]> {
   const config = readConfig(flags, env);
   const store = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
-  const port = await attempt(() => checkPort(config, sourceOf(SETTINGS.port, flags, env)));
-  yield ["store", storeOutcome(store, port, sourceOf(SETTINGS.store, flags, env))];
+  const port = await attempt(() => checkPort(config, getSource(SETTINGS.port, flags, env)));
+  yield ["store", storeOutcome(store, port, getSource(SETTINGS.store, flags, env))];
   yield ["credentials", await attempt(() => checkCredentials(config))];
   yield ["certificate", await attempt(() => checkCertificate(config))];
   yield [
@@ -75,7 +75,7 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
   yield ["port", port];
   yield [
     "metrics",
-    await attempt(() => checkMetricsPort(config, sourceOf(SETTINGS.metricsPort, flags, env))),
+    await attempt(() => checkMetricsPort(config, getSource(SETTINGS.metricsPort, flags, env))),
   ];
   yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
@@ -194,7 +194,7 @@ function checkMetricsPort(
 type Address = Pick<Config, "host" | "port" | "tls">;
 
 async function checkPort({ host, port, tls }: Address, source: string): Promise<Outcome> {
-  const address = await addressOf(host);
+  const address = await resolveAddress(host);
   if (port === 0) return ["ok", `the server uses any free port on ${host}`];
   const server = createServer();
   try {
@@ -202,7 +202,7 @@ async function checkPort({ host, port, tls }: Address, source: string): Promise<
     return ["ok", `${port} on ${host} is free`];
   } catch (error) {
     const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
-    if (errnoOf(error) === "EADDRINUSE" && (await isOurs(url)))
+    if (getErrno(error) === "EADDRINUSE" && (await isOurs(url)))
       return ["ok", `${port} on ${host} ${USED_BY_US}`];
     return ["failed", describeListenError(error, { host, port }, source)];
   } finally {
@@ -250,7 +250,7 @@ function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string):
 /** Returns the known risks of valid settings. */
 async function risks(config: Config): Promise<Outcome[]> {
   const found: Outcome[] = [];
-  const onLoopback = isLoopback(await addressOf(config.host).catch(() => ""));
+  const onLoopback = isLoopback(await resolveAddress(config.host).catch(() => ""));
   if (config.access.allowBasicOverHttp)
     found.push([
       "warning",

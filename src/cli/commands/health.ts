@@ -1,9 +1,9 @@
 import type { Command } from "commander";
 import { reachableHost } from "../../config/address.ts";
-import { type Flags, readAddress, sourceOf } from "../../config/config.ts";
+import { type Flags, getSource, readAddress } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { CommandError, UsageError } from "../../config/usage-error.ts";
-import { errnoOf, errorMessage } from "../../error-message.ts";
+import { errorMessage, getErrno } from "../../error-message.ts";
 
 const TIMEOUT_MS = 3000;
 
@@ -20,7 +20,7 @@ export function addHealthCommand(program: Command): void {
     .action(async (flags: Flags) => {
       const { host, port, tls } = readAddress(flags, process.env);
       if (port === 0) {
-        const source = sourceOf(SETTINGS.port, flags, process.env);
+        const source = getSource(SETTINGS.port, flags, process.env);
         throw new UsageError(
           `port 0 means any free port: set ${source} to the port that the server listens on`,
         );
@@ -46,6 +46,6 @@ async function probe(url: string): Promise<string | undefined> {
     const response = await fetchLocally(url);
     return response.ok ? undefined : `status ${response.status}: ${await response.text()}`;
   } catch (error) {
-    return errnoOf(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);
+    return getErrno(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);
   }
 }

@@ -76,7 +76,7 @@ async function list(flags: Flags): Promise<void> {
   await withKeys(flags, { createIfMissing: false }, async (keys) => {
     const all = (await keys.list()).filter((key) => isListed(key, now));
     if (all.length === 0) process.stderr.write("No API keys.\n");
-    else process.stdout.write(table([HEAD, ...all.map((key) => rowOf(key, now))]));
+    else process.stdout.write(table([HEAD, ...all.map((key) => formatRow(key, now))]));
   });
 }
 
@@ -151,7 +151,7 @@ async function show({ key, token }: MintedKey, more = ""): Promise<void> {
 
 const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED"];
 
-function rowOf(key: Key, now: number): string[] {
+function formatRow(key: Key, now: number): string[] {
   const { id, name, scope, createdAt, expiresAt, lastUsedAt } = key;
   const end = expiresAt === undefined ? "never" : formatTime(expiresAt);
   return [

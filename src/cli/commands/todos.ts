@@ -17,11 +17,11 @@ import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
 import { isBlank } from "../../validation.ts";
-import { apiOf, type CommandContext, describeError, runOnService } from "../client-command.ts";
+import { type CommandContext, createApi, describeError, runOnService } from "../client-command.ts";
 import { unlessAborted } from "../command.ts";
 import { printError } from "../terminal/output.ts";
 import { withProgressBar } from "../terminal/progress.ts";
-import { columnsOf, escapeControls, paint, truncate, wrap } from "../terminal/terminal.ts";
+import { escapeControls, getColumns, paint, truncate, wrap } from "../terminal/terminal.ts";
 
 /** The service returns at most this many to-dos per page. */
 const MAX_PAGE_SIZE = 1000;
@@ -74,17 +74,17 @@ async function list(context: CommandContext, text: string): Promise<void> {
   if (flags.open === true && flags.done === true)
     throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
-  const { todos, isCut } = await listFirst(context, query, text, limitOf(flags));
+  const { todos, isCut } = await listFirst(context, query, text, parseLimit(flags));
   if (isJson) {
     for (const todo of todos) printLine(todo);
     return;
   }
-  const rows = todos.length === 0 ? [describeEmpty(query, text)] : rowsOf(todos);
+  const rows = todos.length === 0 ? [describeEmpty(query, text)] : formatRows(todos);
   if (isCut) rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
   printRows(rows);
 }
 
-function limitOf({ limit }: Flags): number | undefined {
+function parseLimit({ limit }: Flags): number | undefined {
   if (typeof limit !== "string") return undefined;
   return asUsageError(`--limit "${limit}"`, () => wholeNumber(1, Number.MAX_SAFE_INTEGER)(limit));
 }
@@ -130,7 +130,7 @@ async function addTodos(context: CommandContext, words: readonly string[]): Prom
   if (flags.batch !== undefined)
     throw new UsageError("--batch requires lines on standard input: todo add - --batch NAME");
   const todo = await api.create(words.join(" "), { signal });
-  printLine(todo, () => rowOf(todo, { before: "added " }));
+  printLine(todo, () => formatRow(todo, { before: "added " }));
 }
 
 async function addLines({ flags, service, signal, printLine, isJson }: CommandContext): Promise<void> {
@@ -138,7 +138,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
   const titles = titlesIn(await unlessAborted(signal, Bun.stdin.bytes()));
-  const api = apiOf(service, { retries: RETRIES_OF_LINES });
+  const api = createApi(service, { retries: RETRIES_OF_LINES });
   let added = 0;
   try {
     await withProgressBar("adding", true, async (onProgress) => {
@@ -199,7 +199,7 @@ const setDoneCommand = (done: boolean) => (ids: string[], flags: Flags) =>
   runOnService(flags, ({ api, signal, printLine }) =>
     forEachId(ids, async (id) => {
       const todo = await api.setDone(id, done, { signal });
-      printLine(todo, () => rowOf(todo));
+      printLine(todo, () => formatRow(todo));
     }),
   );
 
@@ -246,7 +246,7 @@ async function watch(context: CommandContext): Promise<void> {
 async function watchOnce({ api, signal, printLine, isJson, service }: CommandContext): Promise<void> {
   const { todos, position } = await api.list({}, { signal });
   if (!isJson) {
-    const rows = todos.length === 0 ? [describeEmpty({}, "")] : rowsOf(todos);
+    const rows = todos.length === 0 ? [describeEmpty({}, "")] : formatRows(todos);
     printRows(rows);
   }
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
@@ -256,12 +256,12 @@ async function watchOnce({ api, signal, printLine, isJson, service }: CommandCon
       case "created":
       case "updated":
         titles.set(event.todo.id, event.todo.title);
-        printLine(event, () => rowOf(event.todo));
+        printLine(event, () => formatRow(event.todo));
         break;
       case "deleted": {
         const { id } = event;
         const title = escapeControls(titles.get(id) ?? "");
-        const line = truncate(`deleted ${id} ${title}`, columnsOf(process.stdout));
+        const line = truncate(`deleted ${id} ${title}`, getColumns(process.stdout));
         printLine(event, () => paint("red", line, process.stdout));
         titles.delete(id);
         break;
@@ -288,28 +288,28 @@ async function whoami({ api, signal, printLine }: CommandContext): Promise<void>
 const printRows = (rows: readonly string[]): boolean =>
   process.stdout.write(rows.map((row) => `${row}\n`).join(""));
 
-function rowsOf(todos: readonly Todo[]): string[] {
+function formatRows(todos: readonly Todo[]): string[] {
   const idWidth = todos.at(-1)?.id.length ?? 0;
-  return todos.map((todo) => rowOf(todo, { idWidth }));
+  return todos.map((todo) => formatRow(todo, { idWidth }));
 }
 
 /** Returns a to-do as one line of the terminal, with as much of its title as fits. */
-function rowOf(todo: Todo, { idWidth = 0, before = "" } = {}): string {
-  const start = startOf(todo, { idWidth, before });
+function formatRow(todo: Todo, { idWidth = 0, before = "" } = {}): string {
+  const start = formatStart(todo, { idWidth, before });
   return styled(todo, start + truncate(escapeControls(todo.title), titleColumns(start)));
 }
 
 /** Returns a to-do with its whole title, in as many lines of the terminal as it needs. */
 function wholeText(todo: Todo): string {
-  const start = startOf(todo);
+  const start = formatStart(todo);
   const lines = wrap(escapeControls(todo.title), titleColumns(start));
   return styled(todo, start + lines.join(`\n${" ".repeat(start.length)}`));
 }
 
-const startOf = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
+const formatStart = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
   `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
 
 const titleColumns = (start: string): number =>
-  Math.max(columnsOf(process.stdout) - start.length, MIN_TITLE_COLUMNS);
+  Math.max(getColumns(process.stdout) - start.length, MIN_TITLE_COLUMNS);
 
 const styled = ({ done }: Todo, text: string): string => (done ? paint("dim", text, process.stdout) : text);

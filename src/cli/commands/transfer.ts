@@ -1,6 +1,6 @@
 import { open } from "node:fs/promises";
 import { type Command, Option } from "commander";
-import { type Flags, readMaxTodos, sourceOf } from "../../config/config.ts";
+import { type Flags, getSource, readMaxTodos } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
@@ -47,7 +47,7 @@ export function addExportCommand(program: Command): void {
     runOnStore(
       readAcceptedStore(flags, flags.skipDamaged === undefined ? KEPT_STORES : READABLE_IF_DAMAGED),
       async (store, signal) => {
-        const keys = keysOf(flags);
+        const keys = readKeysOption(flags);
         const source: Source =
           flags.skipDamaged === undefined
             ? (write, options) => store.export(write, { ...options, keys })
@@ -86,10 +86,10 @@ export function addImportCommand(program: Command): void {
       return runOnStore(readAcceptedStore(flags, KEPT_STORES), async (store, signal) => {
         const source = file === undefined ? inputChunks(signal) : fileChunks(file);
         const summary = await withProgressBar("importing", true, (onProgress) =>
-          store.import(source, maxTodos, { signal, onProgress, keys: keysOf(flags) }),
+          store.import(source, maxTodos, { signal, onProgress, keys: readKeysOption(flags) }),
         ).catch((error) => {
           if (!(error instanceof TooManyTodosError)) throw error;
-          const limit = sourceOf(SETTINGS.maxTodos, flags, process.env);
+          const limit = getSource(SETTINGS.maxTodos, flags, process.env);
           throw new PreconditionError(`${error.message}: raise the limit with ${limit}`, { cause: error });
         });
         printSummary(process.stdout, "imported", summary);
@@ -99,7 +99,8 @@ export function addImportCommand(program: Command): void {
 
 const WITH_KEYS = "include the API keys: the hashes of their tokens, which stay valid";
 
-const keysOf = ({ withKeys }: Flags): "include" | "omit" => (withKeys === undefined ? "omit" : "include");
+const readKeysOption = ({ withKeys }: Flags): "include" | "omit" =>
+  withKeys === undefined ? "omit" : "include";
 
 /** Writes an export. */
 type Source = (write: (text: string) => Promise<void>, options: TaskOptions) => Promise<TransferSummary>;

@@ -66,7 +66,7 @@ export function wrap(text: string, columns: number): string[] {
 }
 
 /** Returns the width of a terminal; a pipe or a file has no limit. */
-export const columnsOf = (output: NodeJS.WriteStream): number =>
+export const getColumns = (output: NodeJS.WriteStream): number =>
   output.isTTY ? output.columns || FALLBACK_WIDTH : Number.POSITIVE_INFINITY;
 
 /** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */

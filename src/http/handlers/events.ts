@@ -57,7 +57,7 @@ export function createEventHandlers(options: EventOptions) {
   const follow: Handler = async (request, server, identity) => {
     const connection = getConnectionInfo(request, server);
     const network = limitedNetwork(connection);
-    const start = startOf(request);
+    const start = parseStart(request);
     const position = await store.position();
     requireCapacity(connection, network);
     const endStream = (idleSeconds: number): void => {
@@ -119,7 +119,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 type Start = Position | "latest" | "unknown";
 
 /** Returns the start of a stream. Last-Event-ID wins over `since`, because an EventSource reconnects to the same URL. */
-function startOf({ url, headers }: Request): Start {
+function parseStart({ url, headers }: Request): Start {
   const since = readSince(url);
   const lastEventId = headers.get("last-event-id");
   if (lastEventId) return parsePosition(lastEventId) ?? "unknown";
@@ -270,7 +270,7 @@ const COMMENT = encoder.encode(":\n");
 function encodeCached(event: TodoEvent): Bytes {
   const known = encodedEvents.get(event);
   if (known !== undefined) return known;
-  const bytes = encode(event.type, event.position, dataOf(event));
+  const bytes = encode(event.type, event.position, formatData(event));
   encodedEvents.set(event, bytes);
   return bytes;
 }
@@ -282,7 +282,7 @@ function encode(type: string, position: Position, json: string): Bytes {
   return encoder.encode(`id: ${formatPosition(position)}\nevent: ${type}\ndata: ${json}\n\n`);
 }
 
-function dataOf(event: TodoEvent): string {
+function formatData(event: TodoEvent): string {
   if (event.type === "deleted") return `{"id":${event.id}}`;
   return typeof event.json === "string" ? event.json : decoder.decode(event.json);
 }

@@ -59,7 +59,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
     }),
 
     rotate: audited("rotate", async (request, user, server) => {
-      const id = idOf(request);
+      const id = getKeyId(request);
       const minted = await rotateKey(keys, id, await readOverlap(request, server, id), now());
       if (minted === undefined) throw notFound();
       log.info({ key: id, successor: minted.key.id, user: user.name }, "key rotated");
@@ -67,7 +67,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
     }),
 
     revoke: audited("revoke", async (request, user) => {
-      const id = idOf(request);
+      const id = getKeyId(request);
       if (!(await keys.delete(id))) throw notFound();
       log.info({ key: id, user: user.name }, "key revoked");
       return noContent();
@@ -105,11 +105,11 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
   }
 }
 
-const idOf = (request: RoutedRequest): string => request.params.id ?? "";
+const getKeyId = (request: RoutedRequest): string => request.params.id ?? "";
 
 /** Returns the id in the path, or `undefined` if it is not a key id, because it could be a token. */
 function shownId(request: RoutedRequest): string | undefined {
-  const id = idOf(request);
+  const id = getKeyId(request);
   return isKeyId(id) ? id : undefined;
 }
 

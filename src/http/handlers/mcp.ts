@@ -28,23 +28,23 @@ const TODO_PATH = /^\/api\/todos\/([^/]+)$/;
 /**
  * Returns the handler of POST `/mcp`. Each tool call passes all checks of the service again, as a request of the same sender
  * to `/api/todos`. So scopes, limits, logs and metrics apply.
- * @param handlerOf returns the handler of a path pattern with all its checks
+ * @param getHandler returns the handler of a path pattern with all its checks
  */
 export function createMcpHandler(
   endpoint: McpEndpoint,
   bodies: BodyReader,
   origins: OriginPolicy,
-  handlerOf: (path: string) => Handler,
+  getHandler: (path: string) => Handler,
 ): Handler {
   return async (request, server) => {
     origins.requireKnownOrigin(request);
     const readBody = () => bodies.readJson(request, server);
-    return secure(await endpoint(request, readBody, createFetch(request, server, handlerOf)));
+    return secure(await endpoint(request, readBody, createFetch(request, server, getHandler)));
   };
 }
 
 /** Returns a function that sends requests to the handlers, with the credentials and the connection of another request. */
-function createFetch(outer: RoutedRequest, outerServer: HttpServer, handlerOf: (path: string) => Handler) {
+function createFetch(outer: RoutedRequest, outerServer: HttpServer, getHandler: (path: string) => Handler) {
   // Now, because the runtime forgets the address when the sender leaves, and the write that it has started must finish.
   const address = outerServer.requestIP(outer);
   const server: HttpServer = {
@@ -64,6 +64,6 @@ function createFetch(outer: RoutedRequest, outerServer: HttpServer, handlerOf: (
     const id = TODO_PATH.exec(new URL(url).pathname)?.[1];
     const params = id === undefined ? {} : { id: decodeURIComponent(id) };
     const inner = Object.assign(new Request(url, { method, headers, body }), { params });
-    return handlerOf(id === undefined ? "/api/todos" : "/api/todos/:id")(inner, server);
+    return getHandler(id === undefined ? "/api/todos" : "/api/todos/:id")(inner, server);
   };
 }

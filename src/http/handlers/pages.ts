@@ -116,10 +116,10 @@ export async function favicon(): Promise<Response> {
 
 /** Returns whether the client prefers HTML (RFC 9110 §12.5.1). Browsers name it explicitly; other programs do not. */
 export function prefersHtml({ headers }: Request): boolean {
-  const weights = weightsOf(headers.get("accept") ?? "");
-  const weightOf = (type: string): number => weights.get(type) ?? 0;
-  const html = weightOf("text/html");
-  return html > 0 && html >= Math.max(weightOf("text/plain"), weightOf("application/json"));
+  const weights = parseWeights(headers.get("accept") ?? "");
+  const getWeight = (type: string): number => weights.get(type) ?? 0;
+  const html = getWeight("text/html");
+  return html > 0 && html >= Math.max(getWeight("text/plain"), getWeight("application/json"));
 }
 
 /**
@@ -218,7 +218,7 @@ async function send(request: Request, coded: Coded, headers: Readonly<Record<str
 
 /** Returns the coding with the greatest weight, or identity if no coding has one (RFC 9110 §12.5.3). */
 function codingFor(acceptEncoding: string): Coding {
-  const weights = weightsOf(acceptEncoding);
+  const weights = parseWeights(acceptEncoding);
   let [best, greatest]: [Coding, number] = ["identity", 0];
   for (const coding of CODINGS) {
     const weight = weights.get(coding) ?? weights.get("*") ?? 0;
@@ -228,7 +228,7 @@ function codingFor(acceptEncoding: string): Coding {
 }
 
 /** Returns the weights in a header such as Accept, 0 to 1, by lower-case name; 0 where one is malformed (RFC 9110 §12.4.2). */
-function weightsOf(header: string): ReadonlyMap<string, number> {
+function parseWeights(header: string): ReadonlyMap<string, number> {
   const weights = new Map<string, number>();
   for (const entry of header.split(",")) {
     const [name = "", ...parameters] = entry.split(";").map((part) => part.trim().toLowerCase());

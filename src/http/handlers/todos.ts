@@ -56,16 +56,16 @@ export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Lo
         );
     },
 
-    get: (request) => chain(store.get(idOf(request)), todoReply),
+    get: (request) => chain(store.get(requireId(request)), todoReply),
 
     update: async (request, server) => {
-      const id = idOf(request);
+      const id = requireId(request);
       const { done } = await readPatch(request, server, id);
       return todoReply(await store.setDone(id, done));
     },
 
     delete: async (request) => {
-      if (!(await store.delete(idOf(request)))) throw notFound();
+      if (!(await store.delete(requireId(request)))) throw notFound();
       return noContent();
     },
   } satisfies Record<string, Handler>;
@@ -78,8 +78,8 @@ export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Lo
 
   async function listIfModified(request: Request, server: HttpServer, query: ListQuery, seen: string) {
     const position = await store.position();
-    return matchesEtag(seen, etagOf(position))
-      ? respond(304, { ETag: etagOf(position), "Cache-Control": "no-cache" })
+    return matchesEtag(seen, formatETag(position))
+      ? respond(304, { ETag: formatETag(position), "Cache-Control": "no-cache" })
       : listNow(request, server, query);
   }
 
@@ -87,10 +87,10 @@ export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Lo
     const chunkBytes = server.protocol === "https" ? TLS_CHUNK_BYTES : undefined;
     const answer = ({ json, position, next }: TodoList): Response => {
       const link = next === undefined ? undefined : `<${nextPage(query, next)}>; rel="next"`;
-      if (json instanceof Uint8Array || json instanceof Blob) return list(json, etagOf(position), link);
+      if (json instanceof Uint8Array || json instanceof Blob) return list(json, formatETag(position), link);
       // A slow client of a long list reads nothing from the server while it empties the kernel's buffers.
       server.timeout(request, LONG_LIST_IDLE_SECONDS);
-      return list(toReadableStream(json, onStreamError, chunkBytes), etagOf(position), link);
+      return list(toReadableStream(json, onStreamError, chunkBytes), formatETag(position), link);
     };
     return chain(store.list(query, chunkBytes), answer);
   }
@@ -113,7 +113,7 @@ function todoReply(found: TodoJson | undefined): Response {
 
 const notFound = (): ServiceError => new ServiceError("todo_not_found");
 
-function idOf(request: RoutedRequest): TodoId {
+function requireId(request: RoutedRequest): TodoId {
   const id = parseTodoId(request.params.id ?? "");
   if (id === undefined) {
     throw new ServiceError("invalid_id", {
@@ -123,7 +123,7 @@ function idOf(request: RoutedRequest): TodoId {
   return id;
 }
 
-const etagOf = (position: Position): string => `"${formatPosition(position)}"`;
+const formatETag = (position: Position): string => `"${formatPosition(position)}"`;
 
 /** Returns the values of `?limit=`, `?after=` and `?done=`. Throws `invalid_query` for a bad or repeated value. */
 function parseListQuery(url: string): ListQuery {

@@ -29,14 +29,14 @@ export function createErrorLog(
   });
   return (request, error) => {
     const { code, cause = error } = error;
-    write(`${request.route} ${code} ${reasonOf(cause)}`, { ...request, code, err: cause });
+    write(`${request.route} ${code} ${describeCause(cause)}`, { ...request, code, err: cause });
   };
 }
 
 /** Returns the innermost message, truncated, to distinguish the causes of one code. */
-function reasonOf(cause: unknown): string {
+function describeCause(cause: unknown): string {
   try {
-    if (cause instanceof ServiceError && cause.cause !== undefined) return reasonOf(cause.cause);
+    if (cause instanceof ServiceError && cause.cause !== undefined) return describeCause(cause.cause);
     return errorMessage(cause).slice(0, MAX_REASON_LENGTH);
   } catch {
     return "unreadable";

@@ -143,7 +143,7 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
     }
 
     function recordFailure(error: unknown, ms: number): unknown {
-      const reason = reasonOf(error);
+      const reason = getStoreFailure(error);
       if (reason !== undefined) failed(reason, ms);
       return error;
     }
@@ -151,7 +151,7 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
 }
 
 /** Returns why the store failed, or `undefined` if the request itself was invalid. */
-function reasonOf(error: unknown): StoreFailure | undefined {
+function getStoreFailure(error: unknown): StoreFailure | undefined {
   if (!(error instanceof ServiceError)) return "error";
   if (error.code === "store_unavailable") return "unavailable";
   return error.code === "store_full" ? "full" : undefined;

@@ -84,12 +84,12 @@ export class Batch {
   /** The parameters of `todo_service.write`. */
   get values(): Value[] {
     return [
-      linesOf(this.#inserts, ({ title }) => JSON.stringify(title)),
-      linesOf(this.#inserts, ({ keyHash }) => keyHash),
-      linesOf(this.#inserts, ({ titleHash }) => titleHash),
-      linesOf(this.#updates, ({ id }) => String(id)),
-      linesOf(this.#updates, ({ done }) => String(done)),
-      linesOf(this.#deletes, ({ id }) => String(id)),
+      joinLines(this.#inserts, ({ title }) => JSON.stringify(title)),
+      joinLines(this.#inserts, ({ keyHash }) => keyHash),
+      joinLines(this.#inserts, ({ titleHash }) => titleHash),
+      joinLines(this.#updates, ({ id }) => String(id)),
+      joinLines(this.#updates, ({ done }) => String(done)),
+      joinLines(this.#deletes, ({ id }) => String(id)),
     ];
   }
 
@@ -109,7 +109,7 @@ export class Batch {
   }
 }
 
-const linesOf = <W>(writes: readonly W[], line: (write: W) => string): string | null =>
+const joinLines = <W>(writes: readonly W[], line: (write: W) => string): string | null =>
   writes.length === 0 ? null : writes.map(line).join("\n");
 
 function settleEach(

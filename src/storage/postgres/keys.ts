@@ -1,5 +1,5 @@
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
-import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
+import { type KeyRow, toKey, toStoredKey } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle } from "../store.ts";
 import { openPrimary, PRIMARY_DEFAULTS, type Primary, type Value } from "./primary.ts";
@@ -30,23 +30,23 @@ export class PostgresKeys implements KeyStore {
 
   async find(tokenHash: Uint8Array): Promise<StoredKey | undefined> {
     const [row] = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.find_key($1)", [tokenHash]);
-    return row === undefined ? undefined : storedKeyOf(row);
+    return row === undefined ? undefined : toStoredKey(row);
   }
 
   async list(): Promise<Key[]> {
     const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_keys()");
-    return rows.map((row) => this.#uses.withLatest(keyOf(row)));
+    return rows.map((row) => this.#uses.withLatest(toKey(row)));
   }
 
   insert(key: StoredKey): Promise<boolean> {
     return this.#changes(
       "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done",
-      valuesOf(key),
+      toValues(key),
     );
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
-    const values = [...valuesOf(successor), id, expiresAt];
+    const values = [...toValues(successor), id, expiresAt];
     return this.#changes(
       "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done",
       values,
@@ -79,7 +79,7 @@ export class PostgresKeys implements KeyStore {
 }
 
 /** The parameters of the functions that add a key. */
-export function valuesOf({
+export function toValues({
   id,
   name,
   tokenHash,

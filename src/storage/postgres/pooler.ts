@@ -47,15 +47,15 @@ export async function checkPooler(sql: SQL): Promise<void> {
 
 /** In statement mode, BEGIN fails. In transaction mode, both connections use the same session, or a connection changes its session. */
 async function expectOwnSessions(one: SQL, other: SQL): Promise<void> {
-  const before = await sessionOf(one);
+  const before = await querySession(one);
   await other
     .unsafe("BEGIN")
     .simple()
     .catch((error: unknown) => {
       throw isViolation(error, "statement pooling") ? needsSessions("statement") : error;
     });
-  const meanwhile = await sessionOf(other);
-  const after = await sessionOf(one);
+  const meanwhile = await querySession(other);
+  const after = await querySession(one);
   await other.unsafe("COMMIT").simple();
   if (before === after && before !== meanwhile) return;
   throw needsSessions("transaction");
@@ -66,7 +66,7 @@ const needsSessions = (mode: "transaction" | "statement"): Error =>
     `the connection pooler is in ${mode} mode, but LISTEN, prepared statements and session settings need a session for each connection: set pool_mode = session in pgbouncer, or connect to PostgreSQL directly`,
   );
 
-async function sessionOf(sql: SQL): Promise<number | undefined> {
+async function querySession(sql: SQL): Promise<number | undefined> {
   const [row] = await sql.unsafe<{ pid: number }[]>("SELECT pg_backend_pid() AS pid").simple();
   return row?.pid;
 }

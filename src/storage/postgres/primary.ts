@@ -70,7 +70,7 @@ export class Primary {
 
   /** @param url in libpq's format: `postgres://user:password@host1:5432,host2:5432/database?sslmode=…` */
   constructor(url: string, options: PrimaryOptions) {
-    this.#urls = urlsOf(url);
+    this.#urls = splitUrls(url);
     this.#options = options;
   }
 
@@ -164,10 +164,10 @@ export class Primary {
           this.#listenOn(sql);
           return sql;
         }
-        reasons.push(`${hostOf(url)}: the server is a read-only standby`);
+        reasons.push(`${getHost(url)}: the server is a read-only standby`);
         mayRecover = true;
       } catch (error) {
-        reasons.push(`${hostOf(url)}: ${errorMessage(error)}`);
+        reasons.push(`${getHost(url)}: ${errorMessage(error)}`);
         mayRecover ||= isTemporary(error);
       }
       await sql.close({ timeout: 0 });
@@ -212,7 +212,7 @@ export class Primary {
     connections = this.#options.connections,
   ): SQL {
     const { queryTimeoutMs } = this.#options;
-    const database = databaseOf(url);
+    const database = getDatabase(url);
     return new SQL(url, {
       max: connections,
       connectionTimeout: queryTimeoutMs / 5 / 1000,
@@ -261,7 +261,7 @@ export async function withTimeout<T>(ms: number, work: (progress: () => void) =>
 }
 
 /** Splits a URL with several hosts, because neither `URL` nor the driver supports them. */
-function urlsOf(url: string): string[] {
+function splitUrls(url: string): string[] {
   const [, start = "", hosts = "", rest = ""] = /^(\w+:\/\/(?:[^/]*@)?)([^/?]*)(.*)$/s.exec(url) ?? [];
   const urls = hosts.split(",").map((host) => `${start}${host}${rest}`);
   if (urls.every((one) => URL.canParse(one) && !/%(?![0-9a-f]{2})/i.test(one))) return urls;
@@ -270,9 +270,9 @@ function urlsOf(url: string): string[] {
   );
 }
 
-const hostOf = (url: string): string => new URL(url).host || "localhost";
+const getHost = (url: string): string => new URL(url).host || "localhost";
 
-const databaseOf = (url: string): string => decodeURIComponent(new URL(url).pathname.slice(1));
+const getDatabase = (url: string): string => decodeURIComponent(new URL(url).pathname.slice(1));
 
 function isLost(error: unknown): boolean {
   if (!(error instanceof SQL.PostgresError)) return error instanceof TimeoutError;

@@ -9,8 +9,8 @@ import {
   type TransferSummary,
 } from "../maintenance.ts";
 import { encodeHeader, encodeKey, NdjsonReader } from "../ndjson.ts";
-import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
-import { valuesOf } from "./keys.ts";
+import { type KeyRow, toStoredKey } from "../records/key-row.ts";
+import { toValues } from "./keys.ts";
 import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { FETCH_SIZE, MAX_POSTGRES_ID, readTodos } from "./store.ts";
@@ -32,11 +32,11 @@ export function exportTodos(
     let todos = 0;
     for await (const rows of readTodos(sql)) {
       signal.throwIfAborted();
-      if (rows.length > 0) await write(linesOf(rows, ({ todo }) => `${todo}\n`, ""));
+      if (rows.length > 0) await write(joinLines(rows, ({ todo }) => `${todo}\n`, ""));
       todos += rows.length;
       onProgress(todos, total);
     }
-    if (keys !== undefined && keys.length > 0) await write(linesOf(keys, (key) => `${key}\n`, ""));
+    if (keys !== undefined && keys.length > 0) await write(joinLines(keys, (key) => `${key}\n`, ""));
     return { todos, lastId, keys: keys?.length };
   });
 }
@@ -58,9 +58,9 @@ export function importTodos(
       if (reader.count > maxTodos) throw new TooManyTodosError(maxTodos);
       if (batch.length < minimum) return;
       await sql.unsafe("SELECT todo_service.import_todos($1, $2, $3)", [
-        linesOf(batch, ({ id }) => String(id)),
-        linesOf(batch, ({ title }) => JSON.stringify(title)),
-        linesOf(batch, ({ done }) => String(done)),
+        joinLines(batch, ({ id }) => String(id)),
+        joinLines(batch, ({ title }) => JSON.stringify(title)),
+        joinLines(batch, ({ done }) => String(done)),
       ]);
       batch = [];
     };
@@ -99,13 +99,13 @@ function inTransaction<T>(url: string, mode: string, work: (sql: SQL) => Promise
 }
 
 const storedKeys = async (sql: SQL) =>
-  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(storedKeyOf);
+  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(toStoredKey);
 
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
   for (const key of keys)
-    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8)", valuesOf(key));
+    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8)", toValues(key));
 }
 
-const linesOf = <T>(items: readonly T[], line: (item: T) => string, separator = "\n"): string =>
+const joinLines = <T>(items: readonly T[], line: (item: T) => string, separator = "\n"): string =>
   items.map(line).join(separator);

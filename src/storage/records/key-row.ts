@@ -12,9 +12,9 @@ export interface KeyRow {
   readonly scope: string;
 }
 
-export const storedKeyOf = (row: KeyRow): StoredKey => ({ ...keyOf(row), tokenHash: row.token_hash });
+export const toStoredKey = (row: KeyRow): StoredKey => ({ ...toKey(row), tokenHash: row.token_hash });
 
-export function keyOf({ id, name, created_at, expires_at, last_used_at, lifetime, scope }: KeyRow): Key {
+export function toKey({ id, name, created_at, expires_at, last_used_at, lifetime, scope }: KeyRow): Key {
   return {
     id,
     name,

@@ -2,7 +2,7 @@ import type { Database } from "bun:sqlite";
 import { errorMessage } from "../../error-message.ts";
 import type { Position } from "../../todo.ts";
 import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
-import { type KeyRow, storedKeyOf } from "../records/key-row.ts";
+import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { DamageError } from "./damage.ts";
 import { countersText, type Digest, DigestSum, keyText } from "./digest.ts";
 import { storedDigest, storeRow } from "./store-row.ts";
@@ -20,7 +20,7 @@ export function todoRows(database: Database): Iterable<{ readonly id: bigint; re
 /** Yields the texts of all rows of the digest except the to-dos. */
 export function* otherTexts(database: Database): Generator<string> {
   for (const key of database.query<KeyRow, []>("SELECT * FROM keys").iterate())
-    yield keyText(storedKeyOf(key));
+    yield keyText(toStoredKey(key));
   yield countersText(storeRow(database));
 }
 

@@ -1,7 +1,7 @@
 import type { Database } from "bun:sqlite";
 import { existsSync, type Stats, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { errnoOf } from "../../error-message.ts";
+import { getErrno } from "../../error-message.ts";
 import { BUSY_TIMEOUT_MS } from "./connection.ts";
 import { computeDigest, matchesStoredDigest } from "./contents.ts";
 import { countValidFrames } from "./log-frames.ts";
@@ -200,7 +200,7 @@ function stateOf(path: string): Stats | undefined {
   try {
     return statSync(path);
   } catch (error) {
-    if (errnoOf(error) === "ENOENT") return undefined;
+    if (getErrno(error) === "ENOENT") return undefined;
     throw error;
   }
 }

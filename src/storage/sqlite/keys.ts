@@ -2,7 +2,7 @@ import type { Database, Statement } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Key, type KeyStore, oldestKeptExpiry, type StoredKey } from "../../credential/key.ts";
-import { type KeyRow, keyOf, storedKeyOf } from "../records/key-row.ts";
+import { type KeyRow, toKey, toStoredKey } from "../records/key-row.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { assertNotEmpty, connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
@@ -55,11 +55,11 @@ export class SqliteKeys implements KeyStore {
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
     const row = this.#find.get(tokenHash);
-    return row === null ? undefined : storedKeyOf(row);
+    return row === null ? undefined : toStoredKey(row);
   }
 
   list(): Key[] {
-    return this.#database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(keyOf);
+    return this.#database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toKey);
   }
 
   insert(key: StoredKey): boolean {
@@ -142,4 +142,4 @@ export class SqliteKeys implements KeyStore {
   }
 }
 
-const textOf = (row: KeyRow): string => keyText(storedKeyOf(row));
+const textOf = (row: KeyRow): string => keyText(toStoredKey(row));

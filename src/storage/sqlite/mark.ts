@@ -17,7 +17,7 @@ import {
   writeSync,
 } from "node:fs";
 import { crc32 } from "node:zlib";
-import { describeFsError, errnoOf } from "../../error-message.ts";
+import { describeFsError, getErrno } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import {
   assertNotOnlyWal,
@@ -130,7 +130,7 @@ function readMark(path: string): Mark | string {
     if (statRegularFile(markPath(path)) === undefined) return "it is missing";
     text = readFileSync(markPath(path), "utf8");
   } catch (error) {
-    return errnoOf(error) === "ENOENT" ? "it is missing" : describeFsError(error);
+    return getErrno(error) === "ENOENT" ? "it is missing" : describeFsError(error);
   }
   const [line, epoch, transactions] = LINE.exec(text) ?? [];
   if (epoch === undefined || line !== encode(`${epoch} ${transactions}`)) return "it is damaged";

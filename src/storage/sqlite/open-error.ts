@@ -1,6 +1,6 @@
 import { accessSync, constants } from "node:fs";
 import { dirname } from "node:path";
-import { errnoOf, errorMessage } from "../../error-message.ts";
+import { errorMessage, getErrno } from "../../error-message.ts";
 import { StoreUnavailableError } from "../store.ts";
 import { describeDamage, isDamage } from "./damage.ts";
 
@@ -27,7 +27,7 @@ export function openError(message: string, cause: unknown): Error {
 }
 
 function isTemporary(error: unknown): boolean {
-  const errno = errnoOf(error);
+  const errno = getErrno(error);
   return (
     error instanceof StoreUnavailableError ||
     TEMPORARY_CODES.has(errno) ||
@@ -41,7 +41,7 @@ export function whyNotWritable(path: string): string | undefined {
     try {
       accessSync(one, constants.W_OK);
     } catch (error) {
-      switch (errnoOf(error)) {
+      switch (getErrno(error)) {
         case "EROFS":
           return "the file system is read-only: copy the store to a writable one with todo backup";
         case "EACCES":
@@ -56,7 +56,7 @@ export function whyNotWritable(path: string): string | undefined {
 /** Returns why a store cannot be opened, and what to do where SQLite's message does not help. */
 export function describeOpenError(path: string, error: unknown): string {
   if (isDamage(error)) return describeDamage(error);
-  if (errnoOf(error) === "SQLITE_NOTADB") {
+  if (getErrno(error) === "SQLITE_NOTADB") {
     return `${errorMessage(error)}: name another file; if it was a store, restore a backup with todo restore`;
   }
   return describeAccessError(path, error);
@@ -64,6 +64,6 @@ export function describeOpenError(path: string, error: unknown): string {
 
 /** Returns why a file beside a store, or the store itself, cannot be used, or SQLite's message for other errors. */
 export function describeAccessError(path: string, error: unknown): string {
-  const isAccess = /^(?:SQLITE_(?:CANTOPEN|READONLY)|EACCES)/.test(String(errnoOf(error)));
+  const isAccess = /^(?:SQLITE_(?:CANTOPEN|READONLY)|EACCES)/.test(String(getErrno(error)));
   return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
 }

@@ -19,7 +19,7 @@ export class ServerKeys implements KeyStore {
     this.#database = database;
     this.#keys = new SqliteKeys(database, () => {});
     this.#writer = writer;
-    this.#uses = new KeyUsage((uses) => writer.request({ type: "touchKeys", uses }));
+    this.#uses = new KeyUsage((uses) => writer.request({ type: "recordKeyUses", uses }));
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {

@@ -2,7 +2,7 @@
 
 import type { Database, Statement } from "bun:sqlite";
 import type { StoredKey } from "../../credential/key.ts";
-import { errnoOf, errorMessage } from "../../error-message.ts";
+import { errorMessage, getErrno } from "../../error-message.ts";
 import { type TodoId, titleJson, withDone } from "../../todo.ts";
 import { forEachCreated } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
@@ -60,7 +60,7 @@ export type WriterRequest =
       readonly successor: StoredKey;
     }
   | { readonly type: "deleteKey"; readonly id: string }
-  | { readonly type: "touchKeys"; readonly uses: ReadonlyMap<string, number> }
+  | { readonly type: "recordKeyUses"; readonly uses: ReadonlyMap<string, number> }
   | { readonly type: "close" };
 
 export type WriterReply =
@@ -142,7 +142,7 @@ class Writer {
         return this.#keys.replace(request.id, request.expiresAt, request.successor);
       case "deleteKey":
         return this.#keys.delete(request.id);
-      case "touchKeys":
+      case "recordKeyUses":
         this.#database.transaction(() => {
           for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
         })();
@@ -268,7 +268,7 @@ self.onmessage = ({ data }: MessageEvent<WriterRequest>) => {
   try {
     reply = { type: "done", value: serve(data), warning: writer?.takeWarning() };
   } catch (error) {
-    reply = { type: "failed", reason: errorMessage(error), code: errnoOf(error) };
+    reply = { type: "failed", reason: errorMessage(error), code: getErrno(error) };
   }
   self.postMessage(reply);
 };

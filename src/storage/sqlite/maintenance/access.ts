@@ -1,6 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
-import { errnoOf, errorMessage } from "../../../error-message.ts";
+import { errorMessage, getErrno } from "../../../error-message.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { describeDamage, isDamage } from "../damage.ts";
 import { acquireLock, type Lock } from "../lock.ts";
@@ -72,7 +72,7 @@ function openDamaged(path: string): OpenStore {
   try {
     return openUnchanged(path);
   } catch (error) {
-    if (!isDamage(error) && errnoOf(error) !== "SQLITE_NOTADB") throw error;
+    if (!isDamage(error) && getErrno(error) !== "SQLITE_NOTADB") throw error;
     throw new UnreadableError(
       `${errorMessage(error)}: nothing in it can be read, so restore a backup with todo restore`,
     );
@@ -96,7 +96,7 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   } catch (cause) {
     if (cause instanceof UnreadableError || cause instanceof LossError) throw cause;
     const message = `${path}: ${describeOpenError(path, cause)}`;
-    const isOfDisk = /^SQLITE_(?:FULL|IOERR)/.test(String(errnoOf(cause)));
+    const isOfDisk = /^SQLITE_(?:FULL|IOERR)/.test(String(getErrno(cause)));
     throw isOfDisk ? new Error(message, { cause }) : new PreconditionError(message, { cause });
   }
 }

@@ -1,7 +1,7 @@
 import { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { describeFsError, errnoOf } from "../../../error-message.ts";
+import { describeFsError, getErrno } from "../../../error-message.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
 import { assertOwnSchema, connect } from "../connection.ts";
@@ -84,7 +84,7 @@ async function isLostOrDamaged(path: string): Promise<boolean> {
   try {
     if (checkMark(path).loss !== undefined) return true;
   } catch (error) {
-    if (isDamage(error) || errnoOf(error) === "SQLITE_NOTADB") return true;
+    if (isDamage(error) || getErrno(error) === "SQLITE_NOTADB") return true;
     throw error;
   }
   try {

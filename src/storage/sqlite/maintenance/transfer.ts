@@ -12,7 +12,7 @@ import {
   type TransferSummary,
 } from "../../maintenance.ts";
 import { encodeHeader, encodeKey, NdjsonReader } from "../../ndjson.ts";
-import { type KeyRow, storedKeyOf } from "../../records/key-row.ts";
+import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
 import { connect } from "../connection.ts";
 import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "../contents.ts";
 import { contentsDiffer } from "../damage.ts";
@@ -133,7 +133,7 @@ async function importInto(
 }
 
 function storedKeys(database: Database): StoredKey[] {
-  return database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(storedKeyOf);
+  return database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toStoredKey);
 }
 
 function insertKeys(database: Database, keys: readonly StoredKey[]): void {
