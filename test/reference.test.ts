@@ -220,7 +220,9 @@ function expectListed(stdout: string): string[] {
 }
 
 test("the reference lists the log messages of the source, and no others", () => {
-  const files = globSync("src/{http,cli}/**/*.ts", { cwd: ROOT }).filter((file) => !/\.test\.ts$/.test(file));
+  const files = globSync("src/{http,serve,cli}/**/*.ts", { cwd: ROOT }).filter(
+    (file) => !/\.test\.ts$/.test(file),
+  );
   const source = files.map((file) => readFileSync(`${ROOT}/${file}`, "utf8")).join("\n");
   const logged = [...source.matchAll(/\blog\.(?:info|warn|error)\([^"`;]*?,\s*"([^"]+)"/g)].map(
     ([, message = ""]) => message,

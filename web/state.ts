@@ -1,7 +1,7 @@
 import {
   compareIds,
   type Todo,
-  type TodoApi,
+  type TodoApiCore,
   TodoApiError,
   type TodoEvent,
   type TodoId,
@@ -60,7 +60,7 @@ const MAX_CONCURRENT = 4;
  * authoritative: a response counts only until a newer event arrives.
  */
 export class State {
-  readonly #api: TodoApi;
+  readonly #api: TodoApiCore;
   readonly #onChange: () => void;
   /** In ascending order of id. */
   #todos: Todo[] = [];
@@ -71,7 +71,7 @@ export class State {
   /** The greatest id in any event or list so far. */
   #lastId: TodoId = "0";
 
-  constructor(api: TodoApi, onChange: () => void) {
+  constructor(api: TodoApiCore, onChange: () => void) {
     this.#api = api;
     this.#onChange = onChange;
   }

@@ -1,4 +1,5 @@
-import { TodoApi, TodoApiError } from "../src/sdk/client.ts";
+import { TodoApiCore, TodoApiError } from "../src/sdk/client.ts";
+import { readEvents } from "../src/sdk/event-stream.ts";
 import { delay, retryDelay } from "../src/sdk/retry.ts";
 import type { State } from "./state.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
@@ -61,8 +62,15 @@ export async function synchronize(state: State, options: SynchronizeOptions): Pr
   }
 }
 
+/** The part of TodoApi that the page needs, so that the page stays small. */
+class PageApi extends TodoApiCore {
+  events(options: Parameters<typeof readEvents>[1]): ReturnType<typeof readEvents> {
+    return readEvents(this.transport.send, options);
+  }
+}
+
 /** Each attempt has its own delay here, so requests are not repeated. */
-const API = new TodoApi({ retries: 0 });
+const API = new PageApi({ retries: 0 });
 
 /** Applies events until the signal aborts. Throws when the connection is lost. */
 async function applyEvents(

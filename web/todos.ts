@@ -1,4 +1,4 @@
-import { type Todo, TodoApi } from "../src/sdk/client.ts";
+import { type Todo, TodoApiCore } from "../src/sdk/client.ts";
 import { createMatcher, prepareSearch } from "../src/search.ts";
 import { copyText } from "./clipboard.ts";
 import { ignoreAccidentalClicks, requireElement, showFieldError } from "./dom.ts";
@@ -47,7 +47,7 @@ const newestFirstButton = requireElement("#newest-first", HTMLButtonElement);
 const sendRequest = (url: string, init: RequestInit): Promise<Response> =>
   fetch(url, { ...init, keepalive: init.method === "DELETE" || init.method === "PATCH" });
 
-const state = new State(new TodoApi({ fetch: sendRequest }), scheduleRender);
+const state = new State(new TodoApiCore({ fetch: sendRequest }), scheduleRender);
 const changes = new UndoableChanges(state, render);
 const list = new VirtualList(listElement, {
   onToggle: (todo, done) => toggle(todo, done ? "done" : "open"),
