@@ -371,7 +371,7 @@ copyButton.addEventListener("click", async () => {
   const isCopied = await copyText(toMarkdown(inOrder(todos)));
   if (isCopied)
     showStatus(todos.length === 1 ? "Copied 1 to-do." : `Copied ${formatCount(todos.length)} to-dos.`);
-  else showToast("The browser does not allow this page to copy. Allow it in the site's settings.");
+  else showToast("The browser forbids copying. Allow it in the site's settings.");
 });
 
 // Synchronization
