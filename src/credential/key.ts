@@ -153,7 +153,7 @@ export const isListed = (key: Key, now: number): boolean => !isExpired(key, now 
 
 /**
  * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
- * keys that expired earlier. Age is no reason, because a clock that is ahead would delete valid keys.
+ * keys that expired earlier. Age does not matter, because a clock that is ahead would delete valid keys.
  */
 export function oldestKeptExpiry(keys: readonly Key[], now: number): number {
   const expiries = keys.flatMap((key) => (isExpired(key, now) ? [key.expiresAt ?? 0] : []));
