@@ -8,6 +8,8 @@ const parent = mkdtempSync(join(tmpdir(), "todo-run-"));
 afterAll(() => rmSync(parent, { recursive: true }));
 
 const PASSES = 'import { test } from "bun:test"; test("a", () => {});\n';
+/** An error that belongs to no test. */
+const STRAY = `${PASSES}await new Promise((done) => setTimeout(() => { setTimeout(done); throw new Error("stray"); }));\n`;
 const FAILS = 'import { test } from "bun:test"; test("b", () => { throw new Error("broken"); });\n';
 /** Does something in the first run only. */
 const once = (statement: string): string => `
@@ -58,6 +60,7 @@ describe("the test run of the gate", () => {
     ["a file crashes each time", { one: 'process.kill(process.pid, "SIGSEGV");\n', two: PASSES }],
     ["a file exits each time", { one: `process.exit(0);\n${PASSES}`, two: FLAKY }],
     ["a hook fails each time", { one: `${PASSES}(await import("bun:test")).afterAll(() => { throw 1; });` }],
+    ["an error belongs to no test and another file is flaky", { one: FLAKY, two: STRAY }],
     ["a test is skipped without a reason", { one: PASSES.replace("test(", "test.skip("), two: FLAKY }],
   ])("fails if %s", async (_what, contents) => {
     expect((await runFiles(contents)).code).not.toBe(0);

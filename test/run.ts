@@ -23,6 +23,8 @@ const reasons = new Map<string, Set<string>>();
 let file = "";
 /** The number of failed tests and files, as the summary of `bun test` counts them; `undefined` before the summary. */
 let failed: number | undefined;
+/** Whether the summary counts errors outside of tests, which the results do not name. */
+let hasErrors = false;
 
 const args = process.argv.slice(2);
 const code = maxFlaky > 0 ? await runTwice() : await run(args);
@@ -32,6 +34,7 @@ process.exitCode = code === 0 && failures > 0 ? 1 : code;
 /** Runs `bun test` and returns its exit code; 1 if a test file ended the process before the summary. */
 async function run(options: readonly string[]): Promise<number> {
   failed = undefined;
+  hasErrors = false;
   const tests = Bun.spawn(["bin/bun", "test", ...options], {
     stdin: "ignore",
     stdout: "inherit",
@@ -78,12 +81,13 @@ function firstErrors(path: string): Map<string, string> | undefined {
     if (!errors.has(name)) errors.set(name, `${test}: ${error}`.replaceAll(/(?:\s|&#10;)+/g, " "));
   }
   // An error at import time is counted, but belongs to no test.
-  return named > 0 && named === failed ? errors : undefined;
+  return named > 0 && named === failed && !hasErrors ? errors : undefined;
 }
 
 function read(line: string): void {
   const count = /^ *(\d+) fail$/.exec(line)?.[1];
   if (count !== undefined) failed = Number(count);
+  if (/^ *\d+ errors?$/.test(line)) hasErrors = true;
   // The summary repeats skipped tests without their file.
   if (/^\d+ tests skipped:$/.test(line)) file = "";
   file = /^(.+\.test\.ts):$/.exec(line)?.[1] ?? file;
