@@ -433,6 +433,21 @@ describe("an unfinished body", () => {
     for (const { status } of accepted) expect(status).toBe(201);
   });
 
+  test("is rejected until the others fit into the memory, whatever their sizes", async () => {
+    await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS } });
+    const small = Array.from({ length: 50 }, () =>
+      begin(server.session, { ...POST_TODO, "content-length": "13" }),
+    );
+    const fitting = Math.floor(MAX_UNFINISHED_BYTES / (MAX_REQUEST_BYTES + 4096));
+    const large = Array.from({ length: fitting }, () => begin(server.session));
+    // The large ones leave room for three small ones.
+    const oldest = await Promise.all(small.slice(0, 47).map(({ answer }) => answer));
+    for (const { status } of oldest) expect(status).toBe(503);
+    const others = [...small.slice(47), ...large];
+    for (const { finish } of others) finish();
+    for (const { answer } of others) expect((await answer).status).toBe(201);
+  });
+
   test.each([
     ["POST /api/todos", undefined, 401],
     ["POST /api/todos", "reader", 403],

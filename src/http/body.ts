@@ -48,7 +48,7 @@ interface Reading {
 /**
  * Reads JSON bodies (RFC 8259) and limits how long and how many unfinished ones wait. It rejects with `request_timeout`
  * after the time limit. If unfinished bodies are too many or too large together, the network whose bodies are largest loses
- * the one that has waited longest, with `overloaded`. So slow clients never keep others out.
+ * the one that has waited longest, with `overloaded`.
  */
 export class BodyReader {
   readonly #options: BodyReaderOptions;
@@ -121,8 +121,7 @@ export class BodyReader {
     const network = this.#options.networkOf(reading.request, reading.server);
     const unfinished = this.#unfinished.get(network) ?? { readings: new Set(), bytes: 0 };
     this.#unfinished.set(network, unfinished);
-    // A body without a declared length may be as large as the runtime accepts.
-    const bytes = REQUEST_BYTES + Number(reading.request.headers.get("content-length") ?? MAX_REQUEST_BYTES);
+    const bytes = REQUEST_BYTES + maxBytes(reading.request);
     unfinished.readings.add(reading);
     unfinished.bytes += bytes;
     this.#bytes += bytes;
@@ -139,7 +138,7 @@ export class BodyReader {
     };
     // A half, so that requests without a complete body never reach the limit of concurrent requests.
     const maxCount = Math.ceil(this.#options.limits.maxRequests / 2);
-    if (this.#count > maxCount || this.#bytes > MAX_UNFINISHED_BYTES) this.#rejectOne();
+    while (this.#count > maxCount || this.#bytes > MAX_UNFINISHED_BYTES) this.#rejectOne();
   }
 
   #rejectOne(): void {
@@ -151,6 +150,12 @@ export class BodyReader {
     this.#options.onReject(network);
     fail(oldest, TOO_MANY);
   }
+}
+
+/** Returns how large a body may become. Without a declared length, it may be as large as the runtime accepts. */
+function maxBytes({ headers }: Request): number {
+  const declared = headers.get("content-length");
+  return declared !== null && /^\d+$/.test(declared) ? Number(declared) : MAX_REQUEST_BYTES;
 }
 
 function fail(reading: Reading, error: ServiceError): void {

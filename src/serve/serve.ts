@@ -9,7 +9,7 @@ import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Metrics } from "../http/listener/metrics.ts";
-import { isLocalHost, isLoopback } from "../http/policy/address.ts";
+import { isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore, parseFilePath } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/file-usage.ts";
@@ -40,7 +40,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     store,
     credentials: { ...credentials, keys: store.keys },
     access: config.access,
-    network: { ...config.network, onLoopback, allowedHosts: allowedHosts(config, onLoopback) },
+    network: { ...config.network, onLoopback, ownHost: getOwnHost(config) },
     limits: config.limits,
     log,
     accessLog: config.accessLog,
@@ -160,16 +160,9 @@ async function openConfiguredStore(
   }
 }
 
-/** Returns the listed hosts, and the name that the server listens on, unless names like it are accepted anyway. */
-export function allowedHosts(
-  { host, port, tls, network }: Pick<Config, "host" | "port" | "tls" | "network">,
-  onLoopback: boolean,
-): readonly string[] {
-  const { allowedHosts: listed } = network;
-  const name = reachableHost(host);
-  if (!onLoopback && isLocalHost(name)) return listed;
-  return [...listed, new URL(`${tls === undefined ? "http" : "https"}://${name}:${port}`).host];
-}
+/** Returns the host and port that the server listens on, as clients send them. */
+export const getOwnHost = ({ host, port, tls }: Pick<Config, "host" | "port" | "tls">): string =>
+  new URL(`${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}`).host;
 
 function serveAt(
   service: Service,

@@ -31,7 +31,8 @@ export const NO_CREDENTIALS: Credentials = {
 /** Which requests need credentials, and how those are sent. */
 export interface Access {
   /**
-   * Whether every path needs credentials, except `/livez`, `/readyz` and preflights of `corsOrigins`; false by default.
+   * Whether every path needs credentials, except `/livez`, `/readyz`, preflights of `corsOrigins`, and `/register` and
+   * `/.well-known/`, which answer 404; false by default.
    * Clients and users are accepted; below `/admin`, only users.
    */
   readonly privateMode: boolean;

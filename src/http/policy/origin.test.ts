@@ -135,6 +135,16 @@ describe("the Host of a request", () => {
     expect((await sendRaw(service.port, "GET /livez HTTP/1.0\r\n\r\n")).text).toEndWith("\r\n\r\nok\n");
   });
 
+  test.each<[allowedHosts: string[], host: string, status: number]>([
+    [[], "own.example:3000", 200],
+    [[], "nas.local", 200],
+    [["todo.example"], "own.example:3000", 200],
+    [["todo.example"], "nas.local", 421],
+  ])("with an own host and the list %j may be %s: %p", async (allowedHosts, host, status) => {
+    await using service = startService({ network: { ownHost: "own.example:3000", allowedHosts } });
+    expect(await statusWith(service.port, [host])).toBe(status);
+  });
+
   test.each<[what: string, allowedHosts: string[], host: string, status: number]>([
     ["is compared with a list", ["todo.example"], "elsewhere.example", 421],
     ["may be on the list", ["todo.example"], "TODO.example", 200],

@@ -35,10 +35,12 @@ export interface Network {
   readonly onLoopback: boolean;
   /**
    * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
-   * addresses, names of local networks, and every host over HTTPS, which this server or a trusted proxy terminates. `/livez`
-   * and `/readyz` accept every host.
+   * addresses, names of local networks, and every host over this server's own TLS or from a trusted proxy. `/livez` and
+   * `/readyz` accept every host.
    */
   readonly allowedHosts: readonly string[];
+  /** The host and port that the server listens on, which is always accepted as well; none by default. */
+  readonly ownHost: string | undefined;
   /** Origins whose pages may use the API (CORS), besides pages of loopback that request a loopback host; none by default. */
   readonly corsOrigins: readonly string[];
 }
@@ -47,18 +49,20 @@ export const DEFAULT_NETWORK: Network = {
   trustedProxies: [],
   onLoopback: false,
   allowedHosts: [],
+  ownHost: undefined,
   corsOrigins: [],
 };
 
 /** Creates the policy for hosts and origins. */
 export function createOriginPolicy(
-  { onLoopback, allowedHosts, corsOrigins }: Network,
+  { onLoopback, allowedHosts, ownHost, corsOrigins }: Network,
   getConnectionInfo: GetConnectionInfo,
 ): OriginPolicy {
-  const hosts = new Set(allowedHosts.map((host) => host.toLowerCase()));
+  const own = ownHost === undefined ? [] : [ownHost];
+  const hosts = new Set([...own, ...allowedHosts].map((host) => host.toLowerCase()));
   const origins = new Set(corsOrigins);
   // On loopback, a hostile network must not reach the server with a local name of its own, such as printer.local.
-  const isStrict = onLoopback || hosts.size > 0;
+  const isStrict = onLoopback || allowedHosts.length > 0;
   const allowedOrigin = ({ headers }: Request): string | undefined => {
     const origin = headers.get("origin");
     if (origin === null) return undefined;
