@@ -25,7 +25,9 @@ function foldedTitle(todo: Titled): string {
  * accents. A blank query matches every title.
  */
 export function createMatcher(query: string): (todo: Titled) => boolean {
-  const words = foldText(query).split(/\s+/);
+  const words = foldText(query)
+    .split(/\s+/)
+    .filter((word) => word !== "");
   return (todo) => words.every((word) => foldedTitle(todo).includes(word));
 }
 

@@ -426,7 +426,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       const store = await createStore(["one"]);
       await using _service = startOn(port, { store });
       // Over plain HTTP from another host, browsers have neither service workers nor caches.
-      await using plain = await open(`http://list.test:${port}`);
+      await using plain = await open(`http://list.lan:${port}`);
       expect(await plain.page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
       await expectTitles(plain.page, ["one"]);
       await plain.page.getByRole("checkbox", { name: "one" }).check();

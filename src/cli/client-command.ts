@@ -86,7 +86,7 @@ export function describeError(error: unknown, service: ServiceAddress): string {
   }
 }
 
-function toCommandError(error: unknown, service: ServiceAddress): CommandError {
+export function toCommandError(error: unknown, service: ServiceAddress): CommandError {
   const isUnauthorized = error instanceof TodoApiError && error.code === "unauthorized";
   return new CommandError(
     describeError(error, service),

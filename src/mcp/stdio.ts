@@ -34,11 +34,12 @@ export async function serveOverStdio(options: StdioOptions): Promise<void> {
   const subscriptions = {
     start: (): void => {
       if (stream !== undefined) return;
-      stream = new AbortController();
-      reportChanges(todos, stream.signal, () => {
+      const own = new AbortController();
+      stream = own;
+      reportChanges(todos, own.signal, () => {
         server?.sendResourceUpdated({ uri: TODOS_URI }).catch(onError);
       }).catch((error) => {
-        stream = undefined;
+        if (stream === own) stream = undefined;
         const reason = error instanceof TodoApiError ? describe(error) : errorMessage(error);
         warn(`changes of the to-dos are not reported: ${reason}`);
       });

@@ -25,7 +25,13 @@ export function abortOnReturn<T>(
   start: (signal: AbortSignal) => AsyncGenerator<T, void, undefined>,
 ): AsyncGenerator<T, void, undefined> {
   const { signal, abort } = linkAbort(other);
-  const generator = start(signal);
+  const generator = (async function* () {
+    try {
+      yield* start(signal);
+    } finally {
+      abort();
+    }
+  })();
   const { return: end, throw: fail } = generator;
   return Object.assign(generator, {
     return: (value: Promise<void> | undefined) => {

@@ -153,6 +153,21 @@ describe("follow", () => {
   });
 });
 
+test("follow passes no state after the last one, although a change waited for its frame", async () => {
+  const api = new TodoApi({
+    baseUrl: "http://todo.example",
+    fetch: async (url) =>
+      url.includes("/events")
+        ? new Response(null, { status: 403 })
+        : new Response("[]", { headers: { ETag: 'W/"e-0"' } }),
+  });
+  const statuses: string[] = [];
+  api.follow(({ status }) => statuses.push(status));
+  await until(() => statuses.includes("failed"), "the last state");
+  await Bun.sleep(LONGER_THAN_A_FRAME_MS);
+  expect(statuses.at(-1)).toBe("failed");
+});
+
 /** What happens to the list and to the connection of its follower. */
 type Step =
   | { readonly what: "create" | "cut" | "restart" | "wait" }

@@ -59,7 +59,10 @@ export function watchList(
   const { signal, abort } = linkAbort(options.signal);
   const list = new FollowedList(() => onState(list.state));
   list.synchronize(source, options, signal).catch((error) => {
-    if (!signal.aborted) onState({ ...list.state, status: "failed", error });
+    if (signal.aborted) return;
+    // A pending timer must not pass another state after the last one.
+    abort();
+    onState({ ...list.state, status: "failed", error });
   });
   return abort;
 }

@@ -1,18 +1,12 @@
-import { type Call, readDeletion, toSegment } from "./exchange.ts";
+import { readDeletion, toSegment } from "./exchange.ts";
 import { isObject } from "./json.ts";
-import type { ApiKey, CallOptions, KeysApi, MintedApiKey } from "./types.ts";
-
-/** Sends a request and returns what `read` makes of the response. */
-export type SendCall = <T>(
-  call: Call,
-  options: CallOptions,
-  read: (response: Response, text: string) => T,
-) => Promise<T>;
+import type { Transport } from "./transport.ts";
+import type { ApiKey, KeysApi, MintedApiKey } from "./types.ts";
 
 const PATH = "/admin/keys";
 
 /** Returns the calls of `/admin/keys` and below. */
-export function createKeysApi(send: SendCall): KeysApi {
+export function createKeysApi(send: Transport["request"]): KeysApi {
   return {
     list: (options = {}) =>
       send({ method: "GET", path: PATH }, options, (_response, text) => {

@@ -2,8 +2,7 @@ import type { Command } from "commander";
 import { version } from "../../../package.json" with { type: "json" };
 import { type Flags, readService } from "../../config/config.ts";
 import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
-import { TodoApi } from "../../sdk/client.ts";
-import { describeError } from "../client-command.ts";
+import { createApi, describeError } from "../client-command.ts";
 import { printError } from "../terminal/output.ts";
 
 /** Adds `todo mcp`. */
@@ -20,10 +19,9 @@ export function addMcpCommand(program: Command): void {
 /** Serves an assistant over standard input and output. Loads the protocol only here, because it would slow down other commands. */
 async function serveAssistant(flags: Flags): Promise<void> {
   const service = readService(flags, process.env);
-  const { url, token } = service;
   const { serveOverStdio } = await import("../../mcp/stdio.ts");
   await serveOverStdio({
-    todos: new TodoApi({ baseUrl: url, ...(token !== undefined && { token }) }),
+    todos: createApi(service, {}),
     describe: (error) => describeError(error, service),
     version,
     input: process.stdin,

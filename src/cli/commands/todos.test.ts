@@ -426,6 +426,11 @@ describe("with a private service, todo", () => {
     });
   });
 
+  test("add - exits with 4 if it needs a token", async () => {
+    await using service = startPrivate();
+    expect((await ended(runTodo(["add", "-"], { TODO_URL: service.url }, "a\n"))).code).toBe(4);
+  });
+
   test("list accepts a token with the scope read, and done reports why it cannot write", async () => {
     await using service = startPrivate();
     await todoWith(service, TOKEN, ["add", "mine"]);

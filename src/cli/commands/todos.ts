@@ -7,7 +7,6 @@ import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
 import {
   asUsageError,
   CommandError,
-  FAILED_EXIT_CODE,
   INTERRUPTED_EXIT_CODE,
   NOT_FOUND_EXIT_CODE,
   UsageError,
@@ -17,7 +16,13 @@ import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
 import { isBlank } from "../../validation.ts";
-import { type CommandContext, createApi, describeError, runOnService } from "../client-command.ts";
+import {
+  type CommandContext,
+  createApi,
+  describeError,
+  runOnService,
+  toCommandError,
+} from "../client-command.ts";
 import { unlessAborted } from "../command.ts";
 import { printError } from "../terminal/output.ts";
 import { withProgressBar } from "../terminal/progress.ts";
@@ -64,7 +69,7 @@ export function addTodoCommands(program: Command): void {
     "watch",
     "Show the to-dos, then each change, until Ctrl-C. With --json, print only the changes.",
   ).action((flags: Flags) => runOnService(flags, watch));
-  add("whoami", "Print the name of the client that TODO_TOKEN belongs to.").action((flags: Flags) =>
+  add("whoami", "Print the name of the client that the token belongs to.").action((flags: Flags) =>
     runOnService(flags, whoami),
   );
 }
@@ -151,7 +156,9 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   } catch (error) {
     const why = signal.aborted ? "interrupted" : describeError(error, service);
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
-    const exitCode = signal.aborted ? INTERRUPTED_EXIT_CODE : FAILED_EXIT_CODE;
+    const { exitCode } = signal.aborted
+      ? { exitCode: INTERRUPTED_EXIT_CODE }
+      : toCommandError(error, service);
     throw new CommandError(`${why}\n${next}`, exitCode, { cause: error });
   }
   if (!isJson) process.stdout.write(`added ${added} to-dos\n`);

@@ -3,8 +3,7 @@ import { dirname } from "node:path";
 import { fsyncPath } from "../../atomic-file.ts";
 import { type LossSummary, PreconditionError } from "../../maintenance.ts";
 import { connect } from "../connection.ts";
-import { computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
-import { contentsDiffer } from "../damage.ts";
+import { computeDigest, storeDigest } from "../contents.ts";
 import { beginMark, checkMark, removeMark } from "../mark.ts";
 import { migrate, newEpoch } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
@@ -22,7 +21,6 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
       openOrRefuse(path, () => {
         migrate(database);
         checkIntegrity(database);
-        if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
       });
       const epoch = newEpoch();
       database.transaction(() => {
