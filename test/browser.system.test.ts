@@ -93,7 +93,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   const HOSTS: [host: string, refusal: number][] = [
     ["127.0.0.1", 403],
     ["localhost", 403],
-    ["todo.example", 415],
+    ["todo.lan", 415],
   ];
 
   test.each(HOSTS)("a page of another site cannot write or read to-dos at %s", async (host, refusal) => {
@@ -148,7 +148,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       return page;
     }
 
-    test.each(["127.0.0.1", "localhost", "todo.example"])(
+    test.each(["127.0.0.1", "localhost", "todo.lan"])(
       "a page of another site or port cannot create a key at %s",
       async (host) => {
         for (const from of ["elsewhere.example", host]) {
@@ -206,7 +206,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     test.each([
       ["127.0.0.1", "user"],
       ["localhost", "token"],
-      ["todo.example", "token"],
+      ["todo.lan", "token"],
     ] as const)("a page of another site or port cannot write at %s as a %s", async (host, kind) => {
       for (const from of ["elsewhere.example", host]) {
         await using site = startSite();

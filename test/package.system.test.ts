@@ -235,7 +235,7 @@ describe.each([
     const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
     const tsc = runIn(home, [join(ROOT, "node_modules/.bin/tsc"), ...flags, ...how, "program.ts"]);
     expect([await tsc.exited, tsc.stdout()]).toEqual([0, ""]);
-    expect(await said(runIn(home, [process.execPath, "program.ts"]))).toBe('1n [ "todo_not_found" ] 2\n');
+    expect(await said(runIn(home, [process.execPath, "program.ts"]))).toBe('1 [ "todo_not_found" ] 2\n');
   });
 });
 
