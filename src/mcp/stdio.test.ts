@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { PassThrough } from "node:stream";
 import { version } from "../../package.json" with { type: "json" };
 import { runTodo } from "../../test/command.ts";
 import { startFaultyProxy } from "../../test/faulty-proxy.ts";
@@ -11,11 +12,12 @@ import {
   startStdioServer,
 } from "../../test/mcp-client.ts";
 import { startService } from "../../test/service.ts";
-import { storeWith } from "../../test/store.ts";
 import { until } from "../../test/until.ts";
 import { createKey, createKeyLookup } from "../credential/key.ts";
+import { TodoApi } from "../sdk/client.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { TODOS_URI } from "./server.ts";
+import { serveOverStdio } from "./stdio.ts";
 
 const UPDATED = "notifications/resources/updated";
 
@@ -188,18 +190,37 @@ describe("todo mcp", () => {
     await until(() => updates().length > 1, "an update");
   });
 
-  test("aborts requests without a response at the end of the input, and exits", async () => {
-    const store = openMemory();
-    const called = Promise.withResolvers<void>();
-    const list: typeof store.list = async () => {
-      called.resolve();
-      return new Promise(() => {});
+  test("responds to all requests before it exits at the end of the input", async () => {
+    await using service = startService();
+    await using server = startStdioServer({ TODO_URL: service.url });
+    const call = (id: number) => {
+      const params = { name: "add_todos", arguments: { todos: [{ title: `${id}` }] } };
+      return line({ id, method: "tools/call", params });
     };
-    await using service = startService({ store: storeWith({ list }, store) });
-    await using client = await startStdioClient("2025-11-25", { TODO_URL: service.url });
-    client.send("tools/call", { name: "find_todos" });
+    const ids = Array.from({ length: 100 }, (_, index) => index);
+    server.write(ids.map(call).join(""));
+    expect([await server.end(), server.stderr()]).toEqual([0, ""]);
+    expect(new Set(server.messages().map(({ id }) => id))).toEqual(new Set(ids));
+  });
+
+  test("aborts requests that take too long at the end of the input, and ends", async () => {
+    const called = Promise.withResolvers<void>();
+    const fetch = (_url: string, { signal }: RequestInit): Promise<Response> =>
+      new Promise((_resolve, reject) => {
+        called.resolve();
+        signal?.addEventListener("abort", () => reject(signal.reason));
+      });
+    const [input, output] = [new PassThrough(), new PassThrough()];
+    const served = serveOverStdio({
+      ...{ todos: new TodoApi({ fetch }), version, input, output, finishMs: 1 },
+      describe: ({ message }) => message,
+      warn: () => {},
+    });
+    input.write(line({ id: 1, method: "tools/call", params: { name: "find_todos" } }));
     await called.promise;
-    expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
+    input.end();
+    await served;
+    expect(output.read()).toBeNull();
   });
 
   test("exits when its output is closed", async () => {

@@ -9,6 +9,8 @@ import type { DescribeError, Todos } from "./tools.ts";
 
 /** Changes within this time are reported together, because a client reads the whole list after each report. */
 const COALESCE_MS = 100;
+/** How long requests may take that are in progress at the end of the input. */
+const FINISH_MS = 10_000;
 
 export interface StdioOptions {
   readonly todos: Todos;
@@ -20,11 +22,13 @@ export interface StdioOptions {
   readonly output: Writable;
   /** Receives one line about each problem that the client is not told. */
   readonly warn: (message: string) => void;
+  /** Milliseconds for requests that are in progress at the end of the input; 10,000 by default. */
+  readonly finishMs?: number;
 }
 
-/** Serves one assistant until the input ends or the output fails. Then it aborts requests that have no response. */
+/** Serves one assistant until the input ends and its requests have responses, or until the output fails. */
 export async function serveOverStdio(options: StdioOptions): Promise<void> {
-  const { todos, describe, version, input, output, warn } = options;
+  const { todos, describe, version, input, output, warn, finishMs = FINISH_MS } = options;
   const closed = Promise.withResolvers<void>();
   const onError = (error: unknown): void =>
     warn(error instanceof ZodError ? "ignored a message that is not JSON-RPC 2.0" : errorMessage(error));
@@ -49,7 +53,7 @@ export async function serveOverStdio(options: StdioOptions): Promise<void> {
       stream = undefined;
     },
   };
-  const transport = new ObservedTransport(input, output);
+  const transport = new ObservedTransport(input, output, finishMs);
   transport.onSubscription = subscriptions.start;
   transport.onClosed = closed.resolve;
   serveStdio(
@@ -60,25 +64,66 @@ export async function serveOverStdio(options: StdioOptions): Promise<void> {
     },
     { transport, onerror: onError },
   );
+  transport.observe();
   await closed.promise;
   subscriptions.stop();
   input.destroy();
 }
 
-/** The SDK's transport. It reports its end, and subscriptions of version 2026-07-28, which the SDK accepts by itself. */
+/**
+ * The SDK's transport, which would lose the responses of a script that closes the input at once. It waits for them. It reports
+ * its end, and subscriptions of version 2026-07-28, which the SDK accepts by itself.
+ */
 class ObservedTransport extends StdioServerTransport {
   onSubscription = (): void => {};
   onClosed = (): void => {};
+  /** The ids of the requests without a response. */
+  readonly #pending = new Set<unknown>();
+  readonly #output: Writable;
+  readonly #finishMs: number;
+  #onAnswered = (): void => {};
 
-  override send(message: JSONRPCMessage): Promise<void> {
+  constructor(input: Readable, output: Writable, finishMs: number) {
+    super(input, output);
+    this.#output = output;
+    this.#finishMs = finishMs;
+  }
+
+  /** Observes the messages of the client. Call it when the SDK has set its handler. */
+  observe(): void {
+    const deliver = this.onmessage;
+    this.onmessage = (message) => {
+      if ("method" in message) {
+        // A subscription ends only with the connection.
+        if ("id" in message && message.method !== "subscriptions/listen") this.#pending.add(message.id);
+        else if (message.method === "notifications/cancelled") this.#settle(message.params?.requestId);
+      }
+      deliver?.(message);
+    };
+  }
+
+  override async send(message: JSONRPCMessage): Promise<void> {
     if ("method" in message && message.method === "notifications/subscriptions/acknowledged")
       this.onSubscription();
-    return super.send(message);
+    await super.send(message);
+    if (!("method" in message)) this.#settle(message.id);
   }
 
   override async close(): Promise<void> {
+    if (this.#pending.size > 0 && this.#output.writable) {
+      const answered = Promise.withResolvers<void>();
+      this.#onAnswered = answered.resolve;
+      const timer = setTimeout(answered.resolve, this.#finishMs);
+      await answered.promise;
+      clearTimeout(timer);
+    }
     await super.close();
     this.onClosed();
+  }
+
+  #settle(id: unknown): void {
+    this.#pending.delete(id);
+    if (this.#pending.size === 0) this.#onAnswered();
   }
 }
 
