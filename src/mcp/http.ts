@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import {
   createMcpHandler,
   INVALID_REQUEST,
@@ -52,7 +53,15 @@ export function createMcpEndpoint({ version }: McpEndpointOptions) {
     }
     // Without retries, because the caller can repeat the request.
     const baseUrl = baseUrlOf(request);
-    const todos = new TodoApi({ baseUrl, retries: 0, fetch });
+    const todos = new TodoApi({
+      baseUrl,
+      retries: 0,
+      fetch: async (url, init) => {
+        // Lets other requests run: with a store in memory, the up to 100 requests of a tool would all run in one turn.
+        await setImmediate();
+        return fetch(url, init);
+      },
+    });
     let internalError: unknown;
     const onInternalError = (error: unknown): void => {
       internalError = error;

@@ -468,6 +468,23 @@ describe("/mcp", () => {
     expect(await stopped).toBe(0);
   });
 
+  test("lets other work run between the requests of one tool call", async () => {
+    const store = openMemory();
+    let turns = 0;
+    const turnsAtInsert: number[] = [];
+    const insert: typeof store.insert = (title) => {
+      turnsAtInsert.push(turns);
+      setImmediate(() => {
+        turns++;
+      });
+      return store.insert(title);
+    };
+    await using service = start({ store: storeWith({ insert }, store) });
+    await using client = await connectHttpClient(VERSION, at(service));
+    await callTool(client, "add_todos", { todos: [{ title: "a" }, { title: "b" }, { title: "c" }] });
+    expect(turnsAtInsert).toEqual([0, 1, 2]);
+  });
+
   test("does not pass If-None-Match and Idempotency-Key of its request to its tools", async () => {
     await using service = start();
     await service.sendJson("POST", "/api/todos", { title: "a" });
