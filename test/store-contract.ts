@@ -649,7 +649,8 @@ async function take(store: Store, after: Position, count: number) {
   return seen;
 }
 
-async function failureOf(call: () => unknown): Promise<string | undefined> {
+/** Returns the code of the error that a call causes; undefined if it succeeds. */
+export async function failureOf(call: () => unknown): Promise<string | undefined> {
   try {
     await call();
   } catch (error) {

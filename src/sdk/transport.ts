@@ -47,7 +47,7 @@ export function createTransport({
   };
 
   const send: Transport["send"] = async (call, options, attempt) => {
-    // Not spread, because callers may pass an AbortController, whose signal is a getter.
+    // Not spread, because the options can be an AbortController, whose signal is a getter.
     const { signal, headers } = options;
     const authorization = await authorize(call.path);
     const own = { call, attempt, url: root + call.path, authorization, signal, headers };

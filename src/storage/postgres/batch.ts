@@ -109,7 +109,8 @@ export class Batch {
   }
 }
 
-const joinLines = <W>(writes: readonly W[], line: (write: W) => string): string | null =>
+/** Returns one line for each item, as the functions of the database read them; null without items. */
+export const joinLines = <W>(writes: readonly W[], line: (write: W) => string): string | null =>
   writes.length === 0 ? null : writes.map(line).join("\n");
 
 function settleEach(

@@ -5,7 +5,7 @@ import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
-import { decode, read, storeContract } from "../../../test/store-contract.ts";
+import { decode, failureOf, read, storeContract } from "../../../test/store-contract.ts";
 import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
@@ -944,16 +944,6 @@ function after(changes: readonly Change[]): Todo[] {
     else all.set(id, todo);
   }
   return [...all.values()];
-}
-
-async function failureOf(call: () => unknown): Promise<string | undefined> {
-  try {
-    await call();
-  } catch (error) {
-    if (error instanceof ServiceError) return error.code;
-    throw error;
-  }
-  return undefined;
 }
 
 /** Returns the id of the inserted to-do, or the reason why nothing was inserted. */

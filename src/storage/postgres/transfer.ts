@@ -10,6 +10,7 @@ import {
 } from "../maintenance.ts";
 import { encodeHeader, encodeKey, NdjsonReader } from "../ndjson.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
+import { joinLines } from "./batch.ts";
 import { toValues } from "./keys.ts";
 import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
@@ -32,11 +33,11 @@ export function exportTodos(
     let todos = 0;
     for await (const rows of readTodos(sql)) {
       signal.throwIfAborted();
-      if (rows.length > 0) await write(joinLines(rows, ({ todo }) => `${todo}\n`, ""));
+      if (rows.length > 0) await write(rows.map(({ todo }) => `${todo}\n`).join(""));
       todos += rows.length;
       onProgress(todos, total);
     }
-    if (keys !== undefined && keys.length > 0) await write(joinLines(keys, (key) => `${key}\n`, ""));
+    if (keys !== undefined && keys.length > 0) await write(keys.map((key) => `${key}\n`).join(""));
     return { todos, lastId, keys: keys?.length };
   });
 }
@@ -106,6 +107,3 @@ async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   for (const key of keys)
     await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8)", toValues(key));
 }
-
-const joinLines = <T>(items: readonly T[], line: (item: T) => string, separator = "\n"): string =>
-  items.map(line).join(separator);
