@@ -25,9 +25,8 @@ export interface Comparison {
   readonly sessions: readonly (readonly SlicePair[])[];
   /** All of its slices. */
   readonly slices: readonly Slice[];
-  /** Requests per second and the part of the core that the server used, for each run of wrk. */
+  /** Requests per second, for each run of wrk. */
   readonly perSecond: readonly number[];
-  readonly coreUse: readonly number[];
 }
 
 export interface SlicePair {
@@ -59,7 +58,6 @@ export async function compare(
     sessions: [] as SlicePair[][],
     slices: [] as Slice[],
     perSecond: [] as number[],
-    coreUse: [] as number[],
   }));
   const [first, ...others] = results;
   if (first === undefined) throw new Error("a workload needs competitors");
@@ -80,10 +78,9 @@ export async function compare(
         }
       }
       for (let run = 0; run < options.wrkRuns; run += 1) {
-        for (const { competitor, perSecond, coreUse } of results) {
+        for (const { competitor, perSecond } of results) {
           const result = await participants.rate(competitor);
           perSecond.push(result.perSecond);
-          coreUse.push(result.coreUse);
         }
       }
     } finally {

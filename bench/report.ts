@@ -25,16 +25,14 @@ export const measurementFigures = (measurements: readonly Measurement[]): Figure
 export function comparisonTable(comparisons: readonly Comparison[]): string {
   const own = comparisons[0]?.label ?? "";
   return table(
-    ["server", "CPU µs/request", `${own} against it`, "middle half of the pairs", "requests/s", "core use"],
-    comparisons.map(({ label, slices, sessions, perSecond, coreUse }) => {
+    ["server", "CPU µs/request", `${own} against it`, "middle half of the pairs", "requests/s"],
+    comparisons.map(({ label, slices, sessions, perSecond }) => {
       const pairs = sessions.flat();
       return [
         label,
         number(cpuPerRequest(slices)),
         ...(pairs.length === 0 ? ["", ""] : [number(speedRatio(pairs)), middleHalf(pairs)]),
-        ...(perSecond.length === 0
-          ? ["", ""]
-          : [number(median(perSecond)), `${Math.round(median(coreUse) * 100)} %`]),
+        perSecond.length === 0 ? "" : number(median(perSecond)),
       ];
     }),
   );
@@ -122,7 +120,7 @@ export function header({ sessions, pairs, wrkRuns }: RunOptions): string {
   const nginx = Bun.spawnSync(["nginx", "-v"]).stderr.toString().trim().replace("nginx version: ", "");
   return `# Benchmark results
 
-\`npm run bench\` writes this page. [README.md](README.md) explains the columns.
+\`npm run bench\` writes this page. [README.md](README.md) explains the columns, and [notes.md](notes.md) the method.
 
 - Date: ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC
 - todo-service ${product.version}, git revision ${revision()}

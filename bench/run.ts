@@ -101,8 +101,7 @@ async function benchmark(): Promise<void> {
 }
 
 function writeResults(sections: readonly string[]): void {
-  const notes = `## Notes\n\n${readFileSync(`${here}notes.md`, "utf8")}`;
-  writeFileSync(`${here}results.md`, [...sections, notes].join("\n"));
+  writeFileSync(`${here}results.md`, sections.join("\n"));
 }
 
 async function compareCheckouts(path: string): Promise<void> {

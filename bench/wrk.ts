@@ -1,12 +1,10 @@
 /** Rates and latencies under wrk, which measures for whole seconds. */
 import type { RequestSpec } from "./requests.ts";
-import { cpuByThread, cpuSpent, type ServerProcess, track } from "./server-process.ts";
+import { type ServerProcess, track } from "./server-process.ts";
 
 export interface WrkResult {
   readonly requests: number;
   readonly perSecond: number;
-  /** The part of its core that the server used, from 0 to 1. */
-  readonly coreUse: number;
   /** The 99th percentile of the latency, in microseconds. */
   readonly p99: number;
 }
@@ -21,7 +19,6 @@ export async function measure(
   const headerFlags = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
   const url = `http://127.0.0.1:${server.port}${path}`;
   const script = `${import.meta.dir}/wrk.lua`;
-  const before = cpuByThread(server.pid);
   const wrk = Bun.spawn(
     ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, ...headerFlags, url],
     {
@@ -31,7 +28,6 @@ export async function measure(
   );
   track(wrk);
   const output = await new Response(wrk.stdout).text();
-  const after = cpuByThread(server.pid);
 
   const line = output.split("\n").find((text) => text.startsWith("{"));
   if ((await wrk.exited) !== 0 || line === undefined) throw new Error(`wrk failed on ${url}: ${output}`);
@@ -42,7 +38,6 @@ export async function measure(
   return {
     requests,
     perSecond: (requests / microseconds) * 1e6,
-    coreUse: cpuSpent(before, after) / microseconds,
     p99,
   };
 }

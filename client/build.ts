@@ -14,12 +14,12 @@ const NAME = "todo-service-client";
 /** The same client in the main package, which the examples in the comments import. */
 const MAIN_ENTRY = `${main.name}/client`;
 
-const { version, license, type, engines } = main;
+const { version, license, type, engines, repository, homepage, bugs } = main;
 const MANIFEST = {
   ...{ name: NAME, version },
   description: "A typed client of todo-service without dependencies, for browsers, Node, Bun and Deno.",
   keywords: ["todo-service", "todo", "client", "server-sent-events"],
-  ...{ license, type, engines },
+  ...{ license, type, engines, repository, homepage, bugs },
   sideEffects: false,
   // `main` and `types` are for tools that do not read `exports`, such as TypeScript with the resolution node10.
   main: "./client.js",

@@ -14,11 +14,22 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
   "todo.done.assigned": ["create.answer", "create.done"],
   "create.done": ["create.answer", "todo.done.type"],
   "create.title": ["create.answer", "todo.title.type", "get.answer"],
+  "title.same": ["title.padded", "update.stored", "create.title", "create.title.whole", "list.complete"],
+  "todos.concurrent": [
+    "create.answer",
+    "todo.id.unique",
+    "list.complete",
+    "list.unlimited",
+    "update.only-one",
+    "update.answer",
+    "get.answer",
+  ],
   "create.title.whole": ["create.title", "title.120", "title.characters"],
   "newtodo.title.string": ["newtodo.title.required"],
   "body.create.4xx": ["newtodo.title.required"],
 
   // Ids
+  "todo.id.assigned": ["get.answer"],
   "todo.id.first": ["todo.id.type"],
   "todo.id.step": ["todo.id.increasing"],
   "todo.id.not-reused": ["todo.id.increasing", "todo.id.unique"],
@@ -39,6 +50,7 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
 
   // GET
   "get.200": ["create.stored"],
+  "list.emptied": ["list.empty", "delete.removes", "delete.either-state"],
   "get.answer": ["todo.id.type", "todo.title.type", "todo.done.type", "create.done"],
   "list.complete": [
     "create.stored",
@@ -47,6 +59,7 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
     "todo.title.type",
     "todo.done.type",
     "list.unlimited",
+    "update.to-false",
     "update.stored",
     "update.only-one",
     "delete.removes",
@@ -61,18 +74,19 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
   "update.to-true": ["update.answer"],
   "update.to-false": ["update.answer", "update.to-true"],
   "update.stored": ["update.answer"],
-  "update.only-one": ["create.done"],
+  "update.only-one": ["create.done", "create.same-title"],
   "patch.done.required": ["update.to-true", "update.to-false", "update.stored"],
   "patch.done.boolean": ["update.to-true", "update.to-false", "update.stored", "patch.done.required"],
-  "patch.only-done": ["todo.id.type", "get.answer"],
+  "patch.only-done": ["todo.id.type", "get.answer", "update.stored", "update.only-one"],
   "body.update.4xx": ["create.done", "body.create.4xx", "patch.done.required"],
 
   // DELETE
   "delete.204": ["create.stored", "delete.empty"],
   "delete.removes": ["delete.204", "todo.id.type"],
   "delete.either-state": ["delete.204"],
-  "delete.once": ["delete.removes", "delete.absent.404"],
-  "absent.unchanged": ["delete.removes", "delete.either-state"],
+  "delete.once": ["todos.concurrent", "delete.removes", "delete.absent.404"],
+  "delete.only-one": ["create.same-title"],
+  "absent.unchanged": ["todos.concurrent", "delete.removes", "delete.either-state"],
 
   // Statuses of absent to-dos and of malformed ids
   "get.absent.404": ["id.distinct-status", "delete.removes"],
@@ -92,7 +106,8 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
   "title.long.message": ["title.long.422", "title.empty.message"],
   "validation.field": ["title.empty.message", "title.long.message"],
   "validation.together": ["title.blank.422", "title.long.422", "title.empty.message", "title.long.message"],
-  "create.invalid.not-stored": ["title.empty.422", "title.blank.422", "title.long.422"],
+  "create.validates-first": ["list.emptied"],
+  "create.invalid.not-stored": ["list.emptied", "title.empty.422", "title.blank.422", "title.long.422"],
   "title.characters": ["title.120", "title.long.422"],
 
   // The bearer check
@@ -106,7 +121,7 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
   "bearer.scheme.401": ["bearer.unknown.401", "bearer.unknown.challenge", "bearer.missing.challenge"],
   "bearer.empty.401": ["bearer.unknown.401", "bearer.unknown.challenge", "bearer.missing.challenge"],
   "bearer.refused.no-name": ["whoami.200", "bearer.missing.401", "bearer.unknown.401"],
-  "bearer.router": ["bearer.missing.401"],
+  "bearer.router": ["bearer.missing.401", "bearer.unknown.401"],
 
   // The Basic check
   "admin.greeting": ["admin.200", "admin.text"],
@@ -117,5 +132,5 @@ export const dependencies: Readonly<Partial<Record<RuleId, readonly RuleId[]>>> 
   "basic.user.refused": ["basic.malformed.refused"],
   "basic.scheme.refused": ["basic.malformed.refused"],
   "basic.refused.no-greeting": ["admin.200", "basic.missing.refused", "basic.password.refused"],
-  "basic.router": ["basic.missing.refused"],
+  "basic.router": ["basic.missing.refused", "basic.malformed.refused"],
 };

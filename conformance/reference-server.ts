@@ -23,11 +23,12 @@ export interface State {
 export type Handler = (request: ParsedRequest, state: State) => Response | Promise<Response>;
 
 export const token = "Reference-Token-1";
-export const user = { name: "ann", password: "open sesame" };
+/** A password of more than 72 bytes with a colon and a character outside ASCII. */
+export const user = { name: "ann", password: `é: ${"open ".repeat(14)}sesame` };
 export const clientName = "demo";
 
 const bearer = `Bearer ${token}`;
-const basic = `Basic ${btoa(`${user.name}:${user.password}`)}`;
+const basic = `Basic ${Buffer.from(`${user.name}:${user.password}`).toString("base64")}`;
 
 export function handleRequest({ method, path, body, authorization }: ParsedRequest, state: State): Response {
   if (path === "/admin/")

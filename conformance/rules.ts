@@ -43,6 +43,7 @@ export const rules = [
   { id: "todo.keys", section: "2", description: "a Todo has exactly the keys id, title and done" },
   { id: "todo.id.type", section: "2", description: "id is an unsigned 64-bit integer" },
   { id: "todo.title.type", section: "2", description: "title is a string" },
+  { id: "title.same", section: "2", description: "every response shows the same title of a to-do" },
   { id: "todo.done.type", section: "2", description: "done is a boolean" },
   { id: "todo.id.first", section: "2", needs: "fresh", description: "the first id is 1" },
   {
@@ -128,6 +129,12 @@ export const rules = [
     description: "a request for an absent to-do does not create it",
   },
 
+  {
+    id: "todos.concurrent",
+    section: "3",
+    description: "concurrent requests for different to-dos do not affect each other",
+  },
+
   // 4. Endpoints
   { id: "json.success", section: "4", description: "successful responses of the to-do routes are JSON" },
   {
@@ -142,6 +149,12 @@ export const rules = [
     section: "4",
     needs: "fresh",
     description: "without to-dos the list is an empty array",
+  },
+  {
+    id: "list.emptied",
+    section: "4",
+    needs: "fresh",
+    description: "after the last to-do was deleted, the list is an empty array",
   },
   {
     id: "list.complete",
@@ -243,7 +256,7 @@ export const rules = [
     section: "5",
     description: "the lookup is asynchronous and may use any source",
     notObservable:
-      'clients cannot see how the service looks up a token — proved by src/http/handlers/whoami.test.ts "may be asynchronous"',
+      'clients cannot see how the service looks up a token — proved by src/http/auth/bearer.test.ts "may be asynchronous"',
   },
   {
     id: "bearer.constant-time",
@@ -296,21 +309,21 @@ export const rules = [
     section: "5",
     description: "one fixed user and password can be configured",
     notObservable:
-      'clients cannot see how the service is configured — proved by src/http/handlers/admin.test.ts "accepts a configured user and password"',
+      'clients cannot see how the service is configured — proved by src/http/auth/basic.test.ts "accepts a configured user and password"',
   },
   {
     id: "basic.check",
     section: "5",
     description: "any function that checks user and password can be configured",
     notObservable:
-      'clients cannot see how the service is configured — proved by src/http/handlers/admin.test.ts "accepts the users of a check function"',
+      'clients cannot see how the service is configured — proved by src/http/auth/basic.test.ts "accepts the users of a check function"',
   },
   {
     id: "basic.https",
     section: "5",
     description: "Basic is used only over HTTPS",
     notObservable:
-      'a proxy may terminate HTTPS for the service — proved by src/http/handlers/admin.test.ts "is rejected off loopback"',
+      'a proxy may terminate HTTPS for the service — proved by src/http/auth/basic.test.ts "is rejected off loopback"',
   },
 
   // 7. Errors

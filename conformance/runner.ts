@@ -111,16 +111,12 @@ export async function checkServer(options: Options): Promise<Report> {
   await checkReachable(client);
   const resultsById = new Map<string, Result>();
   const violations = new Map<string, RuleViolation>();
-  try {
-    for (const [id, testCase] of suites.flatMap((cases) => Object.entries(cases))) {
-      const rule = rules.find((rule) => rule.id === id);
-      if (rule === undefined) continue;
-      const result = await runCase(rule, testCase, client, options);
-      if (result instanceof RuleViolation) violations.set(id, result);
-      else resultsById.set(id, result);
-    }
-  } finally {
-    await client.cleanup();
+  for (const [id, testCase] of suites.flatMap((cases) => Object.entries(cases))) {
+    const rule = rules.find((rule) => rule.id === id);
+    if (rule === undefined) continue;
+    const result = await runCase(rule, testCase, client, options);
+    if (result instanceof RuleViolation) violations.set(id, result);
+    else resultsById.set(id, result);
   }
   const results = rules.map(
     (rule) => resultsById.get(rule.id) ?? violationResult(rule, violations) ?? notObservableResult(rule),
@@ -143,6 +139,8 @@ async function runCase(
   } catch (error) {
     if (error instanceof RuleViolation) return error;
     throw error;
+  } finally {
+    await client.cleanup();
   }
 }
 

@@ -105,6 +105,13 @@ export interface Target {
   readonly timeoutMs: number;
 }
 
+/** A new to-do: its id, the title of the request, and the response. */
+export interface Created {
+  readonly id: bigint;
+  readonly title: string;
+  readonly response: CapturedResponse;
+}
+
 interface RequestOptions {
   /** A value to send as JSON. */
   readonly json?: Json;
@@ -169,14 +176,17 @@ export class TargetClient {
   }
 
   /** Creates a to-do. Throws a `RuleViolation` when the server does not create one. */
-  async create(
-    title = this.uniqueTitle(),
-  ): Promise<{ id: bigint; title: string; response: CapturedResponse }> {
+  async create(title = this.uniqueTitle()): Promise<Created> {
     const response = await this.send("POST", "/api/todos", { json: { title } });
     const id = readId(response);
     if (!response.ok) throw response.violation("a new to-do");
     if (id === undefined) throw response.violation("a new to-do with an id", "create.answer");
     return { id, title, response };
+  }
+
+  async createWithSameTitle(): Promise<[Created, Created, Created]> {
+    const title = this.uniqueTitle();
+    return [await this.create(title), await this.create(title), await this.create(title)];
   }
 
   /** Creates a to-do and deletes it. Returns its id. */
@@ -195,8 +205,10 @@ export class TargetClient {
     return { todos, response };
   }
 
-  /** Deletes these to-dos, or all that this run created and that still exist. */
-  async cleanup(ids: readonly bigint[] = [...this.#createdIds]): Promise<void> {
+  /** Deletes the to-dos that were created since the last call and that still exist. */
+  async cleanup(): Promise<void> {
+    const ids = [...this.#createdIds];
+    this.#createdIds.clear();
     for (const id of ids) await this.send("DELETE", `/api/todos/${id}`).catch(() => undefined);
   }
 

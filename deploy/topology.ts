@@ -119,6 +119,26 @@ export async function startCaddy(stack: AsyncDisposableStack, replicas: readonly
   return url;
 }
 
+/**
+ * Starts haproxy with haproxy.cfg, of which only the ports are changed, and returns its URL.
+ * @param replicas three URLs
+ */
+export async function startHaproxy(
+  stack: AsyncDisposableStack,
+  replicas: readonly string[],
+): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-topology-"));
+  stack.defer(() => rm(folder, { recursive: true }));
+  const port = await freePort();
+  const site = await readConfiguration("haproxy.cfg", replicas);
+  const config = join(folder, "haproxy.cfg");
+  await writeFile(config, site.replace(`bind :${BALANCER_PORT}`, `bind 127.0.0.1:${port}`));
+  const haproxy = stack.use(run(["haproxy", "-db", "-f", config]));
+  const url = `http://127.0.0.1:${port}`;
+  await answering(`${url}/livez`, haproxy);
+  return url;
+}
+
 /** Returns a configuration of this folder with these replicas instead of its own. */
 async function readConfiguration(name: string, replicas: readonly string[]): Promise<string> {
   let configuration = await readFile(new URL(name, import.meta.url), "utf8");

@@ -1,14 +1,21 @@
 /**
- * Writes the files that are made from the program: two pages in docs/reference, and the error codes in errors.md and in
- * openapi.json. With --check, writes nothing, and fails if a file is out of date.
+ * Writes the files that are made from the program: two pages in docs/reference, the error codes in errors.md and in
+ * openapi.json, and the endpoints in http-api.md. Also writes the addresses that follow from the repository's URL in package.json. With --check, writes nothing, and fails if a file is out of date.
  *
  * @module
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Argument, Command, Option } from "commander";
+import { repository } from "../package.json" with { type: "json" };
 import { createProgram } from "../src/cli/program.ts";
-import { CLIENT_SETTINGS, type Setting, SettingOption, serveSettingGroups } from "../src/config/settings.ts";
+import {
+  CLIENT_SETTINGS,
+  getVariables,
+  type Setting,
+  SettingOption,
+  serveSettingGroups,
+} from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -33,13 +40,18 @@ const UNITS: Readonly<Record<string, string>> = {
   url: "URL",
 };
 
+const read = (path: string): string => readFileSync(ROOT + path, "utf8");
+
 /** Returns the texts of the files by path. */
 export function generatedFiles(): Readonly<Record<string, string>> {
   return {
     "docs/reference/command-line.md": commandLinePage(),
     "docs/reference/configuration.md": configurationPage(),
     "docs/reference/errors.md": errorsPage(),
+    "docs/reference/http-api.md": httpApiPage(),
     "openapi.json": openApi(),
+    "package.json": manifest(),
+    "deploy/alerts.yml": alerts(),
   };
 }
 
@@ -53,6 +65,55 @@ function errorsPage(): string {
   ]);
   const codes = table(["status", "code", "title", "cause and remedy"], rows);
   return replace(read("docs/reference/errors.md"), /(?<=\n## Codes\n\n.*\n\n)\|.*?(?=\n\n)/s, codes);
+}
+
+/** An operation of openapi.json. */
+interface Operation {
+  readonly summary: string;
+  readonly requestBody?: Message;
+  readonly responses: Readonly<Record<string, Message>>;
+}
+interface Message {
+  readonly content?: Readonly<Record<string, { readonly examples?: Readonly<Record<string, Example>> }>>;
+}
+interface Example {
+  readonly value: unknown;
+}
+
+/** Errors that every operation may have. The page says so above the table. */
+const COMMON_ERRORS = ["401", "403", "421", "429", "500", "503"];
+
+/** Replaces the table below the heading "Endpoints". */
+function httpApiPage(): string {
+  const { paths }: { paths: Record<string, Record<string, Operation>> } = JSON.parse(read("openapi.json"));
+  const rows = Object.entries(paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, { summary, requestBody, responses }]) => {
+      const statuses = Object.keys(responses);
+      const successes = statuses.filter((status) => status < "400");
+      const errors = statuses.filter((status) => status >= "400" && !COMMON_ERRORS.includes(status));
+      const success = responses[successes[0] ?? ""];
+      return [
+        code(`${method.toUpperCase()} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`),
+        summary,
+        exampleOf(requestBody),
+        [successes.join(", "), exampleOf(success)].filter(Boolean).join(": "),
+        errors.join(", "),
+      ];
+    }),
+  );
+  const endpoints = table(["endpoint", "effect", "request", "response", "own errors"], rows);
+  return replace(
+    read("docs/reference/http-api.md"),
+    /(?<=\n## Endpoints\n\n.*\n\n)\|.*?(?=\n\n)/s,
+    endpoints,
+  );
+}
+
+/** Returns the first example of a JSON body. Those of lists and documents are too long for a table. */
+function exampleOf({ content = {} }: Message = {}): string {
+  const [example] = Object.values(content["application/json"]?.examples ?? {});
+  const text = example === undefined ? "" : JSON.stringify(example.value);
+  return text === "" || text.length > 100 ? "" : code(text);
 }
 
 /** Replaces the paragraphs below the heading "Problem codes", which end the description, and the values of `code`. */
@@ -70,7 +131,27 @@ function openApi(): string {
   );
 }
 
-const read = (path: string): string => readFileSync(ROOT + path, "utf8");
+/** The repository's address, which is written in package.json only. */
+const SOURCE = repository.url.replace(/^git\+|\.git$/g, "");
+
+/** Replaces the addresses of the site (GitHub Pages) and of the issues. */
+function manifest(): string {
+  const [, owner = "", name = ""] = /([^/]+)\/([^/]+)$/.exec(SOURCE) ?? [];
+  const homepage = replace(
+    read("package.json"),
+    /(?<="homepage": ").*(?=")/,
+    `https://${owner}.github.io/${name}/`,
+  );
+  return replace(homepage, /(?<="bugs": ").*(?=")/, `${SOURCE}/issues`);
+}
+
+/** Replaces the addresses of the runbooks. */
+const alerts = (): string =>
+  replace(
+    read("deploy/alerts.yml"),
+    /(?<=runbook_url: ").*?(?=docs\/how-to\/alerts\.md#)/g,
+    `${SOURCE}/blob/main/`,
+  );
 
 function replace(text: string, pattern: RegExp, replacement: string): string {
   if (!pattern.test(text)) throw new Error(`docs/build.ts does not find ${pattern}`);
@@ -114,12 +195,12 @@ ${settingTable(Object.values(CLIENT_SETTINGS))}
 function settingTable(settings: readonly Setting[]): string {
   return table(
     ["Flag", "Variable", "Default", "Unit", "Meaning"],
-    settings.map(({ flag, variables, default: value, description }) => [
-      flag === undefined ? "none" : code(flag),
-      variables.map(code).join(", "),
-      defaultText(value),
-      unitOf(flag),
-      sentence(description),
+    settings.map((setting) => [
+      setting.flag === undefined ? "none" : code(setting.flag),
+      getVariables(setting).map(code).join(", "),
+      defaultText(setting.default),
+      unitOf(setting.flag),
+      sentence(setting.description),
     ]),
   );
 }
@@ -205,7 +286,7 @@ function optionTable(options: readonly Option[]): string {
       const value = setting === undefined ? option.defaultValue : setting.default;
       return [
         code(option.flags),
-        setting?.variables.map(code).join(", ") ?? "none",
+        setting === undefined ? "none" : getVariables(setting).map(code).join(", "),
         defaultText(typeof value === "string" ? value : undefined),
         sentence(setting?.description ?? option.description),
       ];

@@ -1,5 +1,5 @@
 /**
- * Builds every artifact of a release into dist/release: executables, npm packages, the container's build context, an SBOM and
+ * Builds every artifact of a release into dist/release: executables, Debian packages, npm packages, the container's build context, an SBOM and
  * checksums. Exits with 1 if an executable cannot be built, except for platforms that --allow-missing names.
  *
  *   npm run release -- [--out FOLDER] [--platforms NAME,…] [--allow-missing NAME,…]
@@ -13,8 +13,14 @@ import { parseArgs } from "node:util";
 import { version } from "../package.json" with { type: "json" };
 import { errorMessage } from "../src/error-message.ts";
 import { output, ROOT } from "./command.ts";
+import { buildDebianPackage } from "./debian.ts";
 import { fetchRuntime, TARGETS, type Target } from "./runtimes.ts";
 import { createSbom } from "./sbom.ts";
+
+const DEBIAN_ARCHITECTURES: ReadonlyMap<string, "amd64" | "arm64"> = new Map([
+  ["linux-x64", "amd64"],
+  ["linux-arm64", "arm64"],
+]);
 
 const { values } = parseArgs({
   options: {
@@ -65,6 +71,11 @@ function built(target: Target): boolean {
     output(ROOT, "npm", "run", "build:executable", "--", ...flags);
     renameSync(outfile, join(out, name));
     print(`built ${name}`);
+    const architecture = DEBIAN_ARCHITECTURES.get(target.name);
+    if (architecture !== undefined) {
+      const file = join(out, `todo-service_${version}_${architecture}.deb`);
+      buildDebianPackage({ executable: join(out, name), architecture, file });
+    }
     return true;
   } catch (error) {
     print(`cannot build ${target.name}: ${errorMessage(error)}`);

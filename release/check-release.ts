@@ -15,7 +15,7 @@ if (remaining.length > 0) process.exitCode = 1;
 
 /** Returns why the dependencies cannot be released, or an empty text. */
 function audit(): string {
-  const { status, stdout, stderr } = spawnSync("npm", ["audit", "--audit-level=high"], {
+  const { status, stdout, stderr } = spawnSync("npm", ["audit", "--audit-level=high", "--loglevel=error"], {
     cwd: ROOT,
     encoding: "utf8",
   });

@@ -63,6 +63,17 @@ describe.skipIf(skipFor(whyMissing("git")))("a release", () => {
     expect(remaining()).toEqual(['package.json: remove "private", because npm does not publish it']);
   });
 
+  test("needs the address of the repository", () => {
+    write(
+      "package.json",
+      '{ "version": "1.2.3", "repository": { "url": "https://github.com/OWNER/x.git" } }',
+    );
+    commit();
+    expect(remaining()).toEqual([
+      "repository: replace OWNER in the repository's URL in package.json, and run npm run docs",
+    ]);
+  });
+
   test("needs the same version in every file", () => {
     write("package-lock.json", '{ "version": "1.2.3", "packages": { "": { "version": "1.2.2" } } }');
     write("openapi.json", '{ "info": { "version": "1.2.2" } }');

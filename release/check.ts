@@ -32,7 +32,7 @@ export function remainingWork(options: CheckOptions): string[] {
 function checks({ root, today, audit }: CheckOptions): Check[] {
   const git = (...args: readonly string[]): string => output(root, "git", ...args).trim();
   const read = (path: string): string => readFileSync(join(root, path), "utf8");
-  const { version, private: isPrivate } = JSON.parse(read("package.json"));
+  const { version, private: isPrivate, repository } = JSON.parse(read("package.json"));
   return [
     {
       name: "working tree",
@@ -42,6 +42,13 @@ function checks({ root, today, audit }: CheckOptions): Check[] {
     {
       name: "package.json",
       remaining: () => (isPrivate === true ? 'remove "private", because npm does not publish it' : undefined),
+    },
+    {
+      name: "repository",
+      remaining: () =>
+        repository?.url.includes("/OWNER/") === true
+          ? "replace OWNER in the repository's URL in package.json, and run npm run docs"
+          : undefined,
     },
     {
       name: "version",

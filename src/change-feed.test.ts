@@ -2,11 +2,13 @@ import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import { getEventListeners } from "node:events";
 import { ChangeFeed } from "./change-feed.ts";
-import type { TodoEvent } from "./todo.ts";
+import { formatPosition, type Position, type TodoEvent } from "./todo.ts";
 
-const eventAt = (n: number): TodoEvent => ({
+const START: Position = { epoch: "e", sequence: 0 };
+
+const eventAt = (n: number, epoch = "e"): TodoEvent => ({
   type: "deleted",
-  position: { epoch: "e", sequence: n },
+  position: { epoch, sequence: n },
   id: 1n,
 });
 
@@ -17,7 +19,8 @@ function publish(feed: ChangeFeed, first: number, last: number): void {
 /** Returns the sequence numbers that a subscriber receives until its stream ends. */
 async function read(feed: ChangeFeed, after: number, signal: AbortSignal): Promise<number[]> {
   const numbers: number[] = [];
-  for await (const { position } of feed.after(after, signal)) numbers.push(position.sequence);
+  for await (const { position } of feed.after({ epoch: "e", sequence: after }, signal))
+    numbers.push(position.sequence);
   return numbers;
 }
 
@@ -28,7 +31,7 @@ function objects(): number {
 }
 
 test("ChangeFeed sends each subscriber stored and new events until it aborts", async () => {
-  const feed = new ChangeFeed(10, 0);
+  const feed = new ChangeFeed(10, START);
   const controller = new AbortController();
   publish(feed, 1, 5);
   const subscribers = [0, 3, 5].map((after) => read(feed, after, controller.signal));
@@ -54,7 +57,7 @@ test.each([
   [7, []],
   [Number.POSITIVE_INFINITY, []],
 ])("ChangeFeed with the events 4 to 6 sends the stored events after position %d", async (after, numbers) => {
-  const feed = new ChangeFeed(3, 0);
+  const feed = new ChangeFeed(3, START);
   publish(feed, 1, 6);
   const subscriber = read(feed, after, new AbortController().signal);
   await new Promise(setImmediate);
@@ -63,9 +66,9 @@ test.each([
 });
 
 test("ChangeFeed disconnects only the subscriber that falls behind", async () => {
-  const feed = new ChangeFeed(3, 0);
+  const feed = new ChangeFeed(3, START);
   const { signal } = new AbortController();
-  const [slow, quick] = [feed.after(0, signal), feed.after(0, signal)];
+  const [slow, quick] = [feed.after(START, signal), feed.after(START, signal)];
   publish(feed, 1, 2);
   expect((await slow.next()).value?.position.sequence).toBe(1);
   for (const n of [1, 2]) expect((await quick.next()).value?.position.sequence).toBe(n);
@@ -75,7 +78,7 @@ test("ChangeFeed disconnects only the subscriber that falls behind", async () =>
 });
 
 test("ChangeFeed reports whether it has subscribers", async () => {
-  const feed = new ChangeFeed(10, 0);
+  const feed = new ChangeFeed(10, START);
   const [one, other] = [new AbortController(), new AbortController()];
   expect(feed.hasSubscribers).toBe(false);
   const subscribers = [read(feed, 0, one.signal), read(feed, 0, other.signal)];
@@ -89,10 +92,10 @@ test("ChangeFeed reports whether it has subscribers", async () => {
 });
 
 test("ChangeFeed ends the stream of every subscriber when it ends", async () => {
-  const feed = new ChangeFeed(10, 0);
+  const feed = new ChangeFeed(10, START);
   const { signal } = new AbortController();
   publish(feed, 1, 3);
-  const reading = feed.after(0, signal);
+  const reading = feed.after(START, signal);
   await reading.next();
   const waiting = Promise.all([3, 3, 2].map((after) => read(feed, after, signal)));
   await new Promise(setImmediate);
@@ -103,9 +106,9 @@ test("ChangeFeed ends the stream of every subscriber when it ends", async () => 
 });
 
 test("ChangeFeed leaks nothing over 20,000 events of one stream", async () => {
-  const feed = new ChangeFeed(100, 0);
+  const feed = new ChangeFeed(100, START);
   const controller = new AbortController();
-  const events = feed.after(0, controller.signal);
+  const events = feed.after(START, controller.signal);
   const follow = async (first: number, last: number): Promise<void> => {
     for (let n = first; n <= last; n++) {
       const next = events.next();
@@ -121,7 +124,7 @@ test("ChangeFeed leaks nothing over 20,000 events of one stream", async () => {
 });
 
 test("ChangeFeed leaks nothing when idle subscribers connect and disconnect", async () => {
-  const feed = new ChangeFeed(100, 0);
+  const feed = new ChangeFeed(100, START);
   publish(feed, 1, 1);
   const { signal } = new AbortController();
   const connectAndDisconnect = async (times: number): Promise<void> => {
@@ -130,7 +133,7 @@ test("ChangeFeed leaks nothing when idle subscribers connect and disconnect", as
       const waiting = read(feed, 1, controller.signal);
       controller.abort();
       await waiting;
-      for await (const _event of feed.after(0, signal)) break;
+      for await (const _event of feed.after(START, signal)) break;
     }
   };
   await connectAndDisconnect(1000);
@@ -141,10 +144,10 @@ test("ChangeFeed leaks nothing when idle subscribers connect and disconnect", as
 });
 
 test("ChangeFeed reports how far its slowest subscriber lags", async () => {
-  const feed = new ChangeFeed(10, 0);
+  const feed = new ChangeFeed(10, START);
   expect(feed.lag).toBe(0);
   const { signal } = new AbortController();
-  const [slow, fast] = [feed.after(0, signal), feed.after(0, signal)];
+  const [slow, fast] = [feed.after(START, signal), feed.after(START, signal)];
   publish(feed, 1, 4);
   for (let n = 1; n <= 4; n++) await fast.next();
   expect(feed.lag).toBe(0);
@@ -154,3 +157,37 @@ test("ChangeFeed reports how far its slowest subscriber lags", async () => {
   expect(feed.lag).toBe(0);
   await fast.return();
 });
+
+test.each([
+  ["e", 1, ""],
+  ["e", 2, "e-3 f-4 f-5 g-6 g-7"],
+  ["e", 3, "f-4 f-5 g-6 g-7"],
+  ["e", 4, ""],
+  ["f", 4, "f-5 g-6 g-7"],
+  ["f", 5, "g-6 g-7"],
+  ["f", 6, ""],
+  ["g", 6, "g-7"],
+  ["g", 7, ""],
+  ["h", 6, ""],
+])(
+  "ChangeFeed with events of several epochs sends these after %s-%d: %s",
+  async (epoch, sequence, expected) => {
+    const feed = new ChangeFeed(4, START);
+    publish(feed, 1, 3);
+    for (const n of [4, 5]) feed.publish(eventAt(n, "f"));
+    feed.publish(eventAt(6, "g"));
+    expect(feed.position).toEqual({ epoch: "g", sequence: 6 });
+    const received: string[] = [];
+    const controller = new AbortController();
+    const reading = (async () => {
+      for await (const { position } of feed.after({ epoch, sequence }, controller.signal))
+        received.push(formatPosition(position));
+    })();
+    await new Promise(setImmediate);
+    feed.publish(eventAt(7, "g"));
+    await new Promise(setImmediate);
+    controller.abort();
+    await reading;
+    expect(received.join(" ")).toBe(expected);
+  },
+);

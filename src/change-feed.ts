@@ -1,22 +1,32 @@
-import type { TodoEvent } from "./todo.ts";
+import type { Position, TodoEvent } from "./todo.ts";
 
 /**
  * The last `capacity` changes of one store, and its subscribers. A subscriber is a cursor into the ring buffer.
- * A slow subscriber therefore needs no memory; its stream ends when its next event is overwritten.
+ * A slow subscriber therefore needs no memory; its stream ends when its next event is overwritten. The events of a store
+ * can belong to several epochs. A position is known if its epoch is, and if it is not beyond the end of its epoch.
  */
 export class ChangeFeed {
   readonly #ring: (TodoEvent | undefined)[];
+  #epoch: string;
   #last: number;
   #first: number;
+  /** The last sequence number of each earlier epoch. */
+  readonly #ends = new Map<string, number>();
   readonly #waiting = new Set<() => void>();
   readonly #cursors = new Set<{ next: number }>();
   #ended = false;
 
-  /** @param last the sequence number before the first published event */
-  constructor(capacity: number, last: number) {
+  /** @param start the position before the first published event */
+  constructor(capacity: number, { epoch, sequence }: Position) {
     this.#ring = new Array(capacity).fill(undefined);
-    this.#last = last;
-    this.#first = last + 1;
+    this.#epoch = epoch;
+    this.#last = sequence;
+    this.#first = sequence + 1;
+  }
+
+  /** The position of the last event. */
+  get position(): Position {
+    return { epoch: this.#epoch, sequence: this.#last };
   }
 
   /** Whether at least one subscriber reads events. */
@@ -33,10 +43,11 @@ export class ChangeFeed {
 
   /** Adds the next event. Sequence numbers must be consecutive. */
   publish(event: TodoEvent): void {
-    const { sequence: n } = event.position;
-    this.#ring[n % this.#ring.length] = event;
-    this.#last = n;
-    if (n - this.#first >= this.#ring.length) this.#first = n - this.#ring.length + 1;
+    const { epoch, sequence } = event.position;
+    if (epoch !== this.#epoch) this.#beginEpoch(epoch);
+    this.#ring[sequence % this.#ring.length] = event;
+    this.#last = sequence;
+    if (sequence - this.#first >= this.#ring.length) this.#first = sequence - this.#ring.length + 1;
     this.#wake();
   }
 
@@ -46,12 +57,17 @@ export class ChangeFeed {
     this.#wake();
   }
 
-  /** Yields events after sequence number `n`, stored and future. Ends if `signal` aborts or the next event is gone. */
-  async *after(n: number, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+  /** Yields events after a position, stored and future. Ends if `signal` aborts, or the position or the next event is unknown. */
+  async *after(
+    { epoch, sequence }: Position,
+    signal: AbortSignal,
+  ): AsyncGenerator<TodoEvent, void, undefined> {
+    const end = epoch === this.#epoch ? this.#last : this.#ends.get(epoch);
+    if (end === undefined || sequence > end) return;
     let wake = (): void => {};
     const onAbort = (): void => wake();
     signal.addEventListener("abort", onAbort);
-    const cursor = { next: n + 1 };
+    const cursor = { next: sequence + 1 };
     this.#cursors.add(cursor);
     try {
       while (!signal.aborted && !this.#ended && this.#has(cursor.next)) {
@@ -76,8 +92,14 @@ export class ChangeFeed {
   }
 
   /** Whether the event with this sequence number is stored, or is the next one. */
-  #has(n: number): boolean {
-    return n >= this.#first && n <= this.#last + 1;
+  #has(sequence: number): boolean {
+    return sequence >= this.#first && sequence <= this.#last + 1;
+  }
+
+  #beginEpoch(epoch: string): void {
+    this.#ends.set(this.#epoch, this.#last);
+    for (const [earlier, end] of this.#ends) if (end < this.#first - 1) this.#ends.delete(earlier);
+    this.#epoch = epoch;
   }
 
   #wake(): void {

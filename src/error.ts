@@ -102,12 +102,6 @@ export const ERRORS = define({
     title: "API key name already in use",
     description: "An API key of this name is still valid. Rotate it to get a new token, or revoke it first.",
   },
-  idempotency_key_in_flight: {
-    status: 409,
-    title: "Request with this Idempotency-Key still in progress",
-    description:
-      "The server is storing another request with this key. Send the request again after `Retry-After` seconds.",
-  },
   body_too_large: {
     status: 413,
     title: "Request body too large",

@@ -27,8 +27,8 @@ export type TodoJson = string | Uint8Array<ArrayBuffer>;
 export type Awaitable<T> = T | Promise<T>;
 
 /**
- * The position of a store: `sequence` increases by one with every change. Positions of different epochs cannot be
- * compared. A store that loses its history takes a new random epoch; the memory store does so at every start.
+ * The position of a store: `sequence` increases by one with every change. The first change after a start begins a new
+ * random epoch. So the store never gives a position that it gave before to another state, even if it lost changes.
  */
 export interface Position {
   readonly epoch: string;

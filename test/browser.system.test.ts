@@ -2,11 +2,13 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import { isCurrent } from "../src/credential/session.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import type { ServiceOptions } from "../src/http/service.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, startSite, whyNoBrowser } from "./chromium.ts";
 import { capturingLog } from "./log.ts";
+import { signIn } from "./page.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 
@@ -23,7 +25,7 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
   const store = openMemory();
   const { keys } = store;
   const minted = await createKey(keys, "ci", undefined, Date.now());
-  const lookupKey = createKeyLookup(keys, Date.now);
+  const lookupKey = createKeyLookup(keys, Date.now, (parent) => isCurrent(parent, () => undefined));
   await store.insert(TITLE);
   const service = startService({
     store,
@@ -46,7 +48,7 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
       new Set(
         lines
           .filter(({ message }) => message === "request")
-          .map(({ fields: { method, route, status } }) => `${method} ${route} ${status}`),
+          .map(({ fields: { method, path, status } }) => `${method} ${path} ${status}`),
       ),
     /** Returns the to-dos and the names of the API keys. */
     held: async () => [
@@ -188,15 +190,20 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     });
   });
 
-  describe("while the browser knows a password of private mode", () => {
-    /** Starts a private service and opens its page, so that the browser sends the password by itself from then on. */
+  describe("while the browser is signed in to a private service", () => {
+    /** Starts a private service and signs in: with the form's request, or where that needs HTTPS, with the browser's dialog. */
     async function startSignedIn(host: string, kind: "user" | "token") {
       const service = await startGuarded({ access: { privateMode: true, allowBasicOverHttp: true } });
-      const pair = kind === "user" ? `root:${PASSWORD}` : `me:${service.token}`;
-      const page = await open(`http://${pair}@${host}:${service.port}/`);
-      await page.goto(`http://${host}:${service.port}/`);
+      const password = kind === "user" ? PASSWORD : service.token;
+      const url = `http://${host}:${service.port}/`;
+      const page = await open(
+        host === "todo.lan" ? `http://root:${password}@${host}:${service.port}/api/todos` : url,
+      );
+      if (host !== "todo.lan")
+        await signIn(page, kind === "user" ? { user: "root", password } : { token: password });
+      await page.goto(url);
       await page.getByText(TITLE).waitFor();
-      return { service, page };
+      return { service, page, untouched: await service.held() };
     }
 
     const write = `fetch("/api/todos", {
@@ -207,35 +214,70 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       ["127.0.0.1", "user"],
       ["localhost", "token"],
       ["todo.lan", "token"],
-    ] as const)("a page of another site or port cannot write at %s as a %s", async (host, kind) => {
+    ] as const)("a page of another site or port cannot read or write at %s as a %s", async (host, kind) => {
       for (const from of ["elsewhere.example", host]) {
         await using site = startSite();
-        const { service, page } = await startSignedIn(host, kind);
+        const { service, page, untouched } = await startSignedIn(host, kind);
         await using _service = service;
+        const origin = `http://${host}:${service.port}`;
         await page.goto(site.at(from));
-        const target = { ...todosOf(`http://${host}:${service.port}`), credentials: "include" };
+        const target = { ...todosOf(origin), credentials: "include" };
         expect(await forge(page, target)).toEqual([]);
-        // Forms that are submitted as navigations, with which the browser sends the stored password.
-        for (const url of [target.collection, target.member]) {
+        const opened = await page.evaluate(`new Promise((resolve) => {
+          const source = new EventSource("${origin}/api/events", { withCredentials: true });
+          source.onmessage = source.onopen = () => resolve("open");
+          source.onerror = () => resolve("rejected");
+        })`);
+        expect(opened).toBe("rejected");
+        // Pages of another origin can neither sign this browser in as somebody else nor out.
+        const session = { ...target, collection: `${origin}/api/session`, member: `${origin}/api/session` };
+        const signIns = { ...session, body: `{"token":"${service.token}"}` };
+        expect(await forge(page, signIns)).toEqual([]);
+        // Forms that are submitted as navigations, with which the browser sends what it knows.
+        for (const url of [target.collection, target.member, session.collection]) {
           for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
             await page.setContent(
               `<form method=post enctype="${enctype}" action="${url}">
                <input name='{"title":"forged","x":"' value='"}'></form>`,
             );
             await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
-            expect(await page.innerText("body")).toContain("cross_site_write");
+            const text = await page.innerText("body");
+            expect(text).toMatch(/cross_site_write|unauthorized|https_required/);
+            expect(text).not.toContain(TITLE);
             await page.goto(site.at(from));
           }
         }
-        expect(service.asked()).toContain("POST /api/todos 403");
-        expect([...service.asked()].filter((line) => /^(?:POST|PATCH|DELETE) .* 20/.test(line))).toEqual([]);
-        expect(await service.held()).toEqual(UNTOUCHED);
+        const isWrite = /^(?:POST|PATCH|DELETE) .* 20/;
+        expect(
+          [...service.asked()].filter((line) => isWrite.test(line) && line !== "POST /api/session 201"),
+        ).toEqual([]);
+        expect(await service.held()).toEqual(untouched);
+      }
+    });
+
+    test("a navigation from another port to the API shows nothing", async () => {
+      await using site = startSite();
+      const { service, page } = await startSignedIn("127.0.0.1", "user");
+      await using _service = service;
+      await page.goto(`${service.url}/api/todos`);
+      expect(await page.innerText("body")).toContain(TITLE);
+      for (const from of ["elsewhere.example", "127.0.0.1"]) {
+        await page.goto(site.at(from));
+        await Promise.all([
+          page.waitForNavigation(),
+          page.evaluate(`location.assign("${service.url}/api/todos")`),
+        ]);
+        expect(await page.innerText("body")).toContain("unauthorized");
+        // A link to the page itself opens the list, because its own request carries the cookie.
+        await page.goto(site.at(from));
+        await page.evaluate(`location.assign("${service.url}/")`);
+        await page.getByText(TITLE).waitFor();
       }
     });
 
     test("a sandboxed frame, whose origin is null, writes nothing and reads nothing", async () => {
       await using site = startSite();
-      const { service, page } = await startSignedIn("127.0.0.1", "token");
+      const { service, page, untouched } = await startSignedIn("127.0.0.1", "token");
       await using _service = service;
       for (const origin of [site.at("elsewhere.example"), site.at("127.0.0.1")]) {
         await page.goto(origin);
@@ -249,8 +291,9 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
         const target = JSON.stringify({ ...todosOf(service.url), credentials: "include" });
         expect(await child.evaluate<string[]>(`${FORGE}; forge(${target})`)).toEqual([]);
       }
-      expect([...service.asked()].filter((line) => /^(?:POST|PATCH|DELETE) .* 20/.test(line))).toEqual([]);
-      expect(await service.held()).toEqual(UNTOUCHED);
+      const isWrite = /^(?:POST|PATCH|DELETE) .api.todos.* 20/;
+      expect([...service.asked()].filter((line) => isWrite.test(line))).toEqual([]);
+      expect(await service.held()).toEqual(untouched);
     });
 
     test("the server's own page can write", async () => {

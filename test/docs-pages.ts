@@ -4,4 +4,6 @@ export const FAST_PAGES: readonly string[] = [
   "docs/tutorials/first-steps.md",
   "docs/how-to/api-keys.md",
   "docs/how-to/private-mode.md",
+  "docs/how-to/use-it-in-tests.md",
+  "docs/explanation/how-the-checks-work.md",
 ];

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { run } from "./command.ts";
 import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
 import { FAST_PAGES } from "./docs-pages.ts";
 import { skipFor } from "./skip.ts";
@@ -22,6 +23,17 @@ test.each(tracked)("the relative links of %s lead to a file and a heading", (pat
     );
   });
   expect(broken).toEqual([]);
+});
+
+test("the package contains everything that its README links to", async () => {
+  await using npm = run(["npm", "pack", "--dry-run", "--ignore-scripts", "--json"]);
+  expect(await npm.exited).toBe(0);
+  const [{ files }] = JSON.parse(npm.stdout());
+  const packed: string[] = files.map(({ path }: { readonly path: string }) => path);
+  const targets = relativeLinks(readPage("README.md").text).map((link) => link.replace(/#.*/, ""));
+  expect(targets.length).toBeGreaterThan(20);
+  const missing = targets.filter((target) => !packed.some((path) => `${path}/`.startsWith(`${target}/`)));
+  expect(missing).toEqual([]);
 });
 
 test("docs/README.md links to every page", () => {

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { slugOf } from "../docs/slug.ts";
 import { type Command, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { skipFor } from "./skip.ts";
@@ -14,7 +15,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const PORTS = /\b(?:3000|5173|9090|9464)\b/g;
 
 /** A command that runs until it is stopped. The next one of the page stops it first. */
-const SERVICE = /^(?:\w+=\S+ )*(?:todo serve|npm start|npx bun server\.ts)(?: .*)?$/;
+const SERVICE = /^(?:\w+=\S+ )*(?:todo serve|npm start|npx bun server\.ts|node \w+\.mjs)(?: .*)?$/;
 /** A web server that runs beside the service, in another terminal. */
 const SITE = /^npx bun \S+ --port=\d+$/;
 
@@ -285,11 +286,7 @@ async function stopServer(file: string): Promise<void> {
 export function anchorsIn(page: string): ReadonlySet<string> {
   const anchors = new Set<string>();
   for (const [, heading = ""] of page.replaceAll(/^ *```[\s\S]*?^ *```$/gm, "").matchAll(/^#+ (.+)$/gm)) {
-    const text = heading
-      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1")
-      .trim()
-      .toLowerCase();
-    const slug = text.replaceAll(/[^\p{L}\p{N}_\- ]/gu, "").replaceAll(" ", "-");
+    const slug = slugOf(heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1"));
     let anchor = slug;
     for (let n = 1; anchors.has(anchor); n += 1) anchor = `${slug}-${n}`;
     anchors.add(anchor);

@@ -102,7 +102,10 @@ let database: string | undefined;
 async function passHours(passed: number): Promise<void> {
   hours += passed;
   if (database === undefined) return;
-  await executeSql(database, `UPDATE todo_service.receipts SET made_at = made_at - ${passed * HOUR}`);
+  await executeSql(
+    database,
+    `UPDATE todo_service.idempotency_records SET created_at = created_at - ${passed * HOUR}`,
+  );
 }
 
 let databases: Databases | undefined;

@@ -146,7 +146,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
         expect(server.stderr()).toMatch(
           code === 1
             ? /^todo: --store: .*: disk I\/O error\n$/
-            : /^todo: --store: .*: it is damaged \(.* is malformed\): .*\n$/,
+            : /^todo: --store: .*: it is damaged \(.* is malformed; .*\): .*\n$/,
         );
         expect(code).toBeOneOf([1, 2]);
         expect(server.stderr()).toContain(path);

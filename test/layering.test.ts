@@ -50,7 +50,7 @@ const HTTP_PARTS: readonly RegExp[] = [
 const SHARED_WITH_SDK = "src/error.ts";
 const TYPE_OF_SHARED = /^import type [^;]* from "\.\.\/error\.ts"/m;
 /** The only parts of src/ that the pages may import. */
-const OF_WEB = /^(?:web\/|src\/search\.ts$|src\/sdk\/(?:client|event-stream|retry)\.ts$)/;
+const OF_WEB = /^(?:web\/|src\/search\.ts$|src\/sdk\/(?:client|event-stream|follow|retry)\.ts$)/;
 
 /** The files that may depend on Bun; the others run anywhere. */
 const USE_BUN =

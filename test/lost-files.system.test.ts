@@ -1,8 +1,10 @@
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { type Command, run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
@@ -39,9 +41,9 @@ function replaceDatabase(path: string): void {
 
 describe(`in ${ROUNDS} rounds, the server loses nothing or refuses to start after another program`, () => {
   test.each<[what: string, change: (path: string) => void]>([
-    ["removed the log", removeWal],
-    ["truncated the log", truncateWal],
-    ["truncated half of the log", truncateWalPartly],
+    ["removed the WAL", removeWal],
+    ["truncated the WAL", truncateWal],
+    ["truncated half of the WAL", truncateWalPartly],
     ["truncated the database", truncateDatabase],
     ["replaced the database", replaceDatabase],
     ["removed the lock", removeLock],
@@ -90,6 +92,78 @@ describe.skipIf(skipFor(whyNoMount))(
     });
   },
 );
+
+describe(`in ${ROUNDS} rounds, an operator who does what the server says loses nothing after`, () => {
+  const overwrite = (file: string): void => writeFileSync(file, randomBytes(readFileSync(file).length));
+
+  test.each<[what: string, change: (path: string) => void]>([
+    ["a truncated database", truncateDatabase],
+    ["a removed database", (path) => rmSync(path)],
+    ["an overwritten database", overwrite],
+    ["a truncated WAL", truncateWal],
+    ["a removed WAL", removeWal],
+    ["an overwritten WAL", (path) => overwrite(`${path}-wal`)],
+    [
+      "an old copy of the whole store",
+      (path) => {
+        for (const suffix of ["", "-wal", "-mark"])
+          writeFileSync(path + suffix, readFileSync(`${path}.old${suffix}`));
+      },
+    ],
+    ["a removed lock", removeLock],
+  ])("%s", async (what, change) => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const data = join(folder, `${what} followed ${round}`.replaceAll(" ", "-"));
+      await mkdir(data);
+      const path = join(data, "todos.db");
+      expect(await lostAfterRescue(path, change)).toEqual([]);
+    }
+  });
+});
+
+test("an idle server notices that its database was truncated, and saves everything", async () => {
+  const path = join(folder, "idle.db");
+  await using server = serve(path);
+  await post(await server.url, "first");
+  truncateDatabase(path);
+  await until(() => server.stdout().includes("todo restore"), "the log names the rescue file");
+});
+
+/**
+ * Runs a server under load and changes its files. Then does what the log says: stops the server, restores the rescue file
+ * and starts the server. Returns the acknowledged to-dos that are missing.
+ */
+async function lostAfterRescue(path: string, change: (path: string) => void) {
+  const load = new Load();
+  let restore: readonly string[] = [];
+  const store = await openSqlite(path);
+  // Their pages are in the database and not in the WAL.
+  await Promise.all(Array.from({ length: 5000 }, (_, i) => store.insert(`${i}`)));
+  await store.close();
+  {
+    await using server = serve(path);
+    const url = await server.url;
+    const writers = Array.from({ length: WRITERS }, () => load.write(url));
+    await until(() => load.acknowledged.size >= BEFORE, "writes are acknowledged");
+    for (const suffix of ["", "-wal", "-mark"]) copyFileSync(path + suffix, `${path}.old${suffix}`);
+    await until(() => load.acknowledged.size >= 2 * BEFORE, "more writes are acknowledged");
+    change(path);
+    await until(async () => {
+      expect((await list(url)).length).toBeGreaterThanOrEqual(2 * BEFORE);
+      restore = /todo (restore \S+ --store \S+),/.exec(server.stdout())?.[1]?.split(" ") ?? [];
+      return restore.length > 0;
+    }, "the log names the rescue file");
+    expect((await fetch(`${url}/readyz`)).status).toBe(503);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    await Promise.all(writers);
+  }
+  await using command = runTodo(restore);
+  expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+  await using again = serve(path);
+  const found = new Map((await list(await again.url)).map(({ id, title }) => [id, title]));
+  return [...load.acknowledged].filter(([id, title]) => found.get(id) !== title);
+}
 
 test.skipIf(skipFor(whyNoMount))(
   "a database that is a mount point is refused by every command, which creates no file beside it",
@@ -213,11 +287,7 @@ class Load {
       const title = `${++this.#titles}`;
       let response: Response;
       try {
-        response = await fetch(`${url}/api/todos`, {
-          method: "POST",
-          headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ title }),
-        });
+        response = await post(url, title);
       } catch {
         return;
       }
@@ -229,6 +299,13 @@ class Load {
     }
   }
 }
+
+const post = (url: string, title: string): Promise<Response> =>
+  fetch(`${url}/api/todos`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ title }),
+  });
 
 async function list(url: string): Promise<readonly { readonly id: number; readonly title: string }[]> {
   return JSON.parse(await (await fetch(`${url}/api/todos`)).text());

@@ -57,6 +57,14 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     'todo_store_operation_duration_seconds_count{operation="insert"}': "0+15x1600",
     'todo_store_failures_total{operation="insert",reason="unavailable"}': "0x1600",
     'todo_store_failures_total{operation="insert",reason="full"}': "0+15x1600",
+    process_start_time_seconds: "100x1600",
+    'todo_http_request_duration_seconds_bucket{le="1"}': "0+1515x1600",
+    todo_http_request_duration_seconds_count: "0+1515x1600",
+    'todo_store_batch_duration_seconds_bucket{le="0.01"}': "0+15x1600",
+    'todo_store_batch_duration_seconds_bucket{le="2.5"}': "0+15x1600",
+    'todo_store_batch_duration_seconds_bucket{le="+Inf"}': "0+15x1600",
+    todo_store_connections: "4x1600",
+    todo_store_queries: "3x1600",
     todo_store_writable: "1x1600",
     todo_store_todos: "10x1600",
     todo_store_todos_limit: "100x1600",
@@ -72,6 +80,8 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     todo_backup_last_success_timestamp_seconds: "0x1600",
     todo_backup_interval_seconds: "21600x1600",
     todo_backup_failures_total: "0x1600",
+    todo_backup_disk_free_bytes: "500000x1600",
+    todo_backup_disk_size_bytes: "1000000x1600",
     process_open_fds: "100x1600",
     process_max_fds: "1000x1600",
   };
@@ -84,6 +94,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     readonly series: Readonly<Record<string, string>>;
     readonly silentAt: string;
     readonly firesAt: string;
+    readonly resolvedAt?: string;
   }
   const ofOne = { instance: "a:1" };
   const CASES: readonly AlertCase[] = [
@@ -96,6 +107,24 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       firesAt: "21m30s",
     },
     {
+      alert: "TodoServiceMissing",
+      labels: { severity: "critical" },
+      summary: "Prometheus has no target of the job todo-service",
+      series: { up: "1x80 _x80 1x80" },
+      silentAt: "29m",
+      firesAt: "31m",
+      resolvedAt: "42m",
+    },
+    {
+      alert: "TodoRestartLoop",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "a:1 has started 3 times within 15 minutes",
+      series: { process_start_time_seconds: "100x40 200x10 300x10 400x200" },
+      silentAt: "14m",
+      firesAt: "16m",
+      resolvedAt: "40m",
+    },
+    {
       alert: "TodoServiceFailing",
       labels: { severity: "critical" },
       summary: "2% of the requests fail with a 5xx status",
@@ -105,6 +134,27 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       },
       silentAt: "14m",
       firesAt: "24m",
+    },
+    {
+      alert: "TodoSlowRequests",
+      labels: { severity: "warning" },
+      summary: "10% of the requests take longer than a second",
+      series: {
+        'todo_http_request_duration_seconds_bucket{le="1"}': "0+1500x40 61350+1350x59 142500+1500x100",
+        todo_http_request_duration_seconds_count: "0+1500x240",
+      },
+      silentAt: "12m",
+      firesAt: "22m",
+      resolvedAt: "33m",
+    },
+    {
+      alert: "TodoSlowWrites",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "Writes of a:1 take 1.255s (median)",
+      series: { 'todo_store_batch_duration_seconds_bucket{le="0.01"}': "0+15x40 600x60 615+15x100" },
+      silentAt: "12m",
+      firesAt: "22m",
+      resolvedAt: "33m",
     },
     {
       // 60,000 successful reads per minute and 300 failing writes per minute: 0.5 % of all requests.
@@ -160,6 +210,15 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       series: { todo_store_disk_free_bytes: "900000-200x1600" },
       silentAt: "29m",
       firesAt: "60m",
+    },
+    {
+      alert: "TodoPoolExhausted",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "9 queries of a:1 run or wait for a connection",
+      series: { todo_store_queries: "3x40 9x60 3x100" },
+      silentAt: "14m",
+      firesAt: "16m",
+      resolvedAt: "27m",
     },
     {
       alert: "TodoEventLoopLag",
@@ -225,6 +284,15 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
       silentAt: "10m",
       firesAt: "10m30s",
     },
+    {
+      alert: "TodoBackupDiskFillingUp",
+      labels: { ...ofOne, severity: "warning" },
+      summary: "The disk of the backups of a:1 has 5% free",
+      series: { todo_backup_disk_free_bytes: "500000x40 50000x200 500000x100" },
+      silentAt: "39m",
+      firesAt: "41m",
+      resolvedAt: "62m",
+    },
   ];
 
   const inputSeries = (changes: Readonly<Record<string, string>>) =>
@@ -247,7 +315,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
   }
 
   test.each(CASES)("fires $alert at the right time, and not earlier: $summary", async (given) => {
-    const { alert, labels, summary, series, silentAt, firesAt } = given;
+    const { alert, labels, summary, series, silentAt, firesAt, resolvedAt } = given;
     const { summary: _template, ...annotations } =
       ALERTS.find((rule) => rule.alert === alert)?.annotations ?? {};
     const fired = {
@@ -257,6 +325,7 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     const tests = [
       { eval_time: silentAt, alertname: alert, exp_alerts: [] },
       { eval_time: firesAt, alertname: alert, exp_alerts: [fired] },
+      ...(resolvedAt === undefined ? [] : [{ eval_time: resolvedAt, alertname: alert, exp_alerts: [] }]),
     ];
     const [code, said] = await testRules(`fires-${CASES.indexOf(given)}`, series, tests);
     expect([code, said]).toEqual([0, expect.stringContaining("SUCCESS")]);

@@ -51,8 +51,11 @@ const problems = [...objectsOf(document)].flatMap(([pointer, { schema }]) => {
       [{ field: "done", message: "is required" }],
       [{ field: "name", message: "is required" }],
       [{ field: "overlap", message: "must be a string" }],
+      [{ field: "user", message: "is required" }],
     ].some(
-      (errors) => mismatch(schema, { title: "-", status, code, ...(errors && { errors }) }) === undefined,
+      (errors) =>
+        mismatch(schema, { type: `/docs#${code}`, title: "-", status, code, ...(errors && { errors }) }) ===
+        undefined,
     ),
   );
   return [{ pointer, schema, codes }];
@@ -93,7 +96,7 @@ describe("openapi.json", () => {
   test("has the problems that the service sends as examples", async () => {
     const sent = new Set(await problemsOfService());
     const examples = [...examplesOf(document)].filter(
-      ([, , example]) => isTree(example) && "code" in example,
+      ([, , example]) => isTree(example) && "code" in example && "status" in example,
     );
     for (const [pointer, , example] of examples)
       expect([pointer, example, sent.has(JSON.stringify(example))]).toEqual([pointer, example, true]);
@@ -217,14 +220,10 @@ async function problemsOfService(): Promise<string[]> {
   const lookupClient = () => ({ name: "ci", scope: "read" as const });
   await using readOnly = startService({ access: { privateMode: true }, credentials: { lookupClient } });
   await send(readOnly, todos, { headers: bearer, json: { title: "x" } });
+  await using closed = startService({ access: { privateMode: true }, credentials: { keys: memory.keys } });
+  await send(closed, "POST /api/session", { json: {} });
 
-  const inserting = Promise.withResolvers<void>();
-  const answered = Promise.withResolvers<void>();
-  const insert = async () => {
-    inserting.resolve();
-    await answered.promise;
-    throw storeFull(1_000_000);
-  };
+  const insert = () => Promise.reject(storeFull(1_000_000));
   const get = () => Promise.reject(new ServiceError("store_unavailable"));
   const list = () => Promise.reject(new Error("a fault"));
   await using failing = startService({
@@ -233,11 +232,7 @@ async function problemsOfService(): Promise<string[]> {
     access: { basicFailures: 1 },
     monotonicNow: () => 0,
   });
-  const first = send(failing, todos, { headers: once, json: { title: "x" } });
-  await inserting.promise;
-  await send(failing, todos, { headers: once, json: { title: "x" } });
-  answered.resolve();
-  await first;
+  await send(failing, todos, { json: { title: "x" } });
   await send(failing, "GET /api/todos/1");
   await send(failing, "GET /api/todos");
   await send(failing, "GET /api/whoami", { headers: bearer });
@@ -273,7 +268,7 @@ function problem(
   more: object = {},
 ): Response {
   const type = { "content-type": "application/problem+json" };
-  return json(status, { title: "-", status, code, ...more }, { ...type, ...headers });
+  return json(status, { type: `/docs#${code}`, title: "-", status, code, ...more }, { ...type, ...headers });
 }
 
 const text = { "content-type": "text/plain; charset=utf-8" };

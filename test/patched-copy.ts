@@ -24,7 +24,7 @@ export async function copyProgram(
 
 /** Copies the program with commits that do not wait for the disk. Returns the main module. */
 export const copyWithoutFsync = (folder: string): Promise<string> =>
-  copyProgram(folder, "src/storage/sqlite/connection.ts", [
+  copyProgram(folder, "src/storage/sqlite/open.ts", [
     ["synchronous = FULL", "synchronous = NORMAL"],
     ["level === 2n", "level === 1n"],
   ]);

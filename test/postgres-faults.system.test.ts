@@ -10,7 +10,7 @@ import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts"
 import { startProxy } from "./postgres-proxy.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
-import { read } from "./store-contract.ts";
+import { read, take } from "./store-contract.ts";
 import { until } from "./until.ts";
 
 const RESUMES_WITHIN_MS = 60_000;
@@ -208,7 +208,8 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     await using server = serve(proxy.url);
     const url = await server.url;
     const stored = new SQL(database, { max: 1 });
-    const position = async (): Promise<string> => (await stored`SELECT n FROM todo_service.store`)[0].n;
+    const position = async (): Promise<string> =>
+      (await stored`SELECT sequence FROM todo_service.store`)[0].sequence;
     const loseTheAnswerTo = async (request: () => Promise<Response>): Promise<void> => {
       const before = await position();
       // A new connection first prepares the query, so it is cut before the commit. Then try again, and wait longer.
@@ -406,6 +407,51 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     },
   );
 
+  test("whose data is replaced by an old copy knows no position of its lost future", async () => {
+    const store = await openPostgres(database);
+    const titles = async () => (await read(await store.list({}))).todos.map(({ title }) => title);
+    await store.insert("a");
+    const kept = await store.position();
+    await store.insert("b");
+    const last = await store.position();
+    await postgres.stop("in order");
+    await postgres.copyData();
+    await postgres.start();
+    await retried(() => store.insert("lost"));
+    const lost = await store.position();
+    await postgres.stop("in order");
+    await postgres.putDataBack();
+    await postgres.start();
+
+    expect(await retried(titles)).toEqual(["a", "b"]);
+    expect(await store.position()).toEqual(last);
+    expect(await take(store, lost, 1)).toEqual([]);
+    expect((await store.insert("c")).id).toBe(3n);
+    const { epoch, sequence } = await store.position();
+    expect([epoch === lost.epoch, sequence]).toEqual([false, lost.sequence]);
+    expect(await take(store, lost, 1)).toEqual([]);
+    expect((await take(store, kept, 2)).map(({ todo }) => todo?.title)).toEqual(["b", "c"]);
+    await store.close();
+  });
+
+  test("positions stay valid after restarts of a server", async () => {
+    const store = await openPostgres(database);
+    const start = await store.position();
+    await store.insert("a");
+    const before = await store.position();
+    expect(before.epoch).toBe(start.epoch);
+    await postgres.stop("at once");
+    await postgres.start();
+    expect(await retried(() => store.position())).toEqual(before);
+    await store.insert("b");
+    expect((await store.position()).epoch).not.toBe(before.epoch);
+    for (const reader of [store, await openPostgres(database)]) {
+      expect((await take(reader, start, 2)).map(({ todo }) => todo?.title)).toEqual(["a", "b"]);
+      expect((await take(reader, before, 1)).map(({ todo }) => todo?.title)).toEqual(["b"]);
+      await reader.close();
+    }
+  });
+
   test("that has become a standby is replaced by another host", async () => {
     await using primary = await startPostgres();
     await using standby = await primary.standby();
@@ -421,8 +467,9 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     }
     const { position, todos } = await read(await store.list({}));
     expect(todos.map(({ title }) => title)).toEqual(["a", "b"]);
-    // What was seen on the other might have been lost with it.
     expect(position.epoch).not.toBe(before.epoch);
+    expect(await take(store, { ...before, sequence: before.sequence + 1 }, 1)).toEqual([]);
+    expect(await take(store, before, 1)).toHaveLength(1);
     await store.close();
   });
 });

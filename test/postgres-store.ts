@@ -4,8 +4,8 @@ import type { Store } from "../src/storage/store.ts";
 import type { Databases } from "./postgres.ts";
 
 const EMPTY = `
-  DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.receipts;
-  DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, n = 0, todos = 0, receipts = 0`;
+  DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.idempotency_records;
+  DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, sequence = 0, epoch = todo_service.random_epoch(), todos = 0, idempotency_records = 0`;
 
 /** On a busy machine, PostgreSQL may need longer than the defaults allow. */
 export const PATIENT: PostgresOptions = { queryTimeoutMs: 60_000 };

@@ -124,7 +124,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     expect(await todo(postgres, "backup", newPath())).toEqual({
       code: 2,
       stdout: "",
-      stderr: "todo: TODO_STORE names PostgreSQL: use sqlite:PATH; to back up PostgreSQL, run pg_dump\n",
+      stderr: "todo: to back up PostgreSQL, run pg_dump\n",
     });
   });
 

@@ -45,6 +45,10 @@ export interface Postgres extends Databases {
   stop(how: "in order" | "at once"): Promise<void>;
   /** Starts the server again with its data, if it is stopped. */
   start(): Promise<void>;
+  /** Copies the data of the stopped server, in place of an earlier copy. */
+  copyData(): Promise<void>;
+  /** Puts the last copy in place of the data of the stopped server. */
+  putDataBack(): Promise<void>;
   /**
    * Makes a standby, without which it acknowledges nothing from then on; it is restarted for that.
    * @param port that of a server which is stopped for good; a free one without it
@@ -182,6 +186,20 @@ class Server implements Postgres {
     this.#running = undefined;
     await running?.databases.close();
     await running?.process.end(how === "in order" ? "INT" : "QUIT");
+  }
+
+  async copyData(): Promise<void> {
+    await this.#replaceFolder(`${this.#data}-copy`, this.#data);
+  }
+
+  async putDataBack(): Promise<void> {
+    await this.#replaceFolder(this.#data, `${this.#data}-copy`);
+  }
+
+  async #replaceFolder(folder: string, source: string): Promise<void> {
+    if (this.#running !== undefined) throw new Error("the server runs");
+    await rm(folder, { recursive: true, force: true });
+    await runAs(this.#home, "cp", ["-R", source, folder]);
   }
 
   async standby(port?: number): Promise<Postgres> {

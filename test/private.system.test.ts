@@ -2,14 +2,9 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { hashToken } from "../src/credential/token.ts";
-import { openMemory } from "../src/storage/memory/store.ts";
-import { launchBrowser, whyNoBrowser } from "./chromium.ts";
 import { type Command, runTodo } from "./command.ts";
 import { startPostgres, whyNoServer } from "./postgres.ts";
-import { errorOf } from "./rejection.ts";
-import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { type EventStream, follow } from "./sse.ts";
 import { until } from "./until.ts";
@@ -93,44 +88,3 @@ test("the event streams of a client end when it is removed from the clients file
   await until(async () => (await statusOf("alice")) === 401, "alice is rejected");
   expect(await statusOf("bob")).toBe(200);
 }, 90_000);
-
-test.skipIf(skipFor(whyNoBrowser))(
-  "Chromium asks for a password after a navigation, but not after a fetch of a page",
-  async () => {
-    const store = openMemory();
-    const minted = await createKey(store.keys, "phone", undefined, Date.now());
-    const token = minted?.token ?? "";
-    await using service = startService({
-      store,
-      credentials: { keys: store.keys, lookupClient: createKeyLookup(store.keys, Date.now) },
-      access: { privateMode: true },
-    });
-    const browser = await launchBrowser();
-    try {
-      const signedIn = await browser.newPage({ httpCredentials: { username: "me", password: token } });
-      expect((await signedIn.goto(service.url))?.status()).toBe(200);
-      const post = () =>
-        signedIn.evaluate(
-          async () =>
-            (
-              await fetch("/api/todos", {
-                method: "POST",
-                headers: { "Content-Type": "application/json" },
-                body: '{"title":"by the page"}',
-              })
-            ).status,
-        );
-      expect(await post()).toBe(201);
-      await store.keys.delete(minted?.key.id ?? "");
-      expect(await post()).toBe(401);
-
-      const stranger = await browser.newPage();
-      // Chromium asks for a password only if it understands the challenge. Here it gets none.
-      const { message } = await errorOf(stranger.goto(service.url));
-      expect(message).toContain("ERR_INVALID_AUTH_CREDENTIALS");
-    } finally {
-      await browser.close();
-    }
-  },
-  180_000,
-);

@@ -11,10 +11,9 @@ const MIN_WORDS = 4;
 const ENFORCED: readonly string[] = [
   "README.md",
   "docs/README.md",
-  "docs/{tutorials,how-to,reference,explanation}/*.md",
+  "docs/{tutorials,how-to,reference,explanation,decisions}/*.md",
   "SECURITY.md",
   "CHANGELOG.md",
-  "DECISIONS.md",
   "ARCHITECTURE.md",
   "CONTRIBUTING.md",
   "bench/README.md",

@@ -22,7 +22,7 @@ export type OpenStore = (options: {
   readonly onIdempotencyKeysEvicted?: (count: number) => void;
 }) => Promise<Store>;
 
-const SEQUENCES = Number(process.env.TODO_TEST_CONTRACT_SEQUENCES ?? 40);
+const SEQUENCES = Number(process.env.TODO_TEST_CONTRACT_SEQUENCES ?? 20);
 const LIMITS = { maxTodos: 1000, maxEvents: 100 };
 
 /** The test suite that every store passes. */
@@ -129,6 +129,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
           expect(await insertAndDelete(key)).toBe(id);
       });
 
+      test("concurrent inserts with one key create one to-do", async () => {
+        const inserts = ["x", "x", "y", "x"].map((title) => failureOf(() => limited.insert(title, "a")));
+        const failures = await Promise.all(inserts);
+        expect(failures).toEqual([undefined, undefined, "idempotency_key_reused", undefined]);
+        expect(limited.count).toBe(1);
+      });
+
       test("a repeated insert returns the to-do as it was created", async () => {
         const { id } = await limited.insert("x", "a");
         await limited.setDone(id, true);
@@ -220,9 +227,10 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     });
 
     test("position increases by one with each change, and not otherwise", async () => {
-      const { epoch, sequence: n } = await store.position();
+      const { sequence: n } = await store.position();
       const moved = async () => (await store.position()).sequence - n;
       const { id } = await insert("a");
+      const { epoch } = await store.position();
       expect(await moved()).toBe(1);
       await store.setDone(id, true);
       expect(await moved()).toBe(2);
@@ -490,6 +498,33 @@ export function keyContract(
       expect(await ids()).toEqual(["b"]);
     });
 
+    test("delete also deletes the keys of its browsers, and no others", async () => {
+      const child = storedKey("child", { parent: "key:a", expiresAt: 90, lifetime: 90 });
+      const others = [storedKey("b", { parent: "key:aa" }), storedKey("c", { parent: "user:x:a" })];
+      for (const key of [storedKey("a"), child, ...others]) await keys.insert(key);
+      expect(await found("child")).toEqual(child);
+      expect(await keys.list()).toContainEqual(withoutHash(child));
+      expect(await keys.delete("a")).toBe(true);
+      expect(await ids()).toEqual(["b", "c"]);
+    });
+
+    test("replace also limits the keys of its browsers, and no others", async () => {
+      await keys.insert(storedKey("a", { name: "ci" }));
+      for (const [id, parent] of [
+        ["b", "key:a"],
+        ["c", "user:x:ci"],
+      ] as const)
+        await keys.insert(storedKey(id, { parent, expiresAt: 90, lifetime: 90 }));
+      await keys.replace("a", 50, storedKey("d", { name: "ci" }));
+      const ends = (await keys.list()).map(({ id, expiresAt }) => [id, expiresAt]);
+      expect(ends).toEqual([
+        ["a", 50],
+        ["b", 50],
+        ["c", 90],
+        ["d", undefined],
+      ]);
+    });
+
     test("recordUse sets the latest use in the list", async () => {
       for (const id of ["a", "b"]) await keys.insert(storedKey(id));
       for (const usedAt of [100, 200]) keys.recordUse("b", usedAt);
@@ -638,7 +673,7 @@ function asTodo(value: unknown): Todo {
   throw new Error(`not a to-do: ${Bun.inspect(value)}`);
 }
 
-async function take(store: Store, after: Position, count: number) {
+export async function take(store: Store, after: Position, count: number) {
   const controller = new AbortController();
   const seen: { n: number; type: TodoEvent["type"]; id: TodoId; todo: Todo | undefined }[] = [];
   for await (const event of store.events(after, controller.signal)) {
@@ -661,3 +696,25 @@ export async function failureOf(call: () => unknown): Promise<string | undefined
 }
 
 const upTo = (last: number): TodoId[] => Array.from({ length: last }, (_, i) => BigInt(i + 1));
+
+/** Keys, and when they expire after each was used at 20: a browser's key one lifetime later, or with its parent. */
+export const RENEWED: readonly (readonly [key: StoredKey, expiresAt: number | undefined])[] = [
+  [storedKey("plain", { expiresAt: 30, lifetime: 30 }), 30],
+  [storedKey("parent", { expiresAt: 70 }), 70],
+  [storedKey("a", { parent: "key:parent", expiresAt: 30, lifetime: 30 }), 50],
+  [storedKey("b", { parent: "key:parent", expiresAt: 60, lifetime: 60 }), 70],
+  [storedKey("c", { parent: "user:x:ann", expiresAt: 30, lifetime: 30 }), 50],
+  [storedKey("d", { parent: "user::ann", expiresAt: 30 }), 30],
+];
+
+/** Inserts the keys and uses each at 20. */
+export async function useKeys(keys: KeyStore): Promise<void> {
+  for (const [key] of RENEWED) await keys.insert(key);
+  for (const [{ id }] of RENEWED) keys.recordUse(id, 20);
+}
+
+/** Checks when the keys expire after the uses were written. */
+export async function expectRenewed(keys: KeyStore): Promise<void> {
+  const ends = (await keys.list()).map(({ id, expiresAt }) => [id, expiresAt]);
+  expect(ends).toEqual(RENEWED.map(([{ id }, expiresAt]) => [id, expiresAt]));
+}

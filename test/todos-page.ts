@@ -71,9 +71,20 @@ export const focusedName = (page: Page): Promise<string> =>
     return element?.ariaLabel ?? element?.closest("label")?.textContent ?? element?.id ?? "";
   })()`);
 
-/** Sends the deletion that can still be undone. */
+/** Sends the change that can still be undone, and all before it. */
 export const dismiss = (page: Page): Promise<void> =>
-  page.locator("#status").getByRole("button", { name: "Dismiss" }).click();
+  page.locator("#undo").getByRole("button", { name: "Dismiss" }).click();
+
+/** Chooses an action from the menu of the list, with the keyboard. Returns false if the menu does not have it. */
+export async function chooseAction(page: Page, name: string | RegExp): Promise<boolean> {
+  await page.getByRole("button", { name: "List actions" }).press("Enter");
+  await page.getByRole("button", { name: "Shortcuts" }).waitFor();
+  const action = page.locator("#menu").getByRole("button", { name });
+  const isThere = await action.isVisible();
+  if (isThere) await action.press("Enter");
+  else await page.keyboard.press("Escape");
+  return isThere;
+}
 
 /** Closes a page as a user does. Playwright's `page.close()` alone does not wait for the page's own handlers. */
 export async function closeTab(page: Page): Promise<void> {

@@ -3,7 +3,7 @@ import type { Browser } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { createStore, expectTitles, start } from "../test/todos-page.ts";
+import { chooseAction, createStore, expectTitles, start } from "../test/todos-page.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   let browser: Browser;
@@ -79,8 +79,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await using window = await openWindow(browser, service.url, { forcedColors: "active", colorScheme });
       const { page } = window;
       await expectTitles(page, ["one", "two"]);
-      await page.getByRole("button", { name: "Newest first" }).click();
-      const looks = await page.locator(".filter a, .actions button:not([hidden])").evaluateAll((all) =>
+      await chooseAction(page, "Newest first");
+      const looks = await page.locator(".filter a, .menu button:not([hidden])").evaluateAll((all) =>
         all.map((element) => {
           const { backgroundColor, color } = getComputedStyle(element);
           return { name: element.textContent, look: `${color} on ${backgroundColor}` };

@@ -30,8 +30,6 @@ const SWAGGER_UI_ASSETS = [
 ] as const;
 
 const PAGES = ["todos", "docs"] as const;
-/** The attribute of the to-dos page that lets browsers keep the list. In private mode, the page does not have it. */
-const OFFLINE = " data-offline";
 
 /**
  * Pages that contain their style sheet, script and icon. In private mode, a client without credentials gets no assets, and a
@@ -78,20 +76,14 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const pages: Record<string, string> = {};
   for (const page of PAGES) pages[page] = await buildPage(`${page}.html`, pathByName);
   const { todos = "" } = pages;
-  if (!todos.includes(OFFLINE)) throw new Error(`todos.html lacks the attribute${OFFLINE}`);
-  pages.privateTodos = todos.replace(OFFLINE, "");
   for (const [page, name] of Object.entries(SELF_CONTAINED_PAGES))
     pages[page] = await buildSelfContainedPage(name);
 
-  const workers = {
-    offline: await buildScript("service-worker.ts", {
-      BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
-      BUILT_VERSION: JSON.stringify(hashOf(todos)),
-    }),
-    remove: await buildScript("remove-service-worker.ts"),
-  };
-
-  files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets, workers }, undefined, 2)}\n`));
+  const serviceWorker = await buildScript("service-worker.ts", {
+    BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
+    BUILT_VERSION: JSON.stringify(hashOf(todos)),
+  });
+  files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets, serviceWorker }, undefined, 2)}\n`));
   const license = await Promise.all(
     ["LICENSE", "NOTICE"].map((name) => readFile(SWAGGER_UI_FOLDER + name, "utf8")),
   );

@@ -50,6 +50,18 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
   });
 
+  test("opens the description of an error at the address in its type", async () => {
+    await using service = startService();
+    const problem = await fetch(`${service.url}/api/todos/1`);
+    const { type }: { type: string } = JSON.parse(await problem.text());
+    await using window = await openWindow(browser, new URL(type, problem.url).href);
+    const code = window.page.getByText("todo_not_found", { exact: true });
+    await code.waitFor();
+    await window.page.waitForFunction(() => scrollY > 0);
+    const box = await code.boundingBox();
+    expect(box?.y).toBeWithin(0, window.page.viewportSize()?.height ?? 0);
+  });
+
   test("opens the selected operation, with its errors collapsed", async () => {
     await using service = startService();
     await using window = await openWindow(browser, `${service.url}/docs`);
@@ -66,7 +78,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     await operation.getByRole("listitem").filter({ hasText: "404" }).waitFor();
     await operation.getByPlaceholder("id").fill("1");
     await operation.getByRole("button", { name: "Execute" }).click();
-    await operation.locator(".live-responses-table").getByText("todo_not_found").waitFor();
+    await operation.locator(".live-responses-table").getByText('"todo_not_found"').waitFor();
     expect(window.faults).toEqual([]);
   });
 

@@ -170,7 +170,11 @@ attempt(async () => {
   operations.replaceChildren();
   const openapi = await fetchOpenApi();
   const shown = forDisplay(openapi);
-  requireElement("#reference", HTMLElement).append(...renderMarkdown(openapi.info.description));
+  const reference = requireElement("#reference", HTMLElement);
+  reference.append(...renderMarkdown(openapi.info.description));
+  // The `type` of an error leads to its code.
+  for (const code of reference.querySelectorAll("strong > code")) code.id = code.textContent;
+  document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "center" });
   let isStarted = false;
   const start = async (): Promise<void> => {
     if (isStarted || !namesOperation()) return;

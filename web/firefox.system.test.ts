@@ -45,7 +45,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
     expect(await page.evaluate(FOCUSED)).toBe("two");
     await page.type(KEYS.Delete);
     await untilShown(page, ["(one)", "three"]);
-    await page.evaluate("document.querySelector('#status .dismiss').click()");
+    await page.evaluate("document.querySelector('#undo .dismiss').click()");
     await untilStored(store, [
       { id: 1, title: "one", done: true },
       { id: 3, title: "three", done: false },

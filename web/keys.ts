@@ -1,25 +1,15 @@
 import type { ApiKey, MintedApiKey } from "../src/sdk/client.ts";
 import { createElement, requireElement, showFieldError } from "./dom.ts";
 import { announce, quote, showToast } from "./notifications.ts";
-
-/** Problem document of a failed request (RFC 9457). */
-interface Problem {
-  readonly title: string;
-  readonly code?: string;
-  readonly detail?: string;
-  readonly errors?: FieldErrors;
-}
-
-type FieldErrors = readonly { readonly field: string; readonly message: string }[];
-
-class ProblemError extends Error {
-  readonly problem: Problem;
-
-  constructor(problem: Problem) {
-    super(problem.detail ?? problem.title);
-    this.problem = problem;
-  }
-}
+import {
+  errorMessage,
+  type FieldErrors,
+  FOREIGN_RESPONSE,
+  type Problem,
+  ProblemError,
+  readJson,
+  sendRequest,
+} from "./request.ts";
 
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
 const POLL_INTERVAL_MS = 10_000;
@@ -43,38 +33,6 @@ const dialog = requireElement("#confirm", HTMLDialogElement);
 const confirmButton = requireElement("#confirm-submit", HTMLButtonElement);
 const confirmForm = requireElement("#confirm form", HTMLFormElement);
 const overlapInput = requireElement("#overlap", HTMLInputElement);
-
-/**
- * Sends a request; the browser adds the Basic credentials. Throws `ProblemError` for an error status or without a response.
- * The URL is absolute, because fetch rejects relative URLs on a page whose own URL contains credentials.
- */
-async function sendRequest(method: string, path: string, body?: object): Promise<Response> {
-  const headers = { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) };
-  const response = await fetch(location.origin + path, {
-    method,
-    headers,
-    ...(body && { body: JSON.stringify(body) }),
-  }).catch(() => {
-    throw new ProblemError({ title: "The service cannot be reached." });
-  });
-  if (response.ok) return response;
-  const problem: unknown = await response.json().catch(() => undefined);
-  throw new ProblemError(
-    isProblem(problem) ? problem : { title: `The service responded with status ${response.status}.` },
-  );
-}
-
-const isProblem = (value: unknown): value is Problem =>
-  typeof value === "object" && value !== null && "title" in value && typeof value.title === "string";
-
-const FOREIGN_RESPONSE: Problem = { title: "The response is not from the service." };
-
-/** Parses a JSON response. Throws `ProblemError` if it is not JSON, such as the error page of a proxy. */
-async function readJson<T>(response: Response): Promise<T> {
-  return response.json().catch(() => {
-    throw new ProblemError(FOREIGN_RESPONSE);
-  });
-}
 
 interface Row {
   /** The key as JSON and whether it has expired. The row shows nothing else. */
@@ -173,15 +131,15 @@ const isExpired = ({ expiresAt }: ApiKey): boolean =>
 function createRow(key: ApiKey): HTMLTableRowElement {
   const actions = createElement("td", { className: "row-actions" });
   if (isExpired(key)) actions.append(createButton("Remove", key, () => remove(key)));
-  else
-    actions.append(
-      createButton("Rotate", key, () => rotate(key)),
-      createButton("Revoke", key, () => revoke(key)),
-    );
+  else {
+    // The key of a browser is in its cookie, so a new token would reach nobody.
+    if (key.deviceOf === undefined) actions.append(createButton("Rotate", key, () => rotate(key)));
+    actions.append(createButton("Revoke", key, () => revoke(key)));
+  }
   const element = createElement(
     "tr",
     { className: isExpired(key) ? "expired" : "" },
-    createElement("th", { scope: "row", dir: "auto" }, key.name),
+    createElement("th", { scope: "row", dir: "auto" }, key.name, ...describeDevice(key)),
     createCell("ID", createElement("code", {}, key.id)),
     createCell("Scope", key.scope),
     createCell("Created", createTime(key.createdAt)),
@@ -192,6 +150,9 @@ function createRow(key: ApiKey): HTMLTableRowElement {
   element.dataset.id = key.id;
   return element;
 }
+
+const describeDevice = ({ deviceOf }: ApiKey): (string | Node)[] =>
+  deviceOf === undefined ? [] : [" ", createElement("small", {}, `Device of ${deviceOf}`)];
 
 function createExpiry(key: ApiKey): (string | Node)[] {
   if (key.expiresAt === undefined) return ["never"];
@@ -487,11 +448,6 @@ function showFieldErrors(inputs: readonly HTMLInputElement[], errors: FieldError
     return messages.length > 0;
   });
   invalid[0]?.focus();
-}
-
-function errorMessage(error: unknown): string {
-  if (!(error instanceof ProblemError)) throw error;
-  return error.message;
 }
 
 for (const input of [nameInput, expiresInput, overlapInput])

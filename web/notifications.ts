@@ -16,65 +16,77 @@ type Content = readonly (string | Node)[];
 const createButton = (label: string, onclick: () => void): HTMLButtonElement =>
   createElement("button", { type: "button", onclick }, label);
 
-/** Shows a message until the user dismisses it or the next one replaces it. Returns a function that hides it. */
-export function showToast(...message: Content): () => void {
-  const toast = requireElement("#toast", HTMLElement);
-  const text = createElement("span", {}, ...message);
-  const hide = (): void => {
-    if (text.isConnected) toast.replaceChildren();
-  };
-  toast.replaceChildren(text, createButton("Dismiss", hide));
-  return hide;
+/** The most messages that stay at the same time, besides questions. */
+const MAX_TOASTS = 3;
+
+/** Shows a message until the user dismisses it. */
+export function showToast(...message: Content): void {
+  for (const old of [...document.querySelectorAll("#toast > :not(.question)")].slice(MAX_TOASTS - 1))
+    old.remove();
+  ask(message, { Dismiss: () => {} }).classList.remove("question");
+}
+
+/** Asks a question, which stays until the user answers it. Returns its element. */
+export function ask(message: Content, answers: Readonly<Record<string, () => void>>): HTMLElement {
+  const question = createElement(
+    "div",
+    { className: "toast question" },
+    createElement("span", {}, ...message),
+  );
+  for (const [label, onAnswer] of Object.entries(answers))
+    question.append(
+      createButton(label, () => {
+        question.remove();
+        onAnswer();
+      }),
+    );
+  requireElement("#toast", HTMLElement).prepend(question);
+  return question;
 }
 
 /** Shows and announces a message that disappears by itself. */
 export function showStatus(...message: Content): void {
-  const status = new TimedMessage({ message, onTimeout: () => {} });
+  const status = new TimedMessage("#status", { message });
   announce(status.text);
-}
-
-/** Shows the progress of a change, with a button that stops it. Returns functions that update the text and hide it. */
-export function showProgress(onStop: () => void): {
-  readonly update: (text: string) => void;
-  readonly hide: () => void;
-} {
-  const bar = requireElement("#progress", HTMLElement);
-  const text = createElement("span");
-  return {
-    update: (message) => {
-      if (!text.isConnected) bar.replaceChildren(text, createButton("Stop", onStop));
-      text.textContent = message;
-    },
-    hide: () => {
-      if (text.isConnected) bar.replaceChildren();
-    },
-  };
 }
 
 export interface TimedMessageOptions {
   readonly message: Content;
   readonly action?: { readonly label: string; readonly run: () => void };
-  /** Runs when the time is over or the user dismisses the message, but not after `hide()`. */
-  readonly onTimeout: () => void;
+  readonly onDismiss?: () => void;
+  /** Run when the time of the message stops and starts again. */
+  readonly onPause?: () => void;
+  readonly onResume?: () => void;
 }
 
 /** A message that disappears after six seconds. The time starts again after the pointer or the focus leaves it. */
 export class TimedMessage {
   readonly #text: HTMLElement;
   readonly #content: readonly HTMLElement[];
-  readonly #onTimeout: () => void;
-  readonly #bar = requireElement("#status", HTMLElement);
+  readonly #bar: HTMLElement;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #isOver = false;
 
-  constructor({ message, action, onTimeout }: TimedMessageOptions) {
-    this.#onTimeout = onTimeout;
+  /** @param bar the selector of the element that shows the message. The next message there replaces it. */
+  constructor(bar: string, { message, action, onDismiss, onPause, onResume }: TimedMessageOptions) {
+    this.#bar = requireElement(bar, HTMLElement);
+    const pause = (): void => {
+      clearTimeout(this.#timer);
+      onPause?.();
+    };
+    const resume = (): void => {
+      if (!this.#text.isConnected) return;
+      this.#start();
+      onResume?.();
+    };
     this.#text = createElement("span", {}, ...message);
     const dismiss = createElement("button", {
       type: "button",
       className: "dismiss",
       ariaLabel: "Dismiss",
-      onclick: () => this.end(),
+      onclick: () => {
+        this.hide();
+        onDismiss?.();
+      },
     });
     if (action === undefined) this.#content = [this.#text, dismiss];
     else {
@@ -83,12 +95,12 @@ export class TimedMessage {
     }
     this.#bar.replaceChildren(...this.#content);
     for (const element of this.#content) {
-      element.addEventListener("focusin", () => this.#pause());
-      element.addEventListener("focusout", () => this.#start());
+      element.addEventListener("focusin", pause);
+      element.addEventListener("focusout", resume);
       element.addEventListener("pointerenter", ({ pointerType }) => {
-        if (pointerType === "mouse") this.#pause();
+        if (pointerType === "mouse") pause();
       });
-      element.addEventListener("pointerleave", () => this.#start());
+      element.addEventListener("pointerleave", resume);
     }
     this.#start();
   }
@@ -97,24 +109,12 @@ export class TimedMessage {
     return this.#text.textContent ?? "";
   }
 
-  #pause(): void {
-    clearTimeout(this.#timer);
-  }
-
   #start(): void {
     clearTimeout(this.#timer);
-    if (!this.#isOver) this.#timer = setTimeout(() => this.end(), STATUS_MS);
-  }
-
-  /** Hides the message as if its time were over. */
-  end(): void {
-    if (this.#isOver) return;
-    this.hide();
-    this.#onTimeout();
+    this.#timer = setTimeout(() => this.hide(), STATUS_MS);
   }
 
   hide(): void {
-    this.#isOver = true;
     clearTimeout(this.#timer);
     if (this.#text.isConnected) this.#bar.replaceChildren();
   }

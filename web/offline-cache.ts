@@ -4,9 +4,10 @@ const PREFIX = "todo-service.";
 export const PAGE_CACHE_PREFIX = `${PREFIX}page-`;
 export const LIST_CACHE = `${PREFIX}list`;
 
-/** Deletes the caches of this service whose names start with `prefix`, except one. Returns whether there were any. */
-export async function deleteCaches(prefix = PREFIX, except?: string): Promise<boolean> {
-  const names = (await caches.keys()).filter((name) => name.startsWith(prefix) && name !== except);
+/** Deletes the caches of earlier versions of the page. */
+export async function deletePageCaches(current: string): Promise<void> {
+  const names = (await caches.keys()).filter(
+    (name) => name.startsWith(PAGE_CACHE_PREFIX) && name !== current,
+  );
   await Promise.all(names.map((name) => caches.delete(name)));
-  return names.length > 0;
 }

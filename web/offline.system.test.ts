@@ -1,16 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { listen } from "../src/http/listener/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
-import type { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { freePort } from "../test/free-port.ts";
-import { capturingLog } from "../test/log.ts";
 import { accessibilityViolations, openWindow, type Window } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { createStore, expectTitles, untilStored } from "../test/todos-page.ts";
+import { chooseAction, createStore, dismiss, expectTitles, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 const TIMEOUT_MS = 180_000;
@@ -19,24 +16,6 @@ const TIMEOUT_MS = 180_000;
 function startOn(port: number, options: ServiceOptions) {
   const listener = listen(createService(options), { host: "127.0.0.1", port });
   return { url: listener.url, [Symbol.asyncDispose]: () => listener.abort() };
-}
-
-/** Starts a private service and returns it with an API key for it. */
-async function startPrivateOn(port: number, store: ReturnType<typeof openMemory>) {
-  const minted = await createKey(store.keys, "phone", undefined, Date.now());
-  if (minted === undefined) throw new Error("the key exists");
-  const lookupClient = createKeyLookup(store.keys, Date.now);
-  const { log, lines } = capturingLog();
-  const service = startOn(port, {
-    store,
-    credentials: { keys: store.keys, lookupClient },
-    access: { privateMode: true },
-    log,
-    accessLog: true,
-  });
-  const hasRejectedPage = (): boolean =>
-    lines.some(({ fields }) => fields.route === "/" && fields.status === 401);
-  return { ...service, hasRejectedPage, credentials: { username: "me", password: minted.token } };
 }
 
 /** What a browser keeps of the list, as a page of its origin sees it. */
@@ -62,8 +41,6 @@ interface Kept {
   readonly settings: string;
 }
 
-const NOTHING = { workers: 0, isActive: false, caches: 0, titles: "", settings: "" };
-
 /** Returns what the browser keeps. Evaluates again if the page reloads meanwhile. */
 async function keptBy(evaluate: (expression: string) => Promise<unknown>): Promise<Kept | undefined> {
   try {
@@ -84,8 +61,8 @@ const untilKept = (page: Pick<Page, "evaluate">, titles: readonly string[]): Pro
 const untilForgotten = (page: Page): Promise<void> =>
   until(async () => {
     const kept = await keptBy((expression) => page.evaluate(expression));
-    return Bun.deepEquals(kept, NOTHING);
-  }, "the browser keeps nothing");
+    return kept?.titles === "";
+  }, "the browser keeps no list");
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () => {
   let browser: Browser;
@@ -105,7 +82,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   }
 
   test(
-    "shows the last list, which cannot be changed, until the service is up again",
+    "shows the last list until the service is up again, and then sends what the user changed in it",
     async () => {
       const port = await freePort();
       const store = await createStore(["one", "two"]);
@@ -123,30 +100,20 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       const notice = page.locator("#notice");
       // The page adds the date if the list is from before midnight.
       await notice
-        .getByText(/^Offline, list from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\. The list cannot be changed/)
+        .getByText(
+          /^Offline, list from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\. Changes made elsewhere will appear later\.$/,
+        )
         .waitFor();
       await page.getByRole("link", { name: "All 3" }).click();
       await expectTitles(page, ["one", "(two)", "three"]);
-      const checkbox = page.getByRole("checkbox", { name: "one" });
-      const controls = [
-        checkbox,
-        page.getByRole("button", { name: "Delete: one" }),
-        page.getByRole("button", { name: "Add", exact: true }),
-      ];
-      for (const control of controls) expect(await control.getAttribute("aria-disabled")).toBe("true");
-      expect(await page.getByLabel("New to-do").isEditable()).toBe(false);
-      for (const name of ["Mark all done", "Clear 1 done"])
-        expect(await page.getByRole("button", { name }).isVisible()).toBe(false);
-      await page.locator("#new-todo").evaluate((form: HTMLFormElement) => form.requestSubmit());
-      await checkbox.focus();
-      for (const key of ["Space", "Delete"]) await page.keyboard.press(key);
-      await page.getByRole("button", { name: "Delete: one" }).click({ force: true });
-      await page.locator(".todo label").first().click({ force: true });
-      await page.locator("#announcement").getByText("The list cannot be changed").waitFor();
-      await checkbox.focus();
-      await page.keyboard.press("ArrowDown");
-      expect(await page.evaluate(() => document.activeElement?.closest(".todo")?.textContent)).toBe("two");
-      await expectTitles(page, ["one", "(two)", "three"]);
+      await page.getByRole("checkbox", { name: "one" }).press("Space");
+      await page.getByRole("button", { name: "Delete: three" }).press("Enter");
+      await page.getByLabel("New to-do").fill("five");
+      await page.keyboard.press("Enter");
+      await chooseAction(page, "Clear 2 done");
+      await page.keyboard.press("ControlOrMeta+z");
+      await expectTitles(page, ["(one)", "(two)", "five"]);
+      await notice.getByText("3 changes will be sent later.").waitFor();
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });
         expect(await accessibilityViolations(page)).toEqual([]);
@@ -154,13 +121,16 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
 
       await store.insert("four");
       await using _again = startOn(port, { store });
-      await expectTitles(page, ["one", "(two)", "three", "four"]);
+      await expectTitles(page, ["(one)", "(two)", "four", "five"]);
       await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
-      await page.getByLabel("New to-do").fill("five");
-      await page.keyboard.press("Enter");
-      await page.getByRole("checkbox", { name: "one" }).check();
-      await expectTitles(page, ["(one)", "(two)", "three", "four", "five"]);
-      await untilKept(page, ["one", "two", "three", "four", "five"]);
+      await dismiss(page);
+      await untilStored(store, [
+        { id: 1, title: "one", done: true },
+        { id: 2, title: "two", done: true },
+        { id: 4, title: "four", done: false },
+        { id: 5, title: "five", done: false },
+      ]);
+      await untilKept(page, ["one", "two", "four", "five"]);
       expect(window.faults).toEqual([]);
     },
     TIMEOUT_MS,
@@ -220,8 +190,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       ];
       for (const fetch of answers) {
         const proxy = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
-        await page.reload();
+        const started = performance.now();
+        await page.reload({ waitUntil: "commit" });
         await expectTitles(page, ["one"]);
+        // Idle, Chromium takes 0.9 s.
+        expect(performance.now() - started).toBeLessThan(5000);
         await page.getByText(/^Offline, list from/).waitFor();
         await proxy.stop(true);
       }
@@ -263,6 +236,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       await page.getByLabel("New to-do").fill("two");
       await page.keyboard.press("Enter");
       await page.getByRole("checkbox", { name: "one" }).check();
+      await dismiss(page);
       await store.insert("three");
       await expectTitles(page, ["(one)", "two", "three"]);
       for (const path of ["/docs", "/nothing"]) await page.goto(service.url + path);
@@ -340,7 +314,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
-    "deletes all its data in the browser if the service becomes private while the page is open",
+    "deletes its list in the browser if the service becomes private while the page is open",
     async () => {
       const port = await freePort();
       const store = await createStore(["mine alone"]);
@@ -348,73 +322,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       await using window = await open(service.url);
       const { page } = window;
       await untilKept(page, ["mine alone"]);
-      // The page is opened by its service worker from now on.
-      await page.reload();
-      await untilKept(page, ["mine alone"]);
       await service[Symbol.asyncDispose]();
-      const unauthorized = page.waitForResponse((response) => {
-        const isNavigation = response.request().isNavigationRequest();
-        return isNavigation && response.status() === 401;
-      });
-      await using closed = await startPrivateOn(port, store);
-      const challenge = await (await unauthorized).headerValue("www-authenticate");
-      expect(challenge).toStartWith('Basic realm="todo"');
-      const other = await page.context().newPage();
-      await other.goto(`${closed.url}/livez`);
-      await untilForgotten(other);
-      expect(await page.content()).not.toContain("mine alone");
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "deletes all its data in the browser if the service has become private since the last visit",
-    async () => {
-      const port = await freePort();
-      const store = await createStore(["one"]);
-      const service = startOn(port, { store });
-      await using window = await open(service.url);
-      await untilKept(window.page, ["one"]);
-      const context = window.page.context();
-      await window.page.close();
-      await service[Symbol.asyncDispose]();
-      await using closed = await startPrivateOn(port, store);
-      const page = await context.newPage();
-      const response = await page.goto(closed.url).catch(() => null);
-      if (response !== null) {
-        expect(response.status()).toBe(401);
-        // The browser itself asked, not the service worker.
-        expect(response.fromServiceWorker()).toBe(false);
-      }
-      const other = await context.newPage();
-      await other.goto(`${closed.url}/livez`);
-      await untilForgotten(other);
-      await context.setHTTPCredentials(closed.credentials);
-      await page.goto(closed.url);
-      await expectTitles(page, ["one"]);
-      await page.reload();
-      await expectTitles(page, ["one"]);
-      expect(await keptBy((expression) => page.evaluate(expression))).toEqual(NOTHING);
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "deletes all its data in a browser that has the credentials of the private service",
-    async () => {
-      for (const path of ["/", "/docs"]) {
-        const port = await freePort();
-        const store = await createStore(["one"]);
-        const service = startOn(port, { store });
-        await using window = await open(service.url);
-        const { page } = window;
-        await untilKept(page, ["one"]);
-        await service[Symbol.asyncDispose]();
-        await using closed = await startPrivateOn(port, store);
-        await page.context().setHTTPCredentials(closed.credentials);
-        await page.goto(closed.url + path);
-        await untilForgotten(page);
-      }
+      await using _closed = startOn(port, { store, access: { privateMode: true } });
+      await untilForgotten(page);
     },
     TIMEOUT_MS,
   );
@@ -430,6 +340,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       expect(await plain.page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
       await expectTitles(plain.page, ["one"]);
       await plain.page.getByRole("checkbox", { name: "one" }).check();
+      await dismiss(plain.page);
       await untilStored(store, [{ id: 1, title: "one", done: true }]);
       expect(plain.faults).toEqual([]);
 
@@ -441,6 +352,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
           await onPut();
           throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
         };
+        indexedDB.open = () => { throw new DOMException("blocked", "SecurityError"); };
         Object.defineProperty(globalThis, "localStorage", {
           get: () => { throw new DOMException("blocked", "SecurityError"); },
         });
@@ -449,6 +361,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       await expectTitles(full.page, ["(one)"]);
       await until(() => failures > 0, "the browser has refused to store the list");
       await full.page.getByRole("checkbox", { name: "one" }).uncheck();
+      await dismiss(full.page);
       await untilStored(store, [{ id: 1, title: "one", done: false }]);
       await until(
         async () => (await full.page.evaluate("caches.has('todo-service.list')")) === false,
@@ -465,7 +378,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Fir
   const RELOAD = "void setTimeout(() => location.reload())";
 
   test(
-    "shows the last list, reconnects, and deletes all its data if the service becomes private",
+    "shows the last list, keeps a change, reconnects, and deletes all its data if the service becomes private",
     async () => {
       const port = await freePort();
       const store = await createStore(["one"]);
@@ -482,17 +395,23 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Fir
         "the list is offline",
       );
       await until(async () => (await evaluate(TITLES)) === "one", "the last list is shown");
-      expect(await page.evaluate("document.querySelector('.todo input').ariaDisabled")).toBe("true");
+      await page.evaluate("document.querySelector('.todo input').click()");
+      await page.evaluate(RELOAD);
+      await until(
+        async () => (await evaluate("document.querySelector('.todo input').checked")) === true,
+        "the change is kept",
+      );
       await store.insert("two");
       const again = startOn(port, { store });
       await until(async () => (await evaluate(TITLES)) === "one,two", "the list is current");
+      await untilStored(store, [
+        { id: 1, title: "one", done: true },
+        { id: 2, title: "two", done: false },
+      ]);
       await untilKept(page, ["one", "two"]);
       await again[Symbol.asyncDispose]();
-      await using closed = await startPrivateOn(port, store);
-      // A second tab hides the page, and hidden pages do not connect.
-      await until(closed.hasRejectedPage, "the page is loaded again");
-      const other = await firefox.open(`${closed.url}/livez`);
-      await until(async () => Bun.deepEquals(await keptBy(other.evaluate), NOTHING), "nothing is kept");
+      await using _closed = startOn(port, { store, access: { privateMode: true } });
+      await until(async () => !(await keptBy(page.evaluate))?.titles, "the list is not kept");
     },
     TIMEOUT_MS,
   );

@@ -1,5 +1,5 @@
 import type { Todo } from "../src/sdk/client.ts";
-import { deleteCaches, LIST_CACHE } from "./offline-cache.ts";
+import { LIST_CACHE } from "./offline-cache.ts";
 
 /** Trusted Types and their sink, which the compiler's library does not declare. */
 declare global {
@@ -89,18 +89,13 @@ export class OfflineCopy {
     this.#stop();
   }
 
-  /** Deletes all that the browser keeps, and unregisters the service worker. Returns whether there was anything. */
-  async forget(): Promise<boolean> {
+  /** Deletes the list that the browser keeps, and keeps none from now on. The stored page contains no data. */
+  async forget(): Promise<void> {
     this.#stop();
     this.#isForgotten = true;
-    if (!isSupported()) return false;
+    if (!isSupported()) return;
     await this.#lastUse;
-    const hadCaches = await unlessBlocked(() => deleteCaches());
-    const hadWorker = await unlessBlocked(async () => {
-      const registration = await navigator.serviceWorker.getRegistration("/");
-      return registration?.unregister();
-    });
-    return hadCaches === true || hadWorker === true;
+    await unlessBlocked(() => caches.delete(LIST_CACHE));
   }
 
   #stop(): void {

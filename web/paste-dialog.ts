@@ -1,43 +1,27 @@
-import type { Todo } from "../src/sdk/client.ts";
 import { createElement, requireElement } from "./dom.ts";
-import { announce } from "./notifications.ts";
+import { countTodos, formatCount } from "./messages.ts";
 import { MAX_TITLE_LENGTH, type PastedLine, parseLines } from "./paste.ts";
-import { describeAddError, randomKey } from "./submission.ts";
-import { formatCount } from "./undoable-changes.ts";
 
 /** The preview shows this many lines, so that a long text does not block the page. */
 const MAX_PREVIEW_LINES = 100;
 /** The preview follows the text this long after the last key. */
 const PREVIEW_DELAY_MS = 150;
 
-/** A line with the idempotency key under which it is sent, however often. */
-interface Entry extends PastedLine {
-  readonly idempotencyKey: string;
-}
-
-export interface PasteDialogOptions {
-  readonly create: (title: string, idempotencyKey: string) => Promise<Todo>;
-  readonly markDone: (todo: Todo) => Promise<void>;
-  /** Runs after the dialog added to-dos. */
-  readonly onAdded: (todos: readonly Todo[]) => void;
-}
-
 /** The dialog that adds several to-dos, one for each line of a text. */
 export class PasteDialog {
-  readonly #options: PasteDialogOptions;
+  readonly #onAdd: (lines: readonly PastedLine[]) => void;
   readonly #dialog = requireElement("#paste", HTMLDialogElement);
   readonly #heading = requireElement("#paste-heading", HTMLElement);
   readonly #box = requireElement("#paste-lines", HTMLTextAreaElement);
   readonly #message = requireElement("#paste-message", HTMLElement);
   readonly #preview = requireElement("#paste-preview", HTMLElement);
   readonly #submit = requireElement("#paste-submit", HTMLButtonElement);
-  #entries: readonly Entry[] = [];
-  /** Present while lines are added. */
-  #controller: AbortController | undefined;
+  #lines: readonly PastedLine[] = [];
   #previewTimer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(options: PasteDialogOptions) {
-    this.#options = options;
+  /** @param onAdd gets the lines that are not too long */
+  constructor(onAdd: (lines: readonly PastedLine[]) => void) {
+    this.#onAdd = onAdd;
     // It scrolls, so the keyboard must reach it.
     this.#preview.tabIndex = 0;
     this.#box.addEventListener("input", () => {
@@ -56,19 +40,12 @@ export class PasteDialog {
       event.preventDefault();
       this.#add();
     });
-    this.#dialog.addEventListener("cancel", (event) => {
-      event.preventDefault();
-      this.#cancel();
-    });
-    // Browsers close a dialog at the second Esc, also while lines are added.
-    this.#dialog.addEventListener("close", () => this.#controller?.abort());
-    requireElement("#paste-cancel", HTMLButtonElement).addEventListener("click", () => this.#cancel());
+    requireElement("#paste-cancel", HTMLButtonElement).addEventListener("click", () => this.#dialog.close());
   }
 
   /** Opens the dialog if the text has two or more lines that are not blank. Returns whether it did. */
   open(text: string): boolean {
     if (parseLines(text).length < 2) return false;
-    this.#entries = [];
     this.#message.textContent = "";
     this.#box.value = text;
     this.#update();
@@ -77,80 +54,30 @@ export class PasteDialog {
     return true;
   }
 
-  /** Stops adding, or closes the dialog. */
-  #cancel(): void {
-    if (this.#controller !== undefined) this.#controller.abort();
-    else this.#dialog.close();
-  }
-
-  /** Reads the box. Lines that were in it before keep their idempotency keys. */
   #update(): void {
     clearTimeout(this.#previewTimer);
-    const known = Map.groupBy(this.#entries, ({ source }) => source);
-    this.#entries = parseLines(this.#box.value).map((line) => ({
-      ...line,
-      idempotencyKey: known.get(line.source)?.shift()?.idempotencyKey ?? randomKey(),
-    }));
-    const count = this.#entries.filter(({ isTooLong }) => !isTooLong).length;
-    this.#heading.textContent = count === 1 ? "Add 1 to-do?" : `Add ${formatCount(count)} to-dos?`;
-    const rows = this.#entries.slice(0, MAX_PREVIEW_LINES).map(createPreviewRow);
-    const hidden = this.#entries.length - rows.length;
+    this.#lines = parseLines(this.#box.value);
+    const count = this.#lines.filter(({ isTooLong }) => !isTooLong).length;
+    this.#heading.textContent = `Add ${countTodos(count)}?`;
+    const rows = this.#lines.slice(0, MAX_PREVIEW_LINES).map(createPreviewRow);
+    const hidden = this.#lines.length - rows.length;
     if (hidden > 0)
       rows.push(createElement("li", { className: "hint" }, `… and ${formatCount(hidden)} more`));
     this.#preview.replaceChildren(...rows);
   }
 
-  /** Adds the lines one after the other, so that they keep their order. Lines that fail stay in the box. */
-  async #add(): Promise<void> {
-    if (this.#controller !== undefined) return;
+  /** Adds the lines. Those that are too long stay in the box. */
+  #add(): void {
     this.#update();
-    const controller = new AbortController();
-    this.#controller = controller;
-    this.#box.readOnly = true;
-    this.#submit.ariaDisabled = "true";
-    const todos: Todo[] = [];
-    const remaining: Entry[] = [];
-    let failure = "";
-    const total = this.#entries.filter(({ isTooLong }) => !isTooLong).length;
-    for (const entry of this.#entries) {
-      if (entry.isTooLong || controller.signal.aborted) {
-        remaining.push(entry);
-        continue;
-      }
-      try {
-        const todo = await this.#options.create(entry.title, entry.idempotencyKey);
-        if (entry.done) await this.#options.markDone(todo);
-        todos.push(todo);
-        this.#message.textContent = `Adding: ${formatCount(todos.length)} of ${formatCount(total)}. Esc stops.`;
-      } catch (error) {
-        remaining.push(entry);
-        const { outcome, reason, isUnreachable } = describeAddError(error);
-        failure ||= ` “${entry.title}” ${outcome}: ${reason}`;
-        if (isUnreachable) controller.abort();
-      }
-    }
-    this.#controller = undefined;
-    this.#box.readOnly = false;
-    this.#submit.ariaDisabled = null;
-    this.#finish(todos, remaining, failure);
-  }
-
-  #finish(todos: readonly Todo[], remaining: readonly Entry[], failure: string): void {
-    if (todos.length > 0) this.#options.onAdded(todos);
-    const added = `Added ${todos.length === 1 ? "1 to-do" : `${formatCount(todos.length)} to-dos`}.`;
-    if (remaining.length === 0) {
-      this.#dialog.close();
-      announce(added);
-      return;
-    }
-    this.#box.value = remaining.map(({ source }) => source).join("\n");
-    this.#entries = remaining;
+    const tooLong = this.#lines.filter(({ isTooLong }) => isTooLong);
+    const lines = this.#lines.filter(({ isTooLong }) => !isTooLong);
+    if (tooLong.length === 0) this.#dialog.close();
+    if (lines.length > 0) this.#onAdd(lines);
+    if (tooLong.length === 0) return;
+    this.#box.value = tooLong.map(({ source }) => source).join("\n");
     this.#update();
-    const tooLong = remaining.filter(({ isTooLong }) => isTooLong).length;
-    const advice =
-      tooLong > 0 ? ` Shorten the lines that are longer than ${MAX_TITLE_LENGTH} characters.` : "";
-    this.#message.textContent = `${added}${failure}${advice}${failure === "" ? "" : " The lines above were not added."}`;
-    if (!this.#dialog.open) this.#dialog.showModal();
+    const added = lines.length > 0 ? `Added ${countTodos(lines.length)}. ` : "";
+    this.#message.textContent = `${added}Shorten the lines that are longer than ${MAX_TITLE_LENGTH} characters.`;
     this.#box.focus();
   }
 }

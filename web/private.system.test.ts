@@ -1,16 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
+import type { Scope } from "../src/credential/client.ts";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
-import type { Scope } from "../src/credential/scope.ts";
+import { isCurrent } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import type { TodoStore } from "../src/todo.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { openWindow, type Window } from "../test/page.ts";
+import { openWindow, signIn, type Window } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
-import { expectTitles, storedTodos, untilStored } from "../test/todos-page.ts";
+import { dismiss, expectTitles, untilStored } from "../test/todos-page.ts";
 
-const TODOS = [{ id: 1, title: "mine alone", done: false }];
 const TIMEOUT_MS = 180_000;
 
 /** Starts a private service with one to-do and one API key. */
@@ -31,7 +30,6 @@ async function startPrivate(scope: Scope = "write") {
     ...service,
     store,
     token: minted.token,
-    credentials: { httpCredentials: { username: "me", password: minted.token } },
     revoke: () => keys.delete(minted.key.id),
     expire: () => {
       now += 3_600_001;
@@ -46,16 +44,24 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
   });
   afterAll(() => browser?.close());
 
+  /** Opens the list in a browser that is signed in. */
+  async function openSignedIn(url: string, body: Readonly<Record<string, string>>): Promise<Window> {
+    const window = await openWindow(browser, url);
+    await signIn(window.page, body);
+    await window.page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    return window;
+  }
+
   const add = async (page: Page, title: string): Promise<void> => {
     await page.locator("#title").fill(title);
     await page.locator("#title").press("Enter");
   };
 
   test(
-    "the page reads, writes and follows changes with an API key as the password",
+    "the page reads, writes and follows changes in a signed-in browser",
     async () => {
       await using service = await startPrivate();
-      await using window = await openWindow(browser, service.url, service.credentials);
+      await using window = await openSignedIn(service.url, { token: service.token });
       const { page } = window;
       await expectTitles(page, ["mine alone"]);
       await add(page, "from the page");
@@ -63,6 +69,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       await service.store.insert("from elsewhere");
       await expectTitles(page, ["mine alone", "from the page", "from elsewhere"]);
       await page.getByRole("checkbox", { name: "mine alone" }).check();
+      await dismiss(page);
       await untilStored(service.store, [
         { id: 1, title: "mine alone", done: true },
         { id: 2, title: "from the page", done: false },
@@ -96,50 +103,46 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
     TIMEOUT_MS,
   );
 
-  /** Adds a to-do after the service stopped accepting the window's credentials. */
-  async function expectRejection({ page, faults }: Window, store: TodoStore): Promise<void> {
-    await add(page, "too late");
-    await page
-      .locator("#title-error")
-      .getByText("no longer accepts your API key or password. Reload this page and enter a valid one.")
-      .waitFor();
-    // The event stream ends at the next check of its credentials.
-    await page.locator("#notice").getByText("it was revoked, changed or has expired. Reload").waitFor();
-    expect(await storedTodos(store)).toEqual(TODOS);
+  /** Waits until the page shows the form instead of the list. */
+  async function expectRejection({ page, faults }: Window): Promise<void> {
+    await page.getByText("This browser was signed out.").waitFor();
+    expect(await page.locator("body").textContent()).not.toContain("mine alone");
     expect(faults).toEqual([]);
   }
 
   test.each(["revoke", "expire"] as const)(
-    "the page shows what to do if the service %ss its API key",
+    "the page shows the form if the service %ss its API key",
     async (change) => {
       await using service = await startPrivate();
-      await using window = await openWindow(browser, service.url, service.credentials);
+      await using window = await openSignedIn(service.url, { token: service.token });
       await expectTitles(window.page, ["mine alone"]);
       await service[change]();
-      await expectRejection(window, service.store);
+      await expectRejection(window);
     },
     TIMEOUT_MS,
   );
 
   test(
-    "the page shows what to do if the password of its user is changed",
+    "the page shows the form if the password of its user is changed",
     async () => {
       const store = openMemory();
       await store.insert("mine alone");
       let secret = "first";
+      const storedEntry = () => secret;
       await using service = startService({
         store,
         access: { privateMode: true },
         credentials: {
+          keys: store.keys,
+          lookupClient: createKeyLookup(store.keys, Date.now, (parent) => isCurrent(parent, storedEntry)),
           checkUser: (user, password) => user === "me" && password === secret,
-          userEntry: () => secret,
+          storedEntry,
         },
       });
-      const httpCredentials = { username: "me", password: "first" };
-      await using window = await openWindow(browser, service.url, { httpCredentials });
+      await using window = await openSignedIn(service.url, { user: "me", password: "first" });
       await expectTitles(window.page, ["mine alone"]);
       secret = "second";
-      await expectRejection(window, store);
+      await expectRejection(window);
     },
     TIMEOUT_MS,
   );
@@ -148,11 +151,14 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
     "the page with an API key of the scope read shows the list, and why it cannot add to-dos",
     async () => {
       await using service = await startPrivate("read");
-      await using window = await openWindow(browser, service.url, service.credentials);
+      await using window = await openSignedIn(service.url, { token: service.token });
       const { page } = window;
       await expectTitles(page, ["mine alone"]);
       await add(page, "mine too");
-      await page.locator("#title-error").getByText("This token may only read.").waitFor();
+      await page
+        .getByRole("alert")
+        .getByText("“mine too” could not be added: This token may only read.")
+        .waitFor();
       await service.store.insert("from elsewhere");
       await expectTitles(page, ["mine alone", "from elsewhere"]);
       expect(window.faults).toEqual([]);

@@ -4,7 +4,7 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { accessibilityViolations, openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { createStore, expectTitles, focusedName, start } from "../test/todos-page.ts";
+import { chooseAction, createStore, expectTitles, focusedName, start } from "../test/todos-page.ts";
 
 const FRUITS = ["apple", "Banane", "Crème brûlée", "date", "elder", "fig", "grape", "honey", "CREME", "jam"];
 
@@ -76,10 +76,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await using service = start(await createStore(FRUITS));
     await using window = await open(`${service.url}/?q=creme`);
     const { page } = window;
-    await page.getByRole("button", { name: "Mark 2 done" }).click();
+    await chooseAction(page, "Mark 2 done");
     await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
     await page.waitForFunction(() => document.title.startsWith("8 open"));
-    await page.getByRole("button", { name: "Clear 2 done" }).click();
+    await chooseAction(page, "Clear 2 done");
     await page.getByText("No matches for “creme”.").waitFor();
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
@@ -98,7 +98,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await using service = start(await createStore(["one", "two", "three"]));
     await using window = await open(service.url);
     const { page } = window;
-    await page.getByRole("button", { name: "Newest first" }).click();
+    await chooseAction(page, "Newest first");
     await expectTitles(page, ["three", "two", "one"]);
     // As in Safari 15.
     await page.addInitScript(() => Reflect.deleteProperty(Array.prototype, "toReversed"));
@@ -115,7 +115,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await focusedName(page)).toBe("one");
     await press(page, "ControlOrMeta+z");
     expect(await focusedName(page)).toBe("two");
-    await page.getByRole("button", { name: "Newest first" }).click();
+    await chooseAction(page, "Newest first");
     await expectTitles(page, ["one", "two", "three", "four"]);
     await page.reload();
     await expectTitles(page, ["one", "two", "three", "four"]);
@@ -152,7 +152,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("checkbox", { name: "apple" }).focus();
     await press(page, "n", "/", "?");
     expect(await focusedName(page)).toBe("apple");
-    await page.getByRole("button", { name: "Shortcuts" }).click();
+    await chooseAction(page, "Shortcuts");
     await page.getByLabel("Use the keys n, / and ?").check();
     await page.getByRole("button", { name: "Close" }).click();
     await press(page, "/");
@@ -169,7 +169,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       const { page } = window;
       if (!hasApi)
         await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
-      await page.getByRole("button", { name: "Copy as Markdown" }).click();
+      await chooseAction(page, "Copy as Markdown");
       await page.getByText("Copied 2 to-dos.").first().waitFor();
       await page.getByLabel("New to-do").focus();
       await press(page, "ControlOrMeta+v");

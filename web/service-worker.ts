@@ -2,7 +2,7 @@
  * The service worker of the list: it keeps the page and opens it when the service cannot be reached. It handles the page and
  * its assets only. The page itself reads and writes the last list (offline.ts).
  */
-import { deleteCaches, PAGE_CACHE_PREFIX } from "./offline-cache.ts";
+import { deletePageCaches, PAGE_CACHE_PREFIX } from "./offline-cache.ts";
 
 declare const self: ServiceWorkerGlobalScope;
 /** The build inserts the paths of the assets that the page needs. */
@@ -12,18 +12,15 @@ declare const BUILT_VERSION: string;
 
 const ASSETS = BUILT_ASSETS;
 const PAGE_CACHE = PAGE_CACHE_PREFIX + BUILT_VERSION;
-/** Time after which a service that does not answer counts as unreachable. */
-const PATIENCE_MS = 5000;
-
-/** True after the service has rejected this browser: every request then goes to the service. */
-let isRemoved = false;
+/** After this time without an answer, the stored page opens. Its own requests then show whether the service can be reached. */
+const PATIENCE_MS = 500;
 
 self.addEventListener("install", (event) => event.waitUntil(install()));
-self.addEventListener("activate", (event) => event.waitUntil(deleteCaches(PAGE_CACHE_PREFIX, PAGE_CACHE)));
+self.addEventListener("activate", (event) => event.waitUntil(deletePageCaches(PAGE_CACHE)));
 self.addEventListener("fetch", (event) => {
   const { request } = event;
   const { origin, pathname } = new URL(request.url);
-  if (isRemoved || request.method !== "GET" || origin !== self.location.origin) return;
+  if (request.method !== "GET" || origin !== self.location.origin) return;
   if (request.mode === "navigate" && pathname === "/") event.respondWith(openPage(request));
   else if (ASSETS.includes(pathname)) event.respondWith(openAsset(request));
 });
@@ -46,7 +43,6 @@ async function openPage(request: Request): Promise<Response> {
   const answer = fetch(request).catch(() => undefined);
   const timeout = new Promise<undefined>((resolve) => setTimeout(resolve, PATIENCE_MS));
   const response = await Promise.race([answer, timeout]);
-  if (response?.status === 401 || response?.status === 403) return reopenWithoutWorker(request);
   if (response !== undefined && response.status < 500) return response;
   const stored = await caches.match("/", { cacheName: PAGE_CACHE, ignoreVary: true });
   return stored ?? (await answer) ?? Response.error();
@@ -55,12 +51,4 @@ async function openPage(request: Request): Promise<Response> {
 async function openAsset(request: Request): Promise<Response> {
   const stored = await caches.match(request, { cacheName: PAGE_CACHE, ignoreVary: true });
   return stored ?? fetch(request);
-}
-
-/** Deletes all that is stored and opens the page again, because a browser asks for a password only without a service worker. */
-async function reopenWithoutWorker({ url }: Request): Promise<Response> {
-  isRemoved = true;
-  await deleteCaches();
-  await self.registration.unregister();
-  return Response.redirect(url);
 }

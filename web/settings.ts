@@ -14,12 +14,6 @@ export function writeSetting(name: string, value?: string): void {
   });
 }
 
-/** Returns the names of the stored values that start with `start`. */
-export function settingNames(start: string): string[] {
-  const names = withStorage((storage) => Array.from(storage, (_, index) => storage.key(index) ?? "")) ?? [];
-  return names.filter((name) => name.startsWith(PREFIX + start)).map((name) => name.slice(PREFIX.length));
-}
-
 function withStorage<T>(use: (storage: Storage) => T): T | undefined {
   try {
     return use(localStorage);

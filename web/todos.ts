@@ -1,35 +1,45 @@
-import { type Todo, TodoApiCore } from "../src/sdk/client.ts";
+import { type LiveList, type Todo, TodoApiError } from "../src/sdk/client.ts";
 import { createMatcher, prepareSearch } from "../src/search.ts";
 import { copyText } from "./clipboard.ts";
+import { createFetch, PageApi } from "./connection.ts";
 import { ignoreAccidentalClicks, requireElement, showFieldError } from "./dom.ts";
-import { announce, quote, showStatus, showToast } from "./notifications.ts";
+import {
+  countTodos,
+  describeChange,
+  describeRejections,
+  errorMessage,
+  formatCount,
+  nameAll,
+} from "./messages.ts";
+import { announce, ask, quote, showStatus, showToast, TimedMessage } from "./notifications.ts";
 import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
-import { toMarkdown } from "./paste.ts";
+import { type Change, type ChangeKind, isNewId, newId, Outbox } from "./outbox.ts";
+import { MAX_TITLE_LENGTH, toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
+import { Sender } from "./sender.ts";
+import { SessionView } from "./session.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import { installShortcuts } from "./shortcuts.ts";
-import { type Filter, type PendingChange, State } from "./state.ts";
-import { describeAddError, randomKey } from "./submission.ts";
-import { synchronize } from "./synchronize.ts";
-import { formatCount, UndoableChanges } from "./undoable-changes.ts";
+import { type Filter, State } from "./state.ts";
 import { VirtualList } from "./virtual-list.ts";
 
 /** Delay before the page reports a lost connection, so that short interruptions stay silent. */
 const DISCONNECT_NOTICE_DELAY_MS = 800;
 /** Without any answer after this time, the page shows the last list that the browser kept. */
-const LAST_LIST_DELAY_MS = 2000;
+const LAST_LIST_DELAY_MS = 500;
 /** Shortest interval between two announcements of changes made elsewhere. */
 const ANNOUNCE_INTERVAL_MS = 3000;
 /** The search field appears from this number of to-dos on. */
 const MIN_SEARCHABLE = 10;
 /** The URL and the announcement follow the search field this long after the last key. */
 const SEARCH_DELAY_MS = 400;
+/** The height of the menu with all its buttons, in pixels. */
+const MENU_HEIGHT = 240;
 /** Of many new to-dos, the page scrolls to the latest and highlights this many. */
 const MAX_HIGHLIGHTED = 50;
 
 const form = requireElement("#new-todo", HTMLFormElement);
 const titleInput = requireElement("#title", HTMLInputElement);
-const addButton = requireElement("#new-todo button", HTMLButtonElement);
 const listElement = requireElement("#todos", HTMLElement);
 const heading = requireElement("#list-heading", HTMLElement);
 const placeholder = requireElement("#placeholder", HTMLElement);
@@ -43,30 +53,30 @@ const clearDoneButton = requireElement("#clear-done", HTMLButtonElement);
 const copyButton = requireElement("#copy-list", HTMLButtonElement);
 const newestFirstButton = requireElement("#newest-first", HTMLButtonElement);
 
-/** Browsers finish these requests after the page has closed. Their bodies are small enough for that (64 KiB). */
-const sendRequest = (url: string, init: RequestInit): Promise<Response> =>
-  fetch(url, { ...init, keepalive: init.method === "DELETE" || init.method === "PATCH" });
-
-const state = new State(new TodoApiCore({ fetch: sendRequest }), scheduleRender);
-const changes = new UndoableChanges(state, render);
-const list = new VirtualList(listElement, {
-  onToggle: (todo, done) => toggle(todo, done ? "done" : "open"),
-  onDelete: (todo, control) =>
-    changes.start({
-      todos: [todo],
-      change: "deleted",
-      message: ["Deleted ", quote(todo.title)],
-      restoreFocus: () => list.focusTodo(todo.id, control),
-    }),
-  onFocusLost: () => titleInput.focus(),
-  onReadOnly: () => announce(READ_ONLY),
+const outbox = new Outbox((id, todo) => list.rename(id, todo));
+const state = new State(outbox);
+const api = new PageApi({ fetch: createFetch(onSlow), retries: 0 });
+const sender = new Sender({
+  api,
+  outbox,
+  getList: () => ({ todos: state.confirmed, position: state.position }),
+  onDelay,
+  onRejected: (change, rejections) => showToast(...describeRejections(change, rejections)),
+  onUncertain,
 });
-/** What the browser keeps of this page. In private mode, browsers keep nothing. */
-const isOfflineAllowed = document.documentElement.hasAttribute("data-offline");
+const list = new VirtualList(listElement, {
+  onToggle: (todo, done) => change(done ? "done" : "open", [todo], () => list.focusTodo(todo.id, "checkbox")),
+  onDelete: (todo, control) => change("deleted", [todo], () => list.focusTodo(todo.id, control)),
+  onFocusLost: () => titleInput.focus(),
+});
 const offlineCopy = new OfflineCopy(() => state.confirmed);
-/** The last list, while it is shown because the service has not answered yet. It is read-only. */
+const session = new SessionView({
+  forget: async () => {
+    await Promise.all([offlineCopy.forget(), outbox.clear()]);
+  },
+});
+/** The last list, while it is shown because the service has not answered yet. */
 let lastList: LastList | undefined;
-const READ_ONLY = "The list cannot be changed until the service can be reached.";
 
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
 const EMPTY_MESSAGES = {
@@ -79,6 +89,11 @@ const EMPTY_MESSAGES = {
 
 /** What the user searches for. The URL follows with a delay. */
 let query = "";
+
+const UNDO_KEYS = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z";
+
+const toText = (message: readonly (string | Node)[]): string =>
+  message.map((part) => (typeof part === "string" ? part : part.textContent)).join("");
 
 const isNewestFirst = (): boolean => newestFirstButton.ariaPressed === "true";
 
@@ -115,7 +130,6 @@ function render(): void {
   const filter = currentFilter();
   const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
   const isLoaded = hasList();
-  renderReadOnly();
   list.render(inOrder(todos));
   listElement.ariaBusy = String(!isLoaded);
   heading.textContent = HEADINGS[filter];
@@ -133,23 +147,10 @@ function render(): void {
     else if (lastList?.total === 0) placeholder.textContent = "The list was empty.";
     else placeholder.textContent = EMPTY_MESSAGES[filter];
   } else if (todos.length > 0) placeholder.textContent = "";
-  changes.hideConfirmedFailure();
 }
 
 /** Returns whether the page has a list to show: the service's, or the last one that the browser kept. */
 const hasList = (): boolean => state.position !== undefined || lastList !== undefined;
-
-/** Disables what changes the list while the last list is shown. */
-function renderReadOnly(): void {
-  const isReadOnly = lastList !== undefined;
-  list.setReadOnly(isReadOnly);
-  if (titleInput.readOnly === isReadOnly) return;
-  titleInput.readOnly = isReadOnly;
-  titleInput.placeholder = isReadOnly ? "Read only while offline" : TITLE_PLACEHOLDER;
-  addButton.ariaDisabled = isReadOnly ? "true" : null;
-}
-
-const TITLE_PLACEHOLDER = titleInput.placeholder;
 
 function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>): void {
   const isLoaded = hasList();
@@ -171,7 +172,7 @@ function renderActions(
   filter: Filter,
   { open, done, shown }: { readonly open: number; readonly done: number; readonly shown: number },
 ): void {
-  const isReady = state.position !== undefined && !changes.isSending;
+  const isReady = hasList();
   const isSearching = query.trim() !== "";
   markAllButton.textContent = isSearching ? `Mark ${formatCount(open)} done` : "Mark all done";
   reopenAllButton.textContent = isSearching ? `Reopen ${formatCount(done)}` : "Reopen all";
@@ -245,162 +246,297 @@ installShortcuts({
   search: () => {
     if (!searchField.hidden) searchInput.select();
   },
-  undo: () => changes.undo(),
+  undo,
   cancel: () => {
-    if (!changes.stop() && query !== "") search("");
+    if (query !== "") search("");
   },
 });
 
 // Add to-dos
 
-/** Stays the same until the field changes, so that sending it twice creates one to-do. */
-let idempotencyKey = randomKey();
-/** Titles that were submitted and not yet confirmed. The first one is being sent. */
-const submissions: Submission[] = [];
-
-interface Submission {
-  readonly title: string;
-  readonly idempotencyKey: string;
-}
-
-form.addEventListener("submit", async (event) => {
+form.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (lastList !== undefined) {
-    announce(READ_ONLY);
-    return;
-  }
-  // The same text, submitted twice without an edit, is one to-do.
-  if (submissions.some((submission) => submission.idempotencyKey === idempotencyKey)) return;
-  if (submissions.push({ title: titleInput.value, idempotencyKey }) > 1) return;
-  form.ariaBusy = "true";
-  addButton.ariaDisabled = "true";
-  try {
-    for (let first = submissions[0]; first !== undefined; first = submissions[0]) {
-      await add(first);
-      submissions.shift();
-    }
-  } finally {
-    submissions.length = 0;
-    form.ariaBusy = null;
-    addButton.ariaDisabled = null;
+  const title = titleInput.value;
+  const error =
+    title.trim() === ""
+      ? "The title must not be empty."
+      : [...title].length > MAX_TITLE_LENGTH
+        ? `The title must be at most ${MAX_TITLE_LENGTH} characters.`
+        : "";
+  showFieldError(titleInput, error);
+  if (error === "") {
+    titleInput.value = "";
+    showAdded(outbox.add("created", [{ id: newId(), title }]));
+  } else {
+    titleInput.focus();
+    announce(error);
   }
 });
-
-async function add({ title, idempotencyKey: submittedKey }: Submission): Promise<void> {
-  try {
-    const todo = await state.create(title, submittedKey);
-    if (idempotencyKey === submittedKey) {
-      titleInput.value = "";
-      idempotencyKey = randomKey();
-    }
-    showFieldError(titleInput);
-    showAdded([todo]);
-  } catch (error) {
-    const { fieldMessage, outcome, reason } = describeAddError(error);
-    if (idempotencyKey === submittedKey) {
-      showFieldError(titleInput, fieldMessage);
-      titleInput.focus();
-      announce(fieldMessage);
-    } else showToast(quote(title), ` ${outcome}: ${reason}`);
-  }
-}
 
 /** Scrolls to new to-dos, or says where they are if the current view does not contain them. */
-function showAdded(todos: readonly Todo[]): void {
+function showAdded(added: Change): void {
   render();
-  const [first] = todos;
-  if (first === undefined) return;
-  const latest = todos.slice(-MAX_HIGHLIGHTED);
+  const latest = added.targets.slice(-MAX_HIGHLIGHTED);
   const isVisible = latest.map(({ id }) => list.scrollToTodo(id)).some((isInList) => isInList);
-  const name = todos.length === 1 ? quote(first.title) : `${formatCount(todos.length)} to-dos`;
-  if (isVisible) announce(todos.length === 1 ? `Added: ${first.title}` : `Added ${name}.`);
-  else if (currentFilter() === "done") showStatus("Added ", name, " to the open to-dos.");
-  else showStatus("Added ", name, ". The search does not show it.");
+  const message = describeChange(added);
+  if (isVisible) announce(toText(message));
+  else if (currentFilter() === "done") showStatus(...message, " to the open to-dos.");
+  else showStatus(...message, ". The search does not show it.");
 }
 
-titleInput.addEventListener("input", () => {
-  showFieldError(titleInput);
-  idempotencyKey = randomKey();
-});
+titleInput.addEventListener("input", () => showFieldError(titleInput));
 
-const pasteDialog = new PasteDialog({
-  create: (title, key) => state.create(title, key),
-  markDone: (todo) => state.requestChange(todo, "done"),
-  onAdded: showAdded,
+const pasteDialog = new PasteDialog((lines) => {
+  const targets = lines.map(({ title, done }) => ({ id: newId(), title, ...(done && { done }) }));
+  showAdded(outbox.add("created", targets));
 });
 
 titleInput.addEventListener("paste", (event) => {
-  if (!titleInput.readOnly && pasteDialog.open(event.clipboardData?.getData("text/plain") ?? ""))
-    event.preventDefault();
+  if (pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
 });
+
+/** Puts what the share sheet of the device sent into the field. */
+function takeSharedText(): void {
+  const search = new URLSearchParams(location.search);
+  const shared = ["title", "text", "url"].map((name) => search.get(name)?.trim() ?? "");
+  const text = [...new Set(shared)].filter((part) => part !== "").join(" ");
+  if (text === "") return;
+  titleInput.value = text;
+  titleInput.focus();
+  history.replaceState(undefined, "", "/");
+}
 
 // Change to-dos
 
-ignoreAccidentalClicks(".todo, .actions button");
+ignoreAccidentalClicks(".todo, .menu button");
 
-function toggle(todo: Todo, change: Exclude<PendingChange, "deleted">): void {
-  announce(`${change === "done" ? "Done" : "Reopened"}: ${todo.title}`);
-  changes.requestChange(todo, change);
+const menu = requireElement("#menu", HTMLElement);
+const menuButton = requireElement("#show-menu", HTMLButtonElement);
+menu.addEventListener("beforetoggle", () => {
+  const { bottom, right } = menuButton.getBoundingClientRect();
+  menu.style.top = `${Math.max(0, Math.min(bottom + 4, innerHeight - MENU_HEIGHT))}px`;
+  menu.style.right = `${document.documentElement.clientWidth - right}px`;
+});
+// Before the action runs, so that the button of the menu gets the focus back.
+menu.addEventListener("click", () => menu.hidePopover(), { capture: true });
+
+/** What moves the focus back when a change is undone, by its key. */
+const focusAfterUndo = new Map<string, () => void>();
+/** The change whose message offers to undo it. */
+let offered: { readonly change: Change; readonly message: TimedMessage } | undefined;
+
+function change(kind: ChangeKind, todos: readonly Todo[], restoreFocus: () => void): void {
+  if (todos.length === 0) return;
+  const added = outbox.add(
+    kind,
+    todos.map(({ id, title }) => ({ id, title })),
+  );
+  focusAfterUndo.set(added.key, restoreFocus);
+  offerUndo(added);
+  announce(`${toText(describeChange(added))}. Press ${UNDO_KEYS} to undo.`);
+  render();
 }
+
+function offerUndo(change: Change): void {
+  const message = new TimedMessage("#undo", {
+    message: describeChange(change),
+    action: { label: "Undo", run: undo },
+    onDismiss: () => outbox.release(change),
+    onPause: () => outbox.pause(change),
+    onResume: () => outbox.resume(change),
+  });
+  offered = { change, message };
+}
+
+/** Undoes the last change that was not sent. Returns whether there is one. */
+function undo(): boolean {
+  const last = outbox.undoable;
+  if (last === undefined) return false;
+  undoChange(last);
+  return true;
+}
+
+async function undoChange(last: Change): Promise<void> {
+  offered?.message.hide();
+  const { position, confirmed } = state;
+  const isUndone = outbox.undo(last);
+  render();
+  focusAfterUndo.get(last.key)?.();
+  const previous = outbox.undoable;
+  if (previous !== undefined) offerUndo(previous);
+  if (!(await isUndone)) {
+    showToast(...describeChange(last), ": it was already sent.");
+    return;
+  }
+  const ids = new Set(confirmed.map(({ id }) => id));
+  const gone = last.targets.filter(({ id }) => position !== undefined && !isNewId(id) && !ids.has(id));
+  if (gone.length > 0)
+    showToast(
+      ...nameAll(gone.map(({ title }) => title)),
+      gone.length === 1
+        ? " was deleted elsewhere, so it cannot be restored."
+        : " were deleted elsewhere, so they cannot be restored.",
+    );
+  else announce(toText(["Undone: ", ...describeChange(last)]));
+}
+
+outbox.onChange(() => {
+  const { key } = offered?.change ?? {};
+  const isUndoable = outbox.changes.some((one) => one.key === key && one.sentAt === undefined);
+  if (offered !== undefined && !isUndoable) {
+    offered.message.hide();
+    offered = undefined;
+  }
+  renderNotice();
+  scheduleRender();
+});
 
 /** Changes every to-do in a state that matches the search. */
-function changeAll(button: HTMLButtonElement, from: "open" | "done", change: PendingChange): void {
+function changeAll(from: "open" | "done", kind: ChangeKind): void {
   const { todos } = state.view(from, createMatcher(query));
-  const count = todos.length === 1 ? "1 to-do" : `${formatCount(todos.length)} to-dos`;
-  const message = {
-    deleted: `Deleted ${count.replace("to-do", "done to-do")}`,
-    done: `Marked ${count} as done`,
-    open: `Reopened ${count}`,
-  }[change];
-  changes.start({
-    todos,
-    change,
-    onlyWhile: from,
-    message: [message],
-    restoreFocus: () => (button.hidden ? heading : button).focus(),
-  });
-  if (button.hidden) heading.focus();
+  change(kind, todos, () => menuButton.focus());
 }
 
-markAllButton.addEventListener("click", () => changeAll(markAllButton, "open", "done"));
-reopenAllButton.addEventListener("click", () => changeAll(reopenAllButton, "done", "open"));
-clearDoneButton.addEventListener("click", () => changeAll(clearDoneButton, "done", "deleted"));
+markAllButton.addEventListener("click", () => changeAll("open", "done"));
+reopenAllButton.addEventListener("click", () => changeAll("done", "open"));
+clearDoneButton.addEventListener("click", () => changeAll("done", "cleared"));
 
 copyButton.addEventListener("click", async () => {
   const { todos } = state.view(currentFilter(), createMatcher(query));
   const isCopied = await copyText(toMarkdown(inOrder(todos)));
-  if (isCopied)
-    showStatus(todos.length === 1 ? "Copied 1 to-do." : `Copied ${formatCount(todos.length)} to-dos.`);
+  if (isCopied) showStatus(`Copied ${countTodos(todos.length)}.`);
   else showToast("The browser forbids copying. Allow it in the site's settings.");
 });
 
-// Synchronization
+// Connection
 
+let live: Pick<LiveList, "status" | "error"> = { status: "connecting" };
 let disconnectTimer: ReturnType<typeof setTimeout> | undefined;
+/** The connection is lost for longer than a short interruption. */
+let isDisconnected = false;
+/** A request has no answer. */
+let isWaiting = false;
+let hasTooManyWindows = false;
+/** Why a change could not be sent yet. */
+let sendError: TodoApiError | undefined;
 
-function onDisconnected(reason: string): void {
+/** Says what keeps the list and the user's changes from being current. */
+function renderNotice(): void {
+  if (isRejected) return;
+  const { error } = live;
+  const busy = [sendError, error].find((one) => one instanceof TodoApiError && one.retryAfter !== undefined);
+  const isOffline = !navigator.onLine || isWaiting || isDisconnected || sendError !== undefined;
+  const count = outbox.changes.length;
+  const later = `${formatCount(count)} ${count === 1 ? "change" : "changes"} will be sent later.`;
+  let text = "";
+  if (isOffline || lastList !== undefined) {
+    text = busy === undefined ? "Offline" : "The service is busy and asks to wait";
+    if (lastList !== undefined) text += `, ${describeLastList(lastList)}`;
+    text += count > 0 ? `. ${later}` : ". Changes made elsewhere will appear later.";
+  } else if (hasTooManyWindows)
+    text =
+      "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
+  if (notice.textContent !== "" && text === "") announce("Reconnected.");
+  if (notice.textContent !== text) notice.textContent = text;
+}
+
+function describeLastList({ todos, total, readAt }: LastList): string {
+  const subject =
+    todos.length < total ? `the newest ${formatCount(todos.length)} of ${formatCount(total)} to-dos` : "list";
+  return `${subject} from ${formatTime(readAt)}`;
+}
+
+addEventListener("offline", renderNotice);
+addEventListener("online", renderNotice);
+
+function onSlow(isSlow: boolean): void {
+  isWaiting = isSlow;
+  renderNotice();
+  if (isSlow) showLastList();
+}
+
+function onDelay(error?: TodoApiError): void {
+  sendError = error;
+  if (error?.code === "unauthorized") onRejected(error);
+  else renderNotice();
+}
+
+/** The service may have created these to-dos more than a day ago: only the user can say whether they are missing. */
+function onUncertain(change: Change): void {
+  ask([...nameAll(change.targets.map(({ title }) => title)), " may have been added before. Add again?"], {
+    Add: () => outbox.renew(change),
+    Discard: () => outbox.drop(change),
+  });
+}
+
+function onState(next: LiveList): void {
+  live = next;
+  const { status, error } = next;
+  outbox.isLive = status === "connected";
+  if (next.position !== undefined) onList(next.todos, next.position);
+  if (status === "connected") onConnected();
+  else if (status === "disconnected") onDisconnected(error);
+}
+
+function onList(todos: readonly Todo[], position: string): void {
+  clearTimeout(lastListTimer);
+  if (state.position !== undefined && parseEpoch(state.position) !== parseEpoch(position))
+    reportMissing(todos);
+  if (state.position === undefined) prepareSearch(todos);
+  const isChanged = state.confirmed !== todos;
+  state.position = position;
+  if (!isChanged) return;
+  if (lastList === undefined && state.confirmed.length > 0) announceSoon();
+  lastList = undefined;
+  state.confirmed = todos;
+  offlineCopy.onChanged();
+  scheduleRender();
+}
+
+const parseEpoch = (position: string): string => position.slice(0, position.lastIndexOf("-"));
+
+/** Says how many to-dos are gone because the service has another list than before. */
+function reportMissing(todos: readonly Todo[]): void {
+  const titles = new Map(todos.map(({ id, title }) => [id, title]));
+  const missing = state.confirmed.filter(({ id, title }) => titles.get(id) !== title).length;
+  if (missing === 0) return;
+  const subject =
+    missing === 1 ? "1 to-do that was here is" : `${formatCount(missing)} to-dos that were here are`;
+  showToast(`The service has a different list since it restarted. ${subject} not in it.`);
+}
+
+function onConnected(): void {
+  clearTimeout(disconnectTimer);
+  disconnectTimer = undefined;
+  isDisconnected = false;
+  isWaiting = false;
+  hasTooManyWindows = false;
+  renderNotice();
+  offlineCopy.onConnected();
+  session.onConnected();
+}
+
+function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
   if (state.position === undefined) {
-    if (lastList === undefined) placeholder.textContent = `The list cannot be loaded: ${reason}`;
+    if (lastList === undefined) placeholder.textContent = `The list cannot be loaded: ${errorMessage(error)}`;
     showLastList();
   }
   disconnectTimer ??= setTimeout(() => {
-    if (lastList !== undefined) return;
-    notice.textContent = "Connection lost. Reconnecting… Changes made elsewhere will appear then.";
+    isDisconnected = true;
+    renderNotice();
   }, DISCONNECT_NOTICE_DELAY_MS);
 }
 
 /** Shows the list that the browser kept, until the service answers. */
 async function showLastList(): Promise<void> {
-  if (!isOfflineAllowed || lastList !== undefined) return;
+  if (lastList !== undefined) return;
   const stored = await readLastList();
   if (stored === undefined || state.position !== undefined || lastList !== undefined) return;
   lastList = stored;
-  const { todos, total, readAt } = stored;
-  const subject =
-    todos.length < total ? `the newest ${formatCount(todos.length)} of ${formatCount(total)} to-dos` : "list";
-  notice.textContent = `Offline, ${subject} from ${formatTime(readAt)}. ${READ_ONLY}`;
-  state.showUntilLoaded(todos);
+  state.confirmed = stored.todos;
+  renderNotice();
+  scheduleRender();
 }
 
 /** Returns the time of day, with the date unless it is today. */
@@ -413,44 +549,19 @@ function formatTime(time: Date): string {
 function onTooManyWindows(): void {
   clearTimeout(disconnectTimer);
   disconnectTimer = undefined;
-  notice.textContent =
-    "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
+  hasTooManyWindows = true;
+  renderNotice();
 }
 
-async function onUnauthorized(): Promise<void> {
+let isRejected = false;
+
+async function onRejected(error: TodoApiError): Promise<void> {
+  if (isRejected) return;
+  isRejected = true;
   clearTimeout(disconnectTimer);
-  // The service has become private. The browser asks for a password when the page loads without its service worker.
-  if (isOfflineAllowed && (await offlineCopy.forget())) {
-    // The browser keeps showing this page while it asks.
-    document.body.replaceChildren();
-    location.reload();
-    return;
-  }
-  if (state.position === undefined) placeholder.textContent = "The list cannot be loaded.";
-  notice.textContent =
-    "The service no longer accepts your API key or password: it was revoked, changed or has expired. Reload this page and enter a valid one.";
-}
-
-function onConnected(): void {
-  clearTimeout(disconnectTimer);
-  disconnectTimer = undefined;
-  if (notice.textContent !== "") announce("Reconnected.");
-  notice.textContent = "";
-  if (isOfflineAllowed) offlineCopy.onConnected();
-}
-
-function onLoaded(missing: number): void {
   clearTimeout(lastListTimer);
-  if (lastList !== undefined) {
-    lastList = undefined;
-    scheduleRender();
-  }
-  changes.reportUnsentDeletions();
-  prepareSearch(state.view("all").todos);
-  if (missing === 0) return;
-  const subject =
-    missing === 1 ? "1 to-do that was here is" : `${formatCount(missing)} to-dos that were here are`;
-  showToast(`The service has a different list since it restarted. ${subject} not in it.`);
+  notice.textContent = "";
+  await session.onRejected(error);
 }
 
 let isAnnouncementScheduled = false;
@@ -467,21 +578,37 @@ function announceSoon(): void {
 }
 
 requireElement("#app", HTMLElement).hidden = false;
+takeSharedText();
 readAddress();
 render();
 requireElement(".no-script", HTMLElement).remove();
-if (!isOfflineAllowed) offlineCopy.forget();
 const lastListTimer = setTimeout(() => {
   if (state.confirmed.length === 0) showLastList();
 }, LAST_LIST_DELAY_MS);
-synchronize(state, {
-  onConnected,
-  onDisconnected,
-  onTooManyWindows,
-  onUnauthorized,
-  onLoaded,
-  onEvent: () => {
-    offlineCopy.onChanged();
-    announceSoon();
-  },
+
+// A hidden page may never run again.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) outbox.release();
 });
+addEventListener("pagehide", () => {
+  if (navigator.onLine && !isDisconnected) sender.sendBeforeClosing();
+  else outbox.releaseBeforeClosing();
+});
+addEventListener("pageshow", () => outbox.reload());
+
+api
+  .follow({
+    onState,
+    onTooManyWindows,
+    onFirstPage: (todos) => {
+      if (state.position !== undefined) return;
+      lastList = undefined;
+      state.confirmed = todos;
+      scheduleRender();
+    },
+    send: (signal) => sender.run(signal),
+  })
+  .catch((error) => {
+    if (!(error instanceof TodoApiError)) throw error;
+    onRejected(error);
+  });

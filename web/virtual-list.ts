@@ -1,6 +1,6 @@
 import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
 import { createElement } from "./dom.ts";
-import { indexOf } from "./state.ts";
+import { indexOf } from "./outbox.ts";
 
 /** Rows per block. The document contains only the blocks near the viewport. */
 const BLOCK_SIZE = 50;
@@ -29,8 +29,6 @@ export interface VirtualListOptions {
   readonly onDelete: (todo: Todo, control: Control) => void;
   /** The focused row was removed, and no other row is left. */
   readonly onFocusLost: () => void;
-  /** The user tried to change a read-only list. */
-  readonly onReadOnly: () => void;
 }
 
 /** Renders a list of any length into an element with the role `list`. */
@@ -43,37 +41,28 @@ export class VirtualList {
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
   #isPrinting = false;
-  #isReadOnly = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
   readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
     rootMargin: ROOT_MARGIN,
   });
 
-  constructor(list: HTMLElement, { onToggle, onDelete, onFocusLost, onReadOnly }: VirtualListOptions) {
+  constructor(list: HTMLElement, { onToggle, onDelete, onFocusLost }: VirtualListOptions) {
     this.#list = list;
     this.#onFocusLost = onFocusLost;
     list.addEventListener("change", ({ target }) => {
       const todo = this.#findRow(target)?.todo;
       if (todo !== undefined && target instanceof HTMLInputElement) onToggle(todo, target.checked);
     });
-    list.addEventListener("click", (event) => {
-      const { target } = event;
+    list.addEventListener("click", ({ target }) => {
       const todo = this.#findRow(target)?.todo;
-      if (todo === undefined) return;
-      // preventDefault keeps the state of a checkbox.
-      if (this.#isReadOnly) {
-        event.preventDefault();
-        // A click on a title is followed by one on its checkbox.
-        if (target instanceof HTMLInputElement || target instanceof HTMLButtonElement) onReadOnly();
-      } else if (target instanceof HTMLButtonElement) onDelete(todo, "button");
+      if (todo !== undefined && target instanceof HTMLButtonElement) onDelete(todo, "button");
     });
     list.addEventListener("keydown", (event) => {
       const todo = this.#findRow(event.target)?.todo;
       if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      if (key === "Delete" && this.#isReadOnly) onReadOnly();
-      else if (key === "Delete" && !repeat) onDelete(todo, this.#focused()?.control ?? "checkbox");
+      if (key === "Delete" && !repeat) onDelete(todo, this.#focused()?.control ?? "checkbox");
       else if (key === "ArrowDown") this.#moveFocus(todo.id, 1);
       else if (key === "ArrowUp") this.#moveFocus(todo.id, -1);
       else if (key === "Home") this.#moveFocus(todo.id, Number.NEGATIVE_INFINITY);
@@ -93,15 +82,14 @@ export class VirtualList {
     });
   }
 
-  /** Disables or enables the controls of all rows. The keyboard still reaches them, so that the list can be read. */
-  setReadOnly(isReadOnly: boolean): void {
-    if (this.#isReadOnly === isReadOnly) return;
-    this.#isReadOnly = isReadOnly;
-    for (const row of this.#rows.values()) this.#disable(row);
-  }
-
-  #disable({ checkbox, button }: Row): void {
-    for (const control of [checkbox, button]) control.ariaDisabled = this.#isReadOnly ? "true" : null;
+  /** Gives the row of a new to-do the id that the service chose, so that it keeps the focus. */
+  rename(id: TodoId, todo: Todo): void {
+    const row = this.#rows.get(id);
+    if (row === undefined) return;
+    this.#rows.delete(id);
+    this.#rows.set(todo.id, row);
+    row.element.dataset.id = todo.id;
+    row.todo = { ...todo, done: row.checkbox.checked };
   }
 
   /** Renders these to-dos, in ascending or descending order of id. Keeps the focus, or moves it to the next row. */
@@ -262,9 +250,8 @@ export class VirtualList {
       createElement("label", {}, checkbox, title),
       button,
     );
-    element.dataset.id = String(id);
+    element.dataset.id = id;
     const row = { element, checkbox, title, button, todo: undefined };
-    this.#disable(row);
     this.#rows.set(id, row);
     return row;
   }

@@ -31,10 +31,10 @@ describe.skipIf(skipFor(whyNoWebkit))("to-dos page in WebKitGTK", () => {
     await untilShown(page, ["(one)", "two", "three"]);
     await page.click(".todo:nth-child(2) button");
     await untilShown(page, ["(one)", "three"]);
-    await page.click("#status button:not(.dismiss)");
+    await page.click("#undo button:not(.dismiss)");
     await untilShown(page, ["(one)", "two", "three"]);
     await page.click(".todo:nth-child(3) button");
-    await page.click("#status .dismiss");
+    await page.click("#undo .dismiss");
     await untilStored(store, [
       { id: 1, title: "one", done: true },
       { id: 2, title: "two", done: false },

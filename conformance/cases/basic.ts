@@ -3,6 +3,7 @@
  * status of a rejection, so every 3xx and 4xx status is accepted.
  */
 import type { Cases } from "../case.ts";
+import { similarSecrets } from "../similar-secrets.ts";
 import type { CapturedResponse, TargetClient } from "../target-client.ts";
 
 const path = "/admin/";
@@ -67,8 +68,9 @@ export const cases: Cases = {
     const wrong: [string, string][] = [
       ["a wrong password", "conformance-wrong-password"],
       ["no password", ""],
-      ["the password without its last character", password.slice(0, -1)],
-      ["the password without its first character", password.slice(1)],
+      ["the password and a space", `${password} `],
+      ["the password, a NUL byte and a character", `${password}\0a`],
+      ...similarSecrets(password).map(([note, guess]): [string, string] => [`the password ${note}`, guess]),
     ];
     for (const [note, guess] of wrong.filter(([, guess]) => guess !== password)) {
       expectRejected(await getWithAuthorization(client, basic(name, guess), `with ${note}`));
@@ -77,7 +79,7 @@ export const cases: Cases = {
 
   async "basic.user.refused"(client) {
     const { name, password } = client.target.user;
-    for (const guess of ["conformance-nobody", "", `${name}x`]) {
+    for (const guess of ["conformance-nobody", "", `${name}x`, name.slice(0, -1)]) {
       expectRejected(
         await getWithAuthorization(
           client,
@@ -110,13 +112,12 @@ export const cases: Cases = {
   },
 
   async "basic.router"(client) {
-    for (const method of ["HEAD", "POST", "PUT", "PATCH", "DELETE"]) {
-      const response = await client.send(method, path, { note: "without credentials" });
-      response.expect(!response.ok, "no 2xx status");
-    }
-    for (const suffix of ["no-such", "no/such"]) {
-      const response = await client.send("GET", path + suffix, { note: "without credentials" });
-      response.expect(!response.ok, "no 2xx status");
+    const unknown = { headers: { authorization: basic("nobody", "x") }, note: "with unknown credentials" };
+    for (const options of [{ note: "without credentials" }, unknown]) {
+      for (const method of ["HEAD", "POST", "PUT", "PATCH", "DELETE"])
+        expectNotOk(await client.send(method, path, options));
+      for (const suffix of ["no-such", "no/such"])
+        expectNotOk(await client.send("GET", path + suffix, options));
     }
   },
 
@@ -166,6 +167,10 @@ function getWithAuthorization(
   note: string,
 ): Promise<CapturedResponse> {
   return client.send("GET", path, { headers: { authorization }, note });
+}
+
+function expectNotOk(response: CapturedResponse): void {
+  response.expect(!response.ok, "no 2xx status");
 }
 
 function expectRejected(response: CapturedResponse): void {

@@ -1,5 +1,6 @@
 /** GET /api/whoami requires a known bearer token (sections 4, 5 and 7). */
 import type { Cases } from "../case.ts";
+import { similarSecrets } from "../similar-secrets.ts";
 import type { CapturedResponse, TargetClient } from "../target-client.ts";
 
 const path = "/api/whoami";
@@ -16,7 +17,7 @@ const unknownTokens = [
 export const cases: Cases = {
   // The known token comes first, because a server may limit the requests of a client that failed before.
   async "whoami.200"(client) {
-    (await getWithKnownToken(client)).expectStatus(200);
+    for (let n = 0; n < 2; n += 1) (await getWithKnownToken(client)).expectStatus(200);
   },
 
   async "whoami.name"(client) {
@@ -73,8 +74,8 @@ export const cases: Cases = {
   },
 
   async "bearer.near-miss.401"(client) {
-    for (const [note, token] of similarTokens(client.target.token)) {
-      expectUnauthorized(await getWithAuthorization(client, `Bearer ${token}`, note));
+    for (const [note, token] of similarSecrets(client.target.token)) {
+      expectUnauthorized(await getWithAuthorization(client, `Bearer ${token}`, `with the token ${note}`));
     }
   },
 
@@ -85,6 +86,8 @@ export const cases: Cases = {
       const note = `with the token and the scheme “${scheme.trim()}”`;
       expectUnauthorized(await getWithAuthorization(client, scheme + token, note));
     }
+    const basic = `Basic ${btoa(`client:${token}`)}`;
+    expectUnauthorized(await getWithAuthorization(client, basic, "with the token as a Basic password"));
   },
 
   async "bearer.refused.no-name"(client) {
@@ -146,25 +149,13 @@ function expectChallenge(response: CapturedResponse): void {
   response.expect((response.headers.get("www-authenticate") ?? "") !== "", "a WWW-Authenticate header");
 }
 
-/** Returns tokens that differ slightly from the known one, to find comparisons that skip a part of it. */
-function similarTokens(token: string): [note: string, token: string][] {
-  const other = (character: string) => (character === "a" ? "b" : "a");
-  const swapped = token.replace(/[a-z]/gi, (letter) =>
-    letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
-  );
-  const all: [string, string][] = [
-    ["with the token's first character changed", other(token.slice(0, 1)) + token.slice(1)],
-    ["with the token's last character changed", token.slice(0, -1) + other(token.slice(-1))],
-    ["with the token without its first character", token.slice(1)],
-    ["with the token without its last character", token.slice(0, -1)],
-    ["with the token and one more character", `${token}a`],
-    ["with the token repeated", token + token],
-    ["with upper and lower case of the token swapped", swapped],
-  ];
-  return all.filter(([, similar]) => similar !== token && similar !== "");
-}
-
 async function expectGuarded(client: TargetClient, method: string, path: string): Promise<void> {
-  const response = await client.send(method, path, { note: "without credentials" });
-  response.expect(!response.ok, "no 2xx status");
+  const unknown = {
+    headers: { authorization: "Bearer conformance-unknown-token" },
+    note: "with an unknown token",
+  };
+  for (const options of [{ note: "without credentials" }, unknown]) {
+    const response = await client.send(method, path, options);
+    response.expect(!response.ok, "no 2xx status");
+  }
 }

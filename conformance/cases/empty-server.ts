@@ -1,5 +1,6 @@
 /** Rules that need an empty server without other clients: the empty list and the exact ids (sections 2 to 4). */
 import type { Cases } from "../case.ts";
+import { type Json, ownProperty } from "../target-client.ts";
 
 export const cases: Cases = {
   // This case comes first, because the others create to-dos.
@@ -11,6 +12,25 @@ export const cases: Cases = {
   async "todo.id.first"(client) {
     const { response, id } = await client.create();
     response.expect(id === 1n, "the id 1 for the first to-do");
+  },
+
+  // This case is here so that an empty server assigns ids with one and with two digits.
+  async "list.order"(client) {
+    const [first, second] = [await client.create(), await client.create()];
+    for (let n = 0; n < 10; n += 1) await client.create();
+    await client.send("DELETE", `/api/todos/${second.id}`);
+    await client.send("PATCH", `/api/todos/${first.id}`, { json: { done: true } });
+    const { response, todos } = await client.list();
+    response.expect(
+      todos.every((todo, index) => isAfter(todo, todos[index - 1])),
+      "ascending ids",
+    );
+  },
+
+  async "list.emptied"(client) {
+    await client.createAndDelete();
+    const { response, todos } = await client.list();
+    response.expect(todos.length === 0, "an empty array after the last to-do was deleted");
   },
 
   async "todo.id.step"(client) {
@@ -54,3 +74,9 @@ export const cases: Cases = {
     );
   },
 };
+
+function isAfter(todo: Json, before: Json | undefined): boolean {
+  if (before === undefined) return true;
+  const [id, previous] = [ownProperty(todo, "id"), ownProperty(before, "id")];
+  return typeof id === "bigint" && typeof previous === "bigint" && id > previous;
+}

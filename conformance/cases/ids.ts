@@ -4,9 +4,9 @@ import type { CapturedResponse, TargetClient } from "../target-client.ts";
 
 const largest = 2n ** 64n - 1n;
 
-/** Strings that are not unsigned decimal integers. The specification leaves leading zeros, "+1" and "-0" open. */
+/** Strings that are not unsigned decimal integers, also with digits of other scripts. The specification leaves leading zeros, "+1" and "-0" open. */
 const malformed =
-  "abc -1 -9223372036854775808 1.5 1.0 1e3 0x1 1abc abc1 1_0 1,0 %20 1%20 NaN Infinity true null %C3%A9".split(
+  "abc -1 -9223372036854775808 1.5 1.0 1e3 0x1 1abc abc1 1_0 1,0 %20 1%20 NaN Infinity true null %C3%A9 %D9%A1 %C2%B2".split(
     " ",
   );
 
@@ -22,8 +22,9 @@ export const cases: Cases = {
 
   // No server has these to-dos: ids start at 1, and no server has assigned ids as large as the others.
   async "id.range"(client) {
-    for (const id of [0n, 2n ** 53n + 1n, 2n ** 63n - 1n, 2n ** 63n, largest]) {
-      for (const method of methods) (await sendWithId(client, method, String(id))).expectStatus(404);
+    const { id } = await client.create();
+    for (const absent of [0n, id + 2n ** 32n, 2n ** 53n + 1n, 2n ** 63n - 1n, 2n ** 63n, largest]) {
+      for (const method of methods) (await sendWithId(client, method, String(absent))).expectStatus(404);
     }
   },
 
@@ -87,7 +88,14 @@ async function expectAbsent(client: TargetClient, method: Method): Promise<void>
 /** Expects 400 for malformed ids. Some start with an existing id, to find parsers that ignore the rest. */
 async function expectMalformed(client: TargetClient, method: Method): Promise<void> {
   const { id } = await client.create();
-  for (const invalid of [...malformed, `${id}abc`, `${id}.0`, `${id}e0`, `0x${id.toString(16)}`]) {
+  for (const invalid of [
+    ...malformed,
+    `${id}abc`,
+    `${id}.0`,
+    `${id}e0`,
+    `${id}%0A`,
+    `0x${id.toString(16)}`,
+  ]) {
     (await sendWithId(client, method, invalid)).expectStatus(400);
   }
 }

@@ -1,6 +1,12 @@
 /** POST /api/todos: what the server stores and returns, and which id it assigns (sections 2 to 4). */
 import type { Cases } from "../case.ts";
-import { type CapturedResponse, type Json, ownProperty, type TargetClient } from "../target-client.ts";
+import {
+  type CapturedResponse,
+  type Created,
+  type Json,
+  ownProperty,
+  type TargetClient,
+} from "../target-client.ts";
 
 export const cases: Cases = {
   async "create.201"(client) {
@@ -40,12 +46,34 @@ export const cases: Cases = {
       "e\u0301 is not \u00e9",
       "Zażółć 日本語 العربية 👩‍👩‍👧 \u2028 ~",
       "null",
+      "007",
       "__proto__",
     ];
     for (const title of titles) {
       const { response, id } = await client.create(title);
       expectTitle(response, title);
       expectTitle(await client.send("GET", `/api/todos/${id}`), title);
+    }
+    const body = '{"title":"caf\\u00e9 \\ud83d\\ude00"}';
+    expectTitle(await client.send("POST", "/api/todos", { body }), "café 😀");
+  },
+
+  // The server may trim a title, but then it does so in each response.
+  async "title.same"(client) {
+    for (const title of [` ${client.uniqueTitle()} `, "Zażółć 日本語 👩‍👩‍👧"]) {
+      const { id, response } = await client.create(title);
+      const created = ownProperty(response.json, "title");
+      const path = `/api/todos/${id}`;
+      const responses = [
+        await client.send("GET", path),
+        await client.send("PATCH", path, { json: { done: true } }),
+        await client.send("GET", path),
+      ];
+      for (const each of responses)
+        each.expect(ownProperty(each.json, "title") === created, "the title in the response to POST");
+      const { todos, response: list } = await client.list();
+      const listed = todos.find((todo) => ownProperty(todo, "id") === id);
+      list.expect(ownProperty(listed, "title") === created, "the title in the response to POST");
     }
   },
 
@@ -132,14 +160,16 @@ export const cases: Cases = {
 
   // The server may reject or ignore an id or done in the body. It must not use them.
   async "todo.id.assigned"(client) {
-    const title = client.uniqueTitle();
-    const requestedId = 2n ** 62n;
-    const body = `{"id":${requestedId},"title":${JSON.stringify(title)}}`;
-    const response = await client.send("POST", "/api/todos", { body });
-    response.expect(
-      !response.ok || ownProperty(response.json, "id") !== requestedId,
-      "an id assigned by the server",
-    );
+    const existing = await client.create();
+    for (const requestedId of [existing.id, 2n ** 62n]) {
+      const body = `{"id":${requestedId},"title":${JSON.stringify(client.uniqueTitle())}}`;
+      const response = await client.send("POST", "/api/todos", { body });
+      const isAssigned = ownProperty(response.json, "id") !== requestedId;
+      response.expect(!response.ok || isAssigned, "an id assigned by the server");
+      const fetched = await client.send("GET", `/api/todos/${requestedId}`);
+      const isExisting = ownProperty(fetched.json, "title") === existing.title;
+      fetched.expect(!fetched.ok || isExisting, "no to-do with an id from a request");
+    }
   },
 
   async "todo.done.assigned"(client) {
@@ -150,6 +180,40 @@ export const cases: Cases = {
       !response.ok || ownProperty(response.json, "done") === false,
       "done=false or a rejection",
     );
+    const id = ownProperty(response.json, "id");
+    if (!response.ok || typeof id !== "bigint") return;
+    const fetched = await client.send("GET", `/api/todos/${id}`);
+    fetched.expect(ownProperty(fetched.json, "done") === false, "done=false");
+  },
+
+  async "todos.concurrent"(client) {
+    const created = await Promise.all(Array.from({ length: 12 }, () => client.create()));
+    for (const { response, title } of created) expectTitle(response, title);
+    const change = async ({ id }: Created, index: number) => {
+      const path = `/api/todos/${id}`;
+      if (index % 3 === 0) return client.send("DELETE", path);
+      if (index % 3 === 1) return client.create().then(({ response }) => response);
+      const response = await client.send("PATCH", path, { json: { done: true } });
+      response.expect(ownProperty(response.json, "id") === id, `the to-do ${id}`);
+      return response;
+    };
+    const changed = await Promise.all(created.map(change));
+    const { todos, response: list } = await client.list();
+    const isListed = (id: Json | undefined, done: boolean) =>
+      todos.some((todo) => ownProperty(todo, "id") === id && ownProperty(todo, "done") === done);
+    for (const [index, { id }] of created.entries()) {
+      const isDeleted = index % 3 === 0;
+      const expected = isDeleted ? "no" : "the";
+      const matches = isDeleted ? !isListed(id, false) : isListed(id, index % 3 === 2);
+      list.expect(matches, `${expected} to-do ${id} after concurrent changes`);
+    }
+    for (const { json } of changed.filter((_, index) => index % 3 === 1))
+      list.expect(isListed(ownProperty(json, "id"), false), "each to-do of a concurrent POST");
+    const get = async ({ id }: Created) => {
+      const response = await client.send("GET", `/api/todos/${id}`);
+      response.expect(!response.ok || ownProperty(response.json, "id") === id, `the to-do ${id}`);
+    };
+    await Promise.all(created.map(get));
   },
 };
 

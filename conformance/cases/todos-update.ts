@@ -45,7 +45,7 @@ export const cases: Cases = {
   },
 
   async "update.only-one"(client) {
-    const [before, changed, after] = [await client.create(), await client.create(), await client.create()];
+    const [before, changed, after] = await client.createWithSameTitle();
     await patch(client, changed.id, { done: true });
     for (const { id } of [before, after]) {
       const response = await client.send("GET", `/api/todos/${id}`);
@@ -63,19 +63,27 @@ export const cases: Cases = {
   async "patch.done.boolean"(client) {
     await expectRejected(
       client,
-      ["true", "false", "", 1, 0, null, [], [true], {}].map((done) => ({ done })),
+      ["true", "false", "yes", "", 1, 0, null, [], [true], {}].map((done) => ({ done })),
     );
   },
 
   // The server may reject or ignore a title or an id in the body. It must not use them.
   async "patch.only-done"(client) {
-    const { id, title } = await client.create();
-    await client.send("PATCH", `/api/todos/${id}`, { json: { done: true, title: "another title", id: 0 } });
-    const response = await client.send("GET", `/api/todos/${id}`);
-    const { json } = response;
+    const [{ id, title }, other] = [await client.create(), await client.create()];
+    const path = `/api/todos/${id}`;
+    const bodies = ['{"done":true,"title":"another title","id":0}', `{"done":true,"id":${other.id}}`];
+    for (const body of [...bodies, '{"title":"another title"}']) {
+      const responses = [await client.send("PATCH", path, { body }), await client.send("GET", path)];
+      for (const response of responses.filter(({ ok }) => ok)) {
+        const { json } = response;
+        const matches = ownProperty(json, "id") === id && ownProperty(json, "title") === title;
+        response.expect(matches, `the id ${id} and the title “${title}”`);
+      }
+    }
+    const response = await client.send("GET", `/api/todos/${other.id}`);
     response.expect(
-      ownProperty(json, "id") === id && ownProperty(json, "title") === title,
-      `the id ${id} and the title “${title}”`,
+      ownProperty(response.json, "done") === false,
+      `done=false, because only ${id} was changed`,
     );
   },
 };

@@ -5,9 +5,9 @@ import { type CapturedResponse, type Json, ownProperty, type TargetClient } from
 const emptyMessage = "must not be empty";
 const longMessage = "must be at most 120 characters";
 
-const blankTitles = [" ", "   ", "\t", "\n", "\r\n", " \t\r\n "];
-const longTitles = [121, 122, 240, 5000].map((length) => "x".repeat(length));
 const blankAndLong = " ".repeat(121);
+const blankTitles = [" ", "   ", "\t", "\n", "\r\n", " \t\r\n ", "\u00a0", "\u2003", "\u3000 ", blankAndLong];
+const longTitles = [121, 122, 240, 5000].map((length) => "x".repeat(length));
 
 export const cases: Cases = {
   async "title.empty.422"(client) {

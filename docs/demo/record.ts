@@ -101,9 +101,9 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   await story.pause(900);
   const before = await listOf(url);
 
-  story.caption("Kill the server: the page says that it lost the connection");
+  story.caption("Kill the server: the page says that it is offline");
   await story.run("kill -9 %1");
-  await page.getByText("Connection lost.").waitFor();
+  await page.getByText("Offline.").waitFor();
   // The shell reports a killed job before its next prompt.
   await story.run("");
   await terminal.shows("Killed");
@@ -112,7 +112,7 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   story.caption("Start it again");
   await story.run(SERVE);
   await until(() => isLive(url), "the server responds again");
-  await page.getByText("Connection lost.").waitFor({ state: "hidden" });
+  await page.getByText("Offline.").waitFor({ state: "hidden" });
   await story.pause(700);
 
   story.caption("Nothing is lost");
@@ -270,8 +270,9 @@ async function endServer(folder: string): Promise<void> {
   process.kill(pid, "SIGTERM");
 }
 
-/** Joins the frames to an animated GIF, which repeats forever. */
-async function encode(frames: readonly Frame[], folder: string): Promise<void> {
+/** Joins the frames to an animated GIF, which repeats forever and starts with the end, because some programs show only that. */
+async function encode(story: readonly Frame[], folder: string): Promise<void> {
+  const frames = [...story.slice(-1).map(({ path }) => ({ path, ms: 1500 })), ...story];
   const list = frames.map(({ path, ms }) => `file '${path}'\nduration ${ms / 1000}\n`).join("");
   // The last picture needs a second entry, because its duration is ignored otherwise.
   writeFileSync(join(folder, "frames.txt"), `${list}file '${frames.at(-1)?.path}'\n`);

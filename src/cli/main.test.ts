@@ -9,7 +9,7 @@ import { countOccurrences } from "../../test/log.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
-import { SETTINGS, serveSettingGroups } from "../config/settings.ts";
+import { getVariables, SETTINGS, serveSettingGroups } from "../config/settings.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-main-"));
@@ -118,8 +118,11 @@ describe("todo", () => {
     expect(headings).toEqual([...serveSettingGroups().map(({ heading }) => `${heading}:`), "Options:"]);
     const help = command.stdout().replace(/\s+/g, " ");
     for (const setting of Object.values(SETTINGS)) {
-      if (!("flag" in setting)) expect(help).toContain(setting.variables[0]);
-      else expect(help).toContain(`${setting.flag} ${setting.description} (${setting.variables.join(", ")})`);
+      if (!("flag" in setting)) expect(help).toContain(getVariables(setting).join(", "));
+      else
+        expect(help).toContain(
+          `${setting.flag} ${setting.description} (${getVariables(setting).join(", ")})`,
+        );
     }
   });
 
@@ -155,7 +158,7 @@ describe("todo rejects, with one line and before it listens,", () => {
     ["an unknown flag", ["serve", "--prot", "1"], "unknown option '--prot' (Did you mean --port?)"],
     ["a flag before the command", ["--port", "1", "serve"], "unknown option '--port'"],
     ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],
-    ["too many arguments", ["serve", "3000"], "Run todo serve --help for its arguments."],
+    ["too many arguments", ["serve", "3000"], "Add --help to see its arguments."],
     ["an invalid value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
     [
       "an unknown kind of store, without repeating its password",
@@ -165,7 +168,7 @@ describe("todo rejects, with one line and before it listens,", () => {
     [
       "a file with a plain-text password, without repeating it",
       ["serve", "--port", "0", "--users-file", file("plain-text", "carol:hunter2\n")],
-      "line 1 (carol) has no known hash",
+      "line 1 (carol) has no whole hash",
     ],
     ["a password as a flag", ["serve", "--admin-password", "hunter2"], "unknown option '--admin-password"],
     [
@@ -237,8 +240,9 @@ describe("todo serve", () => {
   const NO_CLIENT = "no client is configured: /api/whoami rejects every request";
   const NO_USER = "no user is configured: /admin/ rejects every request";
   const IN_CLEAR =
-    "/admin/ accepts requests from this machine only, because passwords would be sent over plain HTTP";
-  const LIFTED = "passwords are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)";
+    "/admin/ accepts requests from this machine only, because passwords would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front";
+  const LIFTED =
+    "passwords are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP), where others can read them";
 
   test.each<
     [
@@ -366,7 +370,7 @@ describe("todo serve", () => {
     expect(new Set(broken.map(({ file, reason }) => `${file}: ${reason}`))).toEqual(
       new Set([
         `${watchedClients}: line 2 has no SHA-256 in hex after the last colon: printf %s "$TOKEN" | sha256sum`,
-        `${watchedUsers}: line 3 (mallory) has no known hash: use bcrypt (htpasswd -B) or argon2id`,
+        `${watchedUsers}: line 3 (mallory) has no whole hash of bcrypt (htpasswd -B) or argon2id`,
       ]),
     );
     await inForce(2);
@@ -547,23 +551,23 @@ describe("the log of todo serve", () => {
   test("has a line for each request with --access-log", async () => {
     await using server = serve(["--access-log", "--clients-file", clients], PAIR);
     const url = await server.url;
-    const asked: [id: string | null, method: string, route: string, status: number][] = [];
-    for (const [method, path, route] of [
+    const asked: [id: string | null, method: string, path: string, status: number][] = [];
+    for (const [method, sent, path] of [
       ["GET", "/livez", "/livez"],
       ["GET", "/api/todos", "/api/todos"],
-      ["GET", "/api/todos/7?x=1", "/api/todos/:id"],
+      ["GET", "/api/todos/7?x=1", "/api/todos/7"],
       ["PUT", "/api/todos", "/api/todos"],
       ["POST", "/api/todos", "/api/todos"],
       ["GET", "/api/whoami", "/api/whoami"],
       ["GET", "/admin/x", "/admin/*"],
       ["GET", "/nowhere", "/*"],
     ] as const) {
-      const response = await fetch(url + path, { method });
-      asked.push([response.headers.get("x-request-id"), method, route, response.status]);
+      const response = await fetch(url + sent, { method });
+      asked.push([response.headers.get("x-request-id"), method, path, response.status]);
     }
     await stop(server);
     const lines = log(server).filter(({ msg }) => msg === "request");
-    expect(lines.map(({ id, method, route, status }) => [id, method, route, status])).toEqual(asked);
+    expect(lines.map(({ id, method, path, status }) => [id, method, path, status])).toEqual(asked);
     expect(new Set(asked.map(([id]) => id)).size).toBe(asked.length);
     for (const { ms } of lines) expect(ms).toBeWithin(0, 60_000);
   });

@@ -3,7 +3,6 @@ import { version } from "../../package.json" with { type: "json" };
 import { type Flags, readConfig } from "../config/config.ts";
 import { addServeOptions } from "../config/settings.ts";
 import { USAGE_EXIT_CODE } from "../config/usage-error.ts";
-import { serve } from "../serve/serve.ts";
 import { addAcceptLossCommand } from "./commands/accept-loss.ts";
 import { addBackupCommand, addRestoreCommand } from "./commands/backup.ts";
 import { addCheckCommand } from "./commands/check.ts";
@@ -56,7 +55,7 @@ export function createProgram(): Command {
     .version(version)
     .configureHelp({ minWidthToWrap: MIN_WIDTH_TO_WRAP })
     .addHelpText("after", PROGRAM_HELP)
-    .configureOutput({ outputError: (message) => printError(toOneLine(program, message)) })
+    .configureOutput({ outputError: (message) => printError(toOneLine(message)) })
     .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
 
   program.commandsGroup("Server:");
@@ -70,7 +69,10 @@ export function createProgram(): Command {
   program.hook("preAction", (_program, command) => {
     if (command !== serveCommand) handleStdoutErrors();
   });
-  serveCommand.action((flags: Flags) => serve(readConfig(flags, process.env), process.env));
+  serveCommand.action(async (flags: Flags) => {
+    const { serve } = await import("../serve/serve.ts");
+    return serve(readConfig(flags, process.env), process.env);
+  });
   addHealthCommand(program);
   addDoctorCommand(program);
   program.commandsGroup("To-dos of a running service:");
@@ -93,32 +95,19 @@ export function createProgram(): Command {
   return program.helpCommand(true);
 }
 
-function toOneLine(program: Command, message: string): string {
+function toOneLine(message: string): string {
   // The text after "=" may be a secret.
   const line = message
     .replace(/^error: /, "")
     .replace(/'(--[\w-]+)=.*'/, "'$1'")
     .trim()
     .replaceAll("\n", " ");
-  const called = calledCommand(program);
   const [unknown = "", word = ""] = /^unknown command '(.*?)'/.exec(line) ?? [];
   const meant = Object.entries(TRIED_WORDS).find(([, words]) => words.includes(word))?.[0];
-  if (called === "todo" && meant !== undefined) return `${unknown} (Did you mean ${meant}?)`;
+  if (process.argv[2] === word && meant !== undefined) return `${unknown} (Did you mean ${meant}?)`;
   if (!line.startsWith("too many arguments")) return line;
   // npm consumes flags that stand before `--`, and passes on their values.
-  if (called === "todo serve" && process.env.npm_lifecycle_event === "start")
+  if (process.env.npm_lifecycle_event === "start")
     return `${line} Put -- before flags, as in: npm start -- --port 8080`;
-  return `${line} Run ${called} --help for its arguments.`;
-}
-
-/** Returns the names of the command on the command line: `todo keys create`. */
-function calledCommand(program: Command): string {
-  const names = [program.name()];
-  let command: Command | undefined = program;
-  for (const argument of process.argv.slice(2)) {
-    command = command.commands.find((one) => [one.name(), ...one.aliases()].includes(argument));
-    if (command === undefined) break;
-    names.push(command.name());
-  }
-  return names.join(" ");
+  return `${line} Add --help to see its arguments.`;
 }

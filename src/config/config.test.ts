@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
-import { type Config, type Flags, readConfig, readNamedStore, readService } from "./config.ts";
+import { type Config, type Flags, readConfig, readService, readStore } from "./config.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -310,7 +310,7 @@ test.each<[variable: string, nearest: string]>([
 test("settings of commands other than serve are read despite variables of other programs, such as TODO_DIR", () => {
   const env = { TODO_DIR: "/home/a/todo", TODO_URL: "http://127.0.0.1:8080", TODO_STORE: "sqlite:a.db" };
   expect(readService({}, env).url).toBe("http://127.0.0.1:8080");
-  expect(readNamedStore({}, env)?.value).toBe("sqlite:a.db");
+  expect(readStore({}, env).value).toBe("sqlite:a.db");
 });
 
 describe("readConfig reads a password from a file", () => {

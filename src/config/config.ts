@@ -6,7 +6,7 @@ import {
   rejectFlagsOfNpm,
   rejectUnknownVariables,
 } from "./environment.ts";
-import { CLIENT_SETTINGS, longName, SETTINGS, type Setting } from "./settings.ts";
+import { CLIENT_SETTINGS, getVariables, longName, SETTINGS, type Setting } from "./settings.ts";
 import { loginFile, readLogin } from "./stored-login.ts";
 import { asUsageError, UsageError } from "./usage-error.ts";
 
@@ -87,7 +87,10 @@ function rejectSamePort(flags: Flags, env: Environment): void {
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */
 export function readStore(flags: Flags, env: Environment): Sourced {
-  return readNamedStore(flags, env) ?? { value: SETTINGS.store.default, source: "--store" };
+  const { readSourced, rejectBoth } = reader(flags, env);
+  rejectBoth(SETTINGS.store, SETTINGS.storeFile);
+  const named = readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
+  return named ?? { value: SETTINGS.store.default, source: "--store" };
 }
 
 /** Returns the server's address and the paths of its TLS files. Throws a UsageError as `readConfig` does. */
@@ -104,16 +107,9 @@ export function readMaxTodos(flags: Flags, env: Environment): number {
 
 /** Returns the flag or the variable that sets a setting; without either, the names of both: `--port or TODO_PORT`. */
 export function getSource(setting: Setting, flags: Flags, env: Environment): string {
-  const { flag, variables } = setting;
-  const names = [...(flag === undefined ? [] : [longName(flag)]), ...variables.slice(0, 1)];
+  const { flag } = setting;
+  const names = [...(flag === undefined ? [] : [longName(flag)]), ...getVariables(setting).slice(0, 1)];
   return reader(flags, env).find(setting)?.source ?? names.join(" or ");
-}
-
-/** Returns the store that a flag or a variable names, if any. Throws a UsageError as `readConfig` does. */
-export function readNamedStore(flags: Flags, env: Environment): Sourced | undefined {
-  const { readSourced, rejectBoth } = reader(flags, env);
-  rejectBoth(SETTINGS.store, SETTINGS.storeFile);
-  return readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
 }
 
 /** Returns the path of the users file. Throws a UsageError as `readConfig` does. */
@@ -159,10 +155,11 @@ function reader(flags: Flags, env: Environment) {
   rejectFlagsOfNpm(env);
 
   /** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
-  function find({ flag, variables }: Setting): { text: string; source: string } | undefined {
+  function find(setting: Setting): { text: string; source: string } | undefined {
+    const { flag } = setting;
     const value = flag === undefined ? undefined : flags[new Option(flag).attributeName()];
     if (flag !== undefined && value !== undefined) return { text: String(value), source: longName(flag) };
-    const source = variables.find((name) => env[name] && !isKubernetesVariable(name, env[name]));
+    const source = getVariables(setting).find((name) => env[name] && !isKubernetesVariable(name, env[name]));
     return source === undefined ? undefined : { text: env[source] ?? "", source };
   }
 
@@ -214,6 +211,7 @@ function withoutPartner(configured: Sourced | undefined, what: string, partner: 
 }
 
 /** Returns the name of a setting of the same form as another name: its flag after a flag, its variable after a variable. */
-function nameLike(source: string, { flag, variables: [variable = ""] }: Setting): string {
-  return flag !== undefined && source.startsWith("--") ? longName(flag) : variable;
+function nameLike(source: string, setting: Setting): string {
+  const { flag } = setting;
+  return flag !== undefined && source.startsWith("--") ? longName(flag) : (getVariables(setting)[0] ?? "");
 }

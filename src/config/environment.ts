@@ -1,5 +1,5 @@
 import { distance } from "fastest-levenshtein";
-import { ALL_SETTINGS, longName } from "./settings.ts";
+import { ALL_SETTINGS, getVariables, longName } from "./settings.ts";
 import { UsageError } from "./usage-error.ts";
 
 /** The variables of the process, by name. */
@@ -28,7 +28,7 @@ export function rejectFlagsOfNpm(env: Environment): void {
 }
 
 export function rejectUnknownVariables(env: Environment): void {
-  const known = ALL_SETTINGS.flatMap(({ variables }) => variables);
+  const known = ALL_SETTINGS.flatMap(getVariables);
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("TODO_") || !value || known.includes(name) || TESTS.test(name)) continue;
     if (isKubernetesVariable(name, value)) continue;

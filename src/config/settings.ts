@@ -25,8 +25,8 @@ import {
 export interface Setting<Value = unknown> {
   /** The flag in commander's syntax. Secrets have none, because other users can see arguments. */
   readonly flag?: string;
-  /** The environment variables; the first one that is set counts. */
-  readonly variables: readonly string[];
+  /** The environment variables; the first one that is set counts. Default: the flag's name, such as TODO_MAX_TODOS. */
+  readonly variables?: readonly string[];
   readonly default?: string;
   /** Returns the value, or throws an Error that says what is wrong. */
   readonly parse: (text: string) => Value;
@@ -40,7 +40,6 @@ const DEFAULT_PORT = "3000";
 export const SETTINGS = {
   host: {
     flag: "--host <host>",
-    variables: ["TODO_HOST"],
     default: DEFAULT_HOST,
     parse: hostName,
     description: "address to listen on",
@@ -54,82 +53,70 @@ export const SETTINGS = {
   },
   store: {
     flag: "--store <url>",
-    variables: ["TODO_STORE"],
     default: "memory:",
     parse: anyText,
     description: "where the to-dos are stored: memory:, sqlite:PATH or postgres://…",
   },
   storeFile: {
     flag: "--store-file <file>",
-    variables: ["TODO_STORE_FILE"],
     parse: fileText,
     description: "file with the store's URL, for URLs that contain a password",
   },
   storeConnections: {
     flag: "--store-connections <n>",
-    variables: ["TODO_STORE_CONNECTIONS"],
     default: String(PRIMARY_DEFAULTS.connections),
     parse: wholeNumber(1, 1000),
     description: "maximum PostgreSQL connections, plus one for notifications",
   },
   backupDir: {
     flag: "--backup-dir <folder>",
-    variables: ["TODO_BACKUP_DIR"],
     parse: anyText,
     description: "existing folder for scheduled backups of a SQLite store, which are off without it",
   },
   backupEvery: {
     flag: "--backup-every <duration>",
-    variables: ["TODO_BACKUP_EVERY"],
     default: "24h",
     parse: interval,
     description: "time between two scheduled backups",
   },
   backupKeep: {
     flag: "--backup-keep <n>",
-    variables: ["TODO_BACKUP_KEEP"],
     default: "7",
     parse: wholeNumber(1, 10_000),
     description: "number of scheduled backups to keep; older ones are removed",
   },
   maxTodos: {
     flag: "--max-todos <n>",
-    variables: ["TODO_MAX_TODOS"],
     default: String(STORE_DEFAULTS.maxTodos),
     parse: wholeNumber(1, Number.MAX_SAFE_INTEGER),
     description: "maximum number of to-dos",
   },
   maxEvents: {
     flag: "--max-events <n>",
-    variables: ["TODO_MAX_EVENTS"],
     default: String(STORE_DEFAULTS.maxEvents),
     parse: wholeNumber(1, 10_000_000),
     description: "number of changes kept for subscribers that reconnect",
   },
   maxRequests: {
     flag: "--max-requests <n>",
-    variables: ["TODO_MAX_REQUESTS"],
     default: String(DEFAULT_LIMITS.maxRequests),
     parse: wholeNumber(1, 10_000_000),
     description: "maximum concurrent requests per path, counted separately for reads and writes",
   },
   maxSubscribers: {
     flag: "--max-subscribers <n>",
-    variables: ["TODO_MAX_SUBSCRIBERS"],
     default: String(DEFAULT_LIMITS.maxSubscribers),
     parse: wholeNumber(1, 10_000_000),
     description: "maximum subscribers of /api/events",
   },
   maxSubscribersPerNetwork: {
     flag: "--max-subscribers-per-network <n>",
-    variables: ["TODO_MAX_SUBSCRIBERS_PER_NETWORK"],
     parse: wholeNumber(1, 10_000_000),
     description:
       "maximum subscribers of /api/events from one address (IPv6: one /64), by default a quarter of --max-subscribers",
   },
   stopDelay: {
     flag: "--stop-delay <seconds>",
-    variables: ["TODO_STOP_DELAY"],
     default: "0",
     parse: wholeNumber(0, 3600),
     description:
@@ -137,13 +124,11 @@ export const SETTINGS = {
   },
   clientsFile: {
     flag: "--clients-file <file>",
-    variables: ["TODO_CLIENTS_FILE"],
     parse: anyText,
     description: "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
   },
   adminUser: {
     flag: "--admin-user <name>",
-    variables: ["TODO_ADMIN_USER"],
     parse: userName,
     description: "name of a single user of /admin/",
   },
@@ -154,46 +139,39 @@ export const SETTINGS = {
   },
   adminPasswordFile: {
     flag: "--admin-password-file <file>",
-    variables: ["TODO_ADMIN_PASSWORD_FILE"],
     parse: fileText,
     description: "file with the password of the admin user",
   },
   usersFile: {
     flag: "--users-file <file>",
-    variables: ["TODO_USERS_FILE"],
     parse: anyText,
     description: "users of /admin/ in the format of htpasswd -B, with bcrypt or argon2id hashes",
   },
   authModule: {
     flag: "--auth-module <file>",
-    variables: ["TODO_AUTH_MODULE"],
     parse: anyText,
     description: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
   },
   private: {
     flag: "--private",
-    variables: ["TODO_PRIVATE"],
     default: "off",
     parse: onOrOff,
     description: "require credentials for every path except /livez and /readyz",
   },
   realm: {
     flag: "--realm <text>",
-    variables: ["TODO_REALM"],
     default: DEFAULT_ACCESS.realm,
     parse: validateRealm,
     description: "realm of /admin/",
   },
   basicFailures: {
     flag: "--basic-failures <n>",
-    variables: ["TODO_BASIC_FAILURES"],
     default: String(DEFAULT_ACCESS.basicFailures),
     parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
     description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
   },
   allowBasicOverHttp: {
     flag: "--allow-basic-over-http",
-    variables: ["TODO_ALLOW_BASIC_OVER_HTTP"],
     default: "off",
     parse: onOrOff,
     description:
@@ -201,26 +179,22 @@ export const SETTINGS = {
   },
   tlsCert: {
     flag: "--tls-cert <file>",
-    variables: ["TODO_TLS_CERT"],
     parse: anyText,
     description: "PEM file with the certificate chain; the server then uses HTTPS",
   },
   tlsKey: {
     flag: "--tls-key <file>",
-    variables: ["TODO_TLS_KEY"],
     parse: anyText,
     description: "PEM file with the private key of the certificate",
   },
   trustedProxy: {
     flag: "--trusted-proxy <addresses>",
-    variables: ["TODO_TRUSTED_PROXY"],
     default: "",
     parse: (text: string) => list(text).map(validateBlock),
     description: "comma-separated addresses or CIDR blocks of proxies whose forwarding headers are trusted",
   },
   allowedHosts: {
     flag: "--allowed-hosts <names>",
-    variables: ["TODO_ALLOWED_HOSTS"],
     default: "",
     parse: (text: string) => list(text).map(hostValue),
     description:
@@ -228,41 +202,35 @@ export const SETTINGS = {
   },
   corsOrigins: {
     flag: "--cors-origins <origins>",
-    variables: ["TODO_CORS_ORIGINS"],
     default: "",
     parse: (text: string) => list(text).map(origin),
     description: "comma-separated origins whose pages may use the API",
   },
   metricsPort: {
     flag: "--metrics-port <port>",
-    variables: ["TODO_METRICS_PORT"],
     parse: wholeNumber(0, 65_535),
     description: "port for Prometheus metrics, which are off without it; 0 selects a free port",
   },
   metricsHost: {
     flag: "--metrics-host <host>",
-    variables: ["TODO_METRICS_HOST"],
     default: DEFAULT_HOST,
     parse: hostName,
     description: "address for Prometheus metrics",
   },
   mcp: {
     flag: "--mcp",
-    variables: ["TODO_MCP"],
     default: "off",
     parse: onOrOff,
     description: "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)",
   },
   logLevel: {
     flag: "--log-level <level>",
-    variables: ["TODO_LOG_LEVEL"],
     default: "info",
     parse: oneOf(["debug", "info", "warn", "error", "silent"]),
     description: "lowest level to log: debug, info, warn, error or silent",
   },
   accessLog: {
     flag: "--access-log",
-    variables: ["TODO_ACCESS_LOG"],
     default: "off",
     parse: onOrOff,
     description: "log each request",
@@ -273,7 +241,6 @@ export const SETTINGS = {
 export const CLIENT_SETTINGS = {
   url: {
     flag: "--url <url>",
-    variables: ["TODO_URL"],
     default: `http://${DEFAULT_HOST}:${DEFAULT_PORT}`,
     parse: serviceUrl,
     description: "URL of the service",
@@ -323,7 +290,7 @@ export class SettingOption extends Option {
 
   constructor(setting: FlagSetting) {
     const value = setting.default ? `, by default ${setting.default}` : "";
-    super(setting.flag, `${setting.description} (${setting.variables.join(", ")})${value}`);
+    super(setting.flag, `${setting.description} (${getVariables(setting).join(", ")})${value}`);
     this.setting = setting;
   }
 }
@@ -340,6 +307,10 @@ export function addServeOptions(command: Command): void {
       command.addOption(optionFor(setting).helpGroup(`${heading}:`));
   }
 }
+
+/** Returns the environment variables of a setting. */
+export const getVariables = ({ flag = "", variables }: Setting): readonly string[] =>
+  variables ?? [`TODO_${longName(flag).slice(2).replaceAll("-", "_").toUpperCase()}`];
 
 /** Returns the name of a flag without its value: `--port`. */
 export const longName = (flag: string): string => flag.replace(/ .*/, "");

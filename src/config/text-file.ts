@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
-import { describeFsError, getErrno } from "../error-message.ts";
+import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
 
 const POLL_INTERVAL_MS = 1000;
 
@@ -14,8 +14,35 @@ export function readText(path: string): string {
   }
 }
 
+/** Calls `check` repeatedly. */
+export type Poll = (paths: readonly string[], check: () => void) => void;
+
 /** Calls `check` every second while the process runs, unless one of the paths is a pipe, whose reads would never end. */
-export function pollFiles(paths: readonly string[], check: () => void): void {
+export const pollFiles: Poll = (paths, check) => {
   // A watcher could miss a change before it starts, and modification times can be equal.
   if (paths.every((path) => statSync(path).isFile())) setInterval(check, POLL_INTERVAL_MS).unref();
+};
+
+/**
+ * Calls `check`, which reads the files, every second. While it fails, reports each new reason once. Returns a function that
+ * returns whether the last check failed.
+ */
+export function watchFiles(
+  paths: readonly string[],
+  check: () => void | Promise<void>,
+  onFailure: (reason: string) => void,
+  poll = pollFiles,
+): () => boolean {
+  let reason: string | undefined;
+  poll(paths, async () => {
+    try {
+      await check();
+      reason = undefined;
+    } catch (error) {
+      const lastReason = reason;
+      reason = errorMessage(error);
+      if (reason !== lastReason) onFailure(reason);
+    }
+  });
+  return () => reason !== undefined;
 }

@@ -1,9 +1,22 @@
 import { timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
+import { validationError } from "../validation.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
-import { parseEntries } from "./entries.ts";
-import { isScope, type Scope } from "./scope.ts";
 import { hashToken } from "./token.ts";
+
+/**
+ * What a client may do in private mode. `read`: read to-dos and subscribe to events; `write`: also change to-dos. Without
+ * private mode, to-dos are open to everyone and scopes have no effect.
+ */
+export type Scope = "read" | "write";
+
+/** Validates a scope. Returns `write` for `undefined`; throws `validation_failed` for any other value. */
+export function parseScope(scope: unknown = "write"): Scope {
+  if (isScope(scope)) return scope;
+  throw validationError("scope", 'must be "read" or "write"');
+}
+
+export const isScope = (value: unknown): value is Scope => value === "read" || value === "write";
 
 /** The client that holds a bearer token. */
 export interface Client {
@@ -12,6 +25,8 @@ export interface Client {
   readonly scope?: Scope;
   /** The id of the API key, if the client is one. Logs show it. */
   readonly keyId?: string;
+  /** What the API key of a browser was made with. */
+  readonly parent?: string;
   /** Returns whether the token is no longer valid. Open event streams are checked with it. */
   readonly isRevoked?: () => boolean;
 }
@@ -101,4 +116,14 @@ export function parseClients(text: string): StoredClient[] {
     });
   }
   return clients;
+}
+
+/** Yields each entry of a credentials file with its line number, from 1. Skips blank lines and lines that start with `#`. */
+export function* parseEntries(text: string): Generator<readonly [number: number, line: string]> {
+  for (const [index, line] of text
+    .replace(/^\uFEFF/, "")
+    .split(/\r?\n/)
+    .entries()) {
+    if (line.trim() !== "" && !line.startsWith("#")) yield [index + 1, line];
+  }
 }

@@ -1,5 +1,4 @@
-import type { Client } from "./client.ts";
-import type { Scope } from "./scope.ts";
+import type { Client, Scope } from "./client.ts";
 import type { BasicUser } from "./user.ts";
 
 /** The authenticated sender of a request in private mode. */
@@ -11,15 +10,18 @@ export interface Identity {
   readonly scope: Scope;
   /** The id of the API key, if the client has one. */
   readonly keyId: string | undefined;
-  /** Returns whether the credential is no longer valid. API keys are checked by their ids instead. */
+  /** What the API key of a browser was made with. */
+  readonly parent?: string | undefined;
+  /** Returns whether the credential is no longer valid. API keys are also checked by their ids. */
   readonly isRevoked: (() => boolean) | undefined;
 }
 
-export const clientIdentity = ({ name, scope = "write", keyId, isRevoked }: Client): Identity => ({
+export const clientIdentity = ({ name, scope = "write", keyId, parent, isRevoked }: Client): Identity => ({
   kind: "client",
   name,
   scope,
   keyId,
+  parent,
   isRevoked,
 });
 
@@ -31,7 +33,11 @@ export const userIdentity = ({ name }: BasicUser, isRevoked: () => boolean): Ide
   isRevoked,
 });
 
-/** Returns the log fields that name an identity: the id of an API key, or else the client or the user. */
-export function identityFields({ kind, name, keyId }: Identity): Readonly<Record<string, string>> {
-  return keyId === undefined ? { [kind]: name } : { key: keyId };
+/** Returns the log fields that name an identity: the client or the user, and the id of the API key. */
+export function identityFields({
+  kind,
+  name,
+  keyId,
+}: Identity): Readonly<Record<string, string | undefined>> {
+  return { [kind]: name, key: keyId };
 }

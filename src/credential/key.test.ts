@@ -45,6 +45,7 @@ describe("parseKeyName", () => {
     ["101 emoji", "😀".repeat(101), ["must be at most 100 characters"]],
     ["a line break", "a\nb", ["must have no control characters"]],
     ["an escape character", "\u001b[31mci", ["must have no control characters"]],
+    ["a token", mintToken(), ["must not be a token"]],
     ["a NUL", "a\0", ["must have no control characters"]],
     ["a C1 control character", "a\u0085b", ["must have no control characters"]],
     ["a lone surrogate", "\ud800", ["must be well-formed Unicode, without lone surrogates"]],

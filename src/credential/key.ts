@@ -4,9 +4,8 @@ import { parseDuration } from "../duration.ts";
 import { type FieldError, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
-import type { LookupClient } from "./client.ts";
-import { parseScope, type Scope } from "./scope.ts";
-import { hashToken, mintToken, randomBase62 } from "./token.ts";
+import { type LookupClient, parseScope, type Scope } from "./client.ts";
+import { hashToken, isMintedToken, mintToken, randomBase62 } from "./token.ts";
 
 const ID_CHARACTERS = 8;
 const ID = /^[0-9A-Za-z]{8}$/;
@@ -32,7 +31,11 @@ export interface Key {
   readonly lifetime?: number;
   /** The last use, accurate to a few minutes. */
   readonly lastUsedAt?: number;
+  /** What the key of a browser was made with (`Parent` in session.ts). `code:` before it marks the code of a link. */
+  readonly parent?: string;
 }
+
+export const LINK_PREFIX = "code:";
 
 /** An API key with the SHA-256 of its token, 32 bytes. */
 export interface StoredKey extends Key {
@@ -57,13 +60,17 @@ export interface KeyStore {
    */
   insert(key: StoredKey): Awaitable<boolean>;
   /**
-   * Adds the successor of a key. All existing keys of that name expire at `expiresAt`, unless they expire earlier.
+   * Adds the successor of a key. All existing keys of that name, and the keys whose parents they are, expire at `expiresAt`,
+   * unless they expire earlier.
    * Returns false and changes nothing if the key is absent.
    */
   replace(id: string, expiresAt: number, successor: StoredKey): Awaitable<boolean>;
-  /** Deletes a key. Returns whether it existed. */
+  /** Deletes a key and the keys whose parent it is. Returns whether it existed. */
   delete(id: string): Awaitable<boolean>;
-  /** Records a use. The store may write it a few minutes later. */
+  /**
+   * Records a use. The store may write it a few minutes later. A key with a parent and a lifetime then expires one lifetime
+   * later, or with its parent.
+   */
   recordUse(id: string, usedAt: number): void;
 }
 
@@ -99,6 +106,8 @@ export function parseKeyName(name: unknown): string {
   const messages = textViolations(name, MAX_NAME_LENGTH);
   // The name is part of text responses and of lists with one line per key.
   if (/\p{Cc}/u.test(name)) messages.push("must have no control characters");
+  // Lists and logs show the name.
+  if (isMintedToken(name)) messages.push("must not be a token");
   if (messages.length > 0) throw validationError("name", ...messages);
   return name;
 }
@@ -131,16 +140,26 @@ export const formatTime = (time: number): string => new Date(time).toISOString()
 /** Returns whether a text has the form of a key id. Any other text may be a token and must not be shown. */
 export const isKeyId = (text: string): boolean => ID.test(text);
 
-/** Returns a lookup of tokens among the API keys of a store. It is synchronous if `keys.find` is. */
-export function createKeyLookup(keys: KeyStore, now: () => number): LookupClient {
+/**
+ * Returns a lookup of tokens among the API keys of a store. It is synchronous if `keys.find` is.
+ * @param isCurrent returns whether the parent of a browser's key is still valid; by default only the parents that are keys
+ */
+export function createKeyLookup(
+  keys: KeyStore,
+  now: () => number,
+  isCurrent = (parent: string): boolean => parent.startsWith("key:"),
+): LookupClient {
   return (token) => {
     const tokenHash = hashToken(token);
     return chain(keys.find(tokenHash), (key) => {
       if (key === undefined || !timingSafeEqual(key.tokenHash, tokenHash)) return undefined;
       const usedAt = now();
       if (isExpired(key, usedAt)) return undefined;
-      keys.recordUse(key.id, usedAt);
-      return { name: key.name, keyId: key.id, scope: key.scope };
+      const { id: keyId, name, scope, parent } = key;
+      if (parent !== undefined && !isCurrent(parent)) return undefined;
+      keys.recordUse(keyId, usedAt);
+      if (parent === undefined) return { name, keyId, scope };
+      return { name, keyId, scope, parent, isRevoked: () => !isCurrent(parent) };
     });
   };
 }
@@ -149,7 +168,8 @@ export const isExpired = ({ expiresAt }: Key, now: number): boolean =>
   expiresAt !== undefined && expiresAt <= now;
 
 /** Returns whether lists show a key. */
-export const isListed = (key: Key, now: number): boolean => !isExpired(key, now - EXPIRED_LISTED_MS);
+export const isListed = (key: Key, now: number): boolean =>
+  !isExpired(key, now - EXPIRED_LISTED_MS) && key.parent?.startsWith(LINK_PREFIX) !== true;
 
 /**
  * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
@@ -171,13 +191,13 @@ export async function createKey(
   now: number,
   scope: Scope = "write",
 ): Promise<MintedKey | undefined> {
-  const minted = mintKey(name, lifetime, now, scope);
+  const minted = mintKey(mintToken(), { name, scope, createdAt: now, ...expiring(lifetime, now) });
   return (await keys.insert(minted.stored)) ? minted : undefined;
 }
 
 /**
  * Creates a successor with the same name, and with the lifetime and scope of the newest key of that name. The existing keys of that
- * name stay valid for the overlap, unless they expire earlier. Returns `undefined` if the key does not exist.
+ * name stay valid for the overlap, unless they expire earlier. Returns `undefined` if the key does not exist or is a browser's.
  * @param overlap in milliseconds
  */
 export async function rotateKey(
@@ -187,21 +207,19 @@ export async function rotateKey(
   now: number,
 ): Promise<MintedKey | undefined> {
   const all = await keys.list();
-  const name = all.find((key) => key.id === id)?.name;
-  const newest = all.findLast((key) => key.name === name);
+  const name = all.find((key) => key.id === id && key.parent === undefined)?.name;
+  const newest = all.findLast((key) => key.name === name && key.parent === undefined);
   if (name === undefined || newest === undefined) return undefined;
-  const minted = mintKey(name, newest.lifetime, now, newest.scope);
+  const { scope, lifetime } = newest;
+  const minted = mintKey(mintToken(), { name, scope, createdAt: now, ...expiring(lifetime, now) });
   return (await keys.replace(id, now + overlap, minted.stored)) ? minted : undefined;
 }
 
-function mintKey(name: string, lifetime: number | undefined, now: number, scope: Scope) {
-  const token = mintToken();
-  const key: Key = {
-    id: randomBase62(ID_CHARACTERS),
-    name,
-    scope,
-    createdAt: now,
-    ...(lifetime !== undefined && { expiresAt: now + lifetime, lifetime }),
-  };
+const expiring = (lifetime: number | undefined, now: number) =>
+  lifetime === undefined ? {} : { expiresAt: now + lifetime, lifetime };
+
+/** Makes a key with a random id, not stored yet. */
+export function mintKey(token: string, fields: Omit<Key, "id">): MintedKey & { readonly stored: StoredKey } {
+  const key: Key = { id: randomBase62(ID_CHARACTERS), ...fields };
   return { key, token, stored: { ...key, tokenHash: hashToken(token) } };
 }

@@ -185,8 +185,8 @@ describe("createPasswordVerifier", () => {
 
   test("starts another thread when an idle one has exited", async () => {
     const verify = createPasswordVerifier();
-    const code = `onmessage = () => {
-      postMessage({ type: "verified", matches: true });
+    const code = `onmessage = ({ data }) => {
+      postMessage({ id: data.id, result: true });
       setTimeout(() => process.exit(0), 20);
     }`;
     let verified: Promise<boolean> | undefined;
@@ -202,7 +202,7 @@ describe("createPasswordVerifier", () => {
 
   test("keeps its thread after a hash that cannot be verified", async () => {
     const verify = createPasswordVerifier();
-    const code = 'onmessage = () => postMessage({ type: "failed", reason: "no hash" })';
+    const code = 'onmessage = ({ data }) => postMessage({ id: data.id, error: { message: "no hash" } })';
     const outcomes: Promise<unknown>[] = [];
     const verifyNext = (): void => {
       outcomes.push(verify("secret", "hash").catch(String));

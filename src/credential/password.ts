@@ -1,5 +1,6 @@
 import { ServiceError } from "../error.ts";
-import type { VerifyReply, VerifyRequest } from "./password.worker.ts";
+import { WorkerThread } from "../worker-thread.ts";
+import type { VerifyRequest } from "./password.worker.ts";
 import type { VerifyPassword } from "./user.ts";
 
 const MAX_CONCURRENT = 2;
@@ -32,50 +33,17 @@ export function createPasswordVerifier(verify: VerifyHash = workerPool()): Verif
 
 /** Verifies in worker threads that start on demand. Replaces a thread that has exited. */
 function workerPool(): VerifyHash {
-  const idle = new Set<PasswordWorker>();
+  const idle: WorkerThread<VerifyRequest, boolean>[] = [];
   return async (password, passwordHash) => {
-    const [thread = new PasswordWorker((exited) => idle.delete(exited))] = idle;
-    idle.delete(thread);
+    let thread = idle.pop();
+    while (thread?.hasExited) thread = idle.pop();
+    thread ??= new WorkerThread(new URL("./password.worker.ts", import.meta.url));
     try {
-      return await thread.verify({ password, passwordHash });
+      return await thread.request({ password, passwordHash });
     } finally {
-      if (!thread.hasExited) idle.add(thread);
+      idle.push(thread);
     }
   };
-}
-
-/** Verifies one hash at a time. */
-class PasswordWorker {
-  readonly #worker = new Worker(new URL("./password.worker.ts", import.meta.url).href);
-  #pending: PromiseWithResolvers<VerifyReply> | undefined;
-  #hasExited = false;
-
-  constructor(onExit: (thread: PasswordWorker) => void) {
-    const exit = (reason: string): void => {
-      this.#hasExited = true;
-      this.#pending?.reject(new Error(reason));
-      onExit(this);
-    };
-    this.#worker.unref();
-    this.#worker.onmessage = ({ data }: MessageEvent<VerifyReply>) => this.#pending?.resolve(data);
-    this.#worker.onerror = ({ message }) => exit(message);
-    // A thread can exit without an error event.
-    this.#worker.addEventListener("close", ({ code }) => exit(`the password thread exited with ${code}`));
-  }
-
-  get hasExited(): boolean {
-    return this.#hasExited;
-  }
-
-  async verify(request: VerifyRequest): Promise<boolean> {
-    this.#pending = Promise.withResolvers();
-    // While a request is pending, the thread keeps the process running; without any reference Bun would poll for the reply.
-    this.#worker.ref();
-    this.#worker.postMessage(request);
-    const reply = await this.#pending.promise.finally(() => this.#worker.unref());
-    if (reply.type === "failed") throw new Error(reply.reason);
-    return reply.matches;
-  }
 }
 
 type Turn = PromiseWithResolvers<void>;

@@ -1,6 +1,6 @@
 import { readlinkSync } from "node:fs";
 import { setPriority } from "node:os";
-import { errorMessage } from "../error-message.ts";
+import { serveRequests } from "../worker-thread.ts";
 
 /** Asks the thread whether a password matches a hash. */
 export interface VerifyRequest {
@@ -8,25 +8,11 @@ export interface VerifyRequest {
   readonly passwordHash: string;
 }
 
-export type VerifyReply =
-  | { readonly type: "verified"; readonly matches: boolean }
-  | { readonly type: "failed"; readonly reason: string };
-
-declare const self: Worker;
-
 /** Gives the thread about 1/30 of a contended core. */
 const NICE_VALUE = 15;
 
 lowerPriority();
-self.onmessage = ({ data }: MessageEvent<VerifyRequest>) => self.postMessage(answer(data));
-
-function answer({ password, passwordHash }: VerifyRequest): VerifyReply {
-  try {
-    return { type: "verified", matches: Bun.password.verifySync(password, passwordHash) };
-  } catch (error) {
-    return { type: "failed", reason: errorMessage(error) };
-  }
-}
+serveRequests(({ password, passwordHash }: VerifyRequest) => Bun.password.verifySync(password, passwordHash));
 
 /** Lowers the priority of this thread. Only Linux has priorities per thread (setpriority(2)). */
 function lowerPriority(): void {

@@ -207,6 +207,8 @@ describe("createUserCheck", () => {
 });
 
 describe("parseUsers", () => {
+  const NO_HASH = "(bob) has no whole hash of bcrypt (htpasswd -B) or argon2id";
+
   test.each<[what: string, text: string, users: Readonly<Record<string, string>>]>([
     ["an empty file", "", {}],
     ["blank lines and comments", "\n \n# bob:x\n", {}],
@@ -230,49 +232,19 @@ describe("parseUsers", () => {
     ["no colon", `\nbob`, 'line 2 is not "user:hash"'],
     ["no user", `:${BCRYPT}`, 'line 1 is not "user:hash"'],
     ["a repeated user", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
-    ["Apache's MD5", "bob:$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/", "Apache's MD5 ($apr1$)"],
-    ["MD5-crypt", "bob:$1$abcdefgh$PrvoYyBAbnNi5DGYXZxpf.", "MD5-crypt ($1$)"],
-    ["SHA-1", "bob:{SHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=", "unsalted SHA-1 ({SHA})"],
-    ["salted SHA-1", "bob:{SSHA}6dcfXufJLW3J6S/9rRe4vUlBj5g=", "salted SHA-1 ({SSHA})"],
-    [
-      "SHA-256-crypt",
-      "bob:$5$cfMw8l5TUPjyw8/J$ULUdmRiPjsHV9RMuF5TvKB2XyYvFCVTGlLG2On52j62",
-      "SHA-256-crypt ($5$)",
-    ],
-    ["SHA-512-crypt", "bob:$6$5DwDhRh4MWrhKOEl$8FzVL4altxI", "SHA-512-crypt ($6$)"],
-    ["DES-crypt", "bob:3yEiEzkpwN9Yo", "DES-crypt"],
-    ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, "argon2 other than argon2id"],
-    ["argon2d", `bob:${ARGON2ID.replace("argon2id", "argon2d")}`, "argon2 other than argon2id"],
-    ["an incomplete bcrypt hash", `bob:${BCRYPT.slice(0, -1)}`, "a bcrypt hash that is not whole"],
-    [
-      "bcrypt with a cost that does not exist",
-      `bob:${BCRYPT.replace("$05$", "$03$")}`,
-      "a bcrypt hash that is not whole",
-    ],
-    ["text before bcrypt", `bob:!${BCRYPT}`, "no known hash"],
-    ["text before argon2id", `bob:!${ARGON2ID}`, "no known hash"],
-    ["an incomplete argon2id hash", `bob:${ARGON2ID.slice(0, 40)}`, "an argon2id hash that is not whole"],
-    ["a password", "bob:hunter2", "no known hash"],
-    ["no hash", "bob:", "no known hash"],
-    ["text after a hash", `bob:${BCRYPT}:Bob`, "a bcrypt hash that is not whole"],
+    ["a hash of another kind", "bob:$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/", NO_HASH],
+    ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, NO_HASH],
+    ["an incomplete bcrypt hash", `bob:${BCRYPT.slice(0, -1)}`, NO_HASH],
+    ["bcrypt with a cost that does not exist", `bob:${BCRYPT.replace("$05$", "$03$")}`, NO_HASH],
+    ["text before bcrypt", `bob:!${BCRYPT}`, NO_HASH],
+    ["text before argon2id", `bob:!${ARGON2ID}`, NO_HASH],
+    ["an incomplete argon2id hash", `bob:${ARGON2ID.slice(0, 40)}`, NO_HASH],
+    ["a password", "bob:hunter2", NO_HASH],
+    ["no hash", "bob:", NO_HASH],
+    ["text after a hash", `bob:${BCRYPT}:Bob`, NO_HASH],
   ])("rejects %s and names line and user", (_what, text, message) => {
     expect(() => parseUsers(text)).toThrow(message);
     expect(() => parseUsers(`# users\n${text}`)).toThrow(/^line \d+ /);
-  });
-
-  test.each([
-    "$apr1$x",
-    "$1$x",
-    "{SHA}x",
-    "{SSHA}x",
-    "$5$x",
-    "$6$x",
-    "$argon2i$x",
-    "$2x",
-    "$argon2id$x",
-    "3yEiEzkpwN9Yo",
-  ])("does not recognize %s after other text", (hash) => {
-    expect(() => parseUsers(`bob:!${hash}`)).toThrow("no known hash");
   });
 
   test("does not repeat a hash or password in its error", () => {

@@ -171,33 +171,7 @@ test("an Idempotency-Key on sqlite is remembered across a restart", async () => 
   await store.close();
 });
 
-describe("an Idempotency-Key in flight", () => {
-  test("causes a 409 for other requests until the first response", async () => {
-    const gate = Promise.withResolvers<void>();
-    const inserting = Promise.withResolvers<void>();
-    const memory = openMemory();
-    const insert: TodoStore["insert"] = async (title, key) => {
-      inserting.resolve();
-      await gate.promise;
-      return memory.insert(title, key);
-    };
-    await using service = startService({ store: storeWith({ insert }) });
-    const first = post(service, "a");
-    await inserting.promise;
-    const second = await post(service, "a");
-    expect(second.headers.get("retry-after")).toBe("1");
-    expect(await statusAndCode(second)).toEqual([409, "idempotency_key_in_flight"]);
-    expect(await statusAndCode(await post(service, "b", KEY.slice(1, -1)))).toEqual([
-      409,
-      "idempotency_key_in_flight",
-    ]);
-    const other = post(service, "a", '"other"');
-    gate.resolve();
-    expect((await first).status).toBe(201);
-    expect((await other).status).toBe(201);
-    expect((await post(service, "a")).status).toBe(201);
-  });
-
+describe("an Idempotency-Key of a failed or unfinished request", () => {
   test("can be used again after an error", async () => {
     let isDown = true;
     const memory = openMemory();

@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
 import type { Identity } from "../credential/identity.ts";
 import { ServiceError } from "../error.ts";
-import type { Awaitable } from "../todo.ts";
 
 const MAX_LENGTH = 255;
 
@@ -30,23 +29,4 @@ export function readIdempotencyKey(headers: Headers): string | undefined {
 export function storedIdempotencyKey(sent: string, identity: Identity | undefined): string {
   if (identity === undefined) return sent;
   return hash("sha256", JSON.stringify([identity.kind, identity.name, sent]), "base64url");
-}
-
-/** Runs one call per key at a time; the others fail with `idempotency_key_in_flight`. */
-export function exclusiveByKey(): <T>(key: string, call: () => Awaitable<T>) => Promise<T> {
-  const inFlight = new Set<string>();
-  return async (key, call) => {
-    if (inFlight.has(key)) {
-      throw new ServiceError("idempotency_key_in_flight", {
-        detail: "Wait for the response to the first request, or try again.",
-        headers: { "Retry-After": "1" },
-      });
-    }
-    inFlight.add(key);
-    try {
-      return await call();
-    } finally {
-      inFlight.delete(key);
-    }
-  };
 }

@@ -5,9 +5,10 @@ import { type ErrorCode, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { type Limits, OVERLOADED } from "./limits.ts";
 import { createErrorLog } from "./observability/error-log.ts";
-import type { Log } from "./observability/log.ts";
+import { type Log, loggedPath } from "./observability/log.ts";
 import type { LogLimiter } from "./observability/log-limiter.ts";
 import { traceId } from "./observability/trace.ts";
+import type { GetConnectionInfo } from "./policy/connection.ts";
 import { allowOrigin, isPreflight, type OriginPolicy, preflight } from "./policy/origin.ts";
 import { forbidSharing, problem } from "./response.ts";
 import {
@@ -34,6 +35,7 @@ export interface MiddlewareOptions {
   readonly limiter: LogLimiter;
   /** Whether to write one log line per request. */
   readonly accessLog: boolean;
+  readonly getConnectionInfo: GetConnectionInfo;
   readonly limits: Limits;
   /** A steady clock in milliseconds. */
   readonly monotonicNow: () => number;
@@ -56,7 +58,7 @@ export interface Middleware {
 /** Creates the middleware of one service. */
 export function createMiddleware(options: MiddlewareOptions): Middleware {
   const { origins, log, limiter, accessLog, limits, monotonicNow, errorPage } = options;
-  const { requestHeaders, anyHostPaths } = options;
+  const { requestHeaders, anyHostPaths, getConnectionInfo } = options;
   const logError = createErrorLog(log, limiter);
   const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
   let draining = false;
@@ -70,31 +72,47 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
   function apply(path: string, route: Route): Handler {
     const active = { reads: 0, writes: 0 };
     const acceptsAnyHost = anyHostPaths.has(path);
-    if (!accessLog) return (request, server) => handle(request, server, undefined);
-    return async (request, server) => {
+    if (accessLog) return logged;
+    if (route.access === "public") return handle;
+    return (request, server) =>
+      isSafeMethod(request) ? handle(request, server) : identified(request, server);
+
+    function logged(request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       const started = monotonicNow();
+      // Now, because the runtime forgets the address when the client leaves.
+      const { address } = getConnectionInfo(request, server);
+      return chain(identified(request, server), (response) => {
+        const { id, method } = request;
+        const { status } = response;
+        const ms = Math.round((monotonicNow() - started) * 1000) / 1000;
+        const trace = traceId(request);
+        log.info({ id, address, method, path: loggedPath(path, request), status, ms, trace }, "request");
+        return response;
+      });
+    }
+
+    /** Gives the request an id, which its response and its log lines have. */
+    function identified(request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       const id = randomUUID();
-      const response = await handle(request, server, id);
-      response.headers.set("X-Request-Id", id);
-      const ms = Math.round((monotonicNow() - started) * 1000) / 1000;
-      const { method } = request;
-      log.info({ id, method, route: path, status: response.status, ms, trace: traceId(request) }, "request");
-      return response;
-    };
+      request.id = id;
+      return chain(handle(request, server), (response) => {
+        response.headers.set("X-Request-Id", id);
+        return response;
+      });
+    }
 
     // Fast path: no promise is allocated.
-    function handle(request: RoutedRequest, server: HttpServer, id: string | undefined): Awaitable<Response> {
+    function handle(request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       const origin = origins.allowedOrigin(request);
       if (origin === undefined && route.access === "public")
-        return handleErrors(route.handler, request, server, id);
-      return withCors(origin, request, server, id);
+        return handleErrors(route.handler, request, server);
+      return withCors(origin, request, server);
     }
 
     function withCors(
       origin: string | undefined,
       request: RoutedRequest,
       server: HttpServer,
-      id: string | undefined,
     ): Awaitable<Response> {
       const preflighted = origin !== undefined && isPreflight(request);
       const handled = handleErrors(
@@ -104,7 +122,6 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
           : route.handler,
         request,
         server,
-        id,
       );
       return chain(handled, (response) => {
         if (route.access === "guarded") response.headers.set("Cache-Control", "no-store");
@@ -114,16 +131,11 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       });
     }
 
-    function handleErrors(
-      handler: Handler,
-      request: RoutedRequest,
-      server: HttpServer,
-      id: string | undefined,
-    ): Awaitable<Response> {
+    function handleErrors(handler: Handler, request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       try {
         if (!acceptsAnyHost) origins.requireHost(request, server);
         const kind = isSafeMethod(request) ? "reads" : "writes";
-        if (active[kind] >= limits.maxRequests) return rejectOverloaded(request, id);
+        if (active[kind] >= limits.maxRequests) return rejectOverloaded(request);
         const response = handler(request, server);
         // A response that is already there does not count as a concurrent request.
         if (!(response instanceof Promise)) return closeIfDraining(response);
@@ -142,26 +154,29 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
           },
           (error) => {
             settle();
-            return errorResponse(error, request, id);
+            return errorResponse(error, request);
           },
         );
       } catch (error) {
-        return errorResponse(error, request, id);
+        return errorResponse(error, request);
       }
     }
 
-    async function rejectOverloaded(request: Request, id: string | undefined): Promise<Response> {
+    async function rejectOverloaded(request: RoutedRequest): Promise<Response> {
       logOverload(path, { route: path });
       await sleep(limits.overloadDelayMs);
-      return errorResponse(OVERLOADED, request, id);
+      return errorResponse(OVERLOADED, request);
     }
 
-    function errorResponse(error: unknown, request: Request, id: string | undefined): Response {
+    function errorResponse(error: unknown, request: RoutedRequest): Response {
       const serviceError =
         error instanceof ServiceError ? error : new ServiceError("internal_error", { cause: error });
       const response = errorPage?.(serviceError, request) ?? problem(serviceError);
       if (response.status >= 500 && !UNLOGGED_CODES.has(serviceError.code)) {
-        logError({ id, method: request.method, route: path, trace: traceId(request) }, serviceError);
+        logError(
+          { id: request.id, method: request.method, route: path, trace: traceId(request) },
+          serviceError,
+        );
       }
       return closeIfDraining(response);
     }

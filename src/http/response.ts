@@ -73,7 +73,7 @@ export function forbidSharing({ headers }: Response): void {
   if (cacheControl === null) headers.set("Cache-Control", "no-store");
   else if (!/\bno-store\b/.test(cacheControl))
     headers.set("Cache-Control", `private, ${cacheControl.replace(/^public, /, "")}`);
-  headers.append("Vary", "Authorization");
+  headers.append("Vary", "Authorization, Cookie");
 }
 
 /** Returns an error as `application/problem+json` (RFC 9457), without its cause. */
@@ -83,6 +83,6 @@ export function problem({ code, detail, errors, headers }: ServiceError): Respon
   return respond(
     status,
     { ...retry, ...headers, "Content-Type": "application/problem+json" },
-    JSON.stringify({ title, status, code, detail, errors }),
+    JSON.stringify({ type: `/docs#${code}`, title, status, code, detail, errors }),
   );
 }

@@ -5,7 +5,11 @@ import type { Awaitable } from "../todo.ts";
 import { respond } from "./response.ts";
 
 /** A request with the path parameters of its route, each percent-decoded once. */
-export type RoutedRequest = Request & { readonly params: Readonly<Record<string, string | undefined>> };
+export type RoutedRequest = Request & {
+  readonly params: Readonly<Record<string, string | undefined>>;
+  /** The `X-Request-Id` of the response, if it has one. */
+  id?: string;
+};
 
 /**
  * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The

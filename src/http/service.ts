@@ -1,4 +1,6 @@
 import contract from "../../openapi.json" with { type: "json" };
+import type { Identity } from "../credential/identity.ts";
+import type { KeyStore } from "../credential/key.ts";
 import type { TodoStore } from "../todo.ts";
 import {
   type Access,
@@ -10,11 +12,11 @@ import {
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
-import { privateGuard, requireWriteScope } from "./auth/private.ts";
+import { createAuthenticator, privateGuard, requireWriteScope } from "./auth/private.ts";
 import { RevocationCheck } from "./auth/revocation.ts";
+import { readSessionCookie } from "./auth/session-cookie.ts";
 import { createWriteLog } from "./auth/write-log.ts";
 import { BodyReader } from "./body.ts";
-import { greet, redirectToAdmin } from "./handlers/admin.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
@@ -26,13 +28,11 @@ import {
   errorPage,
   favicon,
   prefersHtml,
-  privateTodosPage,
   serviceWorker,
-  serviceWorkerRemoval,
   todosPage,
 } from "./handlers/pages.ts";
+import { createSessionHandlers } from "./handlers/session.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
-import { whoami } from "./handlers/whoami.ts";
 import { DEFAULT_LIMITS, type Limits } from "./limits.ts";
 import { createMiddleware } from "./middleware.ts";
 import { instrument, type Observer, type Surface } from "./observability/instrumentation.ts";
@@ -42,8 +42,17 @@ import { createRejectionLog } from "./observability/rejection-log.ts";
 import { networkPrefix } from "./policy/address.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
 import { createOriginPolicy, DEFAULT_NETWORK, type Network } from "./policy/origin.ts";
-import { respond } from "./response.ts";
-import { guardedRoute, type Handler, notFoundRoute, privateRoute, publicRoute, type Route } from "./route.ts";
+import { respond, text } from "./response.ts";
+import {
+  type Guard,
+  guardedRoute,
+  type Handler,
+  isSafeMethod,
+  notFoundRoute,
+  privateRoute,
+  publicRoute,
+  type Route,
+} from "./route.ts";
 
 /** Some options of a group; the others have their defaults. */
 type Some<Group> = { readonly [Name in keyof Group]?: Group[Name] | undefined };
@@ -129,6 +138,7 @@ export function createService(options: ServiceOptions): Service {
     log,
     limiter,
     accessLog,
+    getConnectionInfo,
     limits,
     monotonicNow,
     ...(mcp !== undefined && { requestHeaders: MCP_REQUEST_HEADERS }),
@@ -157,7 +167,13 @@ export function createService(options: ServiceOptions): Service {
   });
   const bearer = bearerGuard(guardOptions("bearer"));
   const basic = basicGuard(guardOptions("basic"));
-  const { requireSameOrigin, requireSameSite } = origins;
+  const { requireSameOrigin, requireSameSite, isOwnPage } = origins;
+  const privateOptions = guardOptions("private");
+  const authenticator = createAuthenticator(privateOptions, "Basic");
+  const programGuard = privateGuard(privateOptions, "Basic", authenticator);
+  const browserGuard = privateGuard(privateOptions, "Basic", authenticator, (request) =>
+    isOwnPage(request) ? readSessionCookie(request) : undefined,
+  );
   const admin = keys && createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now });
 
   const sameSite =
@@ -167,12 +183,11 @@ export function createService(options: ServiceOptions): Service {
       return handler(request, server, identity);
     };
 
-  const home = privateMode ? privateTodosPage : todosPage;
   const table: Readonly<Record<string, Route>> = {
-    "/": publicRoute({ GET: (request) => (prefersHtml(request) ? home(request) : plainTextHome()) }),
+    "/": publicRoute({ GET: (request) => (prefersHtml(request) ? todosPage(request) : plainTextHome()) }),
     "/docs": publicRoute({ GET: docsPage }),
     "/assets/:name": publicRoute({ GET: asset }),
-    "/service-worker.js": publicRoute({ GET: privateMode ? serviceWorkerRemoval : serviceWorker }),
+    "/service-worker.js": publicRoute({ GET: serviceWorker }),
     "/favicon.ico": publicRoute({ GET: favicon }),
     "/livez": publicRoute({ GET: health.live }),
     "/readyz": publicRoute({ GET: health.ready }),
@@ -184,10 +199,10 @@ export function createService(options: ServiceOptions): Service {
       DELETE: sameSite(todos.delete),
     }),
     "/api/events": publicRoute({ GET: events.follow }),
-    "/api/whoami": guardedRoute(bearer, { GET: whoami }),
+    "/api/whoami": guardedRoute(bearer, { GET: (_request, { name }) => text(name) }),
     "/api/whoami/*": guardedRoute(bearer),
-    "/admin": guardedRoute(basic, { GET: redirectToAdmin }),
-    "/admin/": guardedRoute(basic, { GET: greet }),
+    "/admin": guardedRoute(basic, { GET: () => respond(308, { Location: "/admin/" }) }),
+    "/admin/": guardedRoute(basic, { GET: (_request, { name }) => text(`Hello, ${name}!`) }),
     "/admin/keys": guardedRoute(basic, admin && { GET: admin.list, POST: admin.create }),
     "/admin/keys/:id": guardedRoute(basic, admin && { DELETE: admin.revoke }),
     "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
@@ -195,7 +210,9 @@ export function createService(options: ServiceOptions): Service {
     ...(mcp !== undefined && {
       [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, getHandler) }),
     }),
-    ...Object.fromEntries([...OAUTH_PATHS].map((path) => [path, notFoundRoute])),
+    ...(keys !== undefined && privateMode && createSessionRoutes(keys)),
+    "/api": notFoundRoute,
+    "/api/*": notFoundRoute,
     "/*": notFoundRoute,
   };
   const protect = privateMode ? createProtection() : (_path: string, route: Route) => route;
@@ -221,17 +238,41 @@ export function createService(options: ServiceOptions): Service {
     return routes[path] ?? notFoundRoute.handler;
   }
 
-  /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or is exempt. */
+  /** Returns the routes with which a browser signs in and out. Signing in needs no credentials beside the body. */
+  function createSessionRoutes(store: KeyStore): Readonly<Record<string, Route>> {
+    const { storedEntry } = credentials;
+    const session = createSessionHandlers({
+      ...{ keys: store, storedEntry, authenticator, bodies, origins, getConnectionInfo, log, now },
+    });
+    const guard: Guard<Identity> = (request, server) => {
+      if (!isSafeMethod(request)) requireSameOrigin(request);
+      return browserGuard(request, server);
+    };
+    const signedIn = guardedRoute(guard, { GET: session.show, DELETE: session.signOut });
+    const signIn = publicRoute({ POST: session.signIn });
+    return {
+      "/api/session": {
+        access: "guarded",
+        allow: "GET, HEAD, POST, DELETE, OPTIONS",
+        handler: (request, server) =>
+          (request.method === "POST" ? signIn : signedIn).handler(request, server),
+      },
+      "/api/session/link": { ...publicRoute({ POST: session.describeLink }), access: "guarded" },
+      "/api/session/links": guardedRoute(guard, { POST: session.createDeviceLink }),
+      "/api/session/devices/:id": guardedRoute(guard, { DELETE: session.revokeDevice }),
+    };
+  }
+
+  /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or contains no data. */
   function createProtection(): (path: string, route: Route) => Route {
-    const options = guardOptions("private");
-    const guard = privateGuard(options, "Basic");
-    const mcpGuard = privateGuard(options, "Bearer");
+    const mcpGuard = privateGuard(privateOptions, "Bearer", createAuthenticator(privateOptions, "Bearer"));
     const withWriteLog = createWriteLog(log, limiter);
     const withWriteScope = requireWriteScope(requireSameOrigin);
     return (path, route) => {
-      if (route.access === "guarded" || HEALTH_PATHS.has(path) || OAUTH_PATHS.has(path)) return route;
+      if (route.access === "guarded" || PUBLIC_PATHS.has(path)) return route;
       // The requests of the tools are checked and logged as writes themselves, so an identity that only reads may POST here.
       if (path === MCP_PATH) return privateRoute(mcpGuard, route);
+      const guard = COOKIE_PATHS.has(path) ? browserGuard : programGuard;
       return privateRoute(guard, withWriteLog(path, withWriteScope(route)));
     };
   }
@@ -249,8 +290,17 @@ function withDefaults<Group extends object>(defaults: Group, some: Some<Group> =
 
 const MCP_PATH = "/mcp";
 
-/** Where assistants look for OAuth. Private mode answers 404 there, because 401 would start a sign-in that cannot succeed. */
-const OAUTH_PATHS: ReadonlySet<string> = new Set(["/.well-known/*", "/register"]);
-
 /** The paths that load balancers request, without credentials and with any `Host`. */
 const HEALTH_PATHS: ReadonlySet<string> = new Set(["/livez", "/readyz"]);
+
+/** The paths at which the cookie of a browser counts, besides those below `/api/session`. */
+const COOKIE_PATHS: ReadonlySet<string> = new Set(["/api/todos", "/api/todos/:id", "/api/events"]);
+
+/**
+ * The paths that private mode serves to everyone, because they contain no data. Assistants look for OAuth at unknown paths
+ * and need a 404 there: a 401 would start a sign-in that cannot succeed.
+ */
+const PUBLIC_PATHS: ReadonlySet<string> = new Set([
+  ...HEALTH_PATHS,
+  ...["/", "/docs", "/assets/:name", "/service-worker.js", "/favicon.ico", "/api/openapi.json", "/*"],
+]);

@@ -1,4 +1,4 @@
-type Bytes = Uint8Array<ArrayBuffer>;
+export type Bytes = Uint8Array<ArrayBuffer>;
 
 /**
  * Returns a stream of the pieces, in chunks of at most `maxChunkBytes` bytes (unlimited by default). It reads a piece

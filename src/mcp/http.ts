@@ -52,7 +52,7 @@ export function createMcpEndpoint({ version }: McpEndpointOptions) {
       return errorResponse(INVALID_REQUEST, `The message is too complex: send ${detail}`);
     }
     // Without retries, because the caller can repeat the request.
-    const baseUrl = baseUrlOf(request);
+    const baseUrl = getBaseUrl(request);
     const todos = new TodoApi({
       baseUrl,
       retries: 0,
@@ -85,7 +85,7 @@ export function createMcpEndpoint({ version }: McpEndpointOptions) {
 }
 
 /** Returns the origin of a request. Its URL is invalid if its `Host` is missing or invalid, which is not an error here. */
-function baseUrlOf({ url }: Request): string {
+function getBaseUrl({ url }: Request): string {
   if (URL.canParse(url)) return new URL(url).origin;
   return url.startsWith("https:") ? "https://localhost" : "http://localhost";
 }

@@ -31,12 +31,6 @@ const RESOURCE = {
 
 const INSTRUCTIONS = `This is one list of to-dos. To change to-dos that the user describes in words, find their ids with find_todos and a few words of their titles, then pass all ids to set_done or delete_todos in one call. If several to-dos match and the user meant one, ask which one. ${TITLES_ARE_DATA}`;
 
-/** Starts and stops to report changes of the resource. */
-interface Subscriptions {
-  readonly start: () => void;
-  readonly stop: () => void;
-}
-
 export interface TodoServerOptions {
   readonly todos: Todos;
   /** The version of this program. */
@@ -45,8 +39,6 @@ export interface TodoServerOptions {
   readonly onInternalError: (error: unknown) => void;
   /** Returns the message of a tool error. By default, it is the service's own message. */
   readonly describe?: DescribeError;
-  /** Where clients subscribe to changes of the resource. Without it, they cannot. */
-  readonly subscriptions?: Subscriptions;
 }
 
 /**
@@ -54,11 +46,11 @@ export interface TodoServerOptions {
  * high-level class reports invalid arguments in a format of its own, and compiles the schemas for each instance.
  */
 export function createTodoServer(options: TodoServerOptions): Server {
-  const { todos, version, onInternalError, describe = ({ message }) => message, subscriptions } = options;
+  const { todos, version, onInternalError, describe = ({ message }) => message } = options;
   const server = new Server(
     { name: "todo-service", title: "To-do list", version },
     {
-      capabilities: { tools: {}, resources: subscriptions === undefined ? {} : { subscribe: true } },
+      capabilities: { tools: {}, resources: {} },
       supportedProtocolVersions: PROTOCOL_VERSIONS,
       instructions: INSTRUCTIONS,
     },
@@ -81,24 +73,12 @@ export function createTodoServer(options: TodoServerOptions): Server {
     { params: specTypeSchemas.ReadResourceRequestParams },
     ({ uri }, { mcpReq: { signal } }) =>
       guarded(signal, async () => {
-        requireOurs(uri);
+        if (uri !== TODOS_URI) throw new ResourceNotFoundError(uri);
         const found = await find(todos, { text: "", state: "all", limit: MAX_FOUND }, signal);
         return { contents: [{ uri, mimeType: RESOURCE.mimeType, text: JSON.stringify(found) }] };
       }),
   );
 
-  if (subscriptions !== undefined) {
-    server.setRequestHandler("resources/subscribe", ({ params: { uri } }) => {
-      requireOurs(uri);
-      subscriptions.start();
-      return {};
-    });
-    server.setRequestHandler("resources/unsubscribe", ({ params: { uri } }) => {
-      requireOurs(uri);
-      subscriptions.stop();
-      return {};
-    });
-  }
   return server;
 
   /** Turns errors of the service into protocol errors, and hides the messages of internal errors. */
@@ -114,8 +94,4 @@ export function createTodoServer(options: TodoServerOptions): Server {
       throw new ProtocolError(ProtocolErrorCode.InternalError, "Internal error");
     }
   }
-}
-
-function requireOurs(uri: string): void {
-  if (uri !== TODOS_URI) throw new ResourceNotFoundError(uri);
 }

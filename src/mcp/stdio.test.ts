@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import { PassThrough } from "node:stream";
 import { version } from "../../package.json" with { type: "json" };
 import { runTodo } from "../../test/command.ts";
-import { startFaultyProxy } from "../../test/faulty-proxy.ts";
 import { freePort } from "../../test/free-port.ts";
 import {
   callTool,
@@ -18,8 +17,6 @@ import { TodoApi } from "../sdk/client.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { TODOS_URI } from "./server.ts";
 import { serveOverStdio } from "./stdio.ts";
-
-const UPDATED = "notifications/resources/updated";
 
 const line = (message: object): string => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
 const PING = line({ id: "ping", method: "ping" });
@@ -53,6 +50,26 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
   });
 
+  test("offers exactly the capabilities that work", async () => {
+    await using service = startService();
+    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
+    expect(client.offer.result).toMatchObject({
+      capabilities: { tools: {}, resources: {} },
+      ...(!isModern(protocolVersion) && { protocolVersion, serverInfo: { name: "todo-service", version } }),
+      ...(isModern(protocolVersion) && { supportedVersions: [protocolVersion] }),
+    });
+    const codes: Record<string, number | undefined> = {};
+    const methods = ["prompts/list", "logging/setLevel", "completion/complete", "resources/subscribe", "x"];
+    for (const method of methods) codes[method] = (await client.request(method)).error?.code;
+    expect(new Set(Object.values(codes))).toEqual(new Set([-32601]));
+    const listed = await client.request("resources/list");
+    expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
+  });
+});
+
+const [OLDEST, NEWEST] = [PROTOCOL_VERSIONS[0], "2026-07-28" as const];
+
+describe.each([OLDEST, NEWEST])("todo mcp with a client of version %s", (protocolVersion) => {
   test("reports a failure as a tool error with the service's code and message", async () => {
     await using service = startService();
     await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
@@ -61,53 +78,6 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
       structured: undefined,
       text: { code: "todo_not_found", message: expect.stringContaining("To-do not found"), completed: [] },
     });
-  });
-
-  test("reports changes of the resource to a subscriber until it unsubscribes", async () => {
-    await using service = startService({ limits: { maxSubscribers: 1, maxSubscribersPerNetwork: 1 } });
-    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
-    const updates = () => client.server.messages().filter(({ method }) => method === UPDATED);
-    const notifications = { resourceSubscriptions: [TODOS_URI] };
-    const subscription = isModern(protocolVersion)
-      ? client.send("subscriptions/listen", { notifications })
-      : client.send("resources/subscribe", { uri: TODOS_URI });
-    // The start of the event stream is reported, too, because a change may have come before it.
-    await until(() => updates().length === 1, "the start of the stream");
-    await service.sendJson("POST", "/api/todos", { title: "from elsewhere" });
-    await until(() => updates().length === 2, "an update");
-    expect(updates()[1]?.params).toMatchObject({ uri: TODOS_URI });
-    if (isModern(protocolVersion)) client.send("notifications/cancelled", { requestId: subscription });
-    else {
-      await client.request("resources/unsubscribe", { uri: TODOS_URI });
-      // The only place for a subscriber is free again.
-      await until(async () => {
-        const response = await fetch(`${service.url}/api/events`);
-        await response.body?.cancel();
-        return response.ok;
-      }, "the event stream has ended");
-    }
-    await service.sendJson("POST", "/api/todos", { title: "unseen" });
-    await callTool(client, "find_todos");
-    expect(updates()).toHaveLength(2);
-    expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
-  });
-
-  test("offers exactly the capabilities that work", async () => {
-    await using service = startService();
-    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
-    expect(client.offer.result).toMatchObject({
-      capabilities: { tools: {}, resources: { subscribe: true } },
-      ...(!isModern(protocolVersion) && { protocolVersion, serverInfo: { name: "todo-service", version } }),
-      ...(isModern(protocolVersion) && { supportedVersions: [protocolVersion] }),
-    });
-    const codes: Record<string, number | undefined> = {};
-    for (const method of ["prompts/list", "logging/setLevel", "completion/complete", "tasks/list", "x"])
-      codes[method] = (await client.request(method)).error?.code;
-    expect(new Set(Object.values(codes))).toEqual(new Set([-32601]));
-    const subscribe = await client.request("resources/subscribe", { uri: TODOS_URI });
-    expect(subscribe.error?.code).toBe(isModern(protocolVersion) ? -32601 : undefined);
-    const listed = await client.request("resources/list");
-    expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
   });
 
   test("rejects an unknown tool and an unknown resource with a protocol error", async () => {
@@ -159,11 +129,6 @@ describe("todo mcp", () => {
       isError: true,
       text: { code: "unauthorized", message: expect.stringContaining("TODO_TOKEN is not set") },
     });
-    await stranger.request("resources/subscribe", { uri: TODOS_URI });
-    await until(
-      () => stranger.server.stderr().includes("changes of the to-dos are not reported"),
-      "a warning",
-    );
   });
 
   test("starts without the service, and reports that it cannot connect", async () => {
@@ -173,21 +138,6 @@ describe("todo mcp", () => {
       isError: true,
       text: { code: "network_error", message: expect.stringContaining(`cannot connect to ${url}`) },
     });
-  });
-
-  test("reports changes that were made while the service was away", async () => {
-    await using service = startService();
-    let isAway = false;
-    await using proxy = await startFaultyProxy(service.port, () => (isAway ? "refuse" : "pass"));
-    await using client = await startStdioClient("2025-11-25", { TODO_URL: proxy.url });
-    const updates = () => client.server.messages().filter(({ method }) => method === UPDATED);
-    await client.request("resources/subscribe", { uri: TODOS_URI });
-    await until(() => updates().length === 1, "the start of the stream");
-    isAway = true;
-    proxy.cut();
-    await service.sendJson("POST", "/api/todos", { title: "meanwhile" });
-    isAway = false;
-    await until(() => updates().length > 1, "an update");
   });
 
   test("responds to all requests before it exits at the end of the input", async () => {

@@ -74,7 +74,7 @@ function defineTool<Input extends z.ZodObject>(
   run: (todos: Todos, given: z.output<Input>, signal: AbortSignal) => Promise<Record<string, unknown>>,
 ): TodoTool {
   return {
-    definition: { ...rest, inputSchema: jsonSchemaOf(input), outputSchema: jsonSchemaOf(output) },
+    definition: { ...rest, inputSchema: toInputSchema(input), outputSchema: toInputSchema(output) },
     run: async (todos, given, signal) => run(todos, input.parse(given), signal),
   };
 }
@@ -126,7 +126,7 @@ const TOOLS: readonly TodoTool[] = [
       annotations: { ...WRITES, destructiveHint: false, idempotentHint: false },
     },
     async (todos, given, signal) => {
-      const { completed } = await each(given.todos, ({ title, idempotencyKey }) =>
+      const { completed } = await forEachItem(given.todos, ({ title, idempotencyKey }) =>
         todos.create(title, { signal, ...(idempotencyKey !== undefined && { idempotencyKey }) }),
       );
       return { todos: completed };
@@ -142,7 +142,7 @@ const TOOLS: readonly TodoTool[] = [
       annotations: { ...WRITES, destructiveHint: false, idempotentHint: true },
     },
     async (todos, { ids, done }, signal) => {
-      const { completed, notFound } = await each(ids, (id) => todos.setDone(id, done, { signal }));
+      const { completed, notFound } = await forEachItem(ids, (id) => todos.setDone(id, done, { signal }));
       return { todos: completed, notFound };
     },
   ),
@@ -157,7 +157,7 @@ const TOOLS: readonly TodoTool[] = [
       annotations: { ...WRITES, destructiveHint: true, idempotentHint: true },
     },
     async (todos, { ids }, signal) => {
-      const { completed, notFound } = await each(ids, async (id) => {
+      const { completed, notFound } = await forEachItem(ids, async (id) => {
         await todos.delete(id, { signal });
         return id;
       });
@@ -190,7 +190,7 @@ export async function callTool(
     const structuredContent = await tool.run(todos, given, signal);
     return { content: [text(structuredContent)], structuredContent };
   } catch (error) {
-    const failure = failureOf(error, describe);
+    const failure = toFailure(error, describe);
     if (failure === undefined) throw error;
     // Without structuredContent, because it would have to match the schema of a success.
     return { content: [text(failure)], isError: true };
@@ -237,7 +237,7 @@ export async function find(
  * Sends one request for each item, in order. Collects the ids without a to-do, and rejects if no request succeeds. Another
  * failure ends the call: an assistant must learn what was done before.
  */
-async function each<Item, Result>(
+async function forEachItem<Item, Result>(
   items: readonly Item[],
   send: (item: Item) => Promise<Result>,
 ): Promise<{ readonly completed: Result[]; readonly notFound: Item[] }> {
@@ -272,9 +272,9 @@ const text = (value: object): CallToolResult["content"][number] => ({
 });
 
 /** Returns the content of a tool error, or `undefined` for an error that is neither the service's nor the caller's. */
-function failureOf(error: unknown, describe: DescribeError): object | undefined {
+function toFailure(error: unknown, describe: DescribeError): object | undefined {
   if (error instanceof IncompleteError) {
-    const failure = failureOf(error.cause, describe);
+    const failure = toFailure(error.cause, describe);
     return failure && { ...failure, completed: error.completed };
   }
   if (error instanceof TodoApiError) return { code: error.code, message: describe(error) };
@@ -289,7 +289,7 @@ function haveDifferentKeys(todos: readonly z.output<typeof NEW_TODO>[]): boolean
 }
 
 /** Returns the schema of what a caller sends, or of what a tool returns. */
-function jsonSchemaOf(schema: z.ZodObject): Tool["inputSchema"] {
+function toInputSchema(schema: z.ZodObject): Tool["inputSchema"] {
   const json: JSONObject = JSON.parse(JSON.stringify(z.toJSONSchema(schema, { io: "input" })));
   return { ...json, type: "object" };
 }

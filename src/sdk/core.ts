@@ -31,7 +31,8 @@ export class TodoApiCore {
     const path = `/api/todos?${search}`.replace(/\?$/, "");
     return this.transport.request({ method: "GET", path }, options, ({ headers }, text) => {
       const todos: unknown = parseJson(text);
-      const position = /"(.+)"/.exec(headers.get("etag") ?? "")?.[1];
+      // Some proxies append the content coding to the ETag of a response that they compress.
+      const position = /"(.+?-\d+)(?:-(?:gzip|br|zstd))?"/.exec(headers.get("etag") ?? "")?.[1];
       const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
       if (!Array.isArray(todos) || position === undefined) throw new SyntaxError("not a list");
       return {

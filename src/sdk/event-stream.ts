@@ -85,7 +85,7 @@ export function readEvents(
       try {
         const search = position === undefined ? "" : `?since=${encodeURIComponent(position)}`;
         const call: Call = { method: "GET", path: `/api/events${search}`, accept: "text/event-stream" };
-        const exchange = await send(call, { ...options, signal }, attempt + 1);
+        const exchange = await send(call, { ...options, signal });
         try {
           await throwIfProblem(exchange);
           interpret(exchange.response, () => {

@@ -19,7 +19,6 @@ const requestOf = (
   options: Partial<ExchangeRequest> = {},
 ): ExchangeRequest => ({
   call: { method: "GET", path: "/api/todos" },
-  attempt: 1,
   url: URL,
   authorization: undefined,
   timeoutMs: 60_000,

@@ -6,7 +6,6 @@ import {
   type ErrorCode,
   type FieldError,
   TodoApiError,
-  type TodoApiOptions,
   type TodoId,
 } from "./types.ts";
 
@@ -25,9 +24,8 @@ export interface Call {
 }
 
 /** What one request sends, and how. */
-export interface ExchangeRequest extends Pick<TodoApiOptions, "onRequest" | "onResponse"> {
+export interface ExchangeRequest {
   readonly call: Call;
-  readonly attempt: number;
   readonly url: string;
   readonly authorization: string | undefined;
   /** Headers from the caller. They replace `authorization`; those that the call itself needs replace them. */
@@ -51,7 +49,7 @@ export interface Exchange {
  * signal's reason, and with a TypeError for a header that HTTP does not allow.
  */
 export async function openExchange(request: ExchangeRequest): Promise<Exchange> {
-  const { call, attempt, url, signal, timeoutMs, fetch, onRequest, onResponse } = request;
+  const { call, url, signal, timeoutMs, fetch } = request;
   const { method, body } = call;
   signal?.throwIfAborted();
   const { signal: ownSignal, abort } = linkAbort(signal);
@@ -74,19 +72,10 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
   try {
     // Outside withTimeout: an invalid header is a TypeError, not a network error.
     const headers = buildHeaders(request);
-    const sent = { method, url, headers, attempt };
-    if (onRequest !== undefined) {
-      await onRequest(sent);
-      signal?.throwIfAborted();
-    }
     // A redirect to another origin would get the title.
     const init: RequestInit = { method, headers, redirect: "manual", signal: ownSignal };
     if (body !== undefined) init.body = JSON.stringify(body);
-    const response = await withTimeout(timeoutMs, fetch(url, init)).catch(async (error) => {
-      await onResponse?.(sent, { error });
-      throw error;
-    });
-    await onResponse?.(sent, { response });
+    const response = await withTimeout(timeoutMs, fetch(url, init));
     const read = readerOf(response);
     const idleMs = isEventStream(response) ? STREAM_IDLE_MS : timeoutMs;
     return { response, close: abort, read: () => withTimeout(idleMs, read()) };

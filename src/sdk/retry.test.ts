@@ -9,7 +9,6 @@ describe("isTransient", () => {
   test.each<[what: string, expected: boolean, value: unknown]>([
     ["no response", true, error("network_error")],
     ["a timeout", true, error("timeout")],
-    ["an idempotency key in flight", true, error("idempotency_key_in_flight", 409)],
     ["another conflict", false, error("key_exists", 409)],
     ["408", true, error("unexpected_answer", 408)],
     ["429", true, error("too_many_failures", 429)],

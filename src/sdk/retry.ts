@@ -10,9 +10,9 @@ const RETRYABLE_STATUSES: readonly (number | undefined)[] = [408, 429, 502, 503,
 /** Returns whether another attempt may succeed. */
 export function isTransient(error: unknown): error is TodoApiError {
   if (!(error instanceof TodoApiError)) return false;
-  const { code, status = 0 } = error;
+  const { status = 0 } = error;
   // Without a status, there was no response. A success with an unreadable body was cut off on the way.
-  return code === "idempotency_key_in_flight" || RETRYABLE_STATUSES.includes(status) || status < 300;
+  return RETRYABLE_STATUSES.includes(status) || status < 300;
 }
 
 /**

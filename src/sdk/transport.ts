@@ -12,8 +12,8 @@ import { type CallOptions, TodoApiError, type TodoApiOptions } from "./types.ts"
 
 /** Sends the requests of one client. */
 export interface Transport {
-  /** Sends one request. `attempt` is 1 for the first one. */
-  readonly send: (call: Call, options: CallOptions, attempt: number) => Promise<Exchange>;
+  /** Sends one request. */
+  readonly send: (call: Call, options: CallOptions) => Promise<Exchange>;
   /** Sends a request, with retries, and returns what `read` makes of the response. */
   readonly request: <T>(
     call: Call,
@@ -31,8 +31,6 @@ export function createTransport({
   fetch = (url, init) => globalThis.fetch(url, init),
   timeoutMs = 10_000,
   retries = 4,
-  onRequest,
-  onResponse,
 }: TodoApiOptions): Transport {
   if (!isHttpUrl(baseUrl)) {
     const withScheme = `http://${baseUrl.replace(/^(\w+:)?\/\//, "")}`;
@@ -46,12 +44,12 @@ export function createTransport({
     return current === undefined ? undefined : `Bearer ${current}`;
   };
 
-  const send: Transport["send"] = async (call, options, attempt) => {
+  const send: Transport["send"] = async (call, options) => {
     // Not spread, because the options can be an AbortController, whose signal is a getter.
     const { signal, headers } = options;
     const authorization = await authorize(call.path);
-    const own = { call, attempt, url: root + call.path, authorization, signal, headers };
-    return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch, onRequest, onResponse });
+    const own = { call, url: root + call.path, authorization, signal, headers };
+    return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch });
   };
 
   const request: Transport["request"] = async (call, options, read) => {
@@ -60,7 +58,7 @@ export function createTransport({
     const maxRetries = isRepeatable ? (options.retries ?? retries) : 0;
     for (let attempt = 0; ; attempt++) {
       try {
-        const exchange = await send(call, options, attempt + 1);
+        const exchange = await send(call, options);
         try {
           await throwIfProblem(exchange);
           const text = await readText(exchange);

@@ -1,6 +1,6 @@
-import type { ErrorCode } from "../error.ts";
+import type { ErrorCode, FieldError } from "../error.ts";
 
-export type { ErrorCode };
+export type { ErrorCode, FieldError };
 
 /** The decimal digits of an unsigned 64-bit integer, starting at 1. A number would lose digits above 2^53. */
 export type TodoId = string;
@@ -20,11 +20,7 @@ export interface ListQuery {
   readonly limit?: number;
 }
 
-export interface TodosQuery {
-  /** Only to-dos in this state. */
-  readonly done?: boolean;
-  /** Only to-dos with a greater id. */
-  readonly after?: TodoId | bigint;
+export interface TodosQuery extends Omit<ListQuery, "limit"> {
   /** The number of to-dos per request, 1 to 1000. Default: 1000. */
   readonly pageSize?: number;
 }
@@ -65,12 +61,6 @@ export interface LiveList {
   readonly status: "connecting" | "connected" | "disconnected" | "failed";
   /** Why the status is `disconnected` or `failed`. */
   readonly error?: Error;
-}
-
-/** One violated rule of one field. */
-export interface FieldError {
-  readonly field: string;
-  readonly message: string;
 }
 
 interface TodoApiErrorOptions {
@@ -140,36 +130,13 @@ export interface TodoApiOptions {
   readonly token?: string | (() => string | undefined | Promise<string | undefined>);
   /** The user for `keys`, sent with HTTP Basic. Without it, a browser sends the credentials that its user entered. */
   readonly admin?: AdminCredentials;
-  /** Sends the requests. Default: the global `fetch`. */
+  /** Sends the requests, for example with more headers or through a proxy. Default: the global `fetch`. */
   readonly fetch?: ((url: string, init: RequestInit) => Promise<Response>) | undefined;
   /** Milliseconds without data from the service after which an attempt is aborted. Default: 10,000. */
   readonly timeoutMs?: number;
   /** The maximum number of retries per request. Default: 4, over about three seconds. */
   readonly retries?: number;
-  /** Runs before each attempt. It may change the headers. If it throws, the call rejects with its error. */
-  readonly onRequest?: ((request: TodoApiRequest) => void | Promise<void>) | undefined;
-  /**
-   * Runs when the head of a response has arrived, or when an attempt failed without one. Read the body of
-   * `response.clone()` only. If the function throws, the call rejects with its error.
-   */
-  readonly onResponse?:
-    | ((request: TodoApiRequest, outcome: TodoApiOutcome) => void | Promise<void>)
-    | undefined;
 }
-
-/** One attempt of a call, as `onRequest` and `onResponse` get it. */
-export interface TodoApiRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: Headers;
-  /** 1 for the first attempt; greater for retries, and when events reconnect. */
-  readonly attempt: number;
-}
-
-/** The response to one attempt, or why there is none. */
-export type TodoApiOutcome =
-  | { readonly response: Response; readonly error?: undefined }
-  | { readonly response?: undefined; readonly error: unknown };
 
 export interface CallOptions {
   /** Aborts the call. A request that was already sent may still take effect. */
@@ -205,6 +172,8 @@ export interface ApiKey {
   readonly expiresAt?: string;
   /** The last use, accurate to a few minutes. Absent if the key was never used. */
   readonly lastUsedAt?: string;
+  /** The user or the client whose browser signed in with this key. Absent for the key of a program. */
+  readonly deviceOf?: string;
 }
 
 /** A new API key with its token. The service does not store the token and never shows it again. */

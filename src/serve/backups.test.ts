@@ -25,12 +25,11 @@ function newFolder() {
 const serve = (store: string, ...args: readonly string[]): Command =>
   runTodo(["serve", "--port", "0", "--store", store, ...args]);
 
-/** Creates a store and returns its epoch. */
-async function epochOf(url: string): Promise<string> {
+/** Creates a store and returns its id. */
+async function createStore(url: string): Promise<string | undefined> {
   const store = await openSqlite(url.replace("sqlite:", ""));
-  const { epoch } = await store.position();
   await store.close();
-  return epoch;
+  return store.id;
 }
 
 const finished = (server: Command): number => server.stdout().split('"backup finished"').length - 1;
@@ -55,8 +54,8 @@ async function titlesIn(file: string): Promise<string[]> {
 describe("scheduled backups", () => {
   test("are made at the start and after each interval, and only the newest are retained", async () => {
     const { backups, store } = newFolder();
-    const epoch = await epochOf(store);
-    const part = `todos-20260101T000000Z-${epoch}.db.part`;
+    const storeId = await createStore(store);
+    const part = `todos-20260101T000000Z-${storeId}.db.part`;
     const others = ["mine.db", "todos-20260101T000000Z-other.db", "todos-20260101T000000Z-other.db.part"];
     for (const name of [part, ...others]) writeFileSync(join(backups, name), "");
     await using server = serve(store, "--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "2");
@@ -65,13 +64,13 @@ describe("scheduled backups", () => {
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     const names = readdirSync(backups).filter((name) => !name.includes(".part"));
-    expect(names.filter((name) => name.endsWith(`Z-${epoch}.db`)).length).toBeWithin(2, 4);
+    expect(names.filter((name) => name.endsWith(`Z-${storeId}.db`)).length).toBeWithin(2, 4);
     expect(readdirSync(backups)).toEqual(expect.arrayContaining(others));
     expect(readdirSync(backups)).not.toContain(part);
     const newest = join(
       backups,
       names
-        .filter((name) => name.endsWith(`Z-${epoch}.db`))
+        .filter((name) => name.endsWith(`Z-${storeId}.db`))
         .toSorted()
         .at(-1) ?? "",
     );
@@ -107,7 +106,7 @@ describe("scheduled backups", () => {
 
   test("succeed, and remove other old backups, when an old backup cannot be removed", async () => {
     const { backups, store } = newFolder();
-    const stuck = join(backups, `todos-20260101T000000Z-${await epochOf(store)}.db`);
+    const stuck = join(backups, `todos-20260101T000000Z-${await createStore(store)}.db`);
     mkdirSync(stuck);
     const args = ["--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "1"];
     await using server = serve(store, ...args, "--metrics-port", "0");
@@ -127,14 +126,14 @@ describe("scheduled backups", () => {
 
   test("are made again when the clock was ahead, and the new backup stays", async () => {
     const { backups, store } = newFolder();
-    const epoch = await epochOf(store);
+    const storeId = await createStore(store);
     const { log, lines } = capturingLog();
     const madeBefore = (count: number) => () =>
       lines.filter(({ message }) => message === "backup finished").length >= count;
     setSystemTime(new Date("2099-01-01T00:00:00Z"));
     try {
       const schedule = { folder: backups, everyMs: 1000, keep: 1 };
-      const { lastSuccess } = scheduleBackups(store.replace("sqlite:", ""), epoch, schedule, log);
+      const { lastSuccess } = scheduleBackups(store.replace("sqlite:", ""), storeId ?? "", schedule, log);
       await until(madeBefore(1), "a backup is made while the clock is ahead");
       expect(readdirSync(backups)).toEqual([expect.stringMatching(/^todos-2099/)]);
       setSystemTime();
@@ -155,9 +154,9 @@ describe("scheduled backups", () => {
 
   test("are made at the start if the folder has only files that are not backups", async () => {
     const { backups, store } = newFolder();
-    const epoch = await epochOf(store);
+    const storeId = await createStore(store);
     const [empty, dangling, future] = ["2025", "2024", "2099"].map(
-      (year) => `todos-${year}0101T000000Z-${epoch}.db`,
+      (year) => `todos-${year}0101T000000Z-${storeId}.db`,
     );
     writeFileSync(join(backups, empty ?? ""), "");
     symlinkSync(join(backups, "missing"), join(backups, dangling ?? ""));

@@ -2,7 +2,7 @@ import { readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
-import { backupInBackground } from "../storage/sqlite/maintenance/background-backup.ts";
+import { backupInBackground } from "../storage/sqlite/maintenance/backup.ts";
 
 export interface BackupSchedule {
   /** The folder of the backups. */
@@ -27,29 +27,29 @@ const MAX_TIMER_MS = 3_600_000;
 
 /**
  * Backs up the store at a path when its newest backup is old enough, and removes its oldest backups. The names contain the
- * epoch of the store, so that backups of another store in the same folder stay.
+ * id of the store, so that backups of another store in the same folder stay.
  */
 export function scheduleBackups(
   path: string,
-  epoch: string,
+  storeId: string,
   { folder, everyMs, keep }: BackupSchedule,
   log: Log,
 ): ScheduledBackups {
   /** What an interrupted backup leaves. */
-  const ownPart = new RegExp(`^todos-${TIME}-${epoch}\\.db\\.part(?:-journal|-wal|-shm)?$`);
+  const ownPart = new RegExp(`^todos-${TIME}-${storeId}\\.db\\.part(?:-journal|-wal|-shm)?$`);
   let failures = 0;
   let last = 0;
   let due = Number.POSITIVE_INFINITY;
 
   function findLast(): void {
-    const found = findBackups(folder, epoch);
+    const found = findBackups(folder, storeId);
     for (const reason of found.problems) log.warn({ folder, reason }, "backup not counted");
     last = found.last;
     due = last + everyMs;
   }
 
   async function backUpIfDue(): Promise<void> {
-    const name = `${nameAt(Date.now())}-${epoch}.db`;
+    const name = `${nameAt(Date.now())}-${storeId}.db`;
     const file = join(folder, name);
     try {
       // At the start, or when the clock was set back, the due time is unknown.
@@ -70,7 +70,7 @@ export function scheduleBackups(
 
   /** Removes the oldest backups besides the newest. One that cannot be removed does not make the new backup a failure. */
   function removeOldest(newest: string): void {
-    const others = namesOf(folder, epoch).filter((name) => name !== newest);
+    const others = listBackups(folder, storeId).filter((name) => name !== newest);
     // Those dated in the future are older than the newest.
     const [future, past] = [others.filter(isInFuture), others.filter((name) => !isInFuture(name))];
     for (const name of [...future, ...past].slice(0, Math.max(others.length + 1 - keep, 0))) {
@@ -94,15 +94,15 @@ export function scheduleBackups(
 /**
  * Returns the time of the newest backup in a folder in milliseconds since 1970, and what is wrong with those that do not
  * count; 0 if none counts.
- * @param epoch the epoch of their store (default: any store)
+ * @param storeId the id of their store (default: any store)
  */
 export function findBackups(
   folder: string,
-  epoch = "[\\w-]+",
+  storeId = "[\\w-]+",
 ): { last: number; problems: readonly string[] } {
   let last = 0;
   const problems: string[] = [];
-  for (const name of namesOf(folder, epoch)) {
+  for (const name of listBackups(folder, storeId)) {
     try {
       const stat = statSync(join(folder, name));
       if (!stat.isFile()) problems.push(`${name} is not a file`);
@@ -118,8 +118,8 @@ export function findBackups(
 }
 
 /** Returns the names of the backups in a folder, sorted by their times. */
-function namesOf(folder: string, epoch: string): string[] {
-  const pattern = new RegExp(`^todos-${TIME}-${epoch}\\.db$`);
+function listBackups(folder: string, storeId: string): string[] {
+  const pattern = new RegExp(`^todos-${TIME}-${storeId}\\.db$`);
   return readdirSync(folder)
     .filter((name) => pattern.test(name))
     .toSorted();

@@ -1,7 +1,6 @@
 import type { Sourced } from "../config/config.ts";
-import { pollFiles, readText } from "../config/text-file.ts";
+import { readText, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
-import { errorMessage } from "../error-message.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
 import type { Log } from "../http/observability/log.ts";
@@ -40,27 +39,19 @@ export function watchCertificate(
   log: Log,
 ): WatchedCertificate {
   let current = first;
-  let reason: string | undefined;
   warnUnlessValid(first, log);
   const check = async (): Promise<void> => {
-    try {
-      const next = readCertificate(files);
-      if (next.cert !== current.cert || next.key !== current.key) {
-        await renew(next);
-        current = next;
-        log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
-        warnUnlessValid(next, log);
-      }
-      reason = undefined;
-    } catch (error) {
-      const lastReason = reason;
-      reason = errorMessage(error);
-      if (reason === lastReason) return;
-      log.warn({ reason }, "certificate not renewed: the previous one stays in use");
-    }
+    const next = readCertificate(files);
+    if (next.cert === current.cert && next.key === current.key) return;
+    await renew(next);
+    current = next;
+    log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
+    warnUnlessValid(next, log);
   };
-  pollFiles([files.cert.value, files.key.value], check);
-  return { current: () => current, isRejected: () => reason !== undefined };
+  const isRejected = watchFiles([files.cert.value, files.key.value], check, (reason) =>
+    log.warn({ reason }, "certificate not renewed: the previous one stays in use"),
+  );
+  return { current: () => current, isRejected };
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

@@ -1,13 +1,14 @@
+import { scryptSync } from "node:crypto";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chain } from "../awaitable.ts";
 import type { Config, Sourced } from "../config/config.ts";
-import { pollFiles, readText } from "../config/text-file.ts";
+import { type Poll, readText, watchFiles } from "../config/text-file.ts";
 import { toUsageError, UsageError } from "../config/usage-error.ts";
-import { createClientLookup, type LookupClient, parseClients } from "../credential/client.ts";
+import { createClientLookup, isScope, type LookupClient, parseClients } from "../credential/client.ts";
 import { createKeyLookup, isExpired, type KeyStore } from "../credential/key.ts";
 import { createPasswordVerifier } from "../credential/password.ts";
-import { isScope } from "../credential/scope.ts";
+import { isCurrent, type StoredEntry } from "../credential/session.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
 import { errorMessage } from "../error-message.ts";
@@ -19,8 +20,8 @@ export interface Credentials {
   /** Whether any client is configured at start. */
   readonly hasClients: boolean;
   readonly checkUser: CheckUser | undefined;
-  /** Returns the stored hash of a user of the users file. */
-  readonly userEntry: (user: string) => string | undefined;
+  /** Returns what is stored about a user or a client of a file, or about the fixed user. */
+  readonly storedEntry: StoredEntry;
   /** Generated at start if nothing is configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
   /** Whether to create an API key when the server listens, and to show it once. */
@@ -36,7 +37,7 @@ export async function openCredentials(
   config: Config,
   keys: KeyStore,
   log: Log,
-  poll = pollFiles,
+  poll?: Poll,
   confirm = confirmFirstKey,
 ): Promise<Credentials> {
   const { access, clientsFile, usersFile, adminCredentials, authModule } = config;
@@ -47,26 +48,39 @@ export async function openCredentials(
     (one) => one !== undefined,
   );
   const needsFirstKey =
-    access.privateMode && !isConfigured && allKeys.every((key) => isExpired(key, Date.now()));
+    access.privateMode &&
+    !isConfigured &&
+    allKeys.every((key) => key.parent !== undefined || isExpired(key, Date.now()));
   if (needsFirstKey && !(await confirm())) throw new UsageError(withoutCredentials(config));
   if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
+  const entries: StoredEntry[] = [];
   if (clientsFile !== undefined) {
-    const lookup = watchFile(clientsFile, clientsIn, log, poll);
+    const clients = watchFile(clientsFile, clientsIn, log, poll);
     lookups.push((token) => {
-      const client = lookup()(token);
+      const client = clients().lookup(token);
       if (client === undefined || !access.privateMode) return client;
-      return { ...client, isRevoked: () => lookup()(token) === undefined };
+      return { ...client, isRevoked: () => clients().lookup(token) === undefined };
     });
+    entries.push((kind, name) => (kind === "client" ? clients().entries.get(name) : undefined));
   }
-  lookups.push(createKeyLookup(keys, Date.now));
+  const storedEntry: StoredEntry = (kind, name) => {
+    const found = entries.map((entry) => entry(kind, name));
+    return found.every((entry) => entry === undefined) ? undefined : found.join(" ");
+  };
+  lookups.push(createKeyLookup(keys, Date.now, (parent) => isCurrent(parent, storedEntry)));
   if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
-  if (adminCredentials !== undefined)
-    checks.push(createFixedUserCheck(adminCredentials.user, adminCredentials.password));
-  let hashes: () => ReadonlyMap<string, string> = () => new Map();
+  if (adminCredentials !== undefined) {
+    const { user, password } = adminCredentials;
+    checks.push(createFixedUserCheck(user, password));
+    // Slow to guess, because the store contains a hash of it.
+    const entry = access.privateMode ? scryptSync(password, `todo-service ${user}`, 32).toString("hex") : "";
+    entries.push((kind, name) => (kind === "user" && name === user ? entry : undefined));
+  }
   if (usersFile !== undefined) {
-    hashes = watchFile(usersFile, usersIn, log, poll);
+    const hashes = watchFile(usersFile, usersIn, log, poll);
+    entries.push((kind, name) => (kind === "user" ? hashes().get(name) : undefined));
     checks.push(createUserCheck(hashes, createPasswordVerifier(), () => performance.now()));
   }
   if (module.checkUser !== undefined) checks.push(module.checkUser);
@@ -75,7 +89,7 @@ export async function openCredentials(
     lookupClient: firstClient(lookups),
     hasClients,
     checkUser: combineChecks(checks),
-    userEntry: (user) => hashes().get(user),
+    storedEntry,
     demo: undefined,
     needsFirstKey,
   };
@@ -97,7 +111,7 @@ function demoCredentials(keys: KeyStore): Credentials {
     lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
     hasClients: true,
     checkUser: createFixedUserCheck(demo.user, demo.password),
-    userEntry: () => undefined,
+    storedEntry: () => undefined,
     demo,
     needsFirstKey: false,
   };
@@ -126,9 +140,14 @@ interface FileContent<T> {
 
 const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
 
-function clientsIn(text: string): FileContent<LookupClient> {
+function clientsIn(text: string) {
   const clients = parseClients(text);
-  return { value: createClientLookup(clients), entries: clients.length };
+  const entries = new Map<string, string>();
+  for (const { client, tokenHash } of clients) {
+    const entry = `${Buffer.from(tokenHash).toString("hex")} ${client.scope}`;
+    entries.set(client.name, `${entries.get(client.name) ?? ""} ${entry}`);
+  }
+  return { value: { lookup: createClientLookup(clients), entries }, entries: clients.length };
 }
 
 function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
@@ -145,11 +164,10 @@ function watchFile<T>(
   { value: path, source }: Sourced,
   parse: (text: string) => FileContent<T>,
   log: Log,
-  poll: typeof pollFiles,
+  poll: Poll | undefined,
 ): () => T {
   let read: string;
   let current: T;
-  let lastError: string | undefined;
   let isEmpty = false;
   try {
     read = readText(path);
@@ -160,29 +178,23 @@ function watchFile<T>(
     throw toUsageError(`${source} "${path}"`, error);
   }
   const check = (): void => {
-    try {
-      const text = readText(path);
-      lastError = undefined;
-      const wasEmpty = isEmpty;
-      isEmpty = text === "";
-      if (text === read) return;
-      if (isEmpty && !wasEmpty) {
-        log.warn({ file: path }, EMPTY);
-        return;
-      }
-      read = text;
-      const { value, entries } = parse(text);
-      current = value;
-      log.info({ file: path, entries }, "credentials read again");
-    } catch (error) {
-      isEmpty = false;
-      const previousError = lastError;
-      lastError = errorMessage(error);
-      if (lastError === previousError) return;
-      log.error({ file: path, reason: lastError }, "credentials not read: the previous ones stay in use");
+    const wasEmpty = isEmpty;
+    isEmpty = false;
+    const text = readText(path);
+    isEmpty = text === "";
+    if (text === read) return;
+    if (isEmpty && !wasEmpty) {
+      log.warn({ file: path }, EMPTY);
+      return;
     }
+    read = text;
+    const { value, entries } = parse(text);
+    current = value;
+    log.info({ file: path, entries }, "credentials read again");
   };
-  poll([path], check);
+  const onFailure = (reason: string): void =>
+    log.error({ file: path, reason }, "credentials not read: the previous ones stay in use");
+  watchFiles([path], check, onFailure, poll);
   return () => current;
 }
 

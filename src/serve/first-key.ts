@@ -54,7 +54,7 @@ The token of the API key ${minted.key.id} (${minted.key.name}) is shown only onc
 
 ${minted.token}
 
-${advice} Enter any user name, and the token as the password.
+${advice} Sign in with the token.
 
 `);
 }

@@ -3,12 +3,14 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { type Command, run } from "../../test/command.ts";
 import { until } from "../../test/until.ts";
 
 const FLOOD_LINES = 5000;
+const IMPORT = `const { openLog } = await import(${JSON.stringify(fileURLToPath(new URL("log.ts", import.meta.url)))});`;
 /** Logs more than a pipe and the buffer hold, then one more line for each line of standard input. */
 const FLOOD = `
-  const { openLog } = await import(${JSON.stringify(fileURLToPath(new URL("log.ts", import.meta.url)))});
+  ${IMPORT}
   const { log } = await openLog("info");
   for (let line = 0; line < ${FLOOD_LINES}; line++) log.info({ text: "x".repeat(1000) }, "flood");
   for await (const _ of console) log.info({}, "more");
@@ -75,3 +77,49 @@ test("the log keeps at most a mebibyte for a slow reader, and continues when it 
   expect(lines.length).toBeWithin(1000, FLOOD_LINES / 2);
   expect(flood.stderr).toBe(LOST);
 });
+
+test("a killed process loses no line that is older than a second", async () => {
+  const child = await runScript(`
+    for (let line = 0; line < 100; line++) log.info({ line }, "early");
+    await Bun.sleep(1000);
+    for (let line = 0; line < 100; line++) log.info({ line }, "late");
+    process.kill(process.pid, "SIGKILL");`);
+  expect(child.stdout().match(/"early"/g)).toHaveLength(100);
+});
+
+test("flush writes all lines, more than a pipe holds", async () => {
+  const child = await runScript(`
+    for (let line = 0; line < ${FLOOD_LINES}; line++) log.info({ line }, "flood");
+    await flush();
+    process.exit(0);`);
+  expect(child.stdout().match(/"flood"/g)).toHaveLength(FLOOD_LINES);
+});
+
+test("a process that exits without flush writes its last lines", async () => {
+  const child = await runScript(`for (const line of [1, 2, 3]) log.info({ line }, "last"); process.exit(0);`);
+  expect(child.stdout().match(/"last"/g)).toHaveLength(3);
+});
+
+test("an info line has the fields of pino's lines", async () => {
+  const fields = `{ a: 1, b: undefined, c: "é\\n" }`;
+  const child = await runScript(`log.info(${fields}, "message"); log.warn(${fields}, "message");`);
+  const [info, warning] = child
+    .stdout()
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(info).toEqual({
+    ...warning,
+    level: 30,
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]{12}Z$/),
+  });
+  expect(Object.keys(info)).toEqual(Object.keys(warning));
+});
+
+/** Returns a process that has run a script with a log. */
+async function runScript(script: string): Promise<Command> {
+  const opened = `${IMPORT} const { log, flush } = await openLog("info");`;
+  await using child = run([process.execPath, "--no-env-file", "-e", opened + script]);
+  await child.exited;
+  return child;
+}

@@ -1,16 +1,24 @@
-import pino, { type Logger } from "pino";
+import { hostname } from "node:os";
+import pino from "pino";
+import type { Log } from "../http/observability/log.ts";
 
 /** Above this limit, further lines are dropped, so that a slow reader cannot exhaust memory. */
 const MAX_PENDING_CHARACTERS = 1024 * 1024;
+/** A write costs as much as a request, so info lines are collected for this time, or up to this length. */
+const WRITE_INTERVAL_MS = 100;
+const WRITE_CHARACTERS = 16 * 1024;
 const FLUSH_TIMEOUT_MS = 1000;
 
 export interface ProcessLog {
-  readonly log: Logger;
+  readonly log: Log;
   /** Resolves when all lines are written, at the latest after one second. */
   readonly flush: () => Promise<void>;
 }
 
-/** Opens a log on standard output: JSON lines, or readable lines on a terminal. A failure to write never ends the process. */
+/**
+ * Opens a log on standard output: JSON lines, or readable lines on a terminal. Info lines are written within 100 ms, other
+ * lines immediately. A failure to write never ends the process.
+ */
 export async function openLog(level: string): Promise<ProcessLog> {
   const { stdout, stderr } = process;
   const warn = (what: string): void => void stderr.write(`todo: ${what}\n`);
@@ -26,22 +34,60 @@ export async function openLog(level: string): Promise<ProcessLog> {
   }
   // Bun buffers unwritten output outside the stream, so that writableLength stays 0.
   let pending = 0;
-  const write = (line: string): void => {
+  let lines = "";
+  let isWaiting = false;
+  const writeLines = (): void => {
+    const written = lines;
+    lines = "";
+    if (written === "") return;
+    stdout.write(written, () => {
+      pending -= written.length;
+    });
+  };
+  const add = (line: string): void => {
     if (pending > MAX_PENDING_CHARACTERS) {
       warnLost();
       return;
     }
     pending += line.length;
-    stdout.write(line, () => {
-      pending -= line.length;
-    });
+    lines += line;
+    if (!isWaiting) writeAndWait();
+    else if (lines.length > WRITE_CHARACTERS) writeLines();
+  };
+  const writeAndWait = (): void => {
+    isWaiting = lines !== "";
+    if (!isWaiting) return;
+    writeLines();
+    setTimeout(writeAndWait, WRITE_INTERVAL_MS).unref();
+  };
+  process.on("exit", writeLines);
+  const logger = pino({ level, timestamp: pino.stdTimeFunctions.isoTime }, { write: add });
+  const immediate =
+    (write: Log["warn"]): Log["warn"] =>
+    (fields, message) => {
+      write(fields, message);
+      writeLines();
+    };
+  const log: Log = {
+    info: logger.isLevelEnabled("info") ? (fields, message) => add(infoLine(fields, message)) : () => {},
+    warn: immediate((fields, message) => logger.warn(fields, message)),
+    error: immediate((fields, message) => logger.error(fields, message)),
   };
   const flush = () =>
     new Promise<void>((resolve) => {
       setTimeout(resolve, FLUSH_TIMEOUT_MS);
+      writeLines();
       stdout.write("", () => resolve());
     });
-  return { log: pino({ level }, { write }), flush };
+  return { log, flush };
+}
+
+const ORIGIN = JSON.stringify({ pid: process.pid, hostname: hostname() }).slice(1, -1);
+
+/** Returns the line that pino would write. pino joins many pieces, which costs 3 µs more. The fields contain no errors. */
+function infoLine(fields: object, msg: string): string {
+  const { info } = pino.levels.values;
+  return `{"level":${info},"time":"${new Date().toISOString()}",${ORIGIN},${JSON.stringify({ ...fields, msg }).slice(1)}\n`;
 }
 
 /** Returns a function that forwards only its first call. */

@@ -1,9 +1,16 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, runTodo } from "../../test/command.ts";
-import { openDatabases, startPostgres, whyNoDatabase, whyNoServer } from "../../test/postgres.ts";
+import {
+  type Databases,
+  openDatabases,
+  type Postgres,
+  startPostgres,
+  whyNoDatabase,
+  whyNoServer,
+} from "../../test/postgres.ts";
 import { skipFor } from "../../test/skip.ts";
 import { getOwnHost } from "./serve.ts";
 
@@ -78,12 +85,21 @@ describe("todo serve with a database", () => {
     expect([code, said]).toEqual([1, { stdout: "", stderr }]);
   });
 
+  /** The server, unless it must not be stopped. */
+  let postgres: Postgres | undefined;
+  let databases: Databases;
+  beforeAll(async () => {
+    if (whyNoDatabase !== undefined) return;
+    postgres = whyNoServer === undefined ? await startPostgres({ fsync: "off" }) : undefined;
+    databases = postgres ?? (await openDatabases());
+  });
+  afterAll(() => databases?.[Symbol.asyncDispose]());
+
   test.skipIf(skipFor(whyNoServer))("serves at the first start after the database is up", async () => {
-    await using postgres = await startPostgres();
-    const store = await postgres.newDatabase();
-    await postgres.stop("in order");
+    const store = await databases.newDatabase();
+    await postgres?.stop("in order");
     expect((await outcome(store)).code).toBe(1);
-    await postgres.start();
+    await postgres?.start();
     await using server = serve(store);
     expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
   });
@@ -91,7 +107,6 @@ describe("todo serve with a database", () => {
   test.skipIf(skipFor(whyNoDatabase))(
     "warns that other replicas do not accept its generated credentials, until a key exists",
     async () => {
-      await using databases = await openDatabases();
       const store = await databases.newDatabase();
       for (const isWarned of [true, false]) {
         await using server = serve(store);
@@ -106,7 +121,6 @@ describe("todo serve with a database", () => {
   );
 
   test.skipIf(skipFor(whyNoDatabase))("that rejects the URL exits with 2", async () => {
-    await using databases = await openDatabases();
     const url = new URL(await databases.newDatabase());
     const absent = new URL(url);
     absent.pathname = "/absent";

@@ -1,5 +1,5 @@
 import { accessSync, constants, statSync } from "node:fs";
-import type { Logger } from "pino";
+import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { reachableHost, resolveAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
@@ -9,16 +9,18 @@ import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Metrics } from "../http/listener/metrics.ts";
+import type { Log } from "../http/observability/log.ts";
 import { isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
 import { openStore, parseFilePath } from "../storage/open.ts";
-import { fileUsage } from "../storage/sqlite/file-usage.ts";
+import { fileUsage } from "../storage/sqlite/files.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { scheduleBackups } from "./backups.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { showFirstKey, whereToOpen } from "./first-key.ts";
+import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
 
@@ -50,12 +52,13 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
-  if (schedule !== undefined) {
-    const { epoch } = await store.position();
-    const backups = scheduleBackups(schedule.path, epoch, schedule, log);
-    metrics?.trackBackups({ ...backups, intervalMs: schedule.everyMs });
+  if (schedule !== undefined && store.id !== undefined) {
+    const backups = scheduleBackups(schedule.path, store.id, schedule, log);
+    const disk = () => fileUsage(join(schedule.folder, "todos.db"));
+    metrics?.trackBackups({ ...backups, disk, intervalMs: schedule.everyMs });
   }
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
+  logKeyChanges(store.keys, log);
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined && /^postgres/.test(config.store.value))
@@ -127,14 +130,16 @@ async function exportMetrics(
   metrics: Metrics,
   store: Store,
   { metricsHost: host, metricsPort: port = 0, metricsPortSource, maxTodos, store: configured }: Config,
-  log: Logger,
+  log: Log,
 ): Promise<Listener> {
   metrics.trackStore({
     todos: () => store.count,
     maxTodos,
     eventLag: () => store.eventLag,
+    rescueFile: () => store.rescueFile,
     checkWrites: () => store.checkWrites?.(),
   });
+  if (store.pool !== undefined) metrics.trackPool(store.pool);
   const path = parseFilePath(configured.value);
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
   const onLoopback = isLoopback(await resolveAddress(host));
@@ -142,11 +147,7 @@ async function exportMetrics(
   return listening(() => listen(service, { host, port }), { host, port }, metricsPortSource);
 }
 
-async function openConfiguredStore(
-  config: Config,
-  metrics: Metrics | undefined,
-  log: Logger,
-): Promise<Store> {
+async function openConfiguredStore(config: Config, metrics: Metrics | undefined, log: Log): Promise<Store> {
   const { store, maxTodos, maxEvents, storeConnections: connections } = config;
   const callbacks = metrics && {
     onBatch: metrics.onBatch,
@@ -154,7 +155,14 @@ async function openConfiguredStore(
   };
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
-    return await openStore(store.value, { maxTodos, maxEvents, connections, onWarning, ...callbacks });
+    return await openStore(store.value, {
+      maxTodos,
+      maxEvents,
+      connections,
+      onWarning,
+      rescueFolder: config.backupDir?.value,
+      ...callbacks,
+    });
   } catch (error) {
     throw toStoreError(store.source, error);
   }
@@ -168,7 +176,7 @@ function serveAt(
   service: Service,
   { host, port, portSource, tls }: Config,
   metrics: Metrics | undefined,
-  log: Logger,
+  log: Log,
 ): Listener {
   const address = { host, port };
   if (tls === undefined) return listening(() => listen(service, address), address, portSource);
@@ -207,7 +215,7 @@ function shutdownOnSignal(
   listener: Listener,
   delayMs: number,
   store: TodoStore,
-  log: Logger,
+  log: Log,
   flush: ProcessLog["flush"],
 ): void {
   let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
@@ -246,22 +254,19 @@ function warnOfSurfaces(
   { hasClients, checkUser }: Credentials,
   config: Config,
   onLoopback: boolean,
-  log: Logger,
+  log: Log,
 ) {
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
   if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ rejects every request");
-  if (config.access.allowBasicOverHttp)
-    log.warn(
-      {},
-      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP)`,
-    );
-  else if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
-    const [surface, secrets] = config.access.privateMode
-      ? ["the service", "credentials"]
-      : ["/admin/", "passwords"];
-    log.warn(
-      {},
-      `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP`,
-    );
-  }
+  const risk = describeRisk(config, onLoopback);
+  if (risk !== undefined) log.warn({}, risk);
+}
+
+/** Returns what valid settings put at risk, or whom they shut out; `undefined` if that is nothing. */
+export function describeRisk({ access, tls, network }: Config, onLoopback: boolean): string | undefined {
+  if (access.allowBasicOverHttp)
+    return `${access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP), where others can read them`;
+  if (onLoopback || tls !== undefined || network.trustedProxies.length > 0) return undefined;
+  const [surface, secrets] = access.privateMode ? ["the service", "credentials"] : ["/admin/", "passwords"];
+  return `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front`;
 }

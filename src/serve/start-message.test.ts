@@ -7,7 +7,8 @@ import { skipFor } from "../../test/skip.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { describeAddresses } from "./start-message.ts";
 
-const IN_MEMORY = "Data is kept in memory. Use --store sqlite:todos.db to keep it.";
+const IN_MEMORY =
+  "The data and the signed-in browsers are in memory and end with the server. To keep them, add --store sqlite:todos.db";
 const folder = mkdtempSync(join(tmpdir(), "todo-start-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -50,7 +51,7 @@ test.skipIf(skipFor(whyNoTerminal))(
     terminal.type("\x03");
     expect(await terminal.exited).toBe(0);
     expect(terminal.shown()).toContain("To-dos:");
-    expect(terminal.shown()).not.toMatch(/API keys:|demo-|kept in memory/);
+    expect(terminal.shown()).not.toMatch(/API keys:|demo-|in memory/);
   },
 );
 
@@ -63,7 +64,7 @@ test("todo serve without a terminal prints the credentials only", async () => {
     "\nNo credentials are configured. These work until the server stops:\n",
   );
   expect(server.stderr()).toEndWith("/admin/'\n\n");
-  expect(server.stderr() + server.stdout()).not.toMatch(/To-dos:|kept in memory/);
+  expect(server.stderr() + server.stdout()).not.toMatch(/To-dos:|in memory/);
 });
 
 const CHECKED = {

@@ -29,7 +29,9 @@ export function describeAddresses(listenerUrl: string, subject: StartSubject): s
 
 /** Returns a warning for a store that loses its data when the server stops, or an empty text. */
 export const describeMemory = (store: StartSubject["store"]): string =>
-  store === "memory:" ? "Data is kept in memory. Use --store sqlite:todos.db to keep it.\n" : "";
+  store === "memory:"
+    ? "The data and the signed-in browsers are in memory and end with the server. To keep them, add --store sqlite:todos.db\n"
+    : "";
 
 /** Returns the generated credentials, and commands that use them. */
 export function describeDemo(

@@ -9,8 +9,6 @@ export class PreconditionError extends Error {
 export interface TaskOptions {
   /** Aborts the task: it rolls back and throws the signal's reason. */
   readonly signal: AbortSignal;
-  /** Called from time to time with the number of to-dos done, and the total if it is known. */
-  readonly onProgress: (done: number, total: number | undefined) => void;
 }
 
 export interface TransferOptions extends TaskOptions {
@@ -33,7 +31,6 @@ export interface RestoreSummary extends BackupSummary {
 export interface LossSummary {
   /** What the store lost, in plain words. */
   readonly loss: string;
-  /** The position in the new epoch. */
   readonly position: Position;
 }
 
@@ -71,23 +68,23 @@ export interface StoreAdmin {
   backup(file: string, signal: AbortSignal): Promise<BackupSummary>;
   /**
    * Restores a backup into a store that no server uses, and that is empty or has lost changes. The files of a store that
-   * has lost changes are moved aside. The store gets a new epoch.
+   * has lost changes are moved aside. The restored store knows no earlier position.
    */
   restore(file: string, signal: AbortSignal): Promise<RestoreSummary>;
-  /** Lets a server start on a store that has lost changes. The store gets a new epoch. */
+  /** Lets a server start on a store that has lost changes. */
   acceptLoss(): Promise<LossSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
   export(write: (text: string) => Promise<void>, options: TransferOptions): Promise<TransferSummary>;
-  /** Writes all to-dos that can be read, like `export`, from a store that may be damaged. */
+  /** Writes everything that can be read, like `export`, from a store that may be damaged. */
   exportSkippingDamaged(
     write: (text: string) => Promise<void>,
-    work: TaskOptions,
+    options: TransferOptions,
   ): Promise<SkipDamagedSummary>;
   /** Looks for damage. Changes nothing. A server may be using the store. */
   check(): Promise<readonly CheckResult[]>;
   /**
-   * Imports an export into a store that never had to-dos; API keys only into a store without API keys. The store gets a new
-   * epoch. No server may be using a SQLite file; servers on PostgreSQL reload everything.
+   * Imports an export into a store that never had to-dos; API keys only into a store without API keys. The store then
+   * knows no earlier position. No server may be using a SQLite file; servers on PostgreSQL reload everything.
    */
   import(
     source: AsyncIterable<Uint8Array>,

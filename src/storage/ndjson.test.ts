@@ -4,7 +4,8 @@ import type { StoredKey } from "../credential/key.ts";
 import { hashToken } from "../credential/token.ts";
 import { encodeTodo, type Todo } from "../todo.ts";
 import { PreconditionError } from "./maintenance.ts";
-import { encodeHeader, encodeKey, NdjsonReader } from "./ndjson.ts";
+import { encodeHeader, encodeIdempotencyRecord, encodeKey, NdjsonReader } from "./ndjson.ts";
+import { createRecord } from "./records/idempotency.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 
@@ -140,14 +141,65 @@ describe("NdjsonReader", () => {
       ["tokenHash", { id: "b2" }],
     ])("rejects a second API key with the same %s", (name, differences) => {
       const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, ...differences }));
-      expect(() => keysIn(text)).toThrow(
-        new PreconditionError(`line 4: another API key has the same ${name}`),
-      );
+      expect(() => keysIn(text)).toThrow(new PreconditionError(`line 4: another line has the same ${name}`));
     });
 
     test("rejects a file with too few API keys", () => {
       const text = lines(head, line(2), encodeKey(KEY));
       expect(() => keysIn(text)).toThrow("the file is incomplete: the header says 2 API keys, but it has 1");
+    });
+  });
+
+  describe("with records of idempotency keys", () => {
+    const RECORDS = [createRecord("a", "x", 2n, 5), createRecord("b", "y", MAX_ID, 6)] as const;
+    const head = encodeHeader({ lastId: MAX_ID, todos: 1, idempotencyRecords: 2 });
+
+    function recordsIn(...records: readonly string[]) {
+      const reader = new NdjsonReader(MAX_ID);
+      expect([...reader.read(Buffer.from(lines(head, line(2), ...records))), ...reader.end()]).toHaveLength(
+        1,
+      );
+      return reader.idempotencyRecords;
+    }
+
+    test("parses the records of an export", () => {
+      expect(recordsIn(...RECORDS.map(encodeIdempotencyRecord))).toEqual(RECORDS);
+    });
+
+    const valid = encodeIdempotencyRecord(RECORDS[0]);
+    test.each([
+      ['{"idempotencyRecord":1}', "idempotencyRecord must be an object"],
+      ['{"idempotencyRecord":{},"id":1}', 'has "id", which would be lost'],
+      [valid.replace("}}", ',"title":"x"}}'), 'has "title", which would be lost'],
+      [
+        valid.replace('"id":2', '"id":0'),
+        `id of an idempotency record must be a whole number from 1 to ${MAX_ID}`,
+      ],
+      [
+        encodeIdempotencyRecord({ ...RECORDS[0], id: MAX_ID + 1n }),
+        `id of an idempotency record must be a whole number from 1 to ${MAX_ID}`,
+      ],
+      [encodeIdempotencyRecord({ ...RECORDS[0], keyHash: "a" }), "keyHash must be a SHA-256 in base64url"],
+      [
+        encodeIdempotencyRecord({ ...RECORDS[0], titleHash: `${RECORDS[0].titleHash}=` }),
+        "titleHash must be a SHA-256 in base64url",
+      ],
+      [
+        encodeIdempotencyRecord({ ...RECORDS[0], createdAt: -1 }),
+        "createdAt must be a whole number of milliseconds",
+      ],
+    ])("rejects the record %s", (text, message) => {
+      expect(() => recordsIn(text)).toThrow(`line 3: ${message}`);
+    });
+
+    test("rejects a repeated key, a missing record and an undeclared record", () => {
+      expect(() => recordsIn(valid, valid)).toThrow("line 4: another line has the same keyHash");
+      expect(() => recordsIn(valid)).toThrow(
+        "the file is incomplete: the header says 2 idempotency records, but it has 1",
+      );
+      expect(refusalOf(lines(header(2, 1), line(2), valid))).toBe(
+        'line 3: has "idempotencyRecord", which would be lost',
+      );
     });
   });
 

@@ -1,20 +1,29 @@
 /**
  * The export format (NDJSON): one to-do per line, by ascending id. The first line is a header, such as
- * `{"todoService":1,"lastId":"12","todos":10}`. Files from other sources may omit the header. If the header has `keys`, as
- * in `{"todoService":1,"lastId":"12","todos":10,"keys":2}`, the file also has that number of lines with API keys.
+ * `{"todoService":1,"lastId":"12","todos":10}`. Files from other sources may omit the header. If the header also has `keys`
+ * or `idempotencyRecords`, the file has that number of lines with API keys or records of idempotency keys.
  */
 import { isUtf8 } from "node:buffer";
+import { parseScope } from "../credential/client.ts";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
-import { parseScope } from "../credential/scope.ts";
+import { isParent } from "../credential/session.ts";
 import { MAX_DURATION_MS } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
 import { isObject } from "../validation.ts";
-import { PreconditionError, type TransferOptions } from "./maintenance.ts";
+import {
+  PreconditionError,
+  type TaskOptions,
+  TooManyTodosError,
+  type TransferOptions,
+  type TransferSummary,
+} from "./maintenance.ts";
+import type { IdempotencyRecord } from "./records/idempotency.ts";
 
 const FORMAT = 1;
 const MAX_LINE_BYTES = 64 * 1024;
 const LINE_BREAK = 0x0a;
+const LINES_PER_PIECE = 500;
 /** The latest time that a Date can represent. */
 const MAX_TIME_MS = 8.64e15;
 
@@ -24,40 +33,76 @@ export interface Header {
   readonly todos: number;
   /** The number of API keys; absent from an export without API keys. */
   readonly keys?: number | undefined;
+  /** The number of records of idempotency keys; absent if there are none. */
+  readonly idempotencyRecords?: number | undefined;
 }
 
-export function encodeHeader({ lastId, todos, keys }: Header): string {
-  const more = keys === undefined ? "" : `,"keys":${keys}`;
-  return `{"todoService":${FORMAT},"lastId":"${lastId}","todos":${todos}${more}}`;
+/** What an export contains. */
+export interface ExportContents {
+  /** The greatest id ever assigned. */
+  readonly lastId: TodoId;
+  /** The number of to-dos. */
+  readonly count: number;
+  /** The encoded to-dos by ascending id, in batches. */
+  readonly todos: Iterable<readonly string[]> | AsyncIterable<readonly string[]>;
+  /** The API keys; `undefined` to omit them. */
+  readonly keys: readonly StoredKey[] | undefined;
+  readonly idempotencyRecords: readonly IdempotencyRecord[];
+}
+
+/** Writes an export. Throws the signal's reason if it is aborted. */
+export async function writeExport(
+  { lastId, count, todos, keys, idempotencyRecords }: ExportContents,
+  write: (text: string) => Promise<void>,
+  { signal }: TaskOptions,
+): Promise<TransferSummary> {
+  const writeLines = async (lines: readonly string[]): Promise<void> => {
+    if (lines.length > 0) await write(`${lines.join("\n")}\n`);
+    await new Promise(setImmediate);
+    signal.throwIfAborted();
+  };
+  const records = idempotencyRecords.length || undefined;
+  await writeLines([encodeHeader({ lastId, todos: count, keys: keys?.length, idempotencyRecords: records })]);
+  let done = 0;
+  for await (const batch of todos) {
+    await writeLines(batch);
+    done += batch.length;
+  }
+  for (const batch of inBatches(keys ?? [])) await writeLines(batch.map(encodeKey));
+  for (const batch of inBatches(idempotencyRecords)) await writeLines(batch.map(encodeIdempotencyRecord));
+  return { todos: done, lastId, keys: keys?.length };
+}
+
+/** Divides items into the batches that `writeExport` writes at once. */
+export function* inBatches<T>(items: Iterable<T>): Generator<readonly T[]> {
+  let batch: T[] = [];
+  for (const item of items) {
+    batch.push(item);
+    if (batch.length < LINES_PER_PIECE) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+export function encodeHeader({ lastId, todos, keys, idempotencyRecords }: Header): string {
+  const more = JSON.stringify({ keys, idempotencyRecords }).slice(1, -1);
+  return `{"todoService":${FORMAT},"lastId":"${lastId}","todos":${todos}${more && `,${more}`}}`;
+}
+
+/** Encodes the record of an idempotency key as a line. All its strings are base64url. */
+export function encodeIdempotencyRecord({ keyHash, titleHash, id, createdAt }: IdempotencyRecord): string {
+  return `{"idempotencyRecord":{"keyHash":"${keyHash}","titleHash":"${titleHash}","id":${id},"createdAt":${createdAt}}}`;
 }
 
 /**
  * Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. It omits the
  * default scope, so that older versions can import the line.
  */
-export function encodeKey({
-  id,
-  name,
-  tokenHash,
-  createdAt,
-  expiresAt,
-  lifetime,
-  lastUsedAt,
-  scope,
-}: StoredKey): string {
+export function encodeKey({ id, name, tokenHash, createdAt, scope, ...others }: StoredKey): string {
   const hash = Buffer.from(tokenHash).toString("hex");
-  return JSON.stringify({
-    apiKey: {
-      id,
-      name,
-      tokenHash: hash,
-      createdAt,
-      expiresAt,
-      lifetime,
-      lastUsedAt,
-      scope: scope === "write" ? undefined : scope,
-    },
-  });
+  const apiKey = { id, name, tokenHash: hash, createdAt, ...others };
+  return JSON.stringify({ apiKey: scope === "write" ? apiKey : { ...apiKey, scope } });
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -67,8 +112,9 @@ export class NdjsonReader {
   readonly #maxId: TodoId;
   readonly #withKeys: NonNullable<TransferOptions["keys"]>;
   readonly #keys: StoredKey[] = [];
-  /** The ids and token hashes of the API keys so far, which must be unique. */
-  readonly #valuesOfKeys = new Set<string>();
+  readonly #idempotencyRecords: IdempotencyRecord[] = [];
+  /** The ids and hashes of the API keys and records so far, which must be unique. */
+  readonly #uniqueValues = new Set<string>();
   #header: Header | undefined;
   #line = 0;
   #count = 0;
@@ -87,6 +133,11 @@ export class NdjsonReader {
     return this.#keys;
   }
 
+  /** The records of idempotency keys parsed so far. */
+  get idempotencyRecords(): readonly IdempotencyRecord[] {
+    return this.#idempotencyRecords;
+  }
+
   /** The number of to-dos parsed so far. */
   get count(): number {
     return this.#count;
@@ -99,6 +150,24 @@ export class NdjsonReader {
 
   get lastId(): TodoId {
     return this.#header?.lastId ?? this.#greatestId;
+  }
+
+  /** Parses a file in chunks. Yields batches of to-dos. Throws the signal's reason if it is aborted. */
+  async *readAll(
+    source: AsyncIterable<Uint8Array>,
+    maxTodos: number,
+    { signal }: TaskOptions,
+  ): AsyncGenerator<readonly Todo[], void, undefined> {
+    const limited = (todos: readonly Todo[]): readonly Todo[] => {
+      if (this.#count > maxTodos) throw new TooManyTodosError(maxTodos);
+      return todos;
+    };
+    for await (const chunk of source) {
+      yield limited([...this.read(chunk)]);
+      await new Promise(setImmediate);
+      signal.throwIfAborted();
+    }
+    yield limited([...this.end()]);
   }
 
   /** Parses the next chunk. Yields the to-dos of the lines that it completes. */
@@ -116,17 +185,11 @@ export class NdjsonReader {
     if (this.#rest.length > 0) yield* this.#parseLines(Buffer.from(this.#rest), "; is the file truncated?");
     if (this.#header === undefined && this.#count === 0)
       throw new PreconditionError("the file has no to-dos");
-    if (this.#header !== undefined && this.#header.todos !== this.#count) {
-      throw new PreconditionError(
-        `the file is incomplete: the header says ${this.#header.todos} to-dos, but it has ${this.#count}`,
-      );
-    }
-    const keys = this.#header?.keys ?? 0;
-    if (keys !== this.#keys.length) {
-      throw new PreconditionError(
-        `the file is incomplete: the header says ${keys} API keys, but it has ${this.#keys.length}`,
-      );
-    }
+    if (this.#header === undefined) return;
+    const { todos, keys = 0, idempotencyRecords = 0 } = this.#header;
+    assertComplete("to-dos", todos, this.#count);
+    assertComplete("API keys", keys, this.#keys.length);
+    assertComplete("idempotency records", idempotencyRecords, this.#idempotencyRecords.length);
   }
 
   *#parseLines(lines: Buffer, hint = ""): Generator<Todo> {
@@ -140,7 +203,7 @@ export class NdjsonReader {
     }
   }
 
-  /** Returns the to-do of a line; `undefined` for the header, an API key or a blank line. */
+  /** Returns the to-do of a line; `undefined` for any other line. */
   #parseLine(line: string | undefined, hint: string): Todo | undefined {
     if (line === undefined) throw this.#error("is not UTF-8");
     if (isTooLong(line)) throw this.#error(tooLong());
@@ -152,6 +215,10 @@ export class NdjsonReader {
     }
     if (value.apiKey !== undefined && this.#header?.keys !== undefined) {
       this.#keys.push(this.#parseKey(value));
+      return undefined;
+    }
+    if (value.idempotencyRecord !== undefined && this.#header?.idempotencyRecords !== undefined) {
+      this.#idempotencyRecords.push(this.#parseIdempotencyRecord(value, this.#header.lastId));
       return undefined;
     }
     return this.#parseTodo(value);
@@ -169,31 +236,43 @@ export class NdjsonReader {
     throw this.#error("is not an object with id, title and done");
   }
 
-  #parseHeader({ todoService, lastId, todos, keys, ...others }: Json): Header {
+  #parseHeader({ todoService, lastId, todos, keys, idempotencyRecords, ...others }: Json): Header {
     if (typeof todoService !== "bigint") throw this.#error("todoService must be a whole number");
     if (todoService !== BigInt(FORMAT))
       throw this.#error(`has the format ${todoService}, which is not supported`);
     if (typeof lastId !== "string" || !/^\d{1,20}$/.test(lastId) || BigInt(lastId) > this.#maxId) {
       throw this.#error(`lastId must be a string of digits, at most "${this.#maxId}"`);
     }
-    if (typeof todos !== "bigint") throw this.#error("todos must be a whole number");
     this.#rejectUnknown(others);
-    if (keys === undefined) return { lastId: BigInt(lastId), todos: Number(todos) };
-    if (typeof keys !== "bigint") throw this.#error("keys must be a whole number");
-    if (this.#withKeys === "omit")
+    if (keys !== undefined && this.#withKeys === "omit")
       throw this.#error("the file has API keys: add --with-keys to import them, or export without them");
-    return { lastId: BigInt(lastId), todos: Number(todos), keys: Number(keys) };
+    return {
+      lastId: BigInt(lastId),
+      todos: this.#parseCount("todos", todos),
+      ...(keys !== undefined && { keys: this.#parseCount("keys", keys) }),
+      ...(idempotencyRecords !== undefined && {
+        idempotencyRecords: this.#parseCount("idempotencyRecords", idempotencyRecords),
+      }),
+    };
+  }
+
+  #parseCount(name: string, value: unknown): number {
+    if (typeof value === "bigint") return Number(value);
+    throw this.#error(`${name} must be a whole number`);
   }
 
   #parseKey({ apiKey, ...others }: Json): StoredKey {
     this.#rejectUnknown(others);
     if (!isObject(apiKey)) throw this.#error("apiKey must be an object");
-    const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, scope, ...unknown } = apiKey;
+    const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, scope, parent, ...unknown } =
+      apiKey;
     this.#rejectUnknown(unknown);
     if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
       throw this.#error("id of an API key must be 1 to 64 letters, digits, - or _");
     if (typeof tokenHash !== "string" || !/^[0-9a-f]{64}$/.test(tokenHash))
       throw this.#error("tokenHash must be 64 hexadecimal digits");
+    if (parent !== undefined && !isParent(parent))
+      throw this.#error("parent must name a key, a user or a client");
     this.#rejectRepeated("id", id);
     this.#rejectRepeated("tokenHash", tokenHash);
     return {
@@ -205,7 +284,30 @@ export class NdjsonReader {
       ...(expiresAt !== undefined && { expiresAt: this.#milliseconds("expiresAt", expiresAt) }),
       ...(lifetime !== undefined && { lifetime: this.#milliseconds("lifetime", lifetime, MAX_DURATION_MS) }),
       ...(lastUsedAt !== undefined && { lastUsedAt: this.#milliseconds("lastUsedAt", lastUsedAt) }),
+      ...(parent !== undefined && { parent }),
     };
+  }
+
+  #parseIdempotencyRecord({ idempotencyRecord, ...others }: Json, lastId: TodoId): IdempotencyRecord {
+    this.#rejectUnknown(others);
+    if (!isObject(idempotencyRecord)) throw this.#error("idempotencyRecord must be an object");
+    const { keyHash, titleHash, id, createdAt, ...unknown } = idempotencyRecord;
+    this.#rejectUnknown(unknown);
+    if (typeof id !== "bigint" || id < 1n || id > lastId)
+      throw this.#error(`id of an idempotency record must be a whole number from 1 to ${lastId}`);
+    const record = {
+      keyHash: this.#parseHash("keyHash", keyHash),
+      titleHash: this.#parseHash("titleHash", titleHash),
+      id,
+      createdAt: this.#milliseconds("createdAt", createdAt),
+    };
+    this.#rejectRepeated("keyHash", record.keyHash);
+    return record;
+  }
+
+  #parseHash(name: string, value: unknown): string {
+    if (typeof value === "string" && /^[\w-]{43}$/.test(value)) return value;
+    throw this.#error(`${name} must be a SHA-256 in base64url`);
   }
 
   #milliseconds(name: string, value: unknown, max = MAX_TIME_MS): number {
@@ -234,8 +336,8 @@ export class NdjsonReader {
 
   #rejectRepeated(name: string, value: string): void {
     const entry = `${name} ${value}`;
-    if (this.#valuesOfKeys.has(entry)) throw this.#error(`another API key has the same ${name}`);
-    this.#valuesOfKeys.add(entry);
+    if (this.#uniqueValues.has(entry)) throw this.#error(`another line has the same ${name}`);
+    this.#uniqueValues.add(entry);
   }
 
   #rejectUnknown(others: Json): void {
@@ -255,6 +357,13 @@ export class NdjsonReader {
   #error(message: string, line = this.#line): PreconditionError {
     return new PreconditionError(`line ${line}: ${message}`);
   }
+}
+
+function assertComplete(what: string, expected: number, found: number): void {
+  if (expected === found) return;
+  throw new PreconditionError(
+    `the file is incomplete: the header says ${expected} ${what}, but it has ${found}`,
+  );
 }
 
 /** Yields the text of each line; `undefined` for a line that is not UTF-8. */

@@ -1,43 +1,34 @@
 import { PreconditionError, type StoreAdmin } from "./maintenance.ts";
 import { openMemory } from "./memory/store.ts";
-import { openPostgresKeys } from "./postgres/keys.ts";
-import { probePostgres } from "./postgres/probe.ts";
-import { openPostgres, type PostgresOptions } from "./postgres/store.ts";
-import {
-  exportTodos as exportFromPostgres,
-  importTodos as importIntoPostgres,
-  migrateDatabase,
-} from "./postgres/transfer.ts";
-import { openSqliteKeys } from "./sqlite/keys.ts";
-import { acceptLoss } from "./sqlite/maintenance/accept-loss.ts";
-import { backup, restore } from "./sqlite/maintenance/backup.ts";
-import { check } from "./sqlite/maintenance/check.ts";
-import { migrateFile } from "./sqlite/maintenance/migrate.ts";
-import { exportSkippingDamaged } from "./sqlite/maintenance/skip-damaged.ts";
-import { exportTodos, importTodos } from "./sqlite/maintenance/transfer.ts";
-import { canonicalPath } from "./sqlite/path.ts";
-import { probeSqlite, type SqliteProbe } from "./sqlite/probe.ts";
-import { openSqlite } from "./sqlite/store.ts";
+import type { PostgresOptions } from "./postgres/store.ts";
+import { canonicalPath } from "./sqlite/files.ts";
+import type { SqliteProbe } from "./sqlite/maintenance/check.ts";
 import type { KeyStoreHandle, OpenKeysOptions, Store } from "./store.ts";
 
 const POSTGRES = /^postgres(?:ql)?:\/\//;
 
-export type StoreKind = "memory" | "sqlite" | "postgres";
+/** What to do with each kind of store. Loads the engine only there, because a command would start 30 ms later with both. */
+interface Kinds<T> {
+  readonly memory: () => T;
+  readonly sqlite: (path: string) => T;
+  readonly postgres: () => T;
+}
 
-/** Returns the kind of the store at a URL; `undefined` if the URL names none. */
-export function parseKind(url: string): StoreKind | undefined {
-  if (url === "memory:") return "memory";
-  if (url.startsWith("sqlite:")) return "sqlite";
-  return POSTGRES.test(url) ? "postgres" : undefined;
+function byKind<T>(url: string, kinds: Kinds<T>): T {
+  if (url === "memory:") return kinds.memory();
+  const path = parseFilePath(url);
+  if (path !== undefined) return kinds.sqlite(path);
+  if (POSTGRES.test(url)) return kinds.postgres();
+  throw unknownKind(url);
 }
 
 /** Opens the store at a URL: `memory:`, `sqlite:PATH` or `postgres://…`. Throws an Error with the reason if it cannot. */
 export async function openStore(url: string, options: PostgresOptions): Promise<Store> {
-  if (url === "memory:") return openMemory(options);
-  const path = parseFilePath(url);
-  if (path !== undefined) return openSqlite(path, options);
-  if (POSTGRES.test(url)) return openPostgres(url, options);
-  throw unknownKind(url);
+  return byKind<Store | Promise<Store>>(url, {
+    memory: () => openMemory(options),
+    sqlite: async (path) => (await import("./sqlite/store.ts")).openSqlite(path, options),
+    postgres: async () => (await import("./postgres/store.ts")).openPostgres(url, options),
+  });
 }
 
 /**
@@ -45,47 +36,48 @@ export async function openStore(url: string, options: PostgresOptions): Promise<
  * keys only its server can access. Throws an Error with the reason if it cannot open them.
  */
 export async function openKeys(url: string, options: OpenKeysOptions): Promise<KeyStoreHandle | undefined> {
-  if (url === "memory:") return undefined;
-  const path = parseFilePath(url);
-  if (path !== undefined) return openSqliteKeys(path, options);
-  if (POSTGRES.test(url)) return openPostgresKeys(url);
-  throw unknownKind(url);
+  return byKind<Promise<KeyStoreHandle> | undefined>(url, {
+    memory: () => undefined,
+    sqlite: async (path) => (await import("./sqlite/keys.ts")).openSqliteKeys(path, options),
+    postgres: async () => (await import("./postgres/keys.ts")).openPostgresKeys(url),
+  });
 }
 
 /** Returns the maintenance operations of the store at a URL. Throws a PreconditionError if it has none. */
-export function openStoreAdmin(url: string): StoreAdmin {
-  if (url === "memory:")
-    throw new PreconditionError("memory: keeps nothing: name a file, such as sqlite:PATH");
-  const path = parseFilePath(url);
-  if (path !== undefined) {
-    return {
-      backup: (file, signal) => backup(path, file, signal),
-      restore: (file, signal) => restore(path, file, signal),
-      acceptLoss: () => acceptLoss(path),
-      export: (write, options) => exportTodos(path, write, options),
-      exportSkippingDamaged: (write, options) => exportSkippingDamaged(path, write, options),
-      check: () => check(path),
-      import: (source, maxTodos, options) => importTodos(path, source, maxTodos, options),
-      migrate: () => migrateFile(path),
-    };
-  }
-  if (POSTGRES.test(url)) {
-    return {
-      backup: rejectOnPostgres,
-      restore: rejectOnPostgres,
-      acceptLoss: rejectOnPostgres,
-      export: (write, options) => exportFromPostgres(url, write, options),
-      exportSkippingDamaged: rejectOnPostgres,
-      check: rejectOnPostgres,
-      import: (source, maxTodos, options) => importIntoPostgres(url, source, maxTodos, options),
-      migrate: () => migrateDatabase(url),
-    };
-  }
-  throw unknownKind(url);
-}
+export const openStoreAdmin = (url: string): StoreAdmin =>
+  byKind<StoreAdmin>(url, {
+    memory: () => {
+      throw new PreconditionError(
+        "the memory store keeps nothing: name another store, such as sqlite:todos.db",
+      );
+    },
+    sqlite: (path) => ({
+      backup: async (...given) => (await import("./sqlite/maintenance/backup.ts")).backup(path, ...given),
+      restore: async (...given) => (await import("./sqlite/maintenance/backup.ts")).restore(path, ...given),
+      acceptLoss: async () => (await import("./sqlite/maintenance/accept-loss.ts")).acceptLoss(path),
+      export: async (...given) =>
+        (await import("./sqlite/maintenance/transfer.ts")).exportTodos(path, ...given),
+      exportSkippingDamaged: async (...given) =>
+        (await import("./sqlite/maintenance/skip-damaged.ts")).exportSkippingDamaged(path, ...given),
+      check: async () => (await import("./sqlite/maintenance/check.ts")).check(path),
+      import: async (...given) =>
+        (await import("./sqlite/maintenance/transfer.ts")).importTodos(path, ...given),
+      migrate: async () => (await import("./sqlite/maintenance/access.ts")).migrateFile(path),
+    }),
+    postgres: () => ({
+      backup: rejectPostgres("to back up PostgreSQL, run pg_dump"),
+      restore: rejectPostgres("to restore PostgreSQL, run pg_restore"),
+      acceptLoss: rejectPostgres("only a SQLite file can lose changes"),
+      export: async (...given) => (await import("./postgres/transfer.ts")).exportTodos(url, ...given),
+      exportSkippingDamaged: rejectPostgres("on PostgreSQL, leave out --skip-damaged"),
+      check: rejectPostgres("to check PostgreSQL, run pg_amcheck"),
+      import: async (...given) => (await import("./postgres/transfer.ts")).importTodos(url, ...given),
+      migrate: async () => (await import("./postgres/transfer.ts")).migrateDatabase(url),
+    }),
+  });
 
-const rejectOnPostgres = async (): Promise<never> => {
-  throw new PreconditionError("PostgreSQL has its own tools: use pg_dump and pg_restore");
+const rejectPostgres = (advice: string) => async (): Promise<never> => {
+  throw new PreconditionError(advice);
 };
 
 /** What `probeStore` found: the kind of the store, and times in milliseconds since 1970 to check the clock with. */
@@ -96,11 +88,17 @@ export type StoreProbe =
 
 /** Checks that the store at a URL can be reached and written, and changes nothing. Throws an Error with the reason. */
 export async function probeStore(url: string): Promise<StoreProbe> {
-  if (url === "memory:") return { kind: "memory" };
-  const path = parseFilePath(url);
-  if (path !== undefined) return { kind: "sqlite", path, ...(await probeSqlite(path)) };
-  if (POSTGRES.test(url)) return { kind: "postgres", now: await probePostgres(url) };
-  throw unknownKind(url);
+  return byKind<StoreProbe | Promise<StoreProbe>>(url, {
+    memory: () => ({ kind: "memory" }),
+    sqlite: async (path) => {
+      const { probeSqlite } = await import("./sqlite/maintenance/check.ts");
+      return { kind: "sqlite", path, ...(await probeSqlite(path)) };
+    },
+    postgres: async () => {
+      const { probePostgres } = await import("./postgres/schema.ts");
+      return { kind: "postgres", now: await probePostgres(url) };
+    },
+  });
 }
 
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
@@ -110,12 +108,9 @@ export function parseFilePath(url: string): string | undefined {
   return path === undefined ? undefined : canonicalPath(path);
 }
 
-/**
- * Returns an error that repeats only the scheme, because the URL may contain a password.
- * @param choices the URLs that are possible
- */
-export function unknownKind(url: string, choices = "memory:, sqlite:PATH or postgres://…"): Error {
+/** Returns an error that repeats only the scheme, because the URL may contain a password. */
+function unknownKind(url: string): Error {
   const [scheme, ...rest] = url.split(":");
   if (rest.length === 0) return new Error(`"${url}" names no kind of store: did you mean sqlite:${url}?`);
-  return new Error(`there is no store of the kind "${scheme}:": use ${choices}`);
+  return new Error(`there is no store of the kind "${scheme}:": use memory:, sqlite:PATH or postgres://…`);
 }

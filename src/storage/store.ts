@@ -1,14 +1,21 @@
 import type { KeyStore } from "../credential/key.ts";
 import { ServiceError } from "../error.ts";
+import { toError } from "../error-message.ts";
 import type { Awaitable, TodoStore } from "../todo.ts";
 
 /** A store of to-dos and API keys. */
 export interface Store extends TodoStore {
   readonly keys: KeyStore;
+  /** Identifies a SQLite store, also after a restart. */
+  readonly id?: string;
   /** The number of to-dos, as far as this process knows. */
   readonly count: number;
   /** The number of changes that the slowest reader of `events` has not read. */
   readonly eventLag: number;
+  /** The file with everything that the server holds, while the files of the store fail their check. */
+  readonly rescueFile?: string | undefined;
+  /** The maximum number of connections to the database, and the queries that run or wait for one. */
+  readonly pool?: { readonly connections: number; readonly queries: number };
 }
 
 /** The store cannot be opened now, but the same call may succeed later. The message is one line. */
@@ -45,6 +52,8 @@ export interface StoreOptions {
   readonly onIdempotencyKeysEvicted?: (count: number) => void;
   /** Called with one line about a problem that fails no request. */
   readonly onWarning?: (message: string) => void;
+  /** Another folder for the rescue file of a SQLite store. By default, it is only written beside the store. */
+  readonly rescueFolder?: string | undefined;
 }
 
 export const DEFAULTS: Required<StoreOptions> = {
@@ -54,7 +63,29 @@ export const DEFAULTS: Required<StoreOptions> = {
   onBatch: () => {},
   onIdempotencyKeysEvicted: () => {},
   onWarning: () => {},
+  rescueFolder: undefined,
 };
+
+/** Adds the defaults. An error of a callback becomes a warning of the process, because it must not fail a stored write. */
+export function completeOptions(given: StoreOptions): Required<StoreOptions> {
+  const { onBatch, onIdempotencyKeysEvicted, onWarning, ...options } = { ...DEFAULTS, ...given };
+  return {
+    ...options,
+    onBatch: isolate(onBatch),
+    onIdempotencyKeysEvicted: isolate(onIdempotencyKeysEvicted),
+    onWarning: isolate(onWarning),
+  };
+}
+
+function isolate<Arguments extends readonly unknown[]>(callback: (...given: Arguments) => void) {
+  return (...given: Arguments): void => {
+    try {
+      callback(...given);
+    } catch (error) {
+      process.emitWarning(toError(error));
+    }
+  };
+}
 
 export const storeFull = (maxTodos: number): ServiceError =>
   new ServiceError("store_full", { detail: `The store is full (${maxTodos} to-dos). Delete one first.` });

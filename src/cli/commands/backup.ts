@@ -1,11 +1,8 @@
 import type { Command } from "commander";
-import type { Flags } from "../../config/config.ts";
+import { type Flags, readStore } from "../../config/config.ts";
 import type { BackupSummary } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";
-import { addStoreOptions, readAcceptedStore, runOnStore, sqliteStores } from "../store-command.ts";
-
-const BACKED_UP = sqliteStores("to back up PostgreSQL, run pg_dump");
-const RESTORED = sqliteStores("to restore PostgreSQL, run pg_restore");
+import { addStoreOptions, runOnStore, SQLITE_URL } from "../store-command.ts";
 
 /** Adds `todo backup`. */
 export function addBackupCommand(program: Command): void {
@@ -13,8 +10,8 @@ export function addBackupCommand(program: Command): void {
     .command("backup")
     .description("Back up a SQLite store, API keys included, into a new file. Works while a server runs.")
     .argument("<file>");
-  addStoreOptions(command, BACKED_UP).action((file: string, flags: Flags) =>
-    runOnStore(readAcceptedStore(flags, BACKED_UP), async (store, signal) =>
+  addStoreOptions(command, SQLITE_URL).action((file: string, flags: Flags) =>
+    runOnStore(readStore(flags, process.env), async (store, signal) =>
       printSummary("backed up", await store.backup(file, signal)),
     ),
   );
@@ -25,11 +22,11 @@ export function addRestoreCommand(program: Command): void {
   const command = program
     .command("restore")
     .description(
-      "Restore a backup into a SQLite store that is empty, missing, or has lost changes. Stop the server first.",
+      "Restore a backup, an export or a rescue file as a SQLite store. Moves the old files aside. Stop the server first.",
     )
     .argument("<file>");
-  addStoreOptions(command, RESTORED).action((file: string, flags: Flags) =>
-    runOnStore(readAcceptedStore(flags, RESTORED), async (store, signal) => {
+  addStoreOptions(command, SQLITE_URL).action((file: string, flags: Flags) =>
+    runOnStore(readStore(flags, process.env), async (store, signal) => {
       const restored = await store.restore(file, signal);
       printSummary("restored", restored);
       if (restored.movedTo !== undefined)

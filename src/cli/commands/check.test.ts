@@ -64,6 +64,25 @@ describe("todo check", () => {
     );
   });
 
+  test("--json prints each check as a line", async () => {
+    const { code, stdout } = await todo(["check", "--json", await makeStore("UPDATE todos SET done = 1")]);
+    expect(code).toBe(1);
+    expect(
+      stdout
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line)),
+    ).toEqual([
+      { name: "structure", status: "ok", text: "ok" },
+      {
+        name: "contents",
+        status: "damaged",
+        text: "the to-dos, API keys or counters differ from their digest",
+      },
+      { name: "mark", status: "ok", text: expect.any(String) },
+    ]);
+  });
+
   test("exits with 2 if the file does not exist", async () => {
     const path = newPath();
     const { code, stdout, stderr } = await todo(["check", path]);

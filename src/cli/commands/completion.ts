@@ -1,4 +1,4 @@
-import { Argument, type Command, Option } from "commander";
+import { Argument, type Command, type Option } from "commander";
 
 /** Adds `todo completion`. */
 export function addCompletionCommands(program: Command): void {
@@ -21,111 +21,67 @@ fish: todo completion fish > ~/.config/fish/completions/todo.fish`;
 interface CommandSpec {
   /** The full name, such as "todo keys create". */
   readonly path: string;
-  readonly words: readonly Candidate[];
-}
-
-interface Candidate {
-  readonly text: string;
-  readonly description: string;
-  /** Whether it is an option that is followed by a value. */
-  readonly takesValue: boolean;
+  readonly words: readonly string[];
+  /** Those of the words that are options followed by a value. */
+  readonly valueOptions: readonly string[];
 }
 
 function commandSpecs(command: Command, above = ""): CommandSpec[] {
   const path = `${above}${command.name()}`;
-  const help = new Option("--help", "display help for command");
   const choices = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
-  const words: Candidate[] = [
-    ...choices.map((text) => ({ text, description: "", takesValue: false })),
-    ...command.commands.map((one) => ({
-      text: one.name(),
-      description: one.description(),
-      takesValue: false,
-    })),
-    ...[...command.options, help].map(({ long, description, required }) => ({
-      text: long ?? "",
-      description,
-      takesValue: required,
-    })),
-  ];
-  return [{ path, words }, ...command.commands.flatMap((one) => commandSpecs(one, `${path} `))];
+  const long = (options: readonly Option[]) => options.flatMap((option) => option.long ?? []);
+  const valueOptions = long(command.options.filter(({ required }) => required));
+  const subcommands = command.commands.map((one) => one.name());
+  const words = [...choices, ...subcommands, ...long(command.options), "--help"];
+  return [{ path, words, valueOptions }, ...command.commands.flatMap((one) => commandSpecs(one, `${path} `))];
 }
 
-const SCRIPTS: Readonly<Record<string, (specs: readonly CommandSpec[]) => string>> = {
-  bash: (specs) => `_todo() {
+/** The script also works in zsh, below the line that makes it emulate the completion of bash. */
+const bashScript = (specs: readonly CommandSpec[]): string => `_todo() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} at=todo word
   COMPREPLY=()
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+  for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD-1))}"; do
     case "$at $word" in
-      ${paths(specs)}) at="$at $word" ;;
+      ${paths(specs).join("|")}) at="$at $word" ;;
     esac
   done
   case $prev in
-    ${optionsWithValue(specs)}) return ;;
+    ${valueOptions(specs).join("|")}) return ;;
   esac
   case $at in
-${specs.map(({ path, words }) => `    "${path}") COMPREPLY=($(compgen -W "${texts(words)}" -- "$cur")) ;;\n`).join("")}  esac
+${specs.map(({ path, words }) => `    "${path}") COMPREPLY=($(compgen -W "${words.join(" ")}" -- "$cur")) ;;\n`).join("")}  esac
 }
 complete -o default -F _todo todo
-`,
+`;
 
-  zsh: (specs) => `#compdef todo
-_todo() {
-  local at=todo word
-  local -a found
-  for word in "\${(@)words[2,CURRENT-1]}"; do
-    case "$at $word" in
-      ${paths(specs)}) at="$at $word" ;;
-    esac
-  done
-  case $words[CURRENT-1] in
-    ${optionsWithValue(specs)}) _files; return ;;
-  esac
-  case $at in
-${specs.map(({ path, words }) => `    "${path}") found=(${words.map(zshWord).join(" ")}) ;;\n`).join("")}  esac
-  _describe todo found || _files
-}
-compdef _todo todo
-`,
-
-  fish: (specs) => `function __todo_at
+const fishScript = (specs: readonly CommandSpec[]): string => `function __todo_words
   set -l at todo
-  for word in (commandline -opc)[2..]
+  set -l line (commandline -opc)
+  for word in $line[2..]
     switch "$at $word"
-      case ${specs
-        .slice(1)
-        .map(({ path }) => quote(path))
-        .join(" ")}
+      case ${paths(specs).join(" ")}
         set at "$at $word"
     end
   end
-  test "$at" = "$argv[1]"
+  set -l words
+  contains -- $line[-1] ${valueOptions(specs).join(" ")}; or switch $at
+${specs.map(({ path, words }) => `    case "${path}"\n      set words ${words.join(" ")}\n`).join("")}  end
+  set -l found (string match -- (commandline -ct)"*" $words)
+  and printf '%s\\n' $found
+  or __fish_complete_path (commandline -ct)
 end
-${specs.flatMap(({ path, words }) => words.map((word) => fishLine(path, word))).join("")}`,
+complete -c todo -f -a "(__todo_words)"
+`;
+
+const SCRIPTS: Readonly<Record<string, (specs: readonly CommandSpec[]) => string>> = {
+  bash: bashScript,
+  zsh: (specs) => `autoload -U +X bashcompinit && bashcompinit\n${bashScript(specs)}`,
+  fish: fishScript,
 };
 
-/** Returns all subcommands as a pattern for `case`. */
-const paths = (specs: readonly CommandSpec[]): string =>
-  specs
-    .slice(1)
-    .map(({ path }) => `"${path}"`)
-    .join("|");
+/** Returns the names of all subcommands as patterns. */
+const paths = (specs: readonly CommandSpec[]): string[] => specs.slice(1).map(({ path }) => `"${path}"`);
 
-const optionsWithValue = (specs: readonly CommandSpec[]): string =>
-  [
-    ...new Set(
-      specs.flatMap(({ words }) => words.filter(({ takesValue }) => takesValue).map(({ text }) => text)),
-    ),
-  ].join("|");
-
-const texts = (words: readonly Candidate[]): string => words.map(({ text }) => text).join(" ");
-
-const zshWord = ({ text, description }: Candidate): string => quote(`${text}:${description}`);
-
-function fishLine(path: string, { text, description, takesValue }: Candidate): string {
-  const word = text.startsWith("--") ? `-l ${text.slice(2)}${takesValue ? " -r" : ""}` : `-f -a ${text}`;
-  return `complete -c todo -n ${quote(`__todo_at ${quote(path)}`)} ${word} -d ${quote(description)}\n`;
-}
-
-/** Quotes text as one word for bash, zsh and fish. */
-const quote = (text: string): string => `'${text.replaceAll("'", `'"'"'`)}'`;
+const valueOptions = (specs: readonly CommandSpec[]): string[] => [
+  ...new Set(specs.flatMap((spec) => spec.valueOptions)),
+];

@@ -3,9 +3,9 @@ import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
 import { reachableHost, resolveAddress } from "../../config/address.ts";
-import { type Config, type Flags, getSource, readConfig, readSecretFiles } from "../../config/config.ts";
+import { type Config, type Flags, readConfig, readSecretFiles, type Sourced } from "../../config/config.ts";
 import type { Environment } from "../../config/environment.ts";
-import { addServeOptions, SETTINGS } from "../../config/settings.ts";
+import { addServeOptions } from "../../config/settings.ts";
 import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
 import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
@@ -13,10 +13,10 @@ import { isLoopback } from "../../http/policy/address.ts";
 import { findBackups } from "../../serve/backups.ts";
 import { readCertificate } from "../../serve/certificate.ts";
 import { openCredentials } from "../../serve/credentials.ts";
-import { describeListenError, readSchedule } from "../../serve/serve.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { probeStore, type StoreProbe } from "../../storage/open.ts";
-import { fileUsage } from "../../storage/sqlite/file-usage.ts";
+import { parseFilePath, probeStore, type StoreProbe } from "../../storage/open.ts";
+import { findRescueFiles } from "../../storage/sqlite/errors.ts";
+import { fileUsage } from "../../storage/sqlite/files.ts";
 import { escapeControls } from "../terminal/terminal.ts";
 import { fetchLocally } from "./health.ts";
 
@@ -31,6 +31,7 @@ const MIN_FREE_BYTES = 64 * 1024 * 1024;
 const LOW_FREE_SHARE = 0.1;
 /** As in the alert TodoBackupTooOld. */
 const MAX_MISSED_BACKUPS = 2;
+const NOT_CONFIGURED: Outcome = ["ok", "not configured"];
 const USED_BY_US = "is used by a running todo server";
 const READABLE_BY_OTHERS = 0o004;
 const WRITABLE_BY_OTHERS = 0o002;
@@ -42,6 +43,7 @@ export function addDoctorCommand(program: Command): void {
     .description("Check the settings of todo serve, one line per check. Exits with 1 if a check fails.");
   addServeOptions(command);
   command
+    .option("--json", "print each check as a line of JSON with name, status (ok, warning or failed) and text")
     .addHelpText(
       "after",
       "\nPass the flags and variables of the server, and run it as the server's user. Changes nothing.",
@@ -49,7 +51,11 @@ export function addDoctorCommand(program: Command): void {
     .action(async (flags: Flags) => {
       let hasFailed = false;
       for await (const [name, [status, text]] of checks(flags, process.env)) {
-        process.stdout.write(`${status.padEnd(8)} ${name.padEnd(12)} ${escapeControls(text)}\n`);
+        const line =
+          flags.json === undefined
+            ? `${status.padEnd(8)} ${name.padEnd(12)} ${escapeControls(text)}`
+            : JSON.stringify({ name, status, text });
+        process.stdout.write(`${line}\n`);
         hasFailed ||= status === "failed";
       }
       process.exit(hasFailed ? 1 : 0);
@@ -59,27 +65,30 @@ export function addDoctorCommand(program: Command): void {
 /** Runs all checks in order. Throws a UsageError for an invalid setting. */
 async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: string, outcome: Outcome]> {
   const config = readConfig(flags, env);
-  const store = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
-  const port = await attempt(() => checkPort(config, getSource(SETTINGS.port, flags, env)));
-  yield ["store", storeOutcome(store, port, getSource(SETTINGS.store, flags, env))];
+  const { metricsHost, metricsPort, metricsPortSource } = config;
+  const probed = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
+  const store = typeof probed === "string" ? undefined : probed;
+  const port = await attempt(() => checkPort(config, config.portSource));
+  yield ["store", store === undefined ? ["failed", String(probed)] : storeOutcome(store, port, config.store)];
   yield ["credentials", await attempt(() => checkCredentials(config))];
   yield ["certificate", await attempt(() => checkCertificate(config))];
-  yield [
-    "disk",
-    typeof store === "string" ? ["warning", "unknown, because the store failed"] : checkDisk(store),
-  ];
-  yield [
-    "clock",
-    typeof store === "string" ? ["warning", "unknown, because the store failed"] : checkClock(store),
-  ];
+  if (store !== undefined) {
+    yield ["disk", checkDisk(store)];
+    yield ["clock", checkClock(store)];
+  }
   yield ["port", port];
-  yield [
-    "metrics",
-    await attempt(() => checkMetricsPort(config, getSource(SETTINGS.metricsPort, flags, env))),
-  ];
+  if (metricsPort === undefined) yield ["metrics", NOT_CONFIGURED];
+  else {
+    const address = { host: metricsHost, port: metricsPort, tls: undefined };
+    yield ["metrics", await attempt(() => checkPort(address, metricsPortSource))];
+  }
+  for (const outcome of findRescue(config.store.value)) yield ["rescue", outcome];
   yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
-  for (const outcome of await risks(config)) yield ["risks", outcome];
+  const onLoopback = isLoopback(await resolveAddress(config.host).catch(() => ""));
+  const { describeRisk } = await import("../../serve/serve.ts");
+  const risk = describeRisk(config, onLoopback);
+  yield ["risks", risk === undefined ? ["ok", "none known"] : ["warning", risk]];
 }
 
 /** Returns the outcome of a check that throws if it fails. */
@@ -91,8 +100,7 @@ async function attempt(check: () => Outcome | Promise<Outcome>): Promise<Outcome
   }
 }
 
-function storeOutcome(store: StoreProbe | string, [, port]: Outcome, source: string): Outcome {
-  if (typeof store === "string") return ["failed", store];
+function storeOutcome(store: StoreProbe, [, port]: Outcome, { source }: Sourced): Outcome {
   switch (store.kind) {
     case "memory":
       return [
@@ -109,6 +117,20 @@ function storeOutcome(store: StoreProbe | string, [, port]: Outcome, source: str
     case "postgres":
       return ["ok", "the database is reachable and accepts writes, and the role has the necessary rights"];
   }
+}
+
+/** Returns a warning if a server has written a rescue file beside its store. */
+function findRescue(url: string): Outcome[] {
+  let path: string | undefined;
+  try {
+    path = parseFilePath(url);
+  } catch {
+    // The check of the store has the reason.
+  }
+  const file = path === undefined ? undefined : findRescueFiles(path).at(-1);
+  if (file === undefined) return [];
+  const text = `${file} has what a server held when its files were wrong: if the store lacks changes, stop the server and run todo restore ${file} --store ${url}; otherwise remove the file`;
+  return [["warning", text]];
 }
 
 async function checkCredentials(config: Config): Promise<Outcome> {
@@ -130,7 +152,7 @@ async function checkCredentials(config: Config): Promise<Outcome> {
 }
 
 function checkCertificate({ tls }: Config): Outcome {
-  if (tls === undefined) return ["ok", "not configured"];
+  if (tls === undefined) return NOT_CONFIGURED;
   const certificate = readCertificate(tls);
   const problem = validityError(certificate, Date.now());
   const until = `valid until ${certificate.notAfter.toISOString()}`;
@@ -165,12 +187,13 @@ function checkClock(store: StoreProbe): Outcome {
 }
 
 /** Checks the folder of the scheduled backups, and the age of the newest one of the store. */
-function checkBackups(config: Config, store: StoreProbe | string): Outcome {
+async function checkBackups(config: Config, store: StoreProbe | undefined): Promise<Outcome> {
+  const { readSchedule } = await import("../../serve/serve.ts");
   const schedule = readSchedule(config);
   if (schedule === undefined) return ["ok", "not scheduled by the server"];
   const { folder, everyMs } = schedule;
-  const epoch = typeof store !== "string" && store.kind === "sqlite" ? store.epoch : undefined;
-  const { last, problems } = findBackups(folder, epoch);
+  const id = store?.kind === "sqlite" ? store.id : undefined;
+  const { last, problems } = findBackups(folder, id);
   const isTooOld = last > 0 && Date.now() - last > MAX_MISSED_BACKUPS * everyMs;
   const text =
     last === 0
@@ -181,14 +204,6 @@ function checkBackups(config: Config, store: StoreProbe | string): Outcome {
     ...problems,
   ];
   return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
-}
-
-function checkMetricsPort(
-  { metricsHost: host, metricsPort: port }: Config,
-  source: string,
-): Promise<Outcome> | Outcome {
-  if (port === undefined) return ["ok", "not configured"];
-  return checkPort({ host, port, tls: undefined }, source);
 }
 
 type Address = Pick<Config, "host" | "port" | "tls">;
@@ -204,6 +219,7 @@ async function checkPort({ host, port, tls }: Address, source: string): Promise<
     const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
     if (getErrno(error) === "EADDRINUSE" && (await isOurs(url)))
       return ["ok", `${port} on ${host} ${USED_BY_US}`];
+    const { describeListenError } = await import("../../serve/serve.ts");
     return ["failed", describeListenError(error, { host, port }, source)];
   } finally {
     server.close();
@@ -225,9 +241,9 @@ async function isOurs(url: string): Promise<boolean> {
 }
 
 /** Checks who may read and write the files with secrets or hashes, and the store. */
-function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string): Outcome[] {
+function checkFiles(flags: Flags, env: Environment, store: StoreProbe | undefined): Outcome[] {
   const files = readSecretFiles(flags, env);
-  if (typeof store !== "string" && store.kind === "sqlite" && store.lastChange !== undefined)
+  if (store?.kind === "sqlite" && store.lastChange !== undefined)
     files.push(
       { source: "the store", path: store.path },
       ...[`${store.path}-wal`].filter(existsSync).map((path) => ({ source: "the log of the store", path })),
@@ -245,26 +261,4 @@ function checkFiles(flags: Flags, env: Environment, store: StoreProbe | string):
     }
   });
   return outcomes.length > 0 ? outcomes : [["ok", "other users cannot read or change the configured files"]];
-}
-
-/** Returns the known risks of valid settings. */
-async function risks(config: Config): Promise<Outcome[]> {
-  const found: Outcome[] = [];
-  const onLoopback = isLoopback(await resolveAddress(config.host).catch(() => ""));
-  if (config.access.allowBasicOverHttp)
-    found.push([
-      "warning",
-      `${config.access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP: anyone on the network path can read them`,
-    ]);
-  if (!onLoopback && config.tls === undefined && config.network.trustedProxies.length === 0) {
-    found.push([
-      "warning",
-      `plain HTTP on ${config.host}: set --tls-cert and --tls-key, or listen on 127.0.0.1`,
-    ]);
-    found.push([
-      "warning",
-      "no proxy is listed: if one is in front, set --trusted-proxy, or all clients share its address",
-    ]);
-  }
-  return found.length > 0 ? found : [["ok", "none known"]];
 }

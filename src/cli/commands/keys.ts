@@ -1,6 +1,7 @@
 import type { Command } from "commander";
-import type { Flags } from "../../config/config.ts";
+import { type Flags, readStore } from "../../config/config.ts";
 import { asUsageError, CommandError, toStoreError, UsageError } from "../../config/usage-error.ts";
+import { parseScope } from "../../credential/client.ts";
 import {
   createKey,
   DEFAULT_OVERLAP,
@@ -15,25 +16,21 @@ import {
   parseOverlap,
   rotateKey,
 } from "../../credential/key.ts";
-import { parseScope } from "../../credential/scope.ts";
+import { createLink, ownerOf } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
+import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import type { OpenKeysOptions } from "../../storage/store.ts";
-import { type AcceptedStores, addStoreOptions, KEPT_STORES, readAcceptedStore } from "../store-command.ts";
+import { addStoreOptions, KEPT_URLS } from "../store-command.ts";
 import { printError, writeStdout } from "../terminal/output.ts";
 import { escapeControls } from "../terminal/terminal.ts";
-
-const STORES: AcceptedStores = {
-  ...KEPT_STORES,
-  hints: { memory: "manage the keys of a memory store at /admin/keys, or use TODO_CLIENTS_FILE" },
-};
 
 /** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
 export function addKeysCommand(program: Command): void {
   const keys = program.command("keys").description("Manage API keys, also while the server runs.");
   const add = (name: string, description: string): Command =>
-    addStoreOptions(keys.command(name).description(description), STORES);
+    addStoreOptions(keys.command(name).description(description), KEPT_URLS);
 
   add("create", "Create an API key and print its token, which is shown only once.")
     .argument("<name>", "name of the client")
@@ -42,6 +39,10 @@ export function addKeysCommand(program: Command): void {
       "--scope <scope>",
       "read, to only read to-dos, or write; scopes apply in private mode only (TODO_PRIVATE)",
       "write",
+    )
+    .option(
+      "--link [url]",
+      "print a link and a QR code that sign in one browser within ten minutes, instead of the token; url: the address of the service, by default TODO_URL",
     )
     .action(create);
   add("list", "List all API keys. Their tokens are not stored.").action(list);
@@ -67,8 +68,19 @@ async function create(name: string, flags: Flags): Promise<void> {
     if (minted === undefined) {
       throw new UsageError("a key with this name already exists: rotate or revoke it (todo keys --help)");
     }
-    await show(minted);
+    if (flags.link === undefined) await show(minted);
+    else await showLink(keys, minted, flags.link === true ? process.env.TODO_URL : String(flags.link));
   });
+}
+
+/** Prints only the link on standard output; the QR code goes to standard error. */
+async function showLink(keys: KeyStore, { key }: MintedKey, url = DEFAULT_URL): Promise<void> {
+  const { code } = await createLink(keys, { parent: `key:${key.id}`, scope: key.scope }, Date.now());
+  const link = formatLink(url.replace(/\/+$/, ""), code);
+  process.stderr.write(
+    `${renderQrCode(link)}This link signs in one browser as ${escapeControls(key.name)} within ten minutes:\n`,
+  );
+  await writeStdout(`${link}\n`);
 }
 
 async function list(flags: Flags): Promise<void> {
@@ -76,7 +88,7 @@ async function list(flags: Flags): Promise<void> {
   await withKeys(flags, { createIfMissing: false }, async (keys) => {
     const all = (await keys.list()).filter((key) => isListed(key, now));
     if (all.length === 0) process.stderr.write("No API keys.\n");
-    else process.stdout.write(table([HEAD, ...all.map((key) => formatRow(key, now))]));
+    else process.stdout.write(table([HEAD, ...all.map((key) => formatRow(key, all, now))]));
   });
 }
 
@@ -122,11 +134,14 @@ async function withKeys(
   { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
   work: (keys: KeyStore) => Promise<void>,
 ): Promise<void> {
-  const { value: url, source } = readAcceptedStore(flags, STORES);
+  const { value: url, source } = readStore(flags, process.env);
   const opened = await openKeys(url, { createIfMissing, onWarning: printError }).catch((error) => {
     throw toStoreError(source, error);
   });
-  if (opened === undefined) throw new CommandError("this store has no keys that a command can open");
+  if (opened === undefined)
+    throw new UsageError(
+      `${source}: commands cannot open the keys of a memory store: manage them at /admin/keys, or use ${KEPT_URLS}, or TODO_CLIENTS_FILE`,
+    );
   try {
     await work(opened.keys);
   } catch (error) {
@@ -149,10 +164,12 @@ async function show({ key, token }: MintedKey, more = ""): Promise<void> {
   });
 }
 
-const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED"];
+const DEFAULT_URL = "http://127.0.0.1:3000";
 
-function formatRow(key: Key, now: number): string[] {
-  const { id, name, scope, createdAt, expiresAt, lastUsedAt } = key;
+const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED", "DEVICE OF"];
+
+function formatRow(key: Key, all: readonly Key[], now: number): string[] {
+  const { id, name, scope, createdAt, expiresAt, lastUsedAt, parent } = key;
   const end = expiresAt === undefined ? "never" : formatTime(expiresAt);
   return [
     escapeControls(name),
@@ -161,6 +178,7 @@ function formatRow(key: Key, now: number): string[] {
     formatTime(createdAt),
     isExpired(key, now) ? `${end} (expired)` : end,
     lastUsedAt === undefined ? "never" : formatTime(lastUsedAt),
+    parent === undefined ? "" : escapeControls(ownerOf(parent, all)),
   ];
 }
 

@@ -120,8 +120,9 @@ describe("in a pipe, todo", () => {
   });
 
   test("list --limit prints the first to-dos, even more than one page of them", async () => {
-    await using service = start();
-    for (let n = 1; n <= 1003; n++) await service.sendJson("POST", "/api/todos", { title: `${n}` });
+    const store = openMemory({ lastId: 2n ** 63n - 1n });
+    for (let n = 1; n <= 1003; n++) await store.insert(`${n}`);
+    await using service = startService({ store });
     await service.sendJson("PATCH", `/api/todos/${FIRST}`, { done: true });
     const listed = async (...args: readonly string[]): Promise<string[]> => {
       const { code, out, error } = await todo(service, ["list", "--json", ...args]);
@@ -527,23 +528,12 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     },
   );
 
-  test.each([
-    [
-      60,
-      ["Call the plumber, ask about the", "leak in the kitchen, and write", "down what a repair would cost"],
-    ],
-    [120, ["Call the plumber, ask about the leak in the kitchen, and write down what a repair would cost"]],
-  ])(
-    "show prints the complete title at %i columns, and breaks lines between words",
-    async (columns, lines) => {
-      await using service = start();
-      await service.sendJson("POST", "/api/todos", { title: lines.join(" ") });
-      const before = `${FIRST}  [ ]  `;
-      expect(await shown(service, `todo show ${FIRST}`, {}, columns)).toBe(
-        `${before}${lines.join(`\n${" ".repeat(before.length)}`)}\n`,
-      );
-    },
-  );
+  test("show prints the complete title at 60 columns", async () => {
+    await using service = start();
+    const title = "word ".repeat(20).trim();
+    await service.sendJson("POST", "/api/todos", { title });
+    expect(await shown(service, `todo show ${FIRST}`, {}, 60)).toBe(`${FIRST}  [ ]  ${title}\n`);
+  });
 
   test("list --limit reports that more to-dos follow", async () => {
     await using service = startService();
@@ -601,14 +591,6 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     await using service = start();
     const text = await shown(service, "todo list; todo add buy milk");
     expect(text).toBe(`No to-dos yet. To add one, run: todo add buy milk\nadded ${FIRST}  [ ]  buy milk\n`);
-  });
-
-  test("add shows a progress bar for lines, and removes it", async () => {
-    await using service = start();
-    const text = await shown(service, "seq 50 | todo add -");
-    expect(text).toContain("100%");
-    expect(text).toEndWith("added 50 to-dos\n");
-    expect(await titles(service)).toHaveLength(50);
   });
 
   test("watch shows the list and each change until Ctrl-C, also after a lost connection", async () => {

@@ -25,8 +25,7 @@ import {
 } from "../client-command.ts";
 import { unlessAborted } from "../command.ts";
 import { printError } from "../terminal/output.ts";
-import { withProgressBar } from "../terminal/progress.ts";
-import { escapeControls, getColumns, paint, truncate, wrap } from "../terminal/terminal.ts";
+import { escapeControls, getColumns, paint, truncate } from "../terminal/terminal.ts";
 
 /** The service returns at most this many to-dos per page. */
 const MAX_PAGE_SIZE = 1000;
@@ -125,7 +124,7 @@ function describeEmpty({ done }: ListQuery, text: string): string {
 function show({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
   return forEachId(ids, async (id) => {
     const todo = await api.get(id, { signal });
-    printLine(todo, () => wholeText(todo));
+    printLine(todo, () => formatWhole(todo));
   });
 }
 
@@ -146,13 +145,11 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   const api = createApi(service, { retries: RETRIES_OF_LINES });
   let added = 0;
   try {
-    await withProgressBar("adding", true, async (onProgress) => {
-      for (const [title, idempotencyKey] of withIdempotencyKeys(titles, name)) {
-        const todo = await api.create(title, { idempotencyKey, signal });
-        if (isJson) printLine(todo);
-        onProgress(++added, titles.length);
-      }
-    });
+    for (const [title, idempotencyKey] of withIdempotencyKeys(titles, name)) {
+      const todo = await api.create(title, { idempotencyKey, signal });
+      if (isJson) printLine(todo);
+      added++;
+    }
   } catch (error) {
     const why = signal.aborted ? "interrupted" : describeError(error, service);
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
@@ -303,20 +300,13 @@ function formatRows(todos: readonly Todo[]): string[] {
 /** Returns a to-do as one line of the terminal, with as much of its title as fits. */
 function formatRow(todo: Todo, { idWidth = 0, before = "" } = {}): string {
   const start = formatStart(todo, { idWidth, before });
-  return styled(todo, start + truncate(escapeControls(todo.title), titleColumns(start)));
+  const columns = Math.max(getColumns(process.stdout) - start.length, MIN_TITLE_COLUMNS);
+  return styled(todo, start + truncate(escapeControls(todo.title), columns));
 }
 
-/** Returns a to-do with its whole title, in as many lines of the terminal as it needs. */
-function wholeText(todo: Todo): string {
-  const start = formatStart(todo);
-  const lines = wrap(escapeControls(todo.title), titleColumns(start));
-  return styled(todo, start + lines.join(`\n${" ".repeat(start.length)}`));
-}
+const formatWhole = (todo: Todo): string => styled(todo, formatStart(todo) + escapeControls(todo.title));
 
 const formatStart = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
   `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
-
-const titleColumns = (start: string): number =>
-  Math.max(getColumns(process.stdout) - start.length, MIN_TITLE_COLUMNS);
 
 const styled = ({ done }: Todo, text: string): string => (done ? paint("dim", text, process.stdout) : text);

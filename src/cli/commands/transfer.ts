@@ -1,6 +1,6 @@
 import { open } from "node:fs/promises";
-import { type Command, Option } from "commander";
-import { type Flags, getSource, readMaxTodos } from "../../config/config.ts";
+import type { Command } from "commander";
+import { type Flags, getSource, readMaxTodos, readStore } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
@@ -12,21 +12,13 @@ import {
   type TransferSummary,
 } from "../../storage/maintenance.ts";
 import { unlessAborted } from "../command.ts";
-import {
-  addStoreOptions,
-  KEPT_STORES,
-  readAcceptedStore,
-  runOnStore,
-  sqliteStores,
-} from "../store-command.ts";
+import { addStoreOptions, KEPT_URLS, runOnStore } from "../store-command.ts";
 import { printError, writeStdout } from "../terminal/output.ts";
-import { withProgressBar } from "../terminal/progress.ts";
 
 /** Permissions before the umask. Only the owner may read the hashes of API keys. */
 const MODES = { omit: 0o666, include: 0o600 };
 
 const INCOMPLETE_EXIT_CODE = 3;
-const READABLE_IF_DAMAGED = sqliteStores("on PostgreSQL, leave out --skip-damaged");
 
 /** Adds `todo export`. */
 export function addExportCommand(program: Command): void {
@@ -36,38 +28,35 @@ export function addExportCommand(program: Command): void {
       "Export all to-dos as lines of JSON to a new file or standard output. Works while a server runs.",
     )
     .argument("[file]")
-    .addOption(new Option("--with-keys", WITH_KEYS).conflicts("skipDamaged"))
-    .addOption(
-      new Option(
-        "--skip-damaged",
-        "export what can be read of a damaged SQLite store; exit with 3 if something was left out or may be wrong",
-      ),
+    .option("--with-keys", WITH_KEYS)
+    .option(
+      "--skip-damaged",
+      "export what can be read of a damaged SQLite store; exit with 3 if something was left out or may be wrong",
     );
-  addStoreOptions(command, KEPT_STORES).action((file: string | undefined, flags: Flags) =>
-    runOnStore(
-      readAcceptedStore(flags, flags.skipDamaged === undefined ? KEPT_STORES : READABLE_IF_DAMAGED),
-      async (store, signal) => {
-        const keys = readKeysOption(flags);
-        const source: Source =
-          flags.skipDamaged === undefined
-            ? (write, options) => store.export(write, { ...options, keys })
-            : exportSkippingDamaged(store);
-        if (file === undefined)
-          printSummary(process.stderr, "exported", await exportToOutput(source, signal));
-        else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
-      },
-    ),
+  addStoreOptions(command, KEPT_URLS).action((file: string | undefined, flags: Flags) =>
+    runOnStore(readStore(flags, process.env), async (store, signal) => {
+      const keys = readKeysOption(flags);
+      const source: Source = (write, options) =>
+        flags.skipDamaged === undefined
+          ? store.export(write, { ...options, keys })
+          : exportSkippingDamaged(store, write, { ...options, keys });
+      if (file === undefined) {
+        const write = (text: string) => unlessAborted(signal, writeStdout(text));
+        printSummary(process.stderr, "exported", await source(write, { signal }));
+      } else printSummary(process.stdout, "exported", await exportToFile(source, file, MODES[keys], signal));
+    }),
   );
 }
 
-/** Returns an export of what can be read. It prints what is missing, and sets the exit code. */
-function exportSkippingDamaged(store: StoreAdmin): Source {
-  return async (write, options) => {
-    const { problems, ...summary } = await store.exportSkippingDamaged(write, options);
-    for (const problem of problems) printError(problem);
-    if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
-    return summary;
-  };
+/** Exports what can be read. Prints what is missing, and sets the exit code. */
+async function exportSkippingDamaged(
+  store: StoreAdmin,
+  ...given: Parameters<StoreAdmin["exportSkippingDamaged"]>
+): Promise<TransferSummary> {
+  const { problems, ...summary } = await store.exportSkippingDamaged(...given);
+  for (const problem of problems) printError(problem);
+  if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
+  return summary;
 }
 
 /** Adds `todo import`. */
@@ -79,15 +68,14 @@ export function addImportCommand(program: Command): void {
     )
     .argument("[file]")
     .option("--with-keys", WITH_KEYS);
-  addStoreOptions(command, KEPT_STORES)
+  addStoreOptions(command, KEPT_URLS)
     .addOption(optionFor(SETTINGS.maxTodos))
     .action((file: string | undefined, flags: Flags) => {
       const maxTodos = readMaxTodos(flags, process.env);
-      return runOnStore(readAcceptedStore(flags, KEPT_STORES), async (store, signal) => {
+      return runOnStore(readStore(flags, process.env), async (store, signal) => {
         const source = file === undefined ? inputChunks(signal) : fileChunks(file);
-        const summary = await withProgressBar("importing", true, (onProgress) =>
-          store.import(source, maxTodos, { signal, onProgress, keys: readKeysOption(flags) }),
-        ).catch((error) => {
+        const keys = readKeysOption(flags);
+        const summary = await store.import(source, maxTodos, { signal, keys }).catch((error) => {
           if (!(error instanceof TooManyTodosError)) throw error;
           const limit = getSource(SETTINGS.maxTodos, flags, process.env);
           throw new PreconditionError(`${error.message}: raise the limit with ${limit}`, { cause: error });
@@ -113,17 +101,8 @@ function exportToFile(
 ): Promise<TransferSummary> {
   return createFileAtomic(file, mode, async (part) => {
     await using handle = await open(part, "a");
-    return await withProgressBar("exporting", true, (onProgress) =>
-      source((text) => handle.appendFile(text), { signal, onProgress }),
-    );
+    return await source((text) => handle.appendFile(text), { signal });
   });
-}
-
-function exportToOutput(source: Source, signal: AbortSignal): Promise<TransferSummary> {
-  // A progress bar would appear between the lines.
-  return withProgressBar("exporting", !process.stdout.isTTY, (onProgress) =>
-    source((text) => unlessAborted(signal, writeStdout(text)), { signal, onProgress }),
-  );
 }
 
 async function* inputChunks(signal: AbortSignal): AsyncGenerator<Uint8Array> {

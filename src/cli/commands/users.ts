@@ -37,11 +37,10 @@ type Users = ReadonlyMap<string, string>;
 export function addUsersCommand(program: Command): void {
   const users = program.command("users").description("Manage users of /admin/.");
   const { outputError } = program.configureOutput();
-  users
-    .command("add")
-    .description("Add a user, or change their password. Prompts for it, or reads it from standard input.")
+  const command = (name: string, description: string): Command =>
+    users.command(name).description(description).addOption(optionFor(SETTINGS.usersFile));
+  command("add", "Add a user, or change their password. Prompts for it, or reads it from standard input.")
     .argument("<name>")
-    .addOption(optionFor(SETTINGS.usersFile))
     .allowExcessArguments()
     .configureOutput({
       // An argument that looks like a flag may be a password.
@@ -53,17 +52,8 @@ export function addUsersCommand(program: Command): void {
         "todo users add takes one name and never a password, because other users can see arguments; it prompts for the password or reads it from standard input",
       );
     });
-  users
-    .command("remove")
-    .description("Remove a user.")
-    .argument("<name>")
-    .addOption(optionFor(SETTINGS.usersFile))
-    .action(remove);
-  users
-    .command("list")
-    .description("Print the names of all users.")
-    .addOption(optionFor(SETTINGS.usersFile))
-    .action(list);
+  command("remove", "Remove a user.").argument("<name>").action(remove);
+  command("list", "Print the names of all users.").action(list);
 }
 
 async function add(name: string, flags: Flags): Promise<void> {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { escapeControls, escapeControlsJson, truncate, wrap } from "./terminal.ts";
+import { escapeControls, escapeControlsJson, truncate } from "./terminal.ts";
 
 describe("untrusted text", () => {
   test.each<[what: string, text: string, shown: string]>([
@@ -45,30 +45,6 @@ describe("untrusted text", () => {
     fc.assert(
       fc.property(fc.string({ unit: "grapheme" }), fc.integer({ min: 1, max: 20 }), (text, columns) => {
         expect(Bun.stringWidth(truncate(escapeControls(text), columns))).toBeLessThanOrEqual(columns);
-      }),
-    );
-  });
-
-  test.each<[text: string, columns: number, lines: readonly string[]]>([
-    ["buy milk", 8, ["buy milk"]],
-    ["buy milk and bread", 8, ["buy milk", "and", "bread"]],
-    ["buy milk", 3, ["buy", "mil", "k"]],
-    ["日本語 日本語", 7, ["日本語", "日本語"]],
-    ["日本語", 5, ["日本", "語"]],
-    ["buy   milk  ", 4, ["buy", "milk"]],
-    ["e\u0301e\u0301 e\u0301e\u0301", 3, ["e\u0301e\u0301", "e\u0301e\u0301"]],
-  ])("wrap breaks %s at %i columns", (text, columns, lines) => {
-    expect(wrap(text, columns)).toEqual([...lines]);
-  });
-
-  test("wrap keeps all characters except spaces, and never exceeds the given width", () => {
-    const titles = fc.array(fc.string({ unit: "grapheme", minLength: 1 }), { minLength: 1 });
-    fc.assert(
-      fc.property(titles, fc.integer({ min: 10, max: 40 }), (words, columns) => {
-        const text = escapeControls(words.join(" "));
-        const lines = wrap(text, columns);
-        for (const line of lines) expect(Bun.stringWidth(line)).toBeLessThanOrEqual(columns);
-        expect(lines.join("").replaceAll(/\s/gu, "")).toBe(text.replaceAll(/\s/gu, ""));
       }),
     );
   });

@@ -41,30 +41,6 @@ export function truncate(text: string, columns: number): string {
   return `${kept}…`;
 }
 
-/** Returns text as lines of at most this many columns, broken at spaces where that is possible. */
-export function wrap(text: string, columns: number): string[] {
-  const lines = [""];
-  let width = 0;
-  for (const word of text.split(/(?<= )/)) {
-    // The spaces at the end of a line need no column.
-    const needed = Bun.stringWidth(word.trimEnd());
-    if (width > 0 && needed > 0 && width + needed > columns) {
-      lines.push("");
-      width = 0;
-    }
-    for (const { segment } of graphemes.segment(word)) {
-      const more = Bun.stringWidth(segment);
-      if (width > 0 && width + more > columns && segment !== " ") {
-        lines.push("");
-        width = 0;
-      }
-      lines[lines.length - 1] += segment;
-      width += more;
-    }
-  }
-  return lines.map((line) => line.trimEnd());
-}
-
 /** Returns the width of a terminal; a pipe or a file has no limit. */
 export const getColumns = (output: NodeJS.WriteStream): number =>
   output.isTTY ? output.columns || FALLBACK_WIDTH : Number.POSITIVE_INFINITY;

@@ -1,5 +1,6 @@
 import type { LookupClient } from "../../credential/client.ts";
 import type { KeyStore } from "../../credential/key.ts";
+import type { StoredEntry } from "../../credential/session.ts";
 import type { CheckUser } from "../../credential/user.ts";
 import type { RecordOutcome } from "../observability/instrumentation.ts";
 import type { LogRejection } from "../observability/rejection-log.ts";
@@ -15,24 +16,23 @@ export interface Credentials {
   /** Returns whether a user and a password match. By default, every password is rejected. */
   readonly checkUser: CheckUser;
   /**
-   * Returns the stored entry of a user, such as a password hash, or `undefined`. In private mode, a user's event streams end
-   * when the entry changes. By default, they do not end.
+   * Returns what is stored about a user or a client, such as a password hash, or `undefined`. In private mode, a change ends a
+   * user's event streams and signs out browsers. By default, browsers stay signed in for 24 hours.
    */
-  readonly userEntry: (user: string) => string | undefined;
+  readonly storedEntry: StoredEntry;
 }
 
 export const NO_CREDENTIALS: Credentials = {
   keys: undefined,
   lookupClient: () => undefined,
   checkUser: () => false,
-  userEntry: () => undefined,
+  storedEntry: () => undefined,
 };
 
 /** Which requests need credentials, and how those are sent. */
 export interface Access {
   /**
-   * Whether every path needs credentials, except `/livez`, `/readyz`, preflights of `corsOrigins`, and `/register` and
-   * `/.well-known/`, which answer 404; false by default.
+   * Whether all data needs credentials: every path below `/api`, except `/api/openapi.json`, and `/mcp`; false by default.
    * Clients and users are accepted; below `/admin`, only users.
    */
   readonly privateMode: boolean;

@@ -13,21 +13,62 @@ const REALM = "todo";
 const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
 const BASIC_CHALLENGE = basicChallenge(REALM);
 
+/** The first scheme of a challenge. Assistants read only the first one, and have tokens. */
 type FirstScheme = "Basic" | "Bearer";
 
-/**
- * Returns the guard of private mode. It accepts a bearer token, a user's password (HTTP Basic), and one of our tokens as
- * the password of any user name. It rejects with `unauthorized`, `https_required` or `too_many_failures`, and with
- * `credentials_unavailable` if a check throws.
- * @param firstScheme the first scheme of the challenge. Chromium reads only the first one and asks for a password only for
- * Basic. Assistants read only the first one, too, and have tokens.
- */
-export function privateGuard(options: GuardOptions, firstScheme: FirstScheme): Guard<Identity> {
-  const { credentials, access, getConnectionInfo, logRejection, recordOutcome } = options;
-  const { userEntry } = credentials;
+/** Checks a credential wherever it comes from, and records and logs the outcome. Rejects as `privateGuard` does. */
+export interface Authenticator {
+  readonly client: (token: string, request: Request, server: HttpServer) => Awaitable<Identity>;
+  readonly user: (user: string, password: string, request: Request, server: HttpServer) => Promise<Identity>;
+  /** Rejects a malformed or a wrong credential. */
+  readonly reject: (
+    outcome: "malformed" | "wrong",
+    reason: string,
+    request: Request,
+    server: HttpServer,
+  ) => never;
+}
+
+export function createAuthenticator(options: GuardOptions, firstScheme: FirstScheme): Authenticator {
+  const { getConnectionInfo, logRejection, recordOutcome } = options;
+  const { storedEntry } = options.credentials;
   const lookup = createTokenLookup(options);
   const login = createLogin(options);
+  const reject: Authenticator["reject"] = (outcome, reason, request, server) => {
+    recordOutcome(outcome);
+    logRejection(reason, getConnectionInfo(request, server).address);
+    throw unauthorized(request, firstScheme, ', error="invalid_token"');
+  };
+  return {
+    reject,
+    client: (token, request, server) =>
+      chain(lookup(token), (client) => {
+        // Plain JavaScript may return a client without a name, to which no write could be attributed.
+        if (typeof client?.name !== "string") return reject("wrong", whyUnknown(token), request, server);
+        recordOutcome("passed");
+        return clientIdentity(client);
+      }),
+    user: async (user, password, request, server) => {
+      // Read before the check, so that a change during the check ends the user's streams.
+      const entry = storedEntry("user", user);
+      const { address } = getConnectionInfo(request, server);
+      if (!(await login({ user, password }, address))) throw unauthorized(request, firstScheme, "");
+      return userIdentity({ name: user }, () => storedEntry("user", user) !== entry);
+    },
+  };
+}
 
+/**
+ * Returns the guard of private mode. It accepts a bearer token, a user's password (HTTP Basic), one of our tokens as the
+ * password of any user name, and the token in the cookie of a browser if `readCookie` returns it. It rejects with
+ * `unauthorized`, `https_required` or `too_many_failures`, and with `credentials_unavailable` if a check throws.
+ */
+export function privateGuard(
+  { access, getConnectionInfo, logRejection, recordOutcome }: GuardOptions,
+  firstScheme: FirstScheme,
+  { client, user, reject }: Authenticator,
+  readCookie: (request: Request) => string | undefined = () => undefined,
+): Guard<Identity> {
   return (request, server) => {
     const authorization = request.headers.get("authorization");
     if (!access.allowBasicOverHttp && !getConnectionInfo(request, server).isSecure) {
@@ -39,52 +80,25 @@ export function privateGuard(options: GuardOptions, firstScheme: FirstScheme): G
       throw httpsRequired();
     }
     const bearer = parseBearer(authorization);
-    if (bearer.state === "presented") return authenticateClient(bearer.credential, request, server);
+    if (bearer.state === "presented") return client(bearer.credential, request, server);
     if (bearer.state === "malformed") return reject("malformed", "malformed", request, server);
     const basic = parseBasic(authorization);
     if (basic.state === "malformed") return reject("malformed", "malformed", request, server);
     if (basic.state === "presented") {
-      const { user, password } = basic.credential;
+      const { user: name, password } = basic.credential;
       return isMintedToken(password)
-        ? authenticateClient(password, request, server)
-        : authenticateUser(user, password, request, server);
+        ? client(password, request, server)
+        : user(name, password, request, server);
     }
+    const token = authorization === null ? readCookie(request) : undefined;
+    if (token !== undefined)
+      return chain(client(token, request, server), (identity) =>
+        // Only the keys of browsers count in a cookie.
+        identity.parent === undefined ? reject("wrong", "unknown", request, server) : identity,
+      );
     recordOutcome("absent");
     throw unauthorized(request, firstScheme, "");
   };
-
-  function authenticateClient(token: string, request: Request, server: HttpServer): Awaitable<Identity> {
-    return chain(lookup(token), (client) => {
-      // Plain JavaScript may return a client without a name, to which no write could be attributed.
-      if (typeof client?.name !== "string") return reject("wrong", whyUnknown(token), request, server);
-      recordOutcome("passed");
-      return clientIdentity(client);
-    });
-  }
-
-  async function authenticateUser(
-    user: string,
-    password: string,
-    request: Request,
-    server: HttpServer,
-  ): Promise<Identity> {
-    // Read before the check, so that a change during the check ends the user's streams.
-    const entry = userEntry(user);
-    const { address } = getConnectionInfo(request, server);
-    if (!(await login({ user, password }, address))) throw unauthorized(request, firstScheme, "");
-    return userIdentity({ name: user }, () => userEntry(user) !== entry);
-  }
-
-  function reject(
-    outcome: "malformed" | "wrong",
-    reason: string,
-    request: Request,
-    server: HttpServer,
-  ): never {
-    recordOutcome(outcome);
-    logRejection(reason, getConnectionInfo(request, server).address);
-    throw unauthorized(request, firstScheme, ', error="invalid_token"');
-  }
 }
 
 /**
@@ -114,15 +128,11 @@ const insufficientScope = (): ServiceError =>
     headers: { "WWW-Authenticate": `${BEARER_CHALLENGE}, error="insufficient_scope", scope="write"` },
   });
 
-/**
- * Returns the error with its challenges. Only navigations and programs are asked for a password: a challenge to a
- * page's own request would open the browser's dialog before the page can explain.
- */
+/** Returns the error with its challenges. A challenge to use Basic would open a dialog of the browser above the page's form. */
 function unauthorized({ headers }: Request, firstScheme: FirstScheme, error: string): ServiceError {
-  const mode = headers.get("sec-fetch-mode");
   const bearer = BEARER_CHALLENGE + error;
   const both = firstScheme === "Basic" ? [BASIC_CHALLENGE, bearer] : [bearer, BASIC_CHALLENGE];
-  const challenge = mode === null || mode === "navigate" ? both.join(", ") : bearer;
+  const challenge = headers.has("sec-fetch-mode") ? bearer : both.join(", ");
   return new ServiceError("unauthorized", {
     headers: { "WWW-Authenticate": challenge, Vary: "Origin, Sec-Fetch-Mode" },
   });

@@ -86,7 +86,7 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
   expect(service.lines.map(({ message, fields }) => [message, fields])).toEqual(
     [1, 2].map(() => [
       "subscriber disconnected",
-      { key: phone.key.id, reason: "credential no longer valid" },
+      { client: phone.key.name, key: phone.key.id, reason: "credential no longer valid" },
     ]),
   );
   expect(service.text()).not.toContain(phone.token);
@@ -136,7 +136,7 @@ test("the event streams of a user end when the stored entry changes", async () =
     ["ann", "hash 1"],
     ["bob", "hash 2"],
   ]);
-  await using service = await start({ credentials: { userEntry: (user) => entries.get(user) } });
+  await using service = await start({ credentials: { storedEntry: (_kind, user) => entries.get(user) } });
   await using ann = await service.subscribe(basic("ann", "password"));
   await using bob = await service.subscribe(basic("bob", "password"));
   entries.set("ann", "hash 3");
@@ -152,7 +152,7 @@ test("a change of the entry while the password is checked ends the user's stream
     entry = "hash 2";
     return true;
   };
-  await using service = await start({ credentials: { userEntry: () => entry, checkUser } });
+  await using service = await start({ credentials: { storedEntry: () => entry, checkUser } });
   await using stream = await service.subscribe(basic("ann", "password"));
   await stream.rest();
 });

@@ -1,11 +1,12 @@
 import { type Identity, identityFields } from "../../credential/identity.ts";
 import { ServiceError } from "../../error.ts";
+import { parseTodoId } from "../../todo.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { traceId } from "../observability/trace.ts";
 import { type Handler, isSafeMethod, type Route, type RoutedRequest } from "../route.ts";
 
-/** Returns a route with every write of an identity logged. The log shows a key's id or a user, never a token. */
+/** Returns a route with every write of an identity logged. The log never shows a token. */
 export type WithWriteLog = (path: string, route: Route) => Route;
 
 /** Returns a function that logs the writes to a route. Rejected writes are limited per identity, route and reason. */
@@ -13,17 +14,16 @@ export function createWriteLog(log: Log, limiter: LogLimiter): WithWriteLog {
   const logRejected = limiter.topic((fields) => log.warn(fields, "write refused"));
   return (path, { handler, ...route }) => {
     const logged = async (request: RoutedRequest, identity: Identity, write: ReturnType<Handler>) => {
-      const { method } = request;
-      const fields = { method, route: path, ...identityFields(identity) };
+      const { id, method } = request;
       try {
         const response = await write;
-        const { id } = request.params;
-        const trace = traceId(request);
-        log.info({ ...fields, ...(id !== undefined && { id }), status: response.status, trace }, "write");
+        const todo = getTodoId(request, response);
+        const { status } = response;
+        log.info({ id, method, todo, ...identityFields(identity), status, trace: traceId(request) }, "write");
         return response;
       } catch (error) {
         if (error instanceof ServiceError) {
-          const rejected = { ...fields, reason: error.code };
+          const rejected = { method, route: path, ...identityFields(identity), reason: error.code };
           logRejected(JSON.stringify(rejected), rejected);
         }
         throw error;
@@ -37,4 +37,10 @@ export function createWriteLog(log: Log, limiter: LogLimiter): WithWriteLog {
           : logged(request, identity, (async () => handler(request, server, identity))()),
     };
   };
+}
+
+/** Returns the id of the to-do that was written, as its JSON shows it. */
+function getTodoId({ params }: RoutedRequest, { headers }: Response): string | undefined {
+  const text = params.id ?? headers.get("Location")?.split("/").at(-1);
+  return text === undefined ? undefined : String(parseTodoId(text));
 }

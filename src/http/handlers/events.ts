@@ -9,7 +9,7 @@ import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts";
 import { respond } from "../response.ts";
 import { type Handler, IDLE_SECONDS } from "../route.ts";
-import { toReadableStream } from "../stream.ts";
+import { type Bytes, toReadableStream } from "../stream.ts";
 
 /** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
 const HIGH_WATER_MARK = 64 * 1024;
@@ -112,8 +112,6 @@ const FORWARDING_IGNORED =
 /** Returns the network to limit, or `undefined` for loopback, unless the request comes through a trusted proxy there. */
 const limitedNetwork = ({ address, forwarding }: ConnectionInfo): string | undefined =>
   isLoopback(address) && forwarding !== "used" ? undefined : networkPrefix(address);
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Where a stream starts: after a position, at the latest event, or with `resync` for an unknown position. */
 type Start = Position | "latest" | "unknown";

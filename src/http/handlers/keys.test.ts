@@ -528,10 +528,11 @@ describe("the log of key writes", () => {
     await served.service.send("DELETE", `/admin/keys/${successor.id}`, AUTHORIZED);
     await served.list();
     const user = "root";
+    const request = expect.stringMatching(/^[0-9a-f-]{36}$/);
     expect(audit(served)).toEqual([
-      ["info", "key created", { key: id, user }],
-      ["info", "key rotated", { key: id, successor: successor.id, user }],
-      ["info", "key revoked", { key: successor.id, user }],
+      ["info", "key created", { id: request, key: id, client: "ci", user }],
+      ["info", "key rotated", { id: request, key: id, successor: successor.id, client: "ci", user }],
+      ["info", "key revoked", { id: request, key: successor.id, user }],
     ]);
   });
 

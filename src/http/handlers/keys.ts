@@ -11,6 +11,7 @@ import {
   parseRotation,
   rotateKey,
 } from "../../credential/key.ts";
+import { ownerOf } from "../../credential/session.ts";
 import type { BasicUser } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
 import type { BodyReader } from "../body.ts";
@@ -39,7 +40,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
     list: async (request) => {
       if (prefersHtml(request)) return keysPage(request);
       const listed = (await keys.list()).filter((key) => isListed(key, now()));
-      const json = JSON.stringify(listed.map(asJson));
+      const json = JSON.stringify(listed.map((key) => asJson(key, listed)));
       // Responses share one Blob, so that clients that read nothing do not fill the memory.
       if (json !== latest.json) latest = { json, blob: new Blob([json]) };
       const headers = { "Content-Type": "application/json", Vary: "Origin, Accept" };
@@ -54,7 +55,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
           detail: "Rotate or revoke the key of this name; GET /admin/keys has its id.",
         });
       }
-      log.info({ key: minted.key.id, user: user.name }, "key created");
+      log.info({ id: request.id, key: minted.key.id, client: name, user: user.name }, "key created");
       return mintedReply(minted);
     }),
 
@@ -62,14 +63,15 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
       const id = getKeyId(request);
       const minted = await rotateKey(keys, id, await readOverlap(request, server, id), now());
       if (minted === undefined) throw notFound();
-      log.info({ key: id, successor: minted.key.id, user: user.name }, "key rotated");
+      const { id: successor, name: client } = minted.key;
+      log.info({ id: request.id, key: id, successor, client, user: user.name }, "key rotated");
       return mintedReply(minted);
     }),
 
     revoke: audited("revoke", async (request, user) => {
       const id = getKeyId(request);
       if (!(await keys.delete(id))) throw notFound();
-      log.info({ key: id, user: user.name }, "key revoked");
+      log.info({ id: request.id, key: id, user: user.name }, "key revoked");
       return noContent();
     }),
   } satisfies Record<string, GuardedHandler<BasicUser>>;
@@ -118,7 +120,10 @@ const notFound = (): ServiceError => new ServiceError("key_not_found");
 const mintedReply = ({ key, token }: MintedKey): Response =>
   created(JSON.stringify({ ...asJson(key), token }), `/admin/keys/${key.id}`);
 
-function asJson({ id, name, scope, createdAt, expiresAt, lastUsedAt }: Key) {
+function asJson(
+  { id, name, scope, createdAt, expiresAt, lastUsedAt, parent }: Key,
+  all: readonly Key[] = [],
+) {
   return {
     id,
     name,
@@ -126,5 +131,6 @@ function asJson({ id, name, scope, createdAt, expiresAt, lastUsedAt }: Key) {
     createdAt: formatTime(createdAt),
     ...(expiresAt !== undefined && { expiresAt: formatTime(expiresAt) }),
     ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
+    ...(parent !== undefined && { deviceOf: ownerOf(parent, all) }),
   };
 }

@@ -13,8 +13,8 @@ import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
+import type { Scope } from "../../credential/client.ts";
 import { createKey, createKeyLookup } from "../../credential/key.ts";
-import type { Scope } from "../../credential/scope.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -179,7 +179,7 @@ describe("in private mode, /mcp", () => {
         const response = await fetch(service.url + path, { method });
         expect([path, ...(await statusAndCode(response))]).toEqual([path, 404, "route_not_found"]);
       }
-    expect(await statusAndCode(await fetch(`${service.url}/nowhere`))).toEqual([401, "unauthorized"]);
+    expect(await statusAndCode(await fetch(`${service.url}/api/nowhere`))).toEqual([401, "unauthorized"]);
   });
 
   test("allows a key with the scope read to list, but not to write", async () => {
@@ -230,7 +230,7 @@ describe("in private mode, /mcp", () => {
     await callTool(client, "find_todos");
     const writes = log.lines.filter(({ message }) => message === "write");
     expect(writes.map(({ fields }) => fields)).toMatchObject([
-      { route: "/api/todos", key: expect.any(String) },
+      { method: "POST", todo: "1", client: "writer", key: expect.any(String) },
     ]);
     expect(log.text()).not.toContain("canary-title");
     expect(log.text()).not.toContain(service.writer);
@@ -277,7 +277,7 @@ describe("in private mode, /mcp", () => {
     const { headers } = await post(service, bearer(service.reader));
     expect([headers.get("cache-control"), headers.get("vary")]).toEqual([
       "no-store",
-      "Origin, Authorization",
+      "Origin, Authorization, Cookie",
     ]);
   });
 });
@@ -288,8 +288,8 @@ test("the metrics and the access log count /mcp and the requests of its tools", 
   await using service = start({ observer: metrics.observer, accessLog: true, log: log.log });
   await using client = await connectHttpClient(VERSION, at(service));
   await callTool(client, "add_todos", { todos: [{ title: "a" }] });
-  const routes = log.lines.map(({ fields }) => fields.route);
-  expect(routes).toEqual(["/mcp", "/api/todos", "/mcp"]);
+  const paths = log.lines.map(({ fields }) => fields.path);
+  expect(paths).toEqual(["/mcp", "/api/todos", "/mcp"]);
 });
 
 describe("/mcp", () => {

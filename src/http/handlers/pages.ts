@@ -12,24 +12,23 @@ import { respond } from "../response.ts";
 import type { RoutedRequest } from "../route.ts";
 
 /**
- * Returns the policy of the to-dos page: only scripts, styles and requests of this server, nothing inline, and no HTML from
+ * The policy of the to-dos page: only scripts, styles and requests of this server, nothing inline, and no HTML from
  * strings (CSP 3, Trusted Types).
  */
-const todosCsp = (workers: string, trustedTypes: string): string =>
-  [
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "img-src 'self'",
-    "connect-src 'self'",
-    "manifest-src 'self'",
-    `worker-src ${workers}`,
-    "form-action 'self'",
-    "base-uri 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    `trusted-types ${trustedTypes}`,
-  ].join("; ");
+const TODOS_CSP = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "manifest-src 'self'",
+  "worker-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types service-worker",
+].join("; ");
 
 /** The service worker may only send requests to this server. */
 const WORKER_CSP = "default-src 'none'; connect-src 'self'; frame-ancestors 'none'";
@@ -83,15 +82,12 @@ const assets = new Map(
 );
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-export const todosPage = page(built.pages.todos, todosCsp("'self'", "service-worker"));
-/** In private mode, no browser keeps the list, and the page deletes what an earlier one kept. */
-export const privateTodosPage = page(built.pages.privateTodos, todosCsp("'none'", "'none'"));
+export const todosPage = page(built.pages.todos, TODOS_CSP);
 export const keysPage = page(built.pages.keys, selfContainedCsp(built.pages.keys));
 export const docsPage = page(built.pages.docs, DOCS_CSP);
 
-/** Handle the script of the service worker. In private mode, it removes the worker and what that one kept. */
-export const serviceWorker = revalidated(built.workers.offline, JAVASCRIPT, WORKER_CSP);
-export const serviceWorkerRemoval = revalidated(built.workers.remove, JAVASCRIPT, WORKER_CSP);
+/** Handles the script of the service worker. */
+export const serviceWorker = revalidated(built.serviceWorker, JAVASCRIPT, WORKER_CSP);
 
 /** Returns an asset of a page (`/assets/:name`). Throws `route_not_found` for an unknown name. */
 export async function asset(request: RoutedRequest): Promise<Response> {
@@ -261,12 +257,12 @@ function fromBrotli(path: string): Coded {
 
 /** Returns a function that calls `make` once and caches its result. After a rejection, the next call tries again. */
 function memoize<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
+  let cached: Promise<T> | undefined;
   return () => {
-    made ??= make().catch((error) => {
-      made = undefined;
+    cached ??= make().catch((error) => {
+      cached = undefined;
       throw error;
     });
-    return made;
+    return cached;
   };
 }

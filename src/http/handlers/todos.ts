@@ -4,7 +4,6 @@ import {
   type Awaitable,
   formatPosition,
   type ListQuery,
-  type NewTodo,
   type Position,
   parseNewTodo,
   parsePatch,
@@ -16,7 +15,7 @@ import {
 } from "../../todo.ts";
 import type { BodyReader } from "../body.ts";
 import { matchesEtag } from "../etag.ts";
-import { exclusiveByKey, readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
+import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, json, list, noContent, respond } from "../response.ts";
@@ -33,7 +32,6 @@ const TLS_CHUNK_BYTES = 16 * 1024;
 
 /** Returns the handlers of `/api/todos` and `/api/todos/:id`. */
 export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Log, limiter: LogLimiter) {
-  const exclusive = exclusiveByKey();
   const logError = limiter.topic((fields) => log.error(fields, "list response aborted"));
   const onStreamError = (err: unknown): void => logError("", { err });
 
@@ -50,7 +48,7 @@ export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Lo
       return bodies
         .readJson(request, server)
         .then((body) =>
-          chain(insert(parseNewTodo(body), idempotencyKey), ({ id, json }) =>
+          chain(store.insert(parseNewTodo(body).title, idempotencyKey), ({ id, json }) =>
             created(json, `/api/todos/${id}`),
           ),
         );
@@ -69,12 +67,6 @@ export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Lo
       return noContent();
     },
   } satisfies Record<string, Handler>;
-
-  /** Reserves the key for the insert alone, so that a stalled upload does not reserve it. */
-  function insert({ title }: NewTodo, idempotencyKey: string | undefined) {
-    if (idempotencyKey === undefined) return store.insert(title);
-    return exclusive(idempotencyKey, () => store.insert(title, idempotencyKey));
-  }
 
   async function listIfModified(request: Request, server: HttpServer, query: ListQuery, seen: string) {
     const position = await store.position();

@@ -1,9 +1,8 @@
 import { constants } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { MAX_REQUEST_BYTES } from "../body.ts";
 import { type Handler, IDLE_SECONDS, withHeader } from "../route.ts";
 import type { Service } from "../service.ts";
-import { type Closable, shutdown } from "./shutdown.ts";
 import type { Certificate } from "./tls.ts";
 
 /** Where to listen. */
@@ -43,6 +42,14 @@ export interface TlsListener extends Listener {
   readonly renew: (certificate: Certificate) => Promise<void>;
 }
 
+/** A server that can be closed, such as the one that `Bun.serve` returns. */
+export interface Closable {
+  /** The number of requests whose head has arrived and whose response has not been sent. */
+  readonly pendingRequests: number;
+  /** Closes the listener and idle connections; resolves when no connection is left. With `true`, closes every connection. */
+  stop(all?: boolean): Promise<void>;
+}
+
 /** Makes browsers use HTTPS for a year (RFC 6797 §6.1). */
 const HSTS = "max-age=31536000";
 /** The TLS 1.2 ciphers with forward secrecy and authenticated encryption (RFC 9325 §4.2). TLS 1.3 has no others. */
@@ -59,6 +66,10 @@ const RETIRE_MS = 15_000;
 
 /** Gives a client that reuses its connection the time to send one more request and to read `Connection: close`. */
 const MIN_DRAIN_MS = 300;
+
+/** Accepted requests that take longer than this are aborted. */
+const DRAIN_TIMEOUT_MS = 8000;
+const POLL_INTERVAL_MS = 20;
 
 /** Tells clients how long to reuse an idle connection. The runtime closes none before 8 seconds, and a request takes time. */
 const KEEP_ALIVE = "timeout=5";
@@ -183,4 +194,22 @@ async function stopAll(
   service.close();
   const aborted = await Promise.all(servers().map(shutdown));
   return aborted.reduce((sum, requests) => sum + requests, 0);
+}
+
+/**
+ * Closes the listener of a server, answers the requests that it accepted, and closes their connections.
+ * Aborts requests that are still pending after 8 seconds, and resolves with their number.
+ */
+export async function shutdown(server: Closable): Promise<number> {
+  // A request that has arrived but was not read yet would be lost, because its connection still counts as idle.
+  for (let turns = 0; turns < 3; turns++) await turn();
+  const stopped = server.stop().then(() => true);
+  const deadline = performance.now() + DRAIN_TIMEOUT_MS;
+  // Without a pending request, the remaining connections have sent nothing or half a head.
+  while (server.pendingRequests > 0 && performance.now() < deadline) {
+    if (await Promise.race([stopped, sleep(POLL_INTERVAL_MS, false)])) return 0;
+  }
+  const aborted = server.pendingRequests;
+  await server.stop(true);
+  return aborted;
 }

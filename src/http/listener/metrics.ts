@@ -1,12 +1,11 @@
 /** Prometheus metrics. Only a server with metrics imports this file, because prom-client is slow to load. */
-import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { Awaitable } from "../../todo.ts";
 import { DEFAULT_LIMITS } from "../limits.ts";
 import { createMiddleware } from "../middleware.ts";
 import {
   AUTHENTICATION_OUTCOMES,
   type Observer,
-  type RouteObserver,
   STORE_OPERATIONS,
   type StoreOperation,
   SURFACES,
@@ -18,7 +17,6 @@ import { createOriginPolicy, DEFAULT_NETWORK } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import { notFoundRoute, publicRoute } from "../route.ts";
 import type { Service } from "../service.ts";
-import { Histogram, type HistogramOptions, type Series } from "./histogram.ts";
 
 export interface MetricsOptions {
   /** The version of the service. */
@@ -36,6 +34,8 @@ export interface Metrics {
   readonly onIdempotencyKeysEvicted: (count: number) => void;
   /** Adds metrics of the store. They are read at each scrape, as those of the next two functions. */
   readonly trackStore: (sources: StoreSources) => void;
+  /** Adds metrics of the connections to a database. */
+  readonly trackPool: (pool: PoolUsage) => void;
   /** Adds metrics of a store's files and of their file system. */
   readonly trackFiles: (usage: () => FileUsage) => void;
   /** Adds metrics of the certificate. */
@@ -51,17 +51,29 @@ export interface StoreSources {
   readonly maxTodos: number;
   /** The number of changes that the slowest event stream has not read. */
   readonly eventLag: () => number;
+  /** The file with everything that the server holds, while the files of the store are wrong. */
+  readonly rescueFile: () => string | undefined;
   /** Throws while the cause of the last failed write is still there. */
   readonly checkWrites: () => Awaitable<void>;
 }
 
+/** Its values change. */
+export interface PoolUsage {
+  readonly connections: number;
+  /** The queries that run or wait for a connection. */
+  readonly queries: number;
+}
+
 /** Sizes in bytes. A value that cannot be determined is NaN. */
-export interface FileUsage {
-  readonly databaseBytes: number;
-  readonly walBytes: number;
+export interface DiskUsage {
   /** The space that is available to the user of the server. */
   readonly freeBytes: number;
   readonly totalBytes: number;
+}
+
+export interface FileUsage extends DiskUsage {
+  readonly databaseBytes: number;
+  readonly walBytes: number;
 }
 
 export interface CertificateSources {
@@ -75,6 +87,7 @@ export interface BackupSources {
   /** The time of the last backup in milliseconds since 1970; 0 if none exists. */
   readonly lastSuccess: () => number;
   readonly failures: () => number;
+  readonly disk: () => DiskUsage;
   readonly intervalMs: number;
 }
 
@@ -86,7 +99,7 @@ const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 const BATCH_WRITES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /** Other methods share one label value, so that clients cannot create series. */
-const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 const OTHER_METHOD = "other";
 
 /** The default metrics of prom-client that are correct on Bun. Those of heap spaces, handles and collections are not. */
@@ -119,13 +132,6 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       },
     });
   };
-  const histograms: Histogram[] = [];
-  const histogram = (options: HistogramOptions): Histogram => {
-    const created = new Histogram(options);
-    histograms.push(created);
-    return created;
-  };
-  const print = async (): Promise<string> => [await registry.metrics(), ...histograms].join("\n");
 
   new Gauge({
     name: "todo_build_info",
@@ -134,21 +140,18 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
     registers,
   }).set({ version, runtime }, 1);
 
-  const requests: { readonly labels: RequestLabels; value: number }[] = [];
-  new Counter({
+  const requests = new Counter({
     name: "todo_http_requests_total",
     help: "HTTP requests by route pattern, method and status.",
     labelNames: ["route", "method", "status"],
     registers,
-    collect() {
-      this.reset();
-      for (const { labels, value } of requests) this.inc(labels, value);
-    },
   });
-  const requestSeconds = histogram({
+  const requestSeconds = new Histogram({
     name: "todo_http_request_duration_seconds",
     help: "Seconds from a request's head to its response, without the time to send a long list or an event stream.",
+    labelNames: ["route", "method"],
     buckets: SECONDS,
+    registers,
   });
   let inFlight = 0;
   gauge("todo_http_requests_in_flight", "Requests that are waiting for their response.", () => inFlight);
@@ -162,10 +165,12 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
   for (const surface of SURFACES)
     for (const outcome of AUTHENTICATION_OUTCOMES) authentications.inc({ surface, outcome }, 0);
 
-  const storeSeconds = histogram({
+  const storeSeconds = new Histogram({
     name: "todo_store_operation_duration_seconds",
     help: "Seconds that a store operation took, except for results directly from memory.",
+    labelNames: ["operation"],
     buckets: SECONDS,
+    registers,
   });
   const storeFailures = new Counter({
     name: "todo_store_failures_total",
@@ -176,10 +181,12 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
   // Without a first value of 0, rate() would not see the first failures.
   for (const operation of STORE_OPERATIONS)
     for (const reason of ["unavailable", "error"]) storeFailures.inc({ operation, reason }, 0);
-  const failureSeconds = histogram({
+  const failureSeconds = new Histogram({
     name: "todo_store_failure_duration_seconds",
     help: "Seconds that a failed store operation took.",
+    labelNames: ["operation"],
     buckets: SECONDS,
+    registers,
   });
   let writesFail = false;
   let isUnreachable = false;
@@ -194,25 +201,29 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       isUnreachable = false;
     } catch {
       // The next scrape checks again.
+      writesFail = true;
     }
     isChecking = false;
   };
-  gauge("todo_store_writable", "0 from a failed write until writes succeed again, otherwise 1.", () => {
+  gauge("todo_store_writable", "0 while writes or the files of the store fail, otherwise 1.", () => {
     const isWritable = !writesFail && !isUnreachable;
-    // In the background, because a scrape must not wait for a store that does not answer.
-    if (!isWritable) recheckWrites();
+    // In the background, because a scrape must not wait for a store that does not answer. It costs nothing while writes
+    // succeed, and notices a failure without a write.
+    recheckWrites();
     return isWritable ? 1 : 0;
   });
-  const batchWrites = histogram({
+  const batchWrites = new Histogram({
     name: "todo_store_batch_writes",
     help: "Writes that shared a transaction, on SQLite and PostgreSQL.",
     buckets: BATCH_WRITES,
-  }).series();
-  const batchSeconds = histogram({
+    registers,
+  });
+  const batchSeconds = new Histogram({
     name: "todo_store_batch_duration_seconds",
     help: "Seconds until such a transaction was on disk or the database had acknowledged it.",
     buckets: SECONDS,
-  }).series();
+    registers,
+  });
   const evictedKeys = new Counter({
     name: "todo_idempotency_keys_evicted_total",
     help: "Idempotency keys that were dropped before their 24 hours were over, to make room for newer ones.",
@@ -225,52 +236,29 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
     if (!name.startsWith("todo_") && !SUPPORTED_ON_BUN.has(name)) registry.removeSingleMetric(name);
   }
 
-  /** Creates each series with its first request. */
-  function routeObserver(route: string): RouteObserver {
-    const ofMethod = (method: string) => {
-      const byStatus = new Map<number, { value: number }>();
-      let seconds: Series | undefined;
-      return (status: number, ms: number): void => {
-        seconds ??= requestSeconds.series({ route, method });
-        seconds.observe(ms / 1000);
-        const count = byStatus.get(status);
-        if (count !== undefined) {
-          count.value++;
-          return;
-        }
-        const first = { labels: { route, method, status }, value: 1 };
-        byStatus.set(status, first);
-        requests.push(first);
-      };
-    };
-    const methods = new Map(METHODS.map((method) => [method, ofMethod(method)]));
-    const other = ofMethod(OTHER_METHOD);
-    return {
-      waiting: (change) => {
-        inFlight += change;
-      },
-      answered: (method, status, ms) => (methods.get(method) ?? other)(status, ms),
-    };
-  }
-
   return {
     observer: {
-      route: routeObserver,
+      route: (route) => ({
+        waiting: (change) => {
+          inFlight += change;
+        },
+        answered: (name, status, ms) => {
+          const method = METHODS.has(name) ? name : OTHER_METHOD;
+          requests.inc({ route, method, status });
+          requestSeconds.observe({ route, method }, ms / 1000);
+        },
+      }),
       store: (operation) => {
         const isWrite = WRITES.has(operation);
-        let seconds: Series | undefined;
-        let secondsOfFailures: Series | undefined;
         return {
           answered: (ms) => {
-            seconds ??= storeSeconds.series({ operation });
-            seconds.observe(ms / 1000);
+            storeSeconds.observe({ operation }, ms / 1000);
             isUnreachable = false;
             if (isWrite) writesFail = false;
           },
           failed: (reason, ms) => {
             storeFailures.inc({ operation, reason });
-            secondsOfFailures ??= failureSeconds.series({ operation });
-            secondsOfFailures.observe(ms / 1000);
+            failureSeconds.observe({ operation }, ms / 1000);
             if (reason === "unavailable") isUnreachable = true;
             if (isWrite && reason !== "full") writesFail = true;
           },
@@ -284,7 +272,7 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       batchSeconds.observe(ms / 1000);
     },
     onIdempotencyKeysEvicted: (count) => evictedKeys.inc(count),
-    trackStore: ({ todos, maxTodos, eventLag, ...sources }) => {
+    trackStore: ({ todos, maxTodos, eventLag, rescueFile, ...sources }) => {
       checkWrites = sources.checkWrites;
       gauge("todo_store_todos", "To-dos in the store, as far as this process knows.", todos);
       gauge(
@@ -293,6 +281,25 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
         () => maxTodos,
       );
       gauge("todo_event_lag_events", "Changes that the slowest event stream has not read.", eventLag);
+      new Gauge({
+        name: "todo_store_rescue_info",
+        help: "1 with the rescue file as a label, while the files of the store are wrong and that file has everything.",
+        labelNames: ["file"],
+        registers,
+        collect() {
+          this.reset();
+          const file = rescueFile();
+          if (file !== undefined) this.set({ file }, 1);
+        },
+      });
+    },
+    trackPool: (pool) => {
+      gauge(
+        "todo_store_connections",
+        "Maximum number of connections to the database.",
+        () => pool.connections,
+      );
+      gauge("todo_store_queries", "Queries that run or wait for a connection.", () => pool.queries);
     },
     trackFiles: (usage) => {
       gauge("todo_store_database_bytes", "Size of the SQLite file.", () => usage().databaseBytes);
@@ -300,7 +307,9 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
       gauge("todo_store_disk_free_bytes", "Free space on the store's file system.", () => usage().freeBytes);
       gauge("todo_store_disk_size_bytes", "Size of the store's file system.", () => usage().totalBytes);
     },
-    trackBackups: ({ lastSuccess, failures, intervalMs }) => {
+    trackBackups: ({ lastSuccess, failures, disk, intervalMs }) => {
+      gauge("todo_backup_disk_free_bytes", "Free space on the backups' file system.", () => disk().freeBytes);
+      gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", () => disk().totalBytes);
       gauge(
         "todo_backup_last_success_timestamp_seconds",
         "When the last backup finished, in seconds since 1970; 0 if none exists.",
@@ -329,7 +338,7 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
         () => (isRejected() ? 1 : 0),
       );
     },
-    service: (options) => metricsService(print, options),
+    service: (options) => metricsService(registry, options),
   };
 }
 
@@ -342,31 +351,27 @@ export interface MetricsServiceOptions {
   readonly log: Log;
 }
 
-function metricsService(print: () => Promise<string>, { onLoopback, log }: MetricsServiceOptions): Service {
+function metricsService(registry: Registry, { onLoopback, log }: MetricsServiceOptions): Service {
   const network = { ...DEFAULT_NETWORK, onLoopback };
-  const origins = createOriginPolicy(network, createConnectionInfoReader(network.trustedProxies));
+  const getConnectionInfo = createConnectionInfoReader(network.trustedProxies);
+  const origins = createOriginPolicy(network, getConnectionInfo);
   const limiter = new LogLimiter();
   const middleware = createMiddleware({
     origins,
     log,
     limiter,
     accessLog: false,
+    getConnectionInfo,
     limits: { ...DEFAULT_LIMITS, maxRequests: MAX_SCRAPES },
     monotonicNow: () => performance.now(),
     // Prometheus may use any name of the server.
     anyHostPaths: new Set(onLoopback ? [] : ["/metrics"]),
   });
   const headers = { "Content-Type": Registry.PROMETHEUS_CONTENT_TYPE };
-  const scrape = publicRoute({ GET: async () => respond(200, headers, await print()) });
+  const scrape = publicRoute({ GET: async () => respond(200, headers, await registry.metrics()) });
   const routes = {
     "/metrics": middleware.apply("/metrics", scrape),
     "/*": middleware.apply("/*", notFoundRoute),
   };
   return { routes, drain: middleware.drain, close: () => limiter.flush() };
-}
-
-interface RequestLabels {
-  readonly route: string;
-  readonly method: string;
-  readonly status: number;
 }

@@ -1,3 +1,6 @@
+import { isKeyId } from "../../credential/key.ts";
+import type { RoutedRequest } from "../route.ts";
+
 /** A logger, such as pino's. The service never passes credentials or bodies to it. */
 export interface Log {
   info(fields: object, message: string): void;
@@ -7,3 +10,12 @@ export interface Log {
 
 /** A logger that writes nothing. */
 export const NOOP_LOG: Log = { info() {}, warn() {}, error() {} };
+
+const DIGITS = /^\d{1,20}$/;
+
+/** Returns the path of a request. Other texts than an id stay a pattern, because they may be a secret. */
+export function loggedPath(route: string, { params: { id } }: RoutedRequest): string {
+  if (id === undefined) return route;
+  const isValid = route.startsWith("/admin/") ? isKeyId(id) : DIGITS.test(id);
+  return isValid ? route.replace(":id", id) : route;
+}

@@ -47,12 +47,16 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
         forwarding: hops === null ? "none" : "used",
       };
     }
-    const isForwarded = hasForwardingHeader(headers);
+    // Getters, because the search through all headers costs more than the rest, and many callers need only the address.
     return {
       address,
-      // A proxy on this machine may have clients anywhere.
-      isSecure: server.protocol === "https" || (isLoopback(address) && !isForwarded),
-      forwarding: isForwarded ? "ignored" : "none",
+      get isSecure() {
+        // A proxy on this machine may have clients anywhere.
+        return server.protocol === "https" || (isLoopback(address) && !hasForwardingHeader(headers));
+      },
+      get forwarding() {
+        return hasForwardingHeader(headers) ? "ignored" : "none";
+      },
     };
   };
 }

@@ -20,6 +20,10 @@ export interface OriginPolicy {
    * Browsers attach Basic credentials automatically, also to requests from a page on another loopback port.
    */
   readonly requireSameOrigin: (request: Request) => void;
+  /** Returns whether no page of another origin, not even a listed one, sends the request (Fetch Metadata, `Origin`). */
+  readonly isOwnPage: (request: Request) => boolean;
+  /** Throws `cross_site_write` unless `isOwnPage` is true. */
+  readonly requireOwnPage: (request: Request) => void;
   /**
    * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is allowed. Works without
    * Fetch Metadata, as the Model Context Protocol demands (Streamable HTTP, security warning).
@@ -100,18 +104,27 @@ export function createOriginPolicy(
         detail: "To allow requests from this page, list its origin in TODO_CORS_ORIGINS.",
       });
     },
-    requireSameOrigin: ({ headers, url }) => {
-      const origin = headers.get("origin");
-      if (origin !== null && origins.has(origin)) return;
-      const site = headers.get("sec-fetch-site");
-      const isOwnPage = origin === null || isOwn(origin, headers.get("host"), url);
-      if (isOwnPage && (site === null || site === "same-origin" || site === "none")) return;
+    isOwnPage,
+    requireOwnPage: (request) => {
+      if (!isOwnPage(request))
+        throw new ServiceError("cross_site_write", { detail: "Only the service's own pages may do this." });
+    },
+    requireSameOrigin: (request) => {
+      const origin = request.headers.get("origin");
+      if ((origin !== null && origins.has(origin)) || isOwnPage(request)) return;
       throw new ServiceError("cross_site_write", {
         detail:
           "To allow writes from this page, list its origin in TODO_CORS_ORIGINS. This also applies to loopback origins.",
       });
     },
   };
+}
+
+function isOwnPage({ headers, url }: Request): boolean {
+  const site = headers.get("sec-fetch-site");
+  if (site !== null && site !== "same-origin" && site !== "none") return false;
+  const origin = headers.get("origin");
+  return origin === null || isOwn(origin, headers.get("host"), url);
 }
 
 /**

@@ -1,7 +1,7 @@
 import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { decode, read, storeContract } from "../../../test/store-contract.ts";
+import { decode, expectRenewed, read, storeContract, useKeys } from "../../../test/store-contract.ts";
 import { MAX_EXPIRED_KEYS } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
@@ -146,6 +146,12 @@ test("delete frees memory even if scattered to-dos remain", async () => {
   expect((await todosOf(store)).map(({ id }) => id)).toEqual(
     Array.from({ length: 300 }, (_, i) => BigInt((i + 1) * 1000)),
   );
+});
+
+test("a use renews the key of a browser, up to the expiry of its parent", async () => {
+  const { keys } = openMemory();
+  await useKeys(keys);
+  await expectRenewed(keys);
 });
 
 async function bytesHeld(): Promise<number> {

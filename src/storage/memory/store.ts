@@ -43,7 +43,6 @@ export function openMemory(options: MemoryOptions = {}): Store {
 
 class MemoryStore implements Store {
   readonly keys = new MemoryKeys();
-  readonly #epoch = randomBytes(8).toString("hex");
   readonly #maxTodos: number;
   readonly #feed: ChangeFeed;
   readonly #table = new Table();
@@ -51,12 +50,11 @@ class MemoryStore implements Store {
   readonly #now: () => number;
   readonly #onIdempotencyKeysEvicted: (count: number) => void;
   #lastId: TodoId;
-  #n = 0;
 
   constructor({ lastId = 0n, ...options }: MemoryOptions) {
     const { maxTodos, maxEvents, now, onIdempotencyKeysEvicted } = { ...DEFAULTS, ...options };
     this.#maxTodos = maxTodos;
-    this.#feed = new ChangeFeed(maxEvents, this.#n);
+    this.#feed = new ChangeFeed(maxEvents, { epoch: randomBytes(8).toString("hex"), sequence: 0 });
     this.#idempotencyRecords = new IdempotencyRecords(maxTodos, now);
     this.#now = now;
     this.#onIdempotencyKeysEvicted = onIdempotencyKeysEvicted;
@@ -73,8 +71,8 @@ class MemoryStore implements Store {
 
   insert(title: string, idempotencyKey?: string): { id: TodoId; json: TodoJson } {
     if (idempotencyKey === undefined) return this.#insert(title);
-    const made = this.#idempotencyRecords.find(idempotencyKey, title);
-    if (made !== undefined) return { id: made, json: encodeTodo({ id: made, title, done: false }) };
+    const id = this.#idempotencyRecords.find(idempotencyKey, title);
+    if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
     const todo = this.#insert(title);
     const evicted = this.#idempotencyRecords.add(createRecord(idempotencyKey, title, todo.id, this.#now()));
     if (evicted !== undefined) this.#onIdempotencyKeysEvicted(1);
@@ -92,22 +90,22 @@ class MemoryStore implements Store {
   setDone(id: TodoId, done: boolean): TodoJson | undefined {
     const todo = this.#table.setDone(id, done);
     if (todo?.changed)
-      this.#publish({ type: "updated", position: this.#nextPosition(), id, json: todo.json });
+      this.#feed.publish({ type: "updated", position: this.#nextPosition(), id, json: todo.json });
     return todo?.json;
   }
 
   delete(id: TodoId): boolean {
     const existed = this.#table.delete(id);
-    if (existed) this.#publish({ type: "deleted", position: this.#nextPosition(), id });
+    if (existed) this.#feed.publish({ type: "deleted", position: this.#nextPosition(), id });
     return existed;
   }
 
   position(): Position {
-    return { epoch: this.#epoch, sequence: this.#n };
+    return this.#feed.position;
   }
 
-  async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    if (after.epoch === this.#epoch) yield* this.#feed.after(after.sequence, signal);
+  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    return this.#feed.after(after, signal);
   }
 
   close(): void {
@@ -121,17 +119,13 @@ class MemoryStore implements Store {
     const json = encodeTodo({ id, title, done: false });
     this.#table.append(id, json);
     this.#lastId = id;
-    this.#publish({ type: "created", position: this.#nextPosition(), id, json });
+    this.#feed.publish({ type: "created", position: this.#nextPosition(), id, json });
     return { id, json };
   }
 
   #nextPosition(): Position {
-    return { epoch: this.#epoch, sequence: this.#n + 1 };
-  }
-
-  #publish(event: TodoEvent): void {
-    this.#n = event.position.sequence;
-    this.#feed.publish(event);
+    const { epoch, sequence } = this.#feed.position;
+    return { epoch, sequence: sequence + 1 };
   }
 }
 
@@ -161,7 +155,7 @@ class MemoryKeys implements KeyStore {
     const name = this.#keys.get(id)?.name;
     if (name === undefined) return false;
     for (const key of this.#keys.values()) {
-      if (key.name !== name) continue;
+      if (key.name !== name && this.#parentOf(key)?.name !== name) continue;
       this.#keys.set(key.id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
     }
     this.#add(successor);
@@ -170,13 +164,25 @@ class MemoryKeys implements KeyStore {
 
   delete(id: string): boolean {
     const key = this.#keys.get(id);
-    if (key !== undefined) this.#idOfHash.delete(latin1(key.tokenHash));
+    if (key === undefined) return false;
+    for (const child of this.#keys.values()) if (child.parent === `key:${id}`) this.delete(child.id);
+    this.#idOfHash.delete(latin1(key.tokenHash));
     return this.#keys.delete(id);
   }
 
   recordUse(id: string, usedAt: number): void {
     const key = this.#keys.get(id);
-    if (key !== undefined) this.#keys.set(id, { ...key, lastUsedAt: usedAt });
+    if (key === undefined) return;
+    const { parent, lifetime } = key;
+    const renewed = parent !== undefined &&
+      lifetime !== undefined && {
+        expiresAt: Math.min(usedAt + lifetime, this.#parentOf(key)?.expiresAt ?? Number.POSITIVE_INFINITY),
+      };
+    this.#keys.set(id, { ...key, lastUsedAt: usedAt, ...renewed });
+  }
+
+  #parentOf({ parent = "" }: Key): Key | undefined {
+    return parent.startsWith("key:") ? this.#keys.get(parent.slice(4)) : undefined;
   }
 
   #add(key: StoredKey): void {

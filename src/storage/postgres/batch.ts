@@ -31,7 +31,7 @@ export type Write = Waiting & (Insert | Update | Delete);
 interface Insert {
   readonly type: "insert";
   readonly title: string;
-  /** Digests of the idempotency key and of the title; empty without such a key. */
+  /** SHA-256 of the idempotency key and of the title; empty without such a key. */
   readonly keyHash: string;
   readonly titleHash: string;
 }
@@ -49,7 +49,7 @@ interface Delete {
 
 /** The columns that `todo_service.write` returns: one line per write of each type, and a count. */
 export interface Outcomes {
-  readonly made: string | null;
+  readonly created: string | null;
   readonly updated: string | null;
   readonly deleted: string | null;
   /** The number of idempotency keys that it evicted. */
@@ -93,8 +93,8 @@ export class Batch {
     ];
   }
 
-  settle({ made, updated, deleted }: Outcomes): void {
-    settleEach(this.#inserts, made, (line) => {
+  settle({ created, updated, deleted }: Outcomes): void {
+    settleEach(this.#inserts, created, (line) => {
       const error = INSERT_ERRORS.get(line);
       return error === undefined ? { type: "created", id: BigInt(line) } : { type: error };
     });

@@ -1,5 +1,5 @@
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
-import { type KeyRow, toKey, toStoredKey } from "../records/key-row.ts";
+import { type KeyRow, toKey, toStoredKey, toValues } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle } from "../store.ts";
 import { openPrimary, PRIMARY_DEFAULTS, type Primary, type Value } from "./primary.ts";
@@ -40,7 +40,7 @@ export class PostgresKeys implements KeyStore {
 
   insert(key: StoredKey): Promise<boolean> {
     return this.#changes(
-      "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8) AS done",
+      "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8, $9) AS done",
       toValues(key),
     );
   }
@@ -48,7 +48,7 @@ export class PostgresKeys implements KeyStore {
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
     const values = [...toValues(successor), id, expiresAt];
     return this.#changes(
-      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS done",
+      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS done",
       values,
     );
   }
@@ -76,18 +76,4 @@ export class PostgresKeys implements KeyStore {
       [...uses.values()].join(" "),
     ]);
   }
-}
-
-/** The parameters of the functions that add a key. */
-export function toValues({
-  id,
-  name,
-  tokenHash,
-  createdAt,
-  expiresAt,
-  lastUsedAt,
-  lifetime,
-  scope,
-}: StoredKey): Value[] {
-  return [id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope];
 }

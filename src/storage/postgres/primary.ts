@@ -2,7 +2,6 @@ import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
 import { StoreUnavailableError } from "../store.ts";
-import { checkPooler, DIRECT_PARAMETER, rejectsParameters } from "./pooler.ts";
 
 const CHANNEL = "todo_service";
 
@@ -67,11 +66,14 @@ export class Primary {
   #listening: { readonly sql: SQL; readonly subscription: Promise<SQL.ListenSubscription> } | undefined;
   #pool: Promise<SQL> | undefined;
   #closed = false;
+  /** The size of the pool, and the queries that run or wait for a connection. */
+  readonly pool: { readonly connections: number; queries: number };
 
   /** @param url in libpq's format: `postgres://user:password@host1:5432,host2:5432/database?sslmode=…` */
   constructor(url: string, options: PrimaryOptions) {
     this.#urls = splitUrls(url);
     this.#options = options;
+    this.pool = { connections: options.connections, queries: 0 };
   }
 
   /** Runs a query. Throws `store_unavailable`; the query may then still have taken effect. */
@@ -84,6 +86,7 @@ export class Primary {
     const pool = this.#connected();
     let sql: SQL | undefined;
     let isOver = false;
+    this.pool.queries++;
     try {
       return await withTimeout(this.#options.queryTimeoutMs, async (progress) => {
         const connected = await pool;
@@ -96,6 +99,8 @@ export class Primary {
       isOver = true;
       if (sql !== undefined && isLost(cause)) this.#discard(pool);
       throw storeUnavailable(cause);
+    } finally {
+      this.pool.queries--;
     }
   }
 
@@ -149,18 +154,9 @@ export class Primary {
     let mayRecover = false;
     for (const url of this.#urls) {
       if (this.#closed) throw new Error("the store is closed");
-      let sql = this.#open(url, this.#sessionParameters);
+      const sql = this.#open(url);
       try {
-        let host = await this.#describe(sql).catch((error) => {
-          if (!rejectsParameters(error)) throw error;
-        });
-        if (host === undefined) {
-          await sql.close({ timeout: 0 });
-          sql = this.#open(url, {});
-          host = await this.#describe(sql);
-        }
-        if (!host.isStandby) {
-          if (!host.isDirect) await this.#checkPooler(url);
+        if (!(await this.#isStandby(sql))) {
           this.#listenOn(sql);
           return sql;
         }
@@ -176,42 +172,20 @@ export class Primary {
     throw mayRecover ? new StoreUnavailableError(reason) : new Error(reason);
   }
 
-  /** Returns whether a host is a standby, and whether the connection to it has the session parameters. */
-  async #describe(sql: SQL): Promise<{ readonly isStandby: boolean; readonly isDirect: boolean }> {
+  /** Returns whether a host is a standby. Rejects if a connection pooler drops the session parameters. */
+  async #isStandby(sql: SQL): Promise<boolean> {
     const [row] = await withTimeout<readonly { standby: boolean; direct: string | null }[]>(
       this.#options.queryTimeoutMs,
       () => sql.unsafe(HOST_STATE).simple(),
-    );
-    return { isStandby: row?.standby !== false, isDirect: row?.direct === "on" };
+    ).catch((error) => {
+      throw rejectsParameters(error) ? new Error(POOLER, { cause: error }) : error;
+    });
+    if (row?.direct !== "on") throw new Error(POOLER);
+    return row.standby;
   }
 
-  async #checkPooler(url: string): Promise<void> {
-    const sql = this.#open(url, {}, 2);
-    try {
-      await withTimeout(this.#options.queryTimeoutMs, () => checkPooler(sql));
-    } finally {
-      await sql.close({ timeout: 0 });
-    }
-  }
-
-  get #sessionParameters() {
-    const { queryTimeoutMs } = this.#options;
-    return {
-      default_transaction_isolation: "read committed",
-      synchronous_commit: "on",
-      statement_timeout: queryTimeoutMs,
-      idle_in_transaction_session_timeout: queryTimeoutMs,
-      search_path: "pg_catalog",
-      [DIRECT_PARAMETER]: "on",
-    };
-  }
-
-  #open(
-    url: string,
-    sessionParameters: Readonly<Record<string, string | number>>,
-    connections = this.#options.connections,
-  ): SQL {
-    const { queryTimeoutMs } = this.#options;
+  #open(url: string): SQL {
+    const { connections, queryTimeoutMs } = this.#options;
     const database = getDatabase(url);
     return new SQL(url, {
       max: connections,
@@ -219,7 +193,15 @@ export class Primary {
       bigint: true,
       // Without this option, the variable PGDATABASE overrides the URL.
       ...(database !== "" && { database }),
-      connection: { application_name: "todo-service", ...sessionParameters },
+      connection: {
+        application_name: "todo-service",
+        default_transaction_isolation: "read committed",
+        synchronous_commit: "on",
+        statement_timeout: queryTimeoutMs,
+        idle_in_transaction_session_timeout: queryTimeoutMs,
+        search_path: "pg_catalog",
+        [DIRECT_PARAMETER]: "on",
+      },
     });
   }
 
@@ -233,6 +215,10 @@ export class Primary {
   }
 }
 
+/** A session parameter that a connection pooler does not pass on. */
+const DIRECT_PARAMETER = "todo_service.direct";
+const POOLER =
+  "a connection pooler drops the session settings of the service: connect to PostgreSQL directly";
 const HOST_STATE = `SELECT pg_is_in_recovery() AS standby, current_setting('${DIRECT_PARAMETER}', true) AS direct`;
 
 /** Ignores an error, because the next query reports it. */
@@ -273,6 +259,10 @@ function splitUrls(url: string): string[] {
 const getHost = (url: string): string => new URL(url).host || "localhost";
 
 const getDatabase = (url: string): string => decodeURIComponent(new URL(url).pathname.slice(1));
+
+/** Returns whether a connection failed because a pooler, such as pgbouncer, rejects session parameters. */
+const rejectsParameters = (error: unknown): boolean =>
+  error instanceof SQL.PostgresError && error.message.includes("startup parameter");
 
 function isLost(error: unknown): boolean {
   if (!(error instanceof SQL.PostgresError)) return error instanceof TimeoutError;

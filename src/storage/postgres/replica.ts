@@ -6,38 +6,36 @@ import type { Table } from "../table/table.ts";
 /** The position of the database and its latest events, as `todo_service.tail` returns them. */
 export interface Tail {
   readonly epoch: string;
-  readonly n: bigint;
-  /** The events after a position, one per line. */
+  readonly sequence: bigint;
+  /** Whether the requested position belongs to the history of the database, which may have lost changes. */
+  readonly is_known: boolean;
+  /** The events after the requested position, one per line. */
   readonly tail: string | null;
 }
 
-/** This process's copy of the to-dos and the latest changes, at a position. */
+/** This process's copy of the to-dos and the latest changes. */
 export class Replica {
   readonly table: Table;
   readonly feed: ChangeFeed;
-  readonly #epoch: string;
-  #sequence: number;
 
-  constructor(table: Table, feed: ChangeFeed, { epoch, sequence }: Position) {
+  constructor(table: Table, feed: ChangeFeed) {
     this.table = table;
     this.feed = feed;
-    this.#epoch = epoch;
-    this.#sequence = sequence;
   }
 
   get position(): Position {
-    return { epoch: this.#epoch, sequence: this.#sequence };
+    return this.feed.position;
   }
 
-  /** Applies the new events. Returns false if events are missing or the epoch has changed. */
-  follow({ epoch, n, tail }: Tail): boolean {
-    if (epoch !== this.#epoch) return false;
-    const last = Number(n);
-    if (last <= this.#sequence) return true;
-    const events = tail === null ? [] : decodeEvents(tail, { epoch, sequence: last });
+  /** Applies the new events. Returns false if changes were lost, or events are missing. */
+  follow({ is_known, ...tail }: Tail): boolean {
+    if (!is_known) return false;
+    const events = decodeTail(tail);
+    const { sequence } = this.position;
+    if (Number(tail.sequence) <= sequence) return true;
     const first = events[0]?.position.sequence ?? Number.POSITIVE_INFINITY;
-    if (first > this.#sequence + 1) return false;
-    for (const event of events) if (event.position.sequence > this.#sequence) this.#apply(event);
+    if (first > sequence + 1) return false;
+    for (const event of events) if (event.position.sequence > sequence) this.#apply(event);
     return true;
   }
 
@@ -45,7 +43,10 @@ export class Replica {
     if (event.type === "created") this.table.append(event.id, event.json);
     else if (event.type === "updated") this.table.setDone(event.id, event.json.endsWith("true}"));
     else this.table.delete(event.id);
-    this.#sequence = event.position.sequence;
     this.feed.publish(event);
   }
+}
+
+export function decodeTail({ epoch, sequence, tail }: Omit<Tail, "is_known">): StoredEvent[] {
+  return tail === null ? [] : decodeEvents(tail, { epoch, sequence: Number(sequence) });
 }

@@ -7,23 +7,34 @@ CREATE TABLE todo_service.format (version bigint NOT NULL);
 INSERT INTO todo_service.format VALUES (0);
 -- A title is stored as its JSON string, so it can contain U+0000 and is encoded only once.
 CREATE TABLE todo_service.todos (id bigint PRIMARY KEY, title text NOT NULL, done boolean NOT NULL);
--- A row has all events of a batch, one event per line.
-CREATE TABLE todo_service.events (last_n bigint PRIMARY KEY, events text NOT NULL);
-CREATE TABLE todo_service.receipts (
-  key_hash text PRIMARY KEY, title_hash text NOT NULL, id bigint NOT NULL, made_at bigint NOT NULL
+-- A row has all events of a batch, one event per line, and the last sequence number. An epoch is a run of the server.
+CREATE TABLE todo_service.events (last_sequence bigint PRIMARY KEY, epoch text NOT NULL, events text NOT NULL);
+CREATE TABLE todo_service.idempotency_records (
+  key_hash text PRIMARY KEY, title_hash text NOT NULL, id bigint NOT NULL, created_at bigint NOT NULL
 );
-CREATE INDEX receipts_by_age ON todo_service.receipts (made_at);
+CREATE INDEX idempotency_records_by_age ON todo_service.idempotency_records (created_at);
 CREATE TABLE todo_service.keys (
   id text PRIMARY KEY, name text NOT NULL, token_hash bytea NOT NULL UNIQUE,
   created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint, scope text NOT NULL,
-  added bigint GENERATED ALWAYS AS IDENTITY
+  parent text, added bigint GENERATED ALWAYS AS IDENTITY
 );
 -- The table has one row. Each write locks it, so ids and positions have no gaps and follow the order of commits.
 CREATE TABLE todo_service.store (
-  epoch text NOT NULL, last_id bigint NOT NULL, n bigint NOT NULL, todos bigint NOT NULL, receipts bigint NOT NULL
+  epoch text NOT NULL, run text NOT NULL, last_id bigint NOT NULL, sequence bigint NOT NULL,
+  todos bigint NOT NULL, idempotency_records bigint NOT NULL
 ) WITH (fillfactor = 10);
-INSERT INTO todo_service.store
-  VALUES (left(replace(gen_random_uuid()::text, '-', ''), 16), 0, 0, 0, 0);
+
+CREATE FUNCTION todo_service.random_epoch() RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT left(replace(gen_random_uuid()::text, '-', ''), 16)
+$$;
+
+-- Identifies the run of the server and the file of the table. It changes when a server is started, a standby takes over, or
+-- a dump is restored: each may have lost changes that clients have seen.
+CREATE FUNCTION todo_service.current_run() RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT pg_relation_filepath('todo_service.store') || ' ' || extract(epoch FROM pg_postmaster_start_time())
+$$;
+
+INSERT INTO todo_service.store VALUES (todo_service.random_epoch(), todo_service.current_run(), 0, 0, 0, 0);
 
 -- PostgreSQL puts this function in line, which takes a third of the time, because all of it is immutable. bigint || text is
 -- not.
@@ -44,27 +55,30 @@ BEGIN
 END
 $$;
 
--- Returns the position of the store, and the events after a sequence number. The epoch contains the table's oid and the
--- server's timeline, because a promoted standby or a restored dump may lack writes that clients have seen. PL/pgSQL keeps
--- its query plans.
-CREATE FUNCTION todo_service.tail(after_n bigint, OUT epoch text, OUT n bigint, OUT tail text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Returns the position of the store, whether it has the history of another position, and the events after that position. A
+-- line with '#' and an epoch precedes the events of each batch. PL/pgSQL keeps its query plans.
+CREATE FUNCTION todo_service.tail(
+  after_epoch text, after_sequence bigint, OUT epoch text, OUT sequence bigint, OUT is_known boolean, OUT tail text
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  SELECT s.epoch || lpad(to_hex('todo_service.store'::regclass::oid::bigint), 8, '0')
-           || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0'), s.n
-  INTO STRICT epoch, n FROM todo_service.store s;
-  IF n > after_n THEN
-    SELECT string_agg(e.events, E'\n' ORDER BY e.last_n) INTO tail FROM todo_service.events e WHERE e.last_n > after_n;
+  SELECT s.epoch, s.sequence INTO STRICT epoch, sequence FROM todo_service.store s;
+  SELECT e.epoch = after_epoch INTO is_known FROM todo_service.events e
+    WHERE e.last_sequence >= after_sequence ORDER BY e.last_sequence LIMIT 1;
+  is_known := coalesce(is_known, epoch = after_epoch AND sequence = after_sequence);
+  IF sequence > after_sequence THEN
+    SELECT string_agg('#' || e.epoch || E'\n' || e.events, E'\n' ORDER BY e.last_sequence) INTO tail
+    FROM todo_service.events e WHERE e.last_sequence > after_sequence;
   END IF;
 END
 $$;
 
 -- Returns what tail returns, with as many of the latest events as requested.
-CREATE FUNCTION todo_service.latest(max_events bigint, OUT epoch text, OUT n bigint, OUT tail text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION todo_service.latest(
+  max_events bigint, OUT epoch text, OUT sequence bigint, OUT is_known boolean, OUT tail text
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  SELECT t.epoch, t.n, t.tail INTO STRICT epoch, n, tail
-  FROM todo_service.store s, todo_service.tail(s.n - max_events) t;
+  SELECT t.* INTO STRICT epoch, sequence, is_known, tail
+  FROM todo_service.store s, todo_service.tail(s.epoch, s.sequence - max_events) t;
 END
 $$;
 
@@ -90,28 +104,29 @@ $$;
 -- the to-do, or an empty line if it does not exist; for a deletion whether the to-do existed. Also returns the number of
 -- idempotency keys that it evicted because no more fit, and what tail returns.
 CREATE FUNCTION todo_service.write(
-  after_n bigint, max_todos bigint, max_events bigint,
+  after_epoch text, after_sequence bigint, max_todos bigint, max_events bigint,
   titles text, key_hashes text, title_hashes text,
   update_ids text, update_dones text, delete_ids text,
-  OUT made text, OUT updated text, OUT deleted text, OUT evicted bigint, OUT epoch text, OUT n bigint, OUT tail text
+  OUT created text, OUT updated text, OUT deleted text, OUT evicted bigint,
+  OUT epoch text, OUT sequence bigint, OUT is_known boolean, OUT tail text
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s todo_service.store%ROWTYPE;
   lines text[] := '{}';
   fresh text[];
   amount bigint;
-  created_at bigint;
+  now_ms bigint;
 BEGIN
   SELECT * INTO STRICT s FROM todo_service.store FOR UPDATE;
-  created_at := todo_service.clock_ms();
+  now_ms := todo_service.clock_ms();
   evicted := 0;
 
   IF titles IS NOT NULL THEN
     IF key_hashes ~ '[^\n]' THEN
-      DELETE FROM todo_service.receipts WHERE made_at <= created_at - 86400000;
+      DELETE FROM todo_service.idempotency_records WHERE created_at <= now_ms - 86400000;
       GET DIAGNOSTICS amount = ROW_COUNT;
       IF amount > 0 THEN
-        UPDATE todo_service.store SET receipts = receipts - amount RETURNING * INTO s;
+        UPDATE todo_service.store SET idempotency_records = idempotency_records - amount RETURNING * INTO s;
       END IF;
     END IF;
     WITH given AS (
@@ -120,7 +135,7 @@ BEGIN
                   string_to_array(title_hashes, E'\n')) WITH ORDINALITY AS g (title, key_hash, title_hash, ord)
     ), known AS (
       SELECT g.*, r.id AS known_id, r.title_hash AS known_title
-      FROM given g LEFT JOIN todo_service.receipts r ON r.key_hash = g.key_hash
+      FROM given g LEFT JOIN todo_service.idempotency_records r ON r.key_hash = g.key_hash
     ), counted AS (
       SELECT *, count(*) FILTER (WHERE known_id IS NULL) OVER (ORDER BY ord) AS nth FROM known
     ), placed AS (
@@ -135,23 +150,23 @@ BEGIN
       SELECT * FROM placed WHERE known_id IS NULL AND placed_id > 0
     ), stored AS (
       INSERT INTO todo_service.todos SELECT placed_id, title, false FROM new
-    ), receipted AS (
-      INSERT INTO todo_service.receipts SELECT key_hash, title_hash, placed_id, created_at FROM new WHERE key_hash IS NOT NULL
+    ), recorded AS (
+      INSERT INTO todo_service.idempotency_records SELECT key_hash, title_hash, placed_id, now_ms FROM new WHERE key_hash IS NOT NULL
     )
     SELECT (SELECT string_agg(placed_id::text, E'\n' ORDER BY ord) FROM placed),
            array_agg('+' || todo_service.todo_json(placed_id, title, false) ORDER BY ord), count(key_hash)
-    INTO made, fresh, amount FROM new;
+    INTO created, fresh, amount FROM new;
     lines := coalesce(fresh, '{}');
     s.last_id := s.last_id + cardinality(lines);
     s.todos := s.todos + cardinality(lines);
-    s.receipts := s.receipts + amount;
-    IF amount > 0 AND s.receipts > max_todos THEN
+    s.idempotency_records := s.idempotency_records + amount;
+    IF amount > 0 AND s.idempotency_records > max_todos THEN
       -- No other transaction changes a ctid meanwhile, because this one holds the row of store.
-      DELETE FROM todo_service.receipts WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM todo_service.receipts ORDER BY made_at, id LIMIT s.receipts - max_todos
+      DELETE FROM todo_service.idempotency_records WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM todo_service.idempotency_records ORDER BY created_at, id LIMIT s.idempotency_records - max_todos
       ));
       GET DIAGNOSTICS evicted = ROW_COUNT;
-      s.receipts := s.receipts - evicted;
+      s.idempotency_records := s.idempotency_records - evicted;
     END IF;
   END IF;
 
@@ -185,34 +200,42 @@ BEGIN
   END IF;
 
   IF lines <> '{}' THEN
-    INSERT INTO todo_service.events VALUES (s.n + cardinality(lines), array_to_string(lines, E'\n'));
-    -- Deletes rarely, because deleting costs as much as writing.
-    IF (s.n + cardinality(lines)) / 1000 > s.n / 1000 THEN
-      DELETE FROM todo_service.events WHERE last_n <= s.n + cardinality(lines) - max_events;
+    IF s.run <> todo_service.current_run() THEN
+      s.run := todo_service.current_run();
+      s.epoch := todo_service.random_epoch();
     END IF;
-    UPDATE todo_service.store SET last_id = s.last_id, n = s.n + cardinality(lines), todos = s.todos, receipts = s.receipts;
-    PERFORM pg_notify('todo_service', (s.n + cardinality(lines))::text);
+    s.sequence := s.sequence + cardinality(lines);
+    INSERT INTO todo_service.events VALUES (s.sequence, s.epoch, array_to_string(lines, E'\n'));
+    -- Deletes rarely, because deleting costs as much as writing.
+    IF s.sequence / 1000 > (s.sequence - cardinality(lines)) / 1000 THEN
+      DELETE FROM todo_service.events WHERE last_sequence <= s.sequence - max_events;
+    END IF;
+    UPDATE todo_service.store SET epoch = s.epoch, run = s.run, last_id = s.last_id, sequence = s.sequence,
+      todos = s.todos, idempotency_records = s.idempotency_records;
+    PERFORM pg_notify('todo_service', s.sequence::text);
   END IF;
-  SELECT * INTO STRICT epoch, n, tail FROM todo_service.tail(after_n);
+  SELECT t.* INTO STRICT epoch, sequence, is_known, tail FROM todo_service.tail(after_epoch, after_sequence) t;
 END
 $$;
 
 -- The functions that return keys name their columns. If they returned the row type, a new column would make PostgreSQL
 -- reject the prepared statements of running replicas.
 CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS TABLE (
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text
+  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
+  parent text
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope
+  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
     FROM todo_service.keys k WHERE k.token_hash = hash;
 END
 $$;
 
 CREATE FUNCTION todo_service.list_keys() RETURNS TABLE (
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text
+  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
+  parent text
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope
+  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
     FROM todo_service.keys k ORDER BY k.created_at, k.added;
 END
 $$;
@@ -220,7 +243,8 @@ $$;
 -- Adds a key, and keeps the 1,000 expired keys that expired last. Returns false if a key of the same name is still valid. A key
 -- is expired only if it is expired by the clock of the database and by that of the replica.
 CREATE FUNCTION todo_service.insert_key(
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text
+  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
+  parent text
 ) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now bigint;
@@ -232,7 +256,8 @@ BEGIN
   ) THEN
     RETURN false;
   END IF;
-  INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope);
+  INSERT INTO todo_service.keys
+    VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, parent);
   DELETE FROM todo_service.keys k WHERE k.expires_at < (
     SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= now ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
   );
@@ -240,20 +265,24 @@ BEGIN
 END
 $$;
 
--- Makes all keys with the name of a key expire at a time or earlier, adds a successor, and deletes keys as insert_key does.
+-- Makes all keys with the name of a key, and the keys of their browsers, expire at a time or earlier, adds a successor, and deletes keys as insert_key does.
 -- Returns false if the key does not exist.
 CREATE FUNCTION todo_service.replace_key(
   id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  replaced text, ends_at bigint
+  parent text, replaced text, ends_at bigint
 ) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
   UPDATE todo_service.keys k SET expires_at = least(k.expires_at, ends_at)
-    WHERE k.name = (SELECT r.name FROM todo_service.keys r WHERE r.id = replaced);
+    WHERE EXISTS (
+      SELECT FROM todo_service.keys r JOIN todo_service.keys n USING (name)
+      WHERE r.id = replaced AND (n.id = k.id OR k.parent = 'key:' || n.id)
+    );
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope);
+  INSERT INTO todo_service.keys
+    VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, parent);
   DELETE FROM todo_service.keys k WHERE k.expires_at < (
     SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(replace_key.created_at, todo_service.clock_ms())
     ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
@@ -262,20 +291,26 @@ BEGIN
 END
 $$;
 
--- Deletes a key. Returns false if it does not exist.
+-- Deletes a key, and the keys of the browsers that signed in with it. Returns false if it does not exist.
 CREATE FUNCTION todo_service.delete_key(key_id text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  DELETE FROM todo_service.keys k WHERE k.id = key_id;
+  DELETE FROM todo_service.keys k WHERE k.id = key_id OR k.parent = 'key:' || key_id;
   RETURN FOUND;
 END
 $$;
 
--- Stores the last uses of keys: ids, and times in milliseconds since 1970, each list separated by spaces.
+-- Stores the last uses of keys: ids, and times in milliseconds since 1970, each list separated by spaces. A use renews the key
+-- of a browser, but not beyond the expiry of its parent.
 CREATE FUNCTION todo_service.record_key_uses(key_ids text, used_at text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  UPDATE todo_service.keys k SET last_used_at = greatest(k.last_used_at, u.used_at)
+  UPDATE todo_service.keys k SET
+    last_used_at = greatest(k.last_used_at, u.used_at),
+    expires_at = CASE WHEN k.parent IS NULL OR k.lifetime IS NULL THEN k.expires_at ELSE least(
+      greatest(k.last_used_at, u.used_at) + k.lifetime,
+      (SELECT p.expires_at FROM todo_service.keys p WHERE k.parent = 'key:' || p.id)
+    ) END
   FROM unnest(string_to_array(key_ids, ' '), string_to_array(record_key_uses.used_at, ' ')::bigint[]) AS u (id, used_at)
   WHERE k.id = u.id;
 END
@@ -285,7 +320,7 @@ $$;
 CREATE FUNCTION todo_service.start_import() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM FROM todo_service.store s WHERE s.last_id = 0 AND s.n = 0 FOR UPDATE;
+  PERFORM FROM todo_service.store s WHERE s.last_id = 0 AND s.sequence = 0 FOR UPDATE;
   RETURN FOUND;
 END
 $$;
@@ -303,11 +338,35 @@ BEGIN
 END
 $$;
 
+-- Returns the records of idempotency keys, the oldest first.
+CREATE FUNCTION todo_service.list_idempotency_records() RETURNS TABLE (
+  key_hash text, title_hash text, id bigint, created_at bigint
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT r.key_hash, r.title_hash, r.id, r.created_at FROM todo_service.idempotency_records r ORDER BY r.created_at, r.id;
+END
+$$;
+
+-- Adds records of idempotency keys to the store. Each list has one line per record.
+CREATE FUNCTION todo_service.import_idempotency_records(key_hashes text, title_hashes text, ids text, created_ats text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT todo_service.start_import() THEN
+    RAISE EXCEPTION 'the store has had to-dos';
+  END IF;
+  INSERT INTO todo_service.idempotency_records
+  SELECT * FROM unnest(string_to_array(key_hashes, E'\n'), string_to_array(title_hashes, E'\n'),
+                       string_to_array(ids, E'\n')::bigint[], string_to_array(created_ats, E'\n')::bigint[]);
+END
+$$;
+
 CREATE FUNCTION todo_service.import_key(
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text
+  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
+  parent text
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  INSERT INTO todo_service.keys VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope);
+  INSERT INTO todo_service.keys
+    VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, parent);
 END
 $$;
 
@@ -323,8 +382,9 @@ BEGIN
   END IF;
   SELECT count(*), coalesce(max(t.id), 0) INTO imported, highest FROM todo_service.todos t;
   UPDATE todo_service.store SET
-    epoch = left(replace(gen_random_uuid()::text, '-', ''), 16),
-    last_id = greatest(greatest_id, highest), n = imported, todos = imported;
+    epoch = todo_service.random_epoch(), run = todo_service.current_run(),
+    last_id = greatest(greatest_id, highest), sequence = imported, todos = imported,
+    idempotency_records = (SELECT count(*) FROM todo_service.idempotency_records);
   PERFORM pg_notify('todo_service', imported::text);
 END
 $$;

@@ -5,18 +5,23 @@ import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
-import { decode, failureOf, read, storeContract } from "../../../test/store-contract.ts";
+import {
+  decode,
+  expectRenewed,
+  failureOf,
+  read,
+  storeContract,
+  useKeys,
+} from "../../../test/store-contract.ts";
 import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
 import type { TransferOptions } from "../maintenance.ts";
 import type { Store } from "../store.ts";
-import { checkPooler } from "./pooler.ts";
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
-import { probePostgres } from "./probe.ts";
 import schema from "./schema.sql" with { type: "text" };
-import { migrate } from "./schema.ts";
+import { migrate, probePostgres } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
 import { exportTodos, importTodos, migrateDatabase } from "./transfer.ts";
 
@@ -300,7 +305,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("ids reach the greatest bigint, and positions exceed 32 bits", async () => {
     const url = await databases.newDatabase();
     await (await openPostgres(url)).close();
-    await executeSql(url, `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, n = ${2 ** 40}`);
+    await executeSql(
+      url,
+      `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, sequence = ${2 ** 40}`,
+    );
     const store = await openPostgres(url);
     const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
     const noMoreIds = "The greatest possible id has been assigned.";
@@ -339,6 +347,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await stores.one.close();
     await stores.other.close();
     expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
+  });
+
+  test("a use renews the key of a browser, up to the expiry of its parent", async () => {
+    await using stores = await openTwo();
+    await useKeys(stores.one.keys);
+    await stores.one.close();
+    await expectRenewed(stores.other.keys);
   });
 
   test("a new API key deletes the expired keys that exceed the limit", async () => {
@@ -404,7 +419,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
     await other.setDone(id, true);
     await other.delete(2n);
-    await executeSql(url, "DELETE FROM todo_service.events WHERE last_n <= 2000");
+    await executeSql(url, "DELETE FROM todo_service.events WHERE last_sequence <= 2000");
     proxy.flow("pass", "pass");
     expect((await next).done).toBe(true);
     expect(await stalled.position()).toEqual(await other.position());
@@ -421,11 +436,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url, { maxEvents: 10 });
     const insertMany = () => Promise.all(Array.from({ length: 2500 }, () => store.insert("x")));
-    const kept = () => numberOf(url, "SELECT min(last_n) FROM todo_service.events");
+    const kept = () => numberOf(url, "SELECT min(last_sequence) FROM todo_service.events");
     await insertMany();
     const first = await kept();
     expect(first).toBeLessThanOrEqual(1000);
-    await executeSql(url, "UPDATE todo_service.store SET n = n + 99000");
+    await executeSql(url, "UPDATE todo_service.store SET sequence = sequence + 99000");
     await insertMany();
     expect(await kept()).toBeGreaterThan(first);
     await store.close();
@@ -516,55 +531,16 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await primary.close();
   });
 
-  test("a connection pooler is rejected for each session setting that it does not pass on", async () => {
+  test("a connection pooler that drops session parameters is rejected", async () => {
     const url = await databases.newDatabase();
-    const settings = {
-      default_transaction_isolation: "read committed",
-      synchronous_commit: "on",
-      statement_timeout: "10s",
-      idle_in_transaction_session_timeout: "10s",
-    };
-    const check = async (connection: Readonly<Record<string, string>>): Promise<void> => {
-      const sql = new SQL(url, { max: 2, connection });
-      await checkPooler(sql).finally(() => sql.close({ timeout: 0 }));
-    };
-    await check(settings);
-    for (const [setting, wrong] of [
-      ["default_transaction_isolation", "serializable"],
-      ["synchronous_commit", "off"],
-      ["statement_timeout", "0"],
-      ["idle_in_transaction_session_timeout", "0"],
-    ] as const) {
-      const { message } = await errorOf(check({ ...settings, [setting]: wrong }));
-      const statement = `ALTER ROLE \\S+ SET ${setting} = '${settings[setting]}'`;
-      expect(message).toMatch(new RegExp(`run ${statement}; then RECONNECT`));
-    }
-  });
-
-  test("a store reconnects after a connection pooler stopped responding during its check", async () => {
-    const url = await databases.newDatabase();
-    const name = new URL(url).pathname.slice(1);
-    for (const setting of ["statement_timeout", "idle_in_transaction_session_timeout"])
-      await databases.query(`ALTER DATABASE ${name} SET ${setting} = '10s'`);
-    let hasStopped = false;
-    await using pooler = await startProxy(url, (bytes) => {
-      if (!hasStopped && bytes.includes("pg_backend_pid")) {
-        hasStopped = true;
-        pooler.flow("drop", "drop");
-      }
-      // Like a pooler, it does not pass on this session parameter.
-      const parameters = bytes
-        .toString("latin1")
-        .replace("todo_service.direct\0on", "todo_service.direct\0no");
-      return Buffer.from(parameters, "latin1");
-    });
-    const primary = new Primary(pooler.url, { ...PRIMARY_DEFAULTS, queryTimeoutMs: 5000 });
-    while ((await failureOf(() => primary.query("SELECT 1"))) !== undefined) {
-      if (hasStopped) pooler.flow("pass", "pass");
-      await Bun.sleep(50);
-    }
-    expect(hasStopped).toBe(true);
-    await primary.close();
+    await using pooler = await startProxy(url, (bytes) =>
+      Buffer.from(
+        bytes.toString("latin1").replace("todo_service.direct\0on", "todo_service.direct\0no"),
+        "latin1",
+      ),
+    );
+    const { message } = await errorOf(openPostgres(pooler.url, PATIENT));
+    expect(message).toContain("connect to PostgreSQL directly");
   });
 
   test("a store that loses its host continues on another host", async () => {
@@ -580,10 +556,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await store.close();
   });
 
-  test("an import of an export has the same to-dos, last id and API keys", async () => {
+  test("an import of an export has the same to-dos, last id, API keys and idempotency keys", async () => {
     const url = await databases.newDatabase();
     const store = await openPostgres(url, PATIENT);
-    for (const title of ["a", 'b "\u0000" 😀\n', "c"]) await store.insert(title);
+    for (const title of ["a", 'b "\u0000" 😀\n', "c"]) await store.insert(title, `key of ${title}`);
     await store.setDone(2n, true);
     await store.delete(3n);
     await store.keys.insert({
@@ -605,6 +581,12 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       const options = { ...TRANSFER, keys };
       expect(await importTodos(copy, new Blob([exported.text]).stream(), 2, options)).toEqual(counts);
       expect(await exportedText(copy, keys)).toEqual(exported);
+      const moved = await openPostgres(copy, { ...PATIENT, maxTodos: 3 });
+      expect((await moved.insert("c", "key of c")).id).toBe(3n);
+      expect(await failureOf(() => moved.insert("b", "key of a"))).toBe("idempotency_key_reused");
+      await moved.insert("d", "key of d");
+      expect(await numberOf(copy, "SELECT idempotency_records FROM todo_service.store")).toBe(3);
+      await moved.close();
     }
   });
 
@@ -628,15 +610,17 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       stores.url,
       `BEGIN; ALTER TABLE todo_service.store RENAME TO gone;
        CREATE TABLE todo_service.store (LIKE todo_service.gone INCLUDING ALL);
-       INSERT INTO todo_service.store SELECT epoch, last_id - 1, n - 1, todos - 1, receipts FROM todo_service.gone;
+       INSERT INTO todo_service.store
+         SELECT epoch, run, last_id - 1, sequence - 1, todos - 1, idempotency_records FROM todo_service.gone;
        DROP TABLE todo_service.gone; DELETE FROM todo_service.todos WHERE id = 3;
-       DELETE FROM todo_service.events WHERE last_n = 3; COMMIT`,
+       DELETE FROM todo_service.events WHERE last_sequence = 3; COMMIT`,
     );
-    const { epoch, sequence: n } = await stores.other.position();
-    expect([epoch === before.epoch, n]).toEqual([false, 2]);
+    expect(await stores.other.position()).toEqual({ epoch: before.epoch, sequence: 2 });
     expect((await todos(stores.one)).map(({ title }) => title)).toEqual(["a", "b"]);
     expect((await next).done).toBe(true);
     expect((await stores.one.insert("d")).id).toBe(3n);
+    const after = await stores.other.position();
+    expect([after.epoch === before.epoch, after.sequence]).toEqual([false, 3]);
     expect((await todos(stores.other)).map(({ title }) => title)).toEqual(["a", "b", "d"]);
   });
 
@@ -827,7 +811,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       await reopened.close();
       expect(await numberOf(url, schema)).toBe(before);
       const sql = new SQL(restricted, { max: 1 });
-      for (const table of ["todos", "events", "receipts", "keys", "store", "format"]) {
+      for (const table of ["todos", "events", "idempotency_records", "keys", "store", "format"]) {
         const error = await errorOf(sql.unsafe(`SELECT FROM todo_service.${table}`));
         expect(error.message).toBe(`permission denied for table ${table}`);
       }
@@ -877,7 +861,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 });
 
-const TRANSFER: TransferOptions = { signal: new AbortController().signal, onProgress: () => {} };
+const TRANSFER: TransferOptions = { signal: new AbortController().signal };
 
 /** Exports a database to memory. */
 async function exportedText(url: string, keys: "include" | "omit") {
@@ -890,7 +874,7 @@ async function exportedText(url: string, keys: "include" | "omit") {
 
 /** Makes idempotency keys older. */
 const passHours = (url: string, hours: number): Promise<void> =>
-  executeSql(url, `UPDATE todo_service.receipts SET made_at = made_at - ${hours * HOUR}`);
+  executeSql(url, `UPDATE todo_service.idempotency_records SET created_at = created_at - ${hours * HOUR}`);
 
 /** Returns the only number in the result of a query. */
 async function numberOf(url: string, query: string): Promise<number> {

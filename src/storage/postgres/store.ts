@@ -9,9 +9,15 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
-import { decodeEvents } from "../records/event-codec.ts";
-import { digest, idempotencyKeyReused } from "../records/idempotency.ts";
-import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
+import { idempotencyKeyReused, sha256 } from "../records/idempotency.ts";
+import {
+  completeOptions,
+  DEFAULTS,
+  idsExhausted,
+  type Store,
+  type StoreOptions,
+  storeFull,
+} from "../store.ts";
 import { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
 import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
@@ -26,7 +32,7 @@ import {
   type Value,
 } from "./primary.ts";
 import { RefreshQueue } from "./refresh-queue.ts";
-import { Replica, type Tail } from "./replica.ts";
+import { decodeTail, Replica, type Tail } from "./replica.ts";
 import { ensureSchema } from "./schema.ts";
 
 /** The greatest id: PostgreSQL's integers are signed 64-bit. */
@@ -35,8 +41,8 @@ export const MAX_POSTGRES_ID: TodoId = 2n ** 63n - 1n;
 const POLL_INTERVAL_MS = 1000;
 /** The minimum number of stored events. A replica that is further behind must reload everything. */
 const MIN_EVENTS = 100_000;
-/** The number of to-dos that one query reads or writes. */
-export const FETCH_SIZE = 10_000;
+/** The number of to-dos that one query reads. */
+const FETCH_SIZE = 10_000;
 /** Together, they need more than a page, so that a table whose last page has room still needs space on the disk. */
 const INSERTS_OF_CHECK = 100;
 const INSERT_OF_CHECK: Write = {
@@ -58,7 +64,7 @@ const POSTGRES_DEFAULTS = { ...DEFAULTS, ...PRIMARY_DEFAULTS };
  * database, so it sees every write that any process has acknowledged.
  */
 export async function openPostgres(url: string, given: PostgresOptions = {}): Promise<Store> {
-  const options = { ...POSTGRES_DEFAULTS, ...given };
+  const options = { ...POSTGRES_DEFAULTS, ...given, ...completeOptions(given) };
   return openPrimary(url, options, async (primary) => {
     await primary.run(ensureSchema);
     return new PostgresStore(primary, await load(primary, options.maxEvents), options);
@@ -67,6 +73,7 @@ export async function openPostgres(url: string, given: PostgresOptions = {}): Pr
 
 class PostgresStore implements Store {
   readonly keys: PostgresKeys;
+  readonly pool: Primary["pool"];
   readonly #primary: Primary;
   readonly #options: typeof POSTGRES_DEFAULTS;
   #replica: Replica;
@@ -81,6 +88,7 @@ class PostgresStore implements Store {
   constructor(primary: Primary, replica: Replica, options: typeof POSTGRES_DEFAULTS) {
     this.keys = new PostgresKeys(primary);
     this.#primary = primary;
+    this.pool = primary.pool;
     this.#replica = replica;
     this.#options = options;
     this.#refreshes = new RefreshQueue(options.queryTimeoutMs, () => this.#refresh());
@@ -103,8 +111,8 @@ class PostgresStore implements Store {
     const outcome = await this.#write({
       type: "insert",
       title,
-      keyHash: idempotencyKey === undefined ? "" : digest(idempotencyKey),
-      titleHash: idempotencyKey === undefined ? "" : digest(title),
+      keyHash: idempotencyKey === undefined ? "" : sha256(idempotencyKey),
+      titleHash: idempotencyKey === undefined ? "" : sha256(title),
     });
     switch (outcome.type) {
       case "created":
@@ -160,7 +168,8 @@ class PostgresStore implements Store {
         using connection = await sql.reserve();
         await connection.unsafe("BEGIN");
         try {
-          await connection.unsafe(WRITE, [this.#replica.position.sequence, ...limits, ...inserts.values]);
+          const { epoch, sequence } = this.#replica.position;
+          await connection.unsafe(WRITE, [epoch, sequence, ...limits, ...inserts.values]);
         } finally {
           await connection.unsafe("ROLLBACK");
         }
@@ -178,11 +187,9 @@ class PostgresStore implements Store {
       if (this.#isClosed) return;
       throw error;
     }
-    const { position, feed } = replica;
-    if (after.epoch !== position.epoch) return;
     // No await between these calls, because the timer stops listening while the feed has no subscribers.
     this.#listen();
-    yield* feed.after(after.sequence, signal);
+    yield* replica.feed.after(after, signal);
   }
 
   async close(): Promise<void> {
@@ -214,7 +221,7 @@ class PostgresStore implements Store {
 
   /** Applies the new events, or reloads everything if some of them are no longer stored. */
   async #refresh(): Promise<void> {
-    const tail = await this.#queryAtPosition<Tail>("SELECT * FROM todo_service.tail($1)");
+    const tail = await this.#queryAtPosition<Tail>("SELECT * FROM todo_service.tail($1, $2)");
     if (this.#replica.follow(tail)) return;
     const replica = await load(this.#primary, this.#options.maxEvents);
     if (this.#isClosed) throw new Error("the store is closed");
@@ -222,9 +229,10 @@ class PostgresStore implements Store {
     this.#replica = replica;
   }
 
-  /** Sends a query whose first parameter is the replica's position. */
+  /** Sends a query whose first parameters are the replica's position. */
   async #queryAtPosition<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
-    const [row] = await this.#primary.query<Row>(query, [this.#replica.position.sequence, ...values]);
+    const { epoch, sequence } = this.#replica.position;
+    const [row] = await this.#primary.query<Row>(query, [epoch, sequence, ...values]);
     if (row === undefined) throw new Error(NO_STORE_ROW);
     return row;
   }
@@ -252,13 +260,15 @@ class PostgresStore implements Store {
   async #writeBatch(batch: Batch): Promise<void> {
     const { onBatch, onIdempotencyKeysEvicted } = this.#options;
     const started = performance.now();
+    // A replica that has been replaced meanwhile does not matter.
+    const replica = this.#replica;
     try {
       const row = await this.#sendBatch(batch);
       this.#writeHealth.succeeded();
       onBatch(batch.size, performance.now() - started);
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
       // The result is ignored, because the writes are done and the next read refreshes again.
-      this.#replica.follow(row);
+      replica.follow(row);
       batch.settle(row);
     } catch (cause) {
       const failure = storeUnavailable(cause);
@@ -281,7 +291,7 @@ class PostgresStore implements Store {
 type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
 const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
-const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
 function load(primary: Primary, maxEvents: number): Promise<Replica> {
@@ -289,11 +299,12 @@ function load(primary: Primary, maxEvents: number): Promise<Replica> {
     sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
       const [tail] = await snapshot.unsafe<Tail[]>("SELECT * FROM todo_service.latest($1)", [maxEvents]);
       if (tail === undefined) throw new Error(NO_STORE_ROW);
-      const position = { epoch: tail.epoch, sequence: Number(tail.n) };
-      const events = tail.tail === null ? [] : decodeEvents(tail.tail, position);
-      const feed = new ChangeFeed(maxEvents, position.sequence - events.length);
+      const events = decodeTail(tail);
+      const [first = { position: { epoch: tail.epoch, sequence: Number(tail.sequence) + 1 } }] = events;
+      const { epoch, sequence } = first.position;
+      const feed = new ChangeFeed(maxEvents, { epoch, sequence: sequence - 1 });
       for (const event of events) feed.publish(event);
-      return new Replica(await loadTable(snapshot, progress), feed, position);
+      return new Replica(await loadTable(snapshot, progress), feed);
     }),
   );
 }

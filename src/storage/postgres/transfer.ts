@@ -1,45 +1,44 @@
 import type { SQL } from "bun";
-import type { Todo, TodoId } from "../../todo.ts";
+import type { TodoId } from "../../todo.ts";
 import {
   hasKeys,
   type MigrationSummary,
   PreconditionError,
-  TooManyTodosError,
   type TransferOptions,
   type TransferSummary,
 } from "../maintenance.ts";
-import { encodeHeader, encodeKey, NdjsonReader } from "../ndjson.ts";
-import { type KeyRow, toStoredKey } from "../records/key-row.ts";
+import { inBatches, NdjsonReader, writeExport } from "../ndjson.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
+import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
 import { joinLines } from "./batch.ts";
-import { toValues } from "./keys.ts";
 import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
-import { FETCH_SIZE, MAX_POSTGRES_ID, readTodos } from "./store.ts";
+import { MAX_POSTGRES_ID, readTodos } from "./store.ts";
 
 /** Implements `StoreAdmin.export` with one transaction, which is a snapshot. */
 export function exportTodos(
   url: string,
   write: (text: string) => Promise<void>,
-  { signal, onProgress, keys: withKeys }: TransferOptions,
+  { keys, ...options }: TransferOptions,
 ): Promise<TransferSummary> {
   return inTransaction(url, "ISOLATION LEVEL REPEATABLE READ READ ONLY", async (sql) => {
     const [totals] = await sql.unsafe<{ last_id: TodoId; todos: bigint }[]>(
       "SELECT * FROM todo_service.totals()",
     );
     if (totals === undefined) throw new Error("the database returned no totals");
-    const [lastId, total] = [totals.last_id, Number(totals.todos)];
-    const keys = withKeys === "include" ? (await storedKeys(sql)).map(encodeKey) : undefined;
-    await write(`${encodeHeader({ lastId, todos: total, keys: keys?.length })}\n`);
-    let todos = 0;
-    for await (const rows of readTodos(sql)) {
-      signal.throwIfAborted();
-      if (rows.length > 0) await write(rows.map(({ todo }) => `${todo}\n`).join(""));
-      todos += rows.length;
-      onProgress(todos, total);
-    }
-    if (keys !== undefined && keys.length > 0) await write(keys.map((key) => `${key}\n`).join(""));
-    return { todos, lastId, keys: keys?.length };
+    const contents = {
+      lastId: totals.last_id,
+      count: Number(totals.todos),
+      todos: encodedTodos(sql),
+      keys: keys === "include" ? await storedKeys(sql) : undefined,
+      idempotencyRecords: await storedIdempotencyRecords(sql),
+    };
+    return writeExport(contents, write, options);
   });
+}
+
+async function* encodedTodos(sql: SQL): AsyncGenerator<readonly string[], void, undefined> {
+  for await (const rows of readTodos(sql)) yield rows.map(({ todo }) => todo);
 }
 
 /** Implements `StoreAdmin.import` in one transaction. Servers wait for it, see the new epoch, and reload everything. */
@@ -47,35 +46,23 @@ export function importTodos(
   url: string,
   source: AsyncIterable<Uint8Array>,
   maxTodos: number,
-  { signal, onProgress, keys }: TransferOptions,
+  { keys, ...options }: TransferOptions,
 ): Promise<TransferSummary> {
   return inTransaction(url, "ISOLATION LEVEL READ COMMITTED", async (sql) => {
     const [started] = await sql.unsafe<{ ok: boolean }[]>("SELECT todo_service.start_import() AS ok");
     if (started?.ok !== true)
       throw new PreconditionError("the database has contained to-dos: import into a new database");
     const reader = new NdjsonReader(MAX_POSTGRES_ID, keys);
-    let batch: Todo[] = [];
-    const insert = async (minimum: number): Promise<void> => {
-      if (reader.count > maxTodos) throw new TooManyTodosError(maxTodos);
-      if (batch.length < minimum) return;
+    for await (const todos of reader.readAll(source, maxTodos, options)) {
       await sql.unsafe("SELECT todo_service.import_todos($1, $2, $3)", [
-        joinLines(batch, ({ id }) => String(id)),
-        joinLines(batch, ({ title }) => JSON.stringify(title)),
-        joinLines(batch, ({ done }) => String(done)),
+        joinLines(todos, ({ id }) => String(id)),
+        joinLines(todos, ({ title }) => JSON.stringify(title)),
+        joinLines(todos, ({ done }) => String(done)),
       ]);
-      batch = [];
-    };
-    for await (const chunk of source) {
-      for (const todo of reader.read(chunk)) batch.push(todo);
-      await insert(FETCH_SIZE);
-      onProgress(reader.count, reader.total);
-      signal.throwIfAborted();
     }
-    for (const todo of reader.end()) batch.push(todo);
-    await insert(1);
     await insertKeys(sql, reader);
+    await insertIdempotencyRecords(sql, reader.idempotencyRecords);
     await sql.unsafe("SELECT todo_service.finish_import($1)", [reader.lastId]);
-    onProgress(reader.count, reader.total);
     const { count: todos, lastId } = reader;
     return { todos, lastId, ...(keys === "include" && { keys: reader.keys.length }) };
   });
@@ -102,8 +89,30 @@ function inTransaction<T>(url: string, mode: string, work: (sql: SQL) => Promise
 const storedKeys = async (sql: SQL) =>
   (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(toStoredKey);
 
+async function storedIdempotencyRecords(sql: SQL): Promise<IdempotencyRecord[]> {
+  const rows = await sql.unsafe<{ key_hash: string; title_hash: string; id: bigint; created_at: bigint }[]>(
+    "SELECT * FROM todo_service.list_idempotency_records()",
+  );
+  return rows.map(({ key_hash, title_hash, id, created_at }) => ({
+    keyHash: key_hash,
+    titleHash: title_hash,
+    id,
+    createdAt: Number(created_at),
+  }));
+}
+
+async function insertIdempotencyRecords(sql: SQL, records: readonly IdempotencyRecord[]): Promise<void> {
+  for (const batch of inBatches(records))
+    await sql.unsafe("SELECT todo_service.import_idempotency_records($1, $2, $3, $4)", [
+      joinLines(batch, ({ keyHash }) => keyHash),
+      joinLines(batch, ({ titleHash }) => titleHash),
+      joinLines(batch, ({ id }) => String(id)),
+      joinLines(batch, ({ createdAt }) => String(createdAt)),
+    ]);
+}
+
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
   for (const key of keys)
-    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8)", toValues(key));
+    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8, $9)", toValues(key));
 }

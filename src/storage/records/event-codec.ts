@@ -9,6 +9,8 @@ export type StoredEvent = { readonly position: Position; readonly id: TodoId } &
 const CREATED = "+";
 const UPDATED = "=";
 const DELETED = "-";
+/** The sign of a line with the epoch of the events that follow. */
+const EPOCH = "#";
 
 /** Encodes an event as a line: a sign, then the to-do after the event, or the id of a deleted to-do. */
 export function encodeEvent(event: StoredEvent): string {
@@ -25,11 +27,20 @@ export function forEachCreated(lines: string, visit: (json: string) => void): vo
   }
 }
 
-/** Decodes lines of consecutive events, the last of which has the given position. Throws for an invalid line. */
-export function decodeEvents(lines: string, last: Position): StoredEvent[] {
-  const all = lines.split("\n");
-  const first = last.sequence - all.length + 1;
-  return all.map((line, index) => decodeEvent(line, { epoch: last.epoch, sequence: first + index }));
+/**
+ * Decodes lines of consecutive events, the last of which has the given position. Other lines, with a sign and an epoch, change
+ * the epoch of the events that follow. Throws for an invalid line.
+ */
+export function decodeEvents(text: string, last: Position): StoredEvent[] {
+  const lines = text.split("\n");
+  let { epoch } = last;
+  let sequence = last.sequence - lines.filter((line) => !line.startsWith(EPOCH)).length;
+  const events: StoredEvent[] = [];
+  for (const line of lines) {
+    if (line.startsWith(EPOCH)) epoch = line.slice(EPOCH.length);
+    else events.push(decodeEvent(line, { epoch, sequence: ++sequence }));
+  }
+  return events;
 }
 
 function decodeEvent(line: string, position: Position): StoredEvent {

@@ -5,7 +5,7 @@ import type { TodoId } from "../../todo.ts";
 /** How long a record is stored, in milliseconds. */
 export const RETENTION_MS = 24 * 60 * 60 * 1000;
 
-/** Which to-do a request with an Idempotency-Key created. Holds digests of the client's strings, because they are short. */
+/** Which to-do a request with an Idempotency-Key created. Stores hashes of the client's strings, because they are short. */
 export interface IdempotencyRecord {
   /** SHA-256, in base64url, of the idempotency key. */
   readonly keyHash: string;
@@ -13,16 +13,16 @@ export interface IdempotencyRecord {
   readonly titleHash: string;
   readonly id: TodoId;
   /** Milliseconds since 1970. */
-  readonly madeAt: number;
+  readonly createdAt: number;
 }
 
 export function createRecord(
   idempotencyKey: string,
   title: string,
   id: TodoId,
-  madeAt: number,
+  createdAt: number,
 ): IdempotencyRecord {
-  return { keyHash: digest(idempotencyKey), titleHash: digest(title), id, madeAt };
+  return { keyHash: sha256(idempotencyKey), titleHash: sha256(title), id, createdAt };
 }
 
 /** A record in the list from the oldest to the youngest. */
@@ -33,7 +33,7 @@ interface Entry {
 
 /** The records of the last 24 hours, a limited number of them: beyond the limit, a new one evicts the oldest. */
 export class IdempotencyRecords {
-  /** By the digest of the key. The oldest comes from the list: a Map's iterator passes all deleted entries again. */
+  /** By the SHA-256 of the key. The oldest comes from the list: a Map's iterator passes all deleted entries again. */
   readonly #entries = new Map<string, Entry>();
   #oldest: Entry | undefined;
   #youngest: Entry | undefined;
@@ -46,20 +46,25 @@ export class IdempotencyRecords {
   }
 
   /**
-   * Returns the id of the to-do that this key made with this title; `undefined` for a new key. Throws
-   * `idempotency_key_reused` when the key made a to-do with another title.
-   * @param newer records, by the digest of their key, that are about to be added
+   * Returns the id of the to-do that this key created with this title; `undefined` for a new key. Throws
+   * `idempotency_key_reused` when the key created a to-do with another title.
+   * @param newer records, by the SHA-256 of their key, that are about to be added
    */
   find(
     idempotencyKey: string,
     title: string,
     newer: ReadonlyMap<string, IdempotencyRecord> = new Map(),
   ): TodoId | undefined {
-    const keyHash = digest(idempotencyKey);
+    const keyHash = sha256(idempotencyKey);
     const record = newer.get(keyHash) ?? this.#entries.get(keyHash)?.record;
     if (record === undefined || this.#isExpired(record)) return undefined;
-    if (record.titleHash !== digest(title)) throw idempotencyKeyReused();
+    if (record.titleHash !== sha256(title)) throw idempotencyKeyReused();
     return record.id;
+  }
+
+  /** Returns the records from the oldest to the youngest, without expired ones. */
+  list(): IdempotencyRecord[] {
+    return [...this.#entries.values()].flatMap(({ record }) => (this.#isExpired(record) ? [] : record));
   }
 
   /** Adds the record of a new key; returns the record that it evicts, if any. */
@@ -83,13 +88,13 @@ export class IdempotencyRecords {
     return undefined;
   }
 
-  #isExpired({ madeAt }: IdempotencyRecord): boolean {
-    return madeAt <= this.#now() - RETENTION_MS;
+  #isExpired({ createdAt }: IdempotencyRecord): boolean {
+    return createdAt <= this.#now() - RETENTION_MS;
   }
 }
 
 /** Returns the SHA-256 of a text, in base64url. */
-export const digest = (text: string): string => hash("sha256", text, "base64url");
+export const sha256 = (text: string): string => hash("sha256", text, "base64url");
 
 export const idempotencyKeyReused = (): ServiceError =>
   new ServiceError("idempotency_key_reused", { detail: "Send each to-do with its own Idempotency-Key." });

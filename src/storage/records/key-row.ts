@@ -10,11 +10,29 @@ export interface KeyRow {
   readonly last_used_at: bigint | null;
   readonly lifetime: bigint | null;
   readonly scope: string;
+  readonly parent: string | null;
 }
 
 export const toStoredKey = (row: KeyRow): StoredKey => ({ ...toKey(row), tokenHash: row.token_hash });
 
-export function toKey({ id, name, created_at, expires_at, last_used_at, lifetime, scope }: KeyRow): Key {
+/** Returns the values of a row in the order of its columns. */
+export function toValues({
+  id,
+  name,
+  tokenHash,
+  createdAt,
+  expiresAt,
+  lastUsedAt,
+  lifetime,
+  scope,
+  parent,
+}: StoredKey): (string | number | Uint8Array | null)[] {
+  const optional = [expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null];
+  return [id, name, tokenHash, createdAt, ...optional, scope, parent ?? null];
+}
+
+export function toKey(row: KeyRow): Key {
+  const { id, name, created_at, expires_at, last_used_at, lifetime, scope, parent } = row;
   return {
     id,
     name,
@@ -24,5 +42,6 @@ export function toKey({ id, name, created_at, expires_at, last_used_at, lifetime
     ...(expires_at !== null && { expiresAt: Number(expires_at) }),
     ...(lifetime !== null && { lifetime: Number(lifetime) }),
     ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
+    ...(parent !== null && { parent }),
   };
 }

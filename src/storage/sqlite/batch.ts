@@ -15,7 +15,7 @@ interface Change {
 /** The combined effect of a sequence of writes. */
 export class Batch {
   readonly events: StoredEvent[] = [];
-  /** By the digest of their key. */
+  /** By the SHA-256 of their key. */
   readonly idempotencyRecords = new Map<string, IdempotencyRecord>();
   /** Settles when the batch is on disk, or has failed. */
   readonly outcome = Promise.withResolvers<void>();
@@ -94,6 +94,7 @@ export class Batch {
     return {
       startId: this.#startId,
       lastId: this.#lastId,
+      epoch: this.#start.epoch,
       startSequence: this.#start.sequence,
       lastSequence: this.#start.sequence + this.events.length,
       events: this.events.map(encodeEvent).join("\n"),

@@ -1,10 +1,11 @@
 import type { Database } from "bun:sqlite";
 import { errorMessage } from "../../error-message.ts";
-import type { Position } from "../../todo.ts";
+import { formatPosition, type Position } from "../../todo.ts";
 import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
-import { DamageError } from "./damage.ts";
 import { countersText, type Digest, DigestSum, keyText } from "./digest.ts";
+import { DamageError, isDamage } from "./errors.ts";
 import { storedDigest, storeRow } from "./store-row.ts";
 
 /** An SQL expression for the JSON of a row of `todos`. */
@@ -33,7 +34,18 @@ export function computeDigest(database: Database): Digest {
 }
 
 export function storeDigest(database: Database, { first, second }: Digest): void {
-  database.query("UPDATE store SET digest_a = ?, digest_b = ?").run(first, second);
+  database.query("UPDATE store SET checksum_a = ?, checksum_b = ?").run(first, second);
+}
+
+/** Returns what PRAGMA integrity_check finds; an empty array for a sound file. */
+export function findStructuralDamage(database: Database): string[] {
+  try {
+    const found = database.query<{ integrity_check: string }, []>("PRAGMA integrity_check").all();
+    return found.flatMap(({ integrity_check: line }) => (line === "ok" ? [] : line.split("\n")));
+  } catch (error) {
+    if (isDamage(error)) return [errorMessage(error)];
+    throw error;
+  }
 }
 
 /** Throws a DamageError if to-dos are not what this program writes. */
@@ -47,6 +59,8 @@ export function assertValidTodos(database: Database): void {
   if (row?.invalid !== 0n) throw new DamageError(`${row?.invalid} of its to-dos are invalid`);
 }
 
+const EPOCH = /^[0-9a-f]{16}$/;
+
 /**
  * Returns the stored events up to the last change of a store, `maxEvents` or a few more. Throws a DamageError if a row is
  * invalid or missing.
@@ -54,11 +68,13 @@ export function assertValidTodos(database: Database): void {
 export function readEvents(database: Database, last: Position, maxEvents: number): StoredEvent[] {
   const events: StoredEvent[] = [];
   let end: number | undefined;
-  const rows = database.query<{ last_n: bigint; events: string }, [number]>(
-    "SELECT last_n, events FROM events WHERE last_n > ? ORDER BY last_n",
+  const rows = database.query<{ last_sequence: bigint; epoch: string; events: string }, [number]>(
+    "SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence",
   );
   for (const row of rows.iterate(last.sequence - maxEvents)) {
-    const position = { epoch: last.epoch, sequence: Number(row.last_n) };
+    const position = { epoch: row.epoch, sequence: Number(row.last_sequence) };
+    if (!EPOCH.test(row.epoch))
+      throw new DamageError(`the epoch at position ${position.sequence} is invalid`);
     const decoded = decodeRow(row.events, position);
     const start = position.sequence - decoded.length;
     if (end !== undefined && end !== start)
@@ -66,7 +82,8 @@ export function readEvents(database: Database, last: Position, maxEvents: number
     end = position.sequence;
     for (const event of decoded) events.push(event);
   }
-  if (end !== undefined && end !== last.sequence)
+  const { position = last } = events.at(-1) ?? {};
+  if (formatPosition(position) !== formatPosition(last))
     throw new DamageError(`events after position ${end} are missing`);
   return events;
 }
@@ -83,4 +100,14 @@ function decodeRow(lines: string, last: Position): StoredEvent[] {
 export function matchesStoredDigest(database: Database, computed: Digest): boolean | undefined {
   const stored = storedDigest(storeRow(database));
   return stored && stored.first === computed.first && stored.second === computed.second;
+}
+
+/** Yields the records of idempotency keys, the oldest first. */
+export function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRecord> {
+  const rows = database.query<{ key_hash: string; title_hash: string; id: bigint; created_at: bigint }, []>(
+    "SELECT * FROM idempotency_records ORDER BY created_at, id",
+  );
+  for (const { key_hash, title_hash, id, created_at } of rows.iterate()) {
+    yield { keyHash: key_hash, titleHash: title_hash, id, createdAt: Number(created_at) };
+  }
 }

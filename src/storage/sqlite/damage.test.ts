@@ -8,8 +8,7 @@ import { read } from "../../../test/store-contract.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import { openSqliteKeys } from "./keys.ts";
-import { check } from "./maintenance/check.ts";
-import { probeSqlite } from "./probe.ts";
+import { check, probeSqlite } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
@@ -74,12 +73,13 @@ describe("openSqlite", () => {
     ["an unknown scope of an API key", "UPDATE keys SET scope = 'admin' WHERE name = 'zoe'"],
     ["an expired API key", "UPDATE keys SET expires_at = 2 WHERE name = 'bob'"],
     ["a missing API key", "DELETE FROM keys WHERE name = 'bob'"],
+    ["another id", "UPDATE store SET id = 'x'"],
     ["another epoch", "UPDATE store SET epoch = 'x'"],
     ["another last id", "UPDATE store SET last_id = 7"],
-    ["another position", "UPDATE store SET n = n + 1"],
+    ["another position", "UPDATE store SET sequence = sequence + 1"],
     ["another number of transactions", "UPDATE store SET transactions = transactions + 1"],
-    ["another first half of the digest", "UPDATE store SET digest_a = digest_a + 1"],
-    ["another second half of the digest", "UPDATE store SET digest_b = digest_b + 1"],
+    ["another first half of the digest", "UPDATE store SET checksum_a = checksum_a + 1"],
+    ["another second half of the digest", "UPDATE store SET checksum_b = checksum_b + 1"],
     ["a store table without a row", "DELETE FROM store"],
   ])("refuses a store with %s and names the recovery commands", async (_what, sql) => {
     const path = await makeStore();
@@ -133,7 +133,7 @@ describe("openSqlite", () => {
 
   test("computes the digest of a store without a digest", async () => {
     const path = await makeStore();
-    run(path, "UPDATE store SET digest_a = NULL, digest_b = NULL");
+    run(path, "UPDATE store SET checksum_a = NULL, checksum_b = NULL");
     await reopen(path);
     run(path, "UPDATE todos SET done = 1");
     expect(await refusal(path)).toContain("its contents differ from their digest");
@@ -144,11 +144,21 @@ describe("a store with damaged events", () => {
   test.each([
     [
       "an invalid row",
-      "UPDATE events SET events = '+x' WHERE last_n = 2",
+      "UPDATE events SET events = '+x' WHERE last_sequence = 2",
       "the event at position 2 is invalid",
     ],
-    ["a missing row", "DELETE FROM events WHERE last_n = 2", "events before position 3 are missing"],
-    ["no last row", "DELETE FROM events WHERE last_n = 5", "events after position 4 are missing"],
+    [
+      "an invalid epoch",
+      "UPDATE events SET epoch = 'x' WHERE last_sequence = 2",
+      "the epoch at position 2 is invalid",
+    ],
+    [
+      "an unknown last epoch",
+      "UPDATE events SET epoch = '0123456789abcdef' WHERE last_sequence = 5",
+      "events after position 5 are missing",
+    ],
+    ["a missing row", "DELETE FROM events WHERE last_sequence = 2", "events before position 3 are missing"],
+    ["no last row", "DELETE FROM events WHERE last_sequence = 5", "events after position 4 are missing"],
   ])("starts without events and with a warning: %s", async (_what, sql, reason) => {
     const path = await makeStore();
     run(path, sql);
@@ -179,7 +189,10 @@ describe("a store with damaged events", () => {
 
 test("openSqlite refuses invalid to-dos in a store without a digest", async () => {
   const path = await makeStore();
-  run(path, "UPDATE store SET digest_a = NULL, digest_b = NULL; UPDATE todos SET title = 'a' WHERE id = 1");
+  run(
+    path,
+    "UPDATE store SET checksum_a = NULL, checksum_b = NULL; UPDATE todos SET title = 'a' WHERE id = 1",
+  );
   expect(await refusal(path)).toContain("1 of its to-dos are invalid");
 });
 
@@ -187,7 +200,11 @@ test("check reports an empty file as damaged, although a server starts on it", a
   const path = newPath();
   writeFileSync(path, "");
   expect(await check(path)).toEqual([
-    { name: "structure", isSound: false, detail: "it is empty: restore a backup with todo restore" },
+    {
+      name: "structure",
+      isSound: false,
+      detail: "it is empty: put the right files back, or restore a backup with todo restore",
+    },
   ]);
   expect(await probeSqlite(path)).toMatchObject({ isLocked: false });
   await reopen(path);

@@ -17,7 +17,7 @@ const KEY: StoredKey = {
   scope: "write",
   createdAt: 1,
 };
-const COUNTERS: Counters = { epoch: "e", last_id: 2n, n: 3n, transactions: 4n };
+const COUNTERS: Counters = { id: "s", epoch: "e", last_id: 2n, sequence: 3n, transactions: 4n };
 
 test("the digest is two unsigned 32-bit numbers that do not depend on the order of the rows", () => {
   fc.assert(
@@ -74,9 +74,10 @@ test("the text of an API key does not contain its last use", () => {
 });
 
 test.each([
+  ["id", { id: "t" }],
   ["epoch", { epoch: "f" }],
   ["last id", { last_id: 3n }],
-  ["sequence number", { n: 4n }],
+  ["sequence number", { sequence: 4n }],
   ["number of transactions", { transactions: 5n }],
 ])("the text of the counters contains the %s", (_what, change) => {
   expect(countersText({ ...COUNTERS, ...change })).not.toBe(countersText(COUNTERS));

@@ -8,11 +8,13 @@ export interface Digest {
 
 /** The counters of a store, named as their columns. */
 export interface Counters {
+  /** Identifies the store. A store that is imported, restored or has accepted a loss is another one. */
+  readonly id: string;
+  /** The epoch and the sequence number of the last change to a to-do. */
   readonly epoch: string;
+  readonly sequence: bigint;
   /** The greatest id ever assigned. */
   readonly last_id: bigint;
-  /** The sequence number of the last change to a to-do. */
-  readonly n: bigint;
   /** The number of committed transactions, changes to API keys included. */
   readonly transactions: bigint;
 }
@@ -61,12 +63,15 @@ function mix(hash: number): number {
 }
 
 /** Returns the text of an API key. It omits the last use, which is informational and changes often. */
-export function keyText({ id, name, scope, tokenHash, createdAt, expiresAt, lifetime }: StoredKey): string {
+export function keyText(key: StoredKey): string {
+  const { id, name, scope, tokenHash, createdAt, lifetime, parent } = key;
   const hash = Buffer.from(tokenHash).toString("hex");
-  return `key ${JSON.stringify([id, name, hash, createdAt, expiresAt ?? null, lifetime ?? null, scope])}`;
+  // Each use changes the expiry of a key with a parent.
+  const expiry = parent ?? key.expiresAt ?? null;
+  return `key ${JSON.stringify([id, name, hash, createdAt, expiry, lifetime ?? null, scope])}`;
 }
 
 /** Returns the text of the counters. */
-export function countersText({ epoch, last_id, n, transactions }: Counters): string {
-  return `counters [${JSON.stringify(epoch)},"${last_id}","${n}","${transactions}"]`;
+export function countersText({ id, epoch, last_id, sequence, transactions }: Counters): string {
+  return `counters ${JSON.stringify([id, epoch, `${last_id}`, `${sequence}`, `${transactions}`])}`;
 }

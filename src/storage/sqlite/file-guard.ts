@@ -1,23 +1,26 @@
 import type { Database } from "bun:sqlite";
-import { existsSync, type Stats, statSync } from "node:fs";
-import { dirname } from "node:path";
-import { getErrno } from "../../error-message.ts";
-import { BUSY_TIMEOUT_MS } from "./connection.ts";
-import { computeDigest, matchesStoredDigest } from "./contents.ts";
-import { countValidFrames } from "./log-frames.ts";
-import { type FileIdentity, isSame, openFile } from "./open-file.ts";
+import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
+import { errorMessage, getErrno } from "../../error-message.ts";
+import { computeDigest, matchesStoredDigest, TODO_JSON } from "./contents.ts";
+import { type FileIdentity, isSame } from "./files.ts";
+import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
 import { storeRow } from "./store-row.ts";
 
-/** A log without a long reader has about 4 MB and is reused. */
+/** A WAL without a long reader has about 4 MB and is reused. */
 export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
 const LIMIT_INTERVAL_MS = 1000;
-const MAX_VERIFIED_HOLES = 3;
-/** More than the resolution of the clock of any file system that SQLite supports. */
-const CLOCK_RESOLUTION_MS = 3000;
+/** The first bytes of a WAL with little-endian checksums. Bun supports no system on which SQLite writes others. */
+const WAL_MAGIC = 0x377f0682;
+const FRAME_HEADER_BYTES = 24;
+/** A frame with a page of SQLite's default size. */
+const FRAME_BYTES = FRAME_HEADER_BYTES + 4096;
+const SAMPLE_SIZE = 32;
+/** Longer than a command that changes API keys takes. */
+const VERIFY_TIMEOUT_MS = 1000;
 
 /** What the writer has committed. */
 export interface Committed {
-  readonly epoch: string;
+  readonly id: string;
   readonly sequence: number;
   /** Commands that change API keys may have committed more. */
   readonly transactions: number;
@@ -29,26 +32,22 @@ interface Files {
 }
 
 /**
- * Notices when another program removes, replaces or truncates the files of a store, because SQLite would go on writing
- * without an error. Uses `stat`, because closing a descriptor of the database, the lock or the shared memory would drop the
- * locks of SQLite.
+ * Notices when another program removes, replaces, overwrites or truncates the files of a store, because SQLite would go on
+ * writing without an error. Uses `stat`, because closing a descriptor of the database, the lock or the shared memory would
+ * drop the locks of SQLite.
  */
 export class FileGuard {
   readonly #path: string;
   readonly #walPath: string;
   readonly #sharedMemoryPath: string;
   readonly #lockPath: string;
-  readonly #folderPath: string;
   readonly #lock: FileIdentity;
   readonly #database: Database;
   readonly #sharedMemory: FileIdentity;
   /** The files as the writer left them. */
-  #left: Files;
-  /** The folder of the files when the lock and the shared memory were checked last. */
-  #checkedFolder: Stats | undefined;
-  /** Whether a file has fewer blocks than bytes only if a part of it was removed. File systems that compress differ. */
-  #blocksShowHoles = true;
-  #verifiedHoles = 0;
+  #lastSeen: Files;
+  /** Whether a transaction of the writer failed after it had written to the WAL. */
+  #hasFailed = false;
   #nextLimitAt = 0;
 
   /**
@@ -60,143 +59,168 @@ export class FileGuard {
     this.#walPath = `${path}-wal`;
     this.#sharedMemoryPath = `${path}-shm`;
     this.#lockPath = `${path}-lock`;
-    this.#folderPath = dirname(path);
     this.#lock = lock;
     this.#database = database;
     this.#sharedMemory = statSync(this.#sharedMemoryPath);
-    this.#left = { database: statSync(path), wal: statSync(this.#walPath) };
+    this.#lastSeen = { database: statSync(path), wal: statSync(this.#walPath) };
   }
 
   /** Throws unless the files are as the writer left them, or another program has changed them without a loss. */
   checkBefore(committed: Committed): void {
-    this.#requireNames();
-    const files = this.#requireFiles();
-    if (isUnchanged(this.#left.database, files.database) && isUnchanged(this.#left.wal, files.wal)) return;
-    this.#verify(files, committed);
+    // Another server may have started without this lock. If it has written, the position of the store differs.
+    assertSame(this.#lockPath, this.#lock);
+    assertSame(this.#sharedMemoryPath, this.#sharedMemory);
+    const files = this.#statFiles();
+    if (isUnchanged(this.#lastSeen.database, files.database) && isUnchanged(this.#lastSeen.wal, files.wal))
+      return;
+    this.#verify(committed);
   }
 
-  /** Throws if closing would move a log to the wrong database. SQLite still has a removed log open, so it may be moved. */
+  /**
+   * Throws unless the next start would find everything. Reads all contents, because another program may have changed the
+   * database during a checkpoint of SQLite. SQLite still has a removed WAL open, and moves it to the database.
+   */
   checkBeforeClose(committed: Committed): void {
-    if (existsSync(this.#walPath)) this.checkBefore(committed);
-    else if (!isUnchanged(this.#left.database, requireSame(this.#path, this.#left.database)))
-      throw changedError();
+    if (existsSync(this.#walPath)) {
+      this.checkBefore(committed);
+      this.#readBack(committed, assertSound);
+    } else if (!isUnchanged(this.#lastSeen.database, assertSame(this.#path, this.#lastSeen.database)))
+      throw changedError(this.#path);
   }
 
-  /** Throws if a part of the files was removed during a commit. */
+  /** Throws if a part of the files was removed or overwritten during a commit. */
   checkAfter(committed: Committed): void {
-    const files = this.#requireFiles();
-    if (this.#hasLost(files)) this.#verify(files, committed);
-    else this.#left = files;
+    const before = this.#lastSeen;
+    const files = this.#statFiles();
+    const hasLost =
+      files.database.size < before.database.size ||
+      files.wal.size < before.wal.size ||
+      this.#isWalOverwritten(before.wal.size);
+    if (hasLost) {
+      this.#verify(committed);
+      return;
+    }
+    // Only a checkpoint of SQLite, or another program, changes the database.
+    if (!isUnchanged(before.database, files.database)) this.#readBack(committed, sampleTodos);
+    this.#lastSeen = files;
   }
 
-  /** Notes the files after a transaction that is not counted. */
-  note(): void {
-    this.#left = this.#requireFiles();
+  /** Remembers the files after a transaction that is not counted. */
+  remember(): void {
+    this.#lastSeen = this.#statFiles();
+    this.#hasFailed = false;
   }
 
-  #requireFiles(): Files {
+  /** To be called after a transaction that failed. It may have changed the WAL. */
+  transactionFailed(): void {
+    this.#hasFailed = true;
+  }
+
+  /** Empties the WAL if a long reader made it grow and has ended. Does not wait for readers. */
+  limitWal(): void {
+    if (this.#lastSeen.wal.size <= WAL_SIZE_LIMIT || performance.now() < this.#nextLimitAt) return;
+    this.#nextLimitAt = performance.now() + LIMIT_INTERVAL_MS;
+    this.#emptyWal(0);
+    this.remember();
+  }
+
+  #statFiles(): Files {
     return {
-      database: requireSame(this.#path, this.#left.database),
-      wal: requireSame(this.#walPath, this.#left.wal),
+      database: assertSame(this.#path, this.#lastSeen.database),
+      wal: assertSame(this.#walPath, this.#lastSeen.wal),
     };
   }
 
-  /** Checks the lock and the shared memory, unless no name in their folder has changed since the last check. */
-  #requireNames(): void {
-    const folder = statSync(this.#folderPath);
-    if (this.#checkedFolder !== undefined && isUnchanged(this.#checkedFolder, folder)) return;
-    this.#checkedFolder = undefined;
-    // If another server has written without this lock, the position of the store differs.
-    if (!isSame(this.#lock, stateOf(this.#lockPath)))
-      throw new Error(`${this.#lockPath} was moved, removed or replaced: restart the server`);
-    requireSame(this.#sharedMemoryPath, this.#sharedMemory);
-    // The clock of a file system may be coarse, so that two changes have the same time.
-    if (Math.abs(Date.now() - folder.mtimeMs) > CLOCK_RESOLUTION_MS) this.#checkedFolder = folder;
-  }
-
-  #hasLost({ database, wal }: Files): boolean {
-    return (
-      hasShrunk(this.#left.database, database) ||
-      this.#hasNewHoles({ database, wal }) ||
-      this.#walHasLost(wal)
-    );
-  }
-
-  #walHasLost(wal: Stats): boolean {
-    return hasShrunk(this.#left.wal, wal) || (this.#blocksShowHoles && hasNewHoles(this.#left.wal, wal));
-  }
-
-  #hasNewHoles({ database, wal }: Files): boolean {
-    if (!this.#blocksShowHoles) return false;
-    return hasNewHoles(this.#left.database, database) || hasNewHoles(this.#left.wal, wal);
-  }
-
-  /** Throws unless the store has what the writer committed, its contents have their digest, and no part is missing. */
-  #verify(files: Files, { epoch, sequence, transactions }: Committed): void {
-    const database = openFile(this.#path, { readonly: true, safeIntegers: true });
+  /**
+   * Returns whether another program has overwritten the WAL during a commit, so that its size does not show it. After a
+   * truncation, SQLite writes beyond the end, and the last frame before that consists of zeros.
+   */
+  #isWalOverwritten(end: number): boolean {
+    const start = new DataView(new ArrayBuffer(4));
+    const frame = new Uint8Array(FRAME_HEADER_BYTES);
+    // Unlike the database, the WAL may be opened beside SQLite, because SQLite has no locks on it.
+    const descriptor = openSync(this.#walPath, "r");
     try {
-      database.run("PRAGMA busy_timeout = 5000");
-      // The position may be in the log while pages of the database are old: only the digest shows that.
-      const isSame = database.transaction(() => {
-        const row = storeRow(database);
-        const isPosition =
-          row.epoch === epoch && Number(row.n) === sequence && Number(row.transactions) >= transactions;
-        return isPosition && matchesStoredDigest(database, computeDigest(database)) !== false;
-      });
-      if (!isSame()) throw changedError();
-      const found = database.query<{ quick_check: string }, []>("PRAGMA quick_check(1)").get()?.quick_check;
-      if (found !== "ok") throw new Error(`${this.#path} is damaged: stop the server and restore a backup`);
+      readSync(descriptor, start, { position: 0 });
+      if (end >= FRAME_BYTES) readSync(descriptor, frame, { position: end - FRAME_BYTES });
     } finally {
-      database.close();
+      closeSync(descriptor);
     }
-    // A checkpoint beside a long reader leaves holes in the database, too. Their pages are in the log.
-    const walHasLost = this.#walHasLost(files.wal);
-    if (walHasLost && !this.#hasCompleteWal()) this.#checkpoint();
-    if (this.#hasNewHoles(files) && ++this.#verifiedHoles >= MAX_VERIFIED_HOLES)
-      this.#blocksShowHoles = false;
-    // What another program changes during the verification is verified with the next batch.
-    this.#left = walHasLost ? this.#requireFiles() : files;
+    return start.getUint32(0) !== WAL_MAGIC || (end >= FRAME_BYTES && frame.every((byte) => byte === 0));
   }
 
-  /** Empties the log if a long reader made it grow and has ended. Does not wait for readers. */
-  limitWal(): void {
-    if (this.#left.wal.size <= WAL_SIZE_LIMIT || performance.now() < this.#nextLimitAt) return;
-    this.#nextLimitAt = performance.now() + LIMIT_INTERVAL_MS;
-    this.#database.run("PRAGMA busy_timeout = 0");
+  /** Throws unless the store has everything that the writer committed, also after a crash. */
+  #verify(committed: Committed): void {
+    const { wal } = this.#statFiles();
+    const transactions = this.#readBack(committed, assertSound);
+    // SQLite reads a WAL with lost frames now, but not after a crash. A command or a failed commit explains a changed WAL.
+    const isExplained =
+      (transactions > committed.transactions || this.#hasFailed) && wal.size >= this.#lastSeen.wal.size;
+    if (!isUnchanged(this.#lastSeen.wal, wal) && !isExplained && !this.#emptyWal(VERIFY_TIMEOUT_MS))
+      throw new Error(`${this.#walPath} was changed while another program uses it: end that program`);
+    this.remember();
+  }
+
+  /**
+   * Reads the store through a new connection. Throws unless it has the position of the last commit. Returns its number of
+   * transactions.
+   */
+  #readBack({ id, sequence, transactions }: Committed, check: (database: Database) => void): number {
     try {
-      this.#database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+      // SQLite would delete the WAL of an empty database.
+      if (statSync(this.#path).size === 0) throw new Error("it is empty");
+      using database = openDatabase(this.#path, "readOnly");
+      return database.transaction(() => {
+        const row = storeRow(database);
+        const found = Number(row.transactions);
+        if (row.id !== id || Number(row.sequence) !== sequence || found < transactions)
+          throw new Error("its last change is another one");
+        check(database);
+        return found;
+      })();
+    } catch (error) {
+      throw changedError(this.#path, errorMessage(error));
+    }
+  }
+
+  /** Moves the WAL to the database. Returns false if another program uses the WAL longer than this. */
+  #emptyWal(timeoutMs: number): boolean {
+    this.#database.run(`PRAGMA busy_timeout = ${timeoutMs}`);
+    try {
+      return this.#database.query<{ busy: bigint }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get()?.busy === 0n;
     } finally {
       this.#database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     }
-    this.note();
-  }
-
-  /** Returns whether a crash now would lose nothing: no frame that SQLite uses is missing from the log. */
-  #hasCompleteWal(): boolean {
-    const result = this.#database.query<{ log: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)").get();
-    const frames = Number(result?.log ?? -1);
-    return frames >= 0 && countValidFrames(this.#walPath) >= frames;
-  }
-
-  /** Moves the log to the database: SQLite reads the rest of a shortened log now, but not after a crash. */
-  #checkpoint(): void {
-    const result = this.#database.query<{ busy: bigint }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get();
-    if (result?.busy !== 0n) throw new Error(`${this.#walPath} was shortened while another program reads it`);
   }
 }
 
-export const changedError = (): Error =>
-  new Error("another program has changed the store: restart the server");
+/** Throws if contents differ from their digest: the position may be in the WAL while pages of the database are old. */
+function assertSound(database: Database): void {
+  if (matchesStoredDigest(database, computeDigest(database)) === false)
+    throw new Error("its contents differ from their digest");
+  const found = database.query<{ quick_check: string }, []>("PRAGMA quick_check(1)").get()?.quick_check;
+  if (found !== "ok") throw new Error(found);
+}
 
-/** Returns the state of a file. Throws if the file is not the one that the writer left. */
-function requireSame(path: string, left: FileIdentity): Stats {
-  const found = stateOf(path);
-  if (found !== undefined && isSame(left, found)) return found;
+/** Reads a few to-dos. Throws if one of their pages consists of zeros, as after a truncation during a checkpoint. */
+function sampleTodos(database: Database): void {
+  const { last_id } = storeRow(database);
+  const find = database.query(`SELECT ${TODO_JSON} FROM todos WHERE id >= ? ORDER BY id LIMIT 1`);
+  for (let i = 0n; i < SAMPLE_SIZE; i++) find.get((last_id * i) / BigInt(SAMPLE_SIZE));
+}
+
+export const changedError = (path: string, detail = "its last change is another one"): Error =>
+  new Error(`another program has changed ${path} (${detail}): put the right files back`);
+
+/** Returns the state of a file. Throws if the file is not the expected one. */
+function assertSame(path: string, expected: FileIdentity): Stats {
+  const found = statIfPresent(path);
+  if (found !== undefined && isSame(expected, found)) return found;
   throw new Error(`${path} was moved, removed or replaced: put the file back`);
 }
 
 /** Returns the state of a file, or `undefined` if it is missing. Faster than the option `throwIfNoEntry`. */
-function stateOf(path: string): Stats | undefined {
+function statIfPresent(path: string): Stats | undefined {
   try {
     return statSync(path);
   } catch (error) {
@@ -205,13 +229,6 @@ function stateOf(path: string): Stats | undefined {
   }
 }
 
-/** Besides the size, the time of the last change shows a database that was overwritten by another of the same size. */
+/** Besides the size, the time of the last change shows a file that was overwritten by another of the same size. */
 const isUnchanged = (left: Stats, now: Stats): boolean =>
   left.size === now.size && left.mtimeMs === now.mtimeMs;
-
-const hasShrunk = (left: Stats, now: Stats): boolean => now.size < left.size;
-
-const hasNewHoles = (left: Stats, now: Stats): boolean => missingBytes(now) > missingBytes(left);
-
-/** Returns how many bytes of a file are not on the disk, because a program wrote past the end of a truncated file. */
-const missingBytes = ({ size, blocks }: Stats): number => Math.max(0, size - blocks * 512);

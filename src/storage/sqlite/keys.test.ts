@@ -3,7 +3,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { keyContract } from "../../../test/store-contract.ts";
+import { expectRenewed, keyContract, useKeys } from "../../../test/store-contract.ts";
 import {
   createKey,
   createKeyLookup,
@@ -99,6 +99,18 @@ test("keys persist across a restart", async () => {
   expect(await namesAt(NOW + 1000, rotated?.token ?? "", second)).toEqual(["ci"]);
   expect(await namesAt(NOW, backup.token, second)).toEqual(["backup"]);
   await second.close();
+});
+
+test("a use renews the key of a browser, up to the expiry of its parent", async () => {
+  const path = newPath();
+  const server = await openSqlite(path);
+  await useKeys(server.keys);
+  await server.close();
+  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+  await expectRenewed(beside.keys);
+  beside.close();
+  // The digest still matches.
+  await (await openSqlite(path)).close();
 });
 
 test("the last use is listed immediately and stored when the store closes", async () => {

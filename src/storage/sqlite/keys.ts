@@ -2,13 +2,15 @@ import type { Database, Statement } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Key, type KeyStore, oldestKeptExpiry, type StoredKey } from "../../credential/key.ts";
-import { type KeyRow, toKey, toStoredKey } from "../records/key-row.ts";
+import { ServiceError } from "../../error.ts";
+import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
+import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
-import { assertNotEmpty, connectShared } from "./connection.ts";
 import { DigestSum, keyText } from "./digest.ts";
-import { assertNotBehindMark, markNotWritten, markOf, writeMark } from "./mark.ts";
-import { describeOpenError, openError } from "./open-error.ts";
-import { hasOnlyWal } from "./open-file.ts";
+import { describeOpenError, openError } from "./errors.ts";
+import { hasOnlyWal } from "./files.ts";
+import { assertNotBehindMark, markNotWritten, toMark, writeMark } from "./mark.ts";
+import { assertNotEmpty, openDatabase } from "./open.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /**
@@ -24,10 +26,10 @@ export function openSqliteKeys(
   try {
     assertNotBehindMark(path);
     if (!createIfMissing) assertNotEmpty(path);
-    const database = connectShared(path);
+    const database = openDatabase(path, "shared");
     const onCommit = () => {
       try {
-        writeMark(path, markOf(storeRow(database)));
+        writeMark(path, toMark(storeRow(database)));
       } catch (error) {
         onWarning(markNotWritten(error));
       }
@@ -59,7 +61,7 @@ export class SqliteKeys implements KeyStore {
   }
 
   list(): Key[] {
-    return this.#database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toKey);
+    return readStoredKeys(this.#database).map(({ tokenHash: _, ...key }) => key);
   }
 
   insert(key: StoredKey): boolean {
@@ -75,38 +77,38 @@ export class SqliteKeys implements KeyStore {
 
   replace(id: string, expiresAt: number, successor: StoredKey): boolean {
     return this.#change((sum) => {
-      const namesakes = "WHERE name = (SELECT name FROM keys WHERE id = ?1)";
-      const before = this.#rows(`SELECT * FROM keys ${namesakes}`, id);
+      const namesakes = "name = (SELECT name FROM keys WHERE id = ?1)";
+      const family = `WHERE ${namesakes} OR parent IN (SELECT 'key:' || id FROM keys WHERE ${namesakes})`;
+      const before = this.#rows(`SELECT * FROM keys ${family}`, id);
       if (before.length === 0) return false;
-      for (const row of before) sum.subtract(textOf(row));
+      for (const row of before) sum.subtract(rowText(row));
       const after = this.#rows(
-        `UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2) ${namesakes} RETURNING *`,
+        `UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2) ${family} RETURNING *`,
         id,
         expiresAt,
       );
-      for (const row of after) sum.add(textOf(row));
+      for (const row of after) sum.add(rowText(row));
       this.#add(successor, sum);
       return true;
     });
   }
 
   delete(id: string): boolean {
-    return this.#change((sum) => this.#delete("DELETE FROM keys WHERE id = ? RETURNING *", id, sum));
+    return this.#change((sum) =>
+      this.#delete("DELETE FROM keys WHERE id = ?1 OR parent = 'key:' || ?1 RETURNING *", id, sum),
+    );
   }
 
   recordUse(id: string, usedAt: number): void {
-    this.#database.query("UPDATE keys SET last_used_at = ?2 WHERE id = ?1").run(id, usedAt);
+    this.#database.query(RECORD_USE).run(id, usedAt);
   }
 
   #add(key: StoredKey, sum: DigestSum): void {
-    const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } = key;
-    this.#database
-      .query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
-      .run(id, name, tokenHash, createdAt, expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null, scope);
+    insertStoredKey(this.#database, key);
     sum.add(keyText(key));
     this.#delete(
       "DELETE FROM keys WHERE expires_at < ? RETURNING *",
-      oldestKeptExpiry(this.list(), createdAt),
+      oldestKeptExpiry(this.list(), key.createdAt),
       sum,
     );
   }
@@ -114,7 +116,7 @@ export class SqliteKeys implements KeyStore {
   /** Returns whether a row was deleted. */
   #delete(sql: string, parameter: string | number, sum: DigestSum): boolean {
     const deleted = this.#rows(sql, parameter);
-    for (const row of deleted) sum.subtract(textOf(row));
+    for (const row of deleted) sum.subtract(rowText(row));
     return deleted.length > 0;
   }
 
@@ -142,4 +144,138 @@ export class SqliteKeys implements KeyStore {
   }
 }
 
-const textOf = (row: KeyRow): string => keyText(toStoredKey(row));
+/** The changes of API keys that the writer thread makes for its server. */
+export type KeyRequest =
+  | { readonly type: "insertKey"; readonly key: StoredKey }
+  | {
+      readonly type: "replaceKey";
+      readonly id: string;
+      readonly expiresAt: number;
+      readonly successor: StoredKey;
+    }
+  | { readonly type: "deleteKey"; readonly id: string }
+  | { readonly type: "recordKeyUses"; readonly uses: ReadonlyMap<string, number> };
+
+/** The API keys of a file, for its server. Reads use this connection; the writer thread does the writes. */
+export class ServerKeys implements KeyStore {
+  readonly #database: Database;
+  readonly #keys: SqliteKeys;
+  readonly #write: (request: KeyRequest) => Promise<boolean>;
+  readonly #onWrite: (failure: unknown) => void;
+  readonly #uses: KeyUsage;
+  #copy: readonly StoredKey[];
+  #usesCopy = false;
+
+  /**
+   * @param database a read-only connection
+   * @param write sends a request to the writer thread
+   * @param onWrite called after each write, with the cause of a failure
+   */
+  constructor(
+    database: Database,
+    write: (request: KeyRequest) => Promise<boolean>,
+    onWrite: (failure: unknown) => void,
+  ) {
+    this.#onWrite = onWrite;
+    // Readers rarely wait in WAL mode. If one must, it fails instead of blocking the event loop.
+    database.run("PRAGMA busy_timeout = 0");
+    this.#database = database;
+    this.#keys = new SqliteKeys(database, () => {});
+    this.#write = write;
+    this.#copy = readStoredKeys(database);
+    this.#uses = new KeyUsage((uses) => write({ type: "recordKeyUses", uses }));
+  }
+
+  find(tokenHash: Uint8Array): StoredKey | undefined {
+    if (this.#usesCopy) return this.#copy.find((key) => Buffer.compare(key.tokenHash, tokenHash) === 0);
+    return unlessUnavailable(() => this.#keys.find(tokenHash));
+  }
+
+  list(): Key[] {
+    const keys = this.#usesCopy ? this.#copy : unlessUnavailable(() => readStoredKeys(this.#database));
+    return keys.map(({ tokenHash: _, ...key }) => this.#uses.withLatest(key));
+  }
+
+  /** The API keys, with the hashes of their tokens, when the files were right for the last time. */
+  get copy(): readonly StoredKey[] {
+    return this.#copy;
+  }
+
+  /** Reads the API keys from the files, which are right. */
+  useFiles(): void {
+    this.#copy = readStoredKeys(this.#database);
+    this.#usesCopy = false;
+  }
+
+  /** Uses the API keys of the last call of `useFiles`, because the files are wrong. */
+  useCopy(): void {
+    this.#usesCopy = true;
+  }
+
+  insert(key: StoredKey): Promise<boolean> {
+    return this.#request({ type: "insertKey", key });
+  }
+
+  replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
+    return this.#request({ type: "replaceKey", id, expiresAt, successor });
+  }
+
+  delete(id: string): Promise<boolean> {
+    return this.#request({ type: "deleteKey", id });
+  }
+
+  recordUse(id: string, usedAt: number): void {
+    this.#uses.record(id, usedAt);
+  }
+
+  /** Writes the uses that are not written yet. */
+  flush(): Promise<void> {
+    return this.#uses.flush();
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+
+  async #request(request: KeyRequest): Promise<boolean> {
+    let result: boolean;
+    try {
+      result = await this.#write(request);
+    } catch (cause) {
+      this.#onWrite(cause);
+      throw new ServiceError("store_unavailable", { cause });
+    }
+    try {
+      this.useFiles();
+    } catch {
+      // The write is stored, so it must not fail. The next check of the files reads the API keys again.
+    }
+    this.#onWrite(undefined);
+    return result;
+  }
+}
+
+function unlessUnavailable<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new ServiceError("store_unavailable", { cause });
+  }
+}
+
+/** Returns the API keys from the oldest to the newest. */
+export const readStoredKeys = (database: Database): StoredKey[] =>
+  database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toStoredKey);
+
+/** Inserts an API key, and nothing else. */
+export function insertStoredKey(database: Database, key: StoredKey): void {
+  database.query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)").run(...toValues(key));
+}
+
+/** A use renews the key of a browser, but not beyond the expiry of its parent. */
+const RECORD_USE = `
+  UPDATE keys SET last_used_at = ?2, expires_at = CASE WHEN parent IS NULL OR lifetime IS NULL THEN expires_at
+    ELSE min(?2 + lifetime, coalesce((SELECT p.expires_at FROM keys p WHERE keys.parent = 'key:' || p.id), ?2 + lifetime)) END
+  WHERE id = ?1`;
+
+const rowText = (row: KeyRow): string => keyText(toStoredKey(row));

@@ -3,7 +3,7 @@ import { ChangeFeed } from "../../change-feed.ts";
 import { errorMessage } from "../../error-message.ts";
 import type { Position, TodoId } from "../../todo.ts";
 import type { StoredEvent } from "../records/event-codec.ts";
-import { type IdempotencyRecord, IdempotencyRecords } from "../records/idempotency.ts";
+import { IdempotencyRecords } from "../records/idempotency.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
 import {
@@ -12,20 +12,21 @@ import {
   otherTexts,
   readEvents,
   storeDigest,
+  storedIdempotencyRecords,
   todoRows,
 } from "./contents.ts";
-import { contentsDiffer, DamageError } from "./damage.ts";
 import { DigestSum } from "./digest.ts";
+import { contentsDiffer, DamageError } from "./errors.ts";
 import { storeRow } from "./store-row.ts";
 
 /** The contents of a file. */
 export interface State {
-  readonly epoch: string;
+  /** The id of the store. */
+  readonly id: string;
   readonly table: Table;
   readonly feed: ChangeFeed;
   readonly idempotencyRecords: IdempotencyRecords;
   readonly lastId: TodoId;
-  readonly sequence: number;
   readonly transactions: number;
   /** The newest stored time in milliseconds since 1970; 0 if there is none. */
   readonly newestTime: number;
@@ -48,12 +49,12 @@ export function load(database: Database, options: typeof DEFAULTS): State {
 }
 
 function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
-  const { epoch, last_id, n, transactions } = storeRow(database);
+  const { id, epoch, last_id, sequence, transactions } = storeRow(database);
   const table = new Table();
   const sum = new DigestSum();
-  for (const { id, json } of todoRows(database)) {
-    sum.add(json);
-    table.append(id, json);
+  for (const todo of todoRows(database)) {
+    sum.add(todo.json);
+    table.append(todo.id, todo.json);
   }
   for (const text of otherTexts(database)) sum.add(text);
   const matches = matchesStoredDigest(database, sum.value);
@@ -64,15 +65,13 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
   }
   const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
-  const sequence = Number(n);
-  const feed = loadFeed(database, { epoch, sequence }, options);
+  const feed = loadFeed(database, { epoch, sequence: Number(sequence) }, options);
   return {
-    epoch,
+    id,
     table,
     feed,
     idempotencyRecords,
     lastId: last_id,
-    sequence,
     transactions: Number(transactions),
     newestTime: newestTime(database),
   };
@@ -82,22 +81,13 @@ function newestTime(database: Database): number {
   const row = database
     .query<{ newest: bigint | null }, []>(
       `SELECT max(time) AS newest FROM (
-         SELECT max(made_at) AS time FROM receipts
+         SELECT max(created_at) AS time FROM idempotency_records
          UNION ALL SELECT max(created_at) FROM keys
          UNION ALL SELECT max(last_used_at) FROM keys
        )`,
     )
     .get();
   return Number(row?.newest ?? 0n);
-}
-
-function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRecord> {
-  const rows = database.query<{ key_hash: string; title_hash: string; id: bigint; made_at: bigint }, []>(
-    "SELECT * FROM receipts ORDER BY made_at, id",
-  );
-  for (const { key_hash, title_hash, id, made_at } of rows.iterate()) {
-    yield { keyHash: key_hash, titleHash: title_hash, id, madeAt: Number(made_at) };
-  }
 }
 
 function loadFeed(
@@ -115,7 +105,8 @@ function loadFeed(
       `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
     );
   }
-  const feed = new ChangeFeed(maxEvents, last.sequence - events.length);
+  const { epoch } = events[0]?.position ?? last;
+  const feed = new ChangeFeed(maxEvents, { epoch, sequence: last.sequence - events.length });
   for (const event of events) feed.publish(event);
   return feed;
 }

@@ -1,8 +1,8 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { existsSync, rmSync } from "node:fs";
 import { describeFsError } from "../../error-message.ts";
-import { describeAccessError, openError, whyNotWritable } from "./open-error.ts";
-import { createPrivate, type FileIdentity, isSame, statRegularFile } from "./open-file.ts";
+import { describeAccessError, openError, whyNotWritable } from "./errors.ts";
+import { createPrivate, type FileIdentity, isSame, statRegularFile } from "./files.ts";
 
 /** The lock of a store. It excludes servers, and commands that need the store for themselves. */
 export interface Lock extends Disposable {

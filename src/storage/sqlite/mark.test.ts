@@ -21,12 +21,11 @@ import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acceptLoss } from "./maintenance/accept-loss.ts";
+import { migrateFile } from "./maintenance/access.ts";
 import { backup, restore } from "./maintenance/backup.ts";
-import { check } from "./maintenance/check.ts";
-import { migrateFile } from "./maintenance/migrate.ts";
+import { check, probeSqlite } from "./maintenance/check.ts";
 import { exportSkippingDamaged } from "./maintenance/skip-damaged.ts";
 import { exportTodos, importTodos } from "./maintenance/transfer.ts";
-import { probeSqlite } from "./probe.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-mark-"));
@@ -41,7 +40,7 @@ function newFile(text: string): string {
 }
 
 const recoveryHint = (path: string): string =>
-  `restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;
+  `put the right files back, restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;
 const NOW = Date.UTC(2026, 0, 2);
 const { signal } = new AbortController();
 
@@ -101,6 +100,14 @@ describe("openSqlite", () => {
     );
   });
 
+  test("names the newest rescue file before a backup", async () => {
+    const path = await behindStore();
+    for (const day of [1, 2]) writeFileSync(`${path}.rescue-2026010${day}T000000000Z.ndjson`, "");
+    expect(await start(path)).toContain(
+      `put the right files back, run todo restore ${path}.rescue-20260102T000000000Z.ndjson --store sqlite:${path}, which has what the server held, restore a backup`,
+    );
+  });
+
   test("accepts the store of a killed server", async () => {
     expect(await titlesOf(await killedStore())).toEqual(["a", "b", "c"]);
   });
@@ -130,7 +137,7 @@ describe("openSqlite", () => {
     const database = readFileSync(path);
     const log = readFileSync(`${path}-wal`);
     damage(path);
-    const work = { signal, onProgress: () => {} };
+    const work = { signal };
     async function* lines() {
       yield Buffer.from('{"id":1,"title":"imported","done":false}\n');
     }
@@ -150,7 +157,7 @@ describe("openSqlite", () => {
       if (mark === "without a mark") rmSync(`${path}-mark`);
       for (const command of commands) {
         expect((await errorOf((async () => command())())).message).toBe(
-          `${path}: it is ${what}, but ${path}-wal has changes: put the right ${path} back, or restore a backup with todo restore, which moves the files aside, or move both files away`,
+          `${path}: it is ${what}, but ${path}-wal has changes: put the right files back, restore a backup with todo restore, or move both files away`,
         );
         expect(readFileSync(`${path}-wal`)).toEqual(log);
       }
@@ -341,7 +348,7 @@ test("probeSqlite changes neither the database nor its log", async () => {
 });
 
 describe("acceptLoss", () => {
-  test("starts a new epoch, after which the server starts", async () => {
+  test("makes it another store, after which the server starts", async () => {
     const path = await behindStore();
     const { loss, position } = await acceptLoss(path);
     expect(loss).toStartWith("its last 2 transactions are missing");
@@ -358,7 +365,7 @@ describe("acceptLoss", () => {
     const path = await behindStore();
     const database = new Database(path);
     database.run(
-      "CREATE TRIGGER failing BEFORE UPDATE OF epoch ON store BEGIN SELECT RAISE(ABORT, 'no write'); END",
+      "CREATE TRIGGER failing BEFORE UPDATE OF id ON store BEGIN SELECT RAISE(ABORT, 'no write'); END",
     );
     database.close();
     expect((await errorOf(acceptLoss(path))).message).toContain("no write");
@@ -398,7 +405,9 @@ describe("acceptLoss", () => {
       const said = await acceptLoss(path).catch((error) => error.message);
       expect(said).toStartWith(`${path}: it is damaged (`);
       expect(said).toContain(reason);
-      expect(said).toEndWith("or restore a backup with todo restore");
+      expect(said).toEndWith(
+        "restore a backup with todo restore, or save what can be read with todo export --skip-damaged",
+      );
     }
   });
 
@@ -449,7 +458,7 @@ test("restore moves a store that has lost changes aside, and rewrites the mark",
 
 test("import refuses a missing store that has a mark, and rewrites the mark of an empty one", async () => {
   const [path, lost] = [newPath(), newPath()];
-  const work = { signal, onProgress: () => {} };
+  const work = { signal };
   async function* lines() {
     yield Buffer.from('{"id":1,"title":"imported","done":false}\n');
   }

@@ -1,5 +1,5 @@
 /**
- * The high-water mark of a store, in the file `PATH-mark`: its epoch and how many transactions it has committed. A store
+ * The high-water mark of a store, in the file `PATH-mark`: its id and how many transactions it has committed. A store
  * that has committed fewer has lost some. The mark is written after the fsync of each commit, without an fsync of its own:
  * a killed process loses no written page, and after a power cut an older mark is harmless.
  */
@@ -19,19 +19,15 @@ import {
 import { crc32 } from "node:zlib";
 import { describeFsError, getErrno } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
-import {
-  assertNotOnlyWal,
-  createPrivate,
-  describeKind,
-  openFile,
-  PRIVATE_MODE,
-  statRegularFile,
-} from "./open-file.ts";
+import { describeLoss } from "./errors.ts";
+import { assertNotOnlyWal, createPrivate, describeKind, PRIVATE_MODE, statRegularFile } from "./files.ts";
+import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
 
 export interface Mark {
-  readonly epoch: string;
-  /** The number of transactions committed in this epoch. */
+  /** The id of the store. */
+  readonly id: string;
+  /** The number of transactions that it has committed. */
   readonly transactions: number;
 }
 
@@ -51,8 +47,8 @@ export const markNotWritten = (error: unknown): string =>
 
 export const markPath = (path: string): string => `${path}-mark`;
 
-export const markOf = ({ epoch, transactions }: StoreRow): Mark => ({
-  epoch,
+export const toMark = ({ id, transactions }: StoreRow): Mark => ({
+  id,
   transactions: Number(transactions),
 });
 
@@ -67,8 +63,8 @@ export class MarkWriter {
     this.#path = markPath(path);
   }
 
-  write({ epoch, transactions }: Mark): void {
-    const line = encode(`${epoch} ${String(transactions).padStart(16, "0")}`);
+  write({ id, transactions }: Mark): void {
+    const line = encode(`${id} ${String(transactions).padStart(16, "0")}`);
     if (writeSync(this.#descriptor(), line, 0) !== line.length) throw new Error("only a part was written");
   }
 
@@ -85,7 +81,7 @@ export class MarkWriter {
     createPrivate(this.#path);
     const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
     this.#file = descriptor;
-    // Another epoch or a damaged line may be longer.
+    // Another id or a damaged line may be longer.
     ftruncateSync(descriptor);
     return descriptor;
   }
@@ -101,10 +97,10 @@ export function writeMark(path: string, mark: Mark): void {
   }
 }
 
-/** Writes the mark of an epoch that a command has begun. Throws an Error that says that the rest is complete. */
-export function beginMark(path: string, epoch: string): void {
+/** Writes the mark of a store that a command has written. Throws an Error that says that the rest is complete. */
+export function beginMark(path: string, id: string): void {
   try {
-    writeMark(path, { epoch, transactions: 0 });
+    writeMark(path, { id, transactions: 0 });
   } catch (cause) {
     throw new Error(
       `the store is complete, but ${markNotWritten(cause)}; the server tries again when it starts`,
@@ -115,7 +111,7 @@ export function beginMark(path: string, epoch: string): void {
   }
 }
 
-/** Removes the mark before a command changes the epoch, so that a crash in between leaves no wrong mark. */
+/** Removes the mark before a command changes the id, so that a crash in between leaves no wrong mark. */
 export function removeMark(path: string): void {
   const file = markPath(path);
   const found = lstatSync(file, { throwIfNoEntry: false });
@@ -132,67 +128,49 @@ function readMark(path: string): Mark | string {
   } catch (error) {
     return getErrno(error) === "ENOENT" ? "it is missing" : describeFsError(error);
   }
-  const [line, epoch, transactions] = LINE.exec(text) ?? [];
-  if (epoch === undefined || line !== encode(`${epoch} ${transactions}`)) return "it is damaged";
-  return { epoch, transactions: Number(transactions) };
+  const [line, id, transactions] = LINE.exec(text) ?? [];
+  if (id === undefined || line !== encode(`${id} ${transactions}`)) return "it is damaged";
+  return { id, transactions: Number(transactions) };
 }
 
 /**
- * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged log to the database.
- * A server may be using the store. Throws if the store is damaged or has only a log.
+ * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged WAL to the database.
+ * A server may be using the store. Throws if the store is damaged or has only a WAL.
  */
 export function checkMark(path: string): MarkCheck {
   assertNotOnlyWal(path);
-  // The mark is read first, because a server writes it after the database.
-  return checkAgainst(path, readMark(path), (mark) => {
-    if (!existsSync(path)) return isMissing(path, mark);
-    const database = openFile(path, { readonly: true, safeIntegers: true });
-    try {
-      database.run("PRAGMA busy_timeout = 5000");
-      return lossOf(path, mark, readPosition(database));
-    } finally {
-      // Unlike another connection, a read-only one leaves the log as it is when it closes.
-      database.close();
-    }
-  });
-}
-
-/** Compares an open store with the mark of a path. The connection must not have a transaction yet. */
-export function checkMarkOf(path: string, database: Database): MarkCheck {
-  return readMarkFirst(path)(database);
+  const compare = readMarkFirst(path);
+  if (!existsSync(path)) return compare(undefined);
+  // Unlike another connection, a read-only one leaves the WAL as it is when it closes.
+  using database = openDatabase(path, "readOnly");
+  return compare(database);
 }
 
 /**
  * Reads the mark of a path. Returns a function that compares a store that is opened or copied later with this mark;
- * `undefined` stands for a missing store. The order matters, because a server writes the mark after the database.
+ * `undefined` stands for a missing store. The order matters, because a server writes the mark after the database. The
+ * connection must not have a transaction yet.
  */
 export function readMarkFirst(path: string): (database: Database | undefined) => MarkCheck {
   const mark = readMark(path);
-  return (database) =>
-    checkAgainst(path, mark, (read) =>
-      database === undefined ? isMissing(path, read) : lossOf(path, read, readPosition(database)),
-    );
+  return (database) => {
+    if (typeof mark === "string")
+      return { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` };
+    const loss =
+      database === undefined
+        ? `it is missing, but ${describe(path, mark)}`
+        : findLoss(path, mark, readPosition(database));
+    return { loss, problem: undefined };
+  };
 }
-
-function checkAgainst(
-  path: string,
-  mark: Mark | string,
-  findLoss: (mark: Mark) => string | undefined,
-): MarkCheck {
-  return typeof mark === "string"
-    ? { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` }
-    : { loss: findLoss(mark), problem: undefined };
-}
-
-const isMissing = (path: string, mark: Mark): string => `it is missing, but ${describe(path, mark)}`;
 
 const describe = (path: string, { transactions }: Mark): string =>
   `${markPath(path)} has ${transactions} ${transactions === 1 ? "transaction" : "transactions"}`;
 
-function lossOf(path: string, mark: Mark, found: Mark | undefined): string | undefined {
+function findLoss(path: string, mark: Mark, found: Mark | undefined): string | undefined {
   if (found === undefined) return `it is empty, but ${describe(path, mark)}`;
-  if (found.epoch !== mark.epoch) {
-    return `it is another store than that of ${markPath(path)} (epochs ${found.epoch} and ${mark.epoch})`;
+  if (found.id !== mark.id) {
+    return `it is another store than that of ${markPath(path)} (ids ${found.id} and ${mark.id})`;
   }
   const missing = mark.transactions - found.transactions;
   if (missing <= 0) return undefined;
@@ -205,7 +183,7 @@ function lossOf(path: string, mark: Mark, found: Mark | undefined): string | und
 function readPosition(database: Database): Mark | undefined {
   const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
   if (tables.get() === null) return undefined;
-  return markOf(storeRow(database));
+  return toMark(storeRow(database));
 }
 
 /** Throws if a store has lost transactions or is damaged. Returns why the mark could not be read, if so. */
@@ -214,7 +192,3 @@ export function assertNotBehindMark(path: string): string | undefined {
   if (loss === undefined) return problem;
   throw new PreconditionError(describeLoss(path, loss));
 }
-
-/** Returns what a store has lost, and what to do. */
-export const describeLoss = (path: string, loss: string): string =>
-  `${loss}: restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;

@@ -6,20 +6,21 @@ export const MIGRATIONS: readonly string[] = [
   `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
    CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
    -- The events of a batch are one row, a line each: a row each cost more than the to-dos themselves.
-   CREATE TABLE events (last_n INTEGER PRIMARY KEY, events TEXT NOT NULL) STRICT;
-   CREATE TABLE receipts (
-     key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, made_at INTEGER NOT NULL
+   CREATE TABLE events (last_sequence INTEGER PRIMARY KEY, epoch TEXT NOT NULL, events TEXT NOT NULL) STRICT;
+   CREATE TABLE idempotency_records (
+     key_hash TEXT PRIMARY KEY, title_hash TEXT NOT NULL, id INTEGER NOT NULL, created_at INTEGER NOT NULL
    ) STRICT, WITHOUT ROWID;
-   CREATE INDEX receipts_by_age ON receipts (made_at);
+   CREATE INDEX idempotency_records_by_age ON idempotency_records (created_at);
    CREATE TABLE keys (
      id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
      created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER,
-     scope TEXT NOT NULL
+     scope TEXT NOT NULL, parent TEXT
    ) STRICT;
-   -- The number of committed transactions, for the high-water mark; a digest of the contents, NULL until it is computed.
+   -- The id and the number of committed transactions are for the high-water mark. The epoch is that of the last change. The
+   -- checksums of the contents are NULL until they are computed.
    CREATE TABLE store (
-     epoch TEXT NOT NULL, last_id INTEGER NOT NULL, n INTEGER NOT NULL,
-     transactions INTEGER NOT NULL, digest_a INTEGER, digest_b INTEGER
+     id TEXT NOT NULL, epoch TEXT NOT NULL, last_id INTEGER NOT NULL, sequence INTEGER NOT NULL,
+     transactions INTEGER NOT NULL, checksum_a INTEGER, checksum_b INTEGER
    ) STRICT;`,
 ];
 
@@ -28,7 +29,8 @@ export function migrate(database: Database, migrations = MIGRATIONS): void {
   const version = assertKnownFormat(database, migrations);
   database.transaction(() => {
     for (const migration of migrations.slice(version)) database.run(migration);
-    if (version === 0) database.run("INSERT INTO store VALUES (?, 0, 0, 0, NULL, NULL)", [newEpoch()]);
+    if (version === 0)
+      database.run("INSERT INTO store VALUES (?, ?, 0, 0, 0, NULL, NULL)", [randomId(), randomId()]);
     database.run(`PRAGMA user_version = ${migrations.length}`);
   })();
 }
@@ -52,4 +54,5 @@ export function assertHasSchema(database: Database): void {
 
 export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 
-export const newEpoch = (): string => randomBytes(8).toString("hex");
+/** Returns the id of a new store, or a new epoch. */
+export const randomId = (): string => randomBytes(8).toString("hex");

@@ -1,12 +1,12 @@
 import type { Database, Statement } from "bun:sqlite";
-import { DamageError } from "./damage.ts";
 import { type Counters, countersText, type Digest, DigestSum } from "./digest.ts";
+import { DamageError } from "./errors.ts";
 
 /** The only row of the table `store`. */
 export interface StoreRow extends Counters {
   /** The digest of the contents; `null` until it is computed. */
-  readonly digest_a: bigint | number | null;
-  readonly digest_b: bigint | number | null;
+  readonly checksum_a: bigint | number | null;
+  readonly checksum_b: bigint | number | null;
 }
 
 export function storeRow(database: Database): StoreRow {
@@ -19,12 +19,12 @@ function requireRow(row: StoreRow | null): StoreRow {
 }
 
 /** Returns the stored digest; `undefined` if it is not computed yet. */
-export function storedDigest({ digest_a, digest_b }: StoreRow): Digest | undefined {
-  if (digest_a === null || digest_b === null) return undefined;
-  return { first: Number(digest_a), second: Number(digest_b) };
+export function storedDigest({ checksum_a, checksum_b }: StoreRow): Digest | undefined {
+  if (checksum_a === null || checksum_b === null) return undefined;
+  return { first: Number(checksum_a), second: Number(checksum_b) };
 }
 
-type NextCounters = Pick<StoreRow, "last_id" | "n">;
+type NextCounters = Pick<StoreRow, "epoch" | "last_id" | "sequence">;
 
 /** Updates the row of `store` in each transaction that changes the contents. Remembers it, because reading it costs time. */
 export class StoreRowWriter {
@@ -36,8 +36,8 @@ export class StoreRowWriter {
     this.#read = database.query("SELECT * FROM store");
     // If another program has changed the row, this changes nothing.
     this.#write = database.query(
-      `UPDATE store SET last_id = ?, n = ?, transactions = ?, digest_a = ?, digest_b = ?
-       WHERE epoch = ? AND n = ? AND transactions = ? AND digest_a IS ?`,
+      `UPDATE store SET epoch = ?, last_id = ?, sequence = ?, transactions = ?, checksum_a = ?, checksum_b = ?
+       WHERE id = ? AND sequence = ? AND transactions = ? AND checksum_a IS ?`,
     );
   }
 
@@ -64,23 +64,25 @@ export class StoreRowWriter {
     return requireRow(this.#updateFrom(stored, advance(stored), changes) ?? null);
   }
 
-  #updateFrom(before: StoreRow, { last_id, n }: NextCounters, changes: Digest): StoreRow | undefined {
-    const { epoch, transactions, digest_a } = before;
-    const after: Counters = { epoch, last_id, n, transactions: transactions + 1n };
+  #updateFrom(before: StoreRow, next: NextCounters, changes: Digest): StoreRow | undefined {
+    const { id, transactions, checksum_a } = before;
+    const { epoch, last_id, sequence } = next;
+    const after: Counters = { id, epoch, last_id, sequence, transactions: transactions + 1n };
     const digest = digestAfter(before, after, changes);
     const [first, second] = [digest?.first ?? null, digest?.second ?? null];
     const result = this.#write.run(
+      epoch,
       last_id,
-      n,
+      sequence,
       after.transactions,
       first,
       second,
-      epoch,
-      before.n,
+      id,
+      before.sequence,
       transactions,
-      digest_a,
+      checksum_a,
     );
-    return result.changes === 0 ? undefined : { ...after, digest_a: first, digest_b: second };
+    return result.changes === 0 ? undefined : { ...after, checksum_a: first, checksum_b: second };
   }
 }
 

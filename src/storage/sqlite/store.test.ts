@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
-import { decode, read, storeContract } from "../../../test/store-contract.ts";
+import { decode, read, storeContract, take } from "../../../test/store-contract.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
 import type { Store } from "../store.ts";
@@ -56,6 +56,83 @@ test("openSqlite continues from the state of an existing file", async () => {
     "6 deleted ",
     "7 created e",
   ]);
+  await second.close();
+});
+
+test("positions stay valid after restarts, and the next change begins a new epoch", async () => {
+  const path = newPath();
+  const empty = await openSqlite(path);
+  await empty.insert("first");
+  await empty.close();
+  const starts = [];
+  for (const title of ["a", "b", "c"]) {
+    const store = await openSqlite(path);
+    const start = await store.position();
+    starts.push(start);
+    await store.insert(title);
+    const { epoch, sequence: last } = await store.position();
+    expect(epoch).not.toBe(start.epoch);
+    for (const position of starts)
+      expect((await take(store, position, last - position.sequence)).at(-1)?.n).toBe(last);
+    expect(await take(store, { ...start, sequence: start.sequence + 1 }, 1)).toEqual([]);
+    const end = await store.position();
+    await store.close();
+    const again = await openSqlite(path);
+    expect(await again.position()).toEqual(end);
+    await again.close();
+  }
+});
+
+test.each(["with its mark", "without its mark"])(
+  "after an old copy of the store is put back %s, later positions are unknown",
+  async (how) => {
+    const [path, copy] = [newPath(), newPath()];
+    const suffixes = how === "with its mark" ? ["", "-mark"] : [""];
+    const first = await openSqlite(path);
+    await first.insert("a");
+    const kept = await first.position();
+    await first.insert("b");
+    const last = await first.position();
+    await first.close();
+    for (const suffix of suffixes) copyFileSync(path + suffix, copy + suffix);
+
+    const second = await openSqlite(path);
+    await second.insert("lost");
+    const lost = await second.position();
+    await second.close();
+    rmSync(`${path}-mark`);
+    for (const suffix of suffixes) copyFileSync(copy + suffix, path + suffix);
+
+    const third = await openSqlite(path);
+    expect(await third.position()).toEqual(last);
+    expect(await take(third, lost, 1)).toEqual([]);
+    await third.insert("c");
+    expect(await third.position()).toEqual({ epoch: expect.any(String), sequence: lost.sequence });
+    expect((await third.position()).epoch).not.toBe(lost.epoch);
+    expect(await take(third, lost, 1)).toEqual([]);
+    expect((await take(third, kept, 2)).map(({ todo }) => todo?.title)).toEqual(["b", "c"]);
+    expect((await take(third, last, 1)).map(({ todo }) => todo?.title)).toEqual(["c"]);
+    await third.close();
+  },
+);
+
+test("a copy of a running store that is put back knows no position of its future", async () => {
+  const [path, copy] = [newPath(), newPath()];
+  const first = await openSqlite(path);
+  await first.insert("a");
+  const last = await first.position();
+  for (const suffix of ["", "-wal", "-mark"]) copyFileSync(path + suffix, copy + suffix);
+  await first.insert("lost");
+  const lost = await first.position();
+  await first.close();
+  for (const suffix of ["", "-wal", "-mark"]) copyFileSync(copy + suffix, path + suffix);
+
+  const second = await openSqlite(path);
+  expect(await second.position()).toEqual(last);
+  await second.insert("b");
+  expect(await take(second, lost, 1)).toEqual([]);
+  expect(await second.position()).not.toEqual(lost);
+  expect((await take(second, last, 1)).map(({ todo }) => todo?.title)).toEqual(["b"]);
   await second.close();
 });
 
@@ -134,12 +211,12 @@ test("a store rejects writes but serves reads while another program has changed 
   const store = await openSqlite(path);
   await store.insert("a");
   const other = new Database(path);
-  other.run("UPDATE store SET n = n + 1");
+  other.run("UPDATE store SET sequence = sequence + 1");
   const outcome = await Promise.resolve(store.insert("b")).catch((failure) => failure.cause.message);
-  expect(outcome).toContain("another program has changed the store");
+  expect(outcome).toContain("another program has changed");
   expect((await read(await store.list({}))).todos).toHaveLength(1);
   expect(other.query<{ n: number }, []>("SELECT count(*) AS n FROM todos").get()?.n).toBe(1);
-  other.run("UPDATE store SET n = n - 1");
+  other.run("UPDATE store SET sequence = sequence - 1");
   other.close();
   expect((await store.insert("b")).id).toBe(2n);
   await store.close();
@@ -199,7 +276,7 @@ test("openSqlite rejects an unusable file with the reason", async () => {
   const noDatabase = newPath();
   await Bun.write(noDatabase, "not a database, ".repeat(100));
   expect((await errorOf(openSqlite(noDatabase))).message).toBe(
-    `${noDatabase}: file is not a database: name another file; if it was a store, restore a backup with todo restore`,
+    `${noDatabase}: file is not a database: name another file; if it was a store, put the right files back, or restore a backup with todo restore`,
   );
 
   const newer = newPath();
@@ -223,18 +300,17 @@ test("a writer thread that exits fails its pending writes and is restarted", asy
   await store.close();
 });
 
-test("a callback that throws fails only its batch", async () => {
-  const path = newPath();
-  let batches = 0;
-  const onBatch = () => {
-    if (++batches === 1) throw new Error("the callback fails");
+test("a callback that throws fails no write, and its error becomes a warning of the process", async () => {
+  using warn = spyOn(process, "emitWarning").mockImplementation(() => {});
+  const fail = () => {
+    throw new Error("the callback fails");
   };
-  const store = await openSqlite(path, { onBatch });
-  expect(await failureOf(store.insert("a"))).toBe("store_unavailable");
-  const before = await store.position();
-  expect((await store.insert("b")).id).toBe(2n);
-  expect((await store.position()).sequence).toBe(before.sequence + 1);
-  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  const store = await openSqlite(newPath(), { maxTodos: 1, onBatch: fail, onIdempotencyKeysEvicted: fail });
+  await store.insert("a", "first key");
+  await store.delete(1n);
+  expect((await store.insert("b", "second key")).id).toBe(2n);
+  expect(warn).toHaveBeenCalledTimes(4);
+  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["b"]);
   await store.close();
 });
 
@@ -276,7 +352,7 @@ test("a file deletes old events and idempotency keys", async () => {
   const rows = (table: string) =>
     database.query<{ n: number }, []>(`SELECT count(*) AS n FROM ${table}`).get()?.n;
   expect(rows("events")).toBeWithin(10, 13);
-  expect(rows("receipts")).toBe(24);
+  expect(rows("idempotency_records")).toBe(24);
   database.close();
 });
 
@@ -303,7 +379,9 @@ test("a file limits idempotency keys across restarts", async () => {
   await insertAll(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
   // Each eviction reaches the file with the batch after it.
   const database = new Database(path);
-  expect(database.query("SELECT id FROM receipts ORDER BY id").values().flat()).toEqual([6, 7, 8, 9, 10]);
+  expect(database.query("SELECT id FROM idempotency_records ORDER BY id").values().flat()).toEqual([
+    6, 7, 8, 9, 10,
+  ]);
   database.close();
   expect([await insertAll(["h", "i", "j", "g", "f"]), evicted]).toEqual([[8n, 9n, 10n, 7n, 6n], 5]);
   expect([await insertAll(["a", "g", "f", "h"]), evicted]).toEqual([[11n, 7n, 12n, 8n], 7]);
@@ -323,7 +401,7 @@ test("an evicted idempotency key leaves the file although the batch after it fai
   await store.insert("y");
   await store.close();
   const database = new Database(path);
-  expect(database.query("SELECT id FROM receipts ORDER BY id").values().flat()).toEqual([2, 3]);
+  expect(database.query("SELECT id FROM idempotency_records ORDER BY id").values().flat()).toEqual([2, 3]);
   database.close();
 });
 
@@ -331,7 +409,7 @@ test("ids reach SQLite's greatest integer", async () => {
   const path = newPath();
   await (await openSqlite(path)).close();
   const database = new Database(path);
-  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}, digest_a = NULL, digest_b = NULL`);
+  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}, checksum_a = NULL, checksum_b = NULL`);
   database.close();
   const store = await openSqlite(path);
   expect((await store.insert("last")).id).toBe(MAX_SQLITE_ID);

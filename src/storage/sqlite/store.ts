@@ -1,4 +1,5 @@
 import type { Database } from "bun:sqlite";
+import { basename } from "node:path";
 import type { ChangeFeed } from "../../change-feed.ts";
 import { ServiceError } from "../../error.ts";
 import {
@@ -11,18 +12,27 @@ import {
   type TodoList,
   withDone,
 } from "../../todo.ts";
+import type { ExportContents } from "../ndjson.ts";
 import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
-import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
+import {
+  completeOptions,
+  type DEFAULTS,
+  idsExhausted,
+  type Store,
+  type StoreOptions,
+  storeFull,
+} from "../store.ts";
 import type { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
 import { Batch } from "./batch.ts";
-import { connect, connectReadOnly } from "./connection.ts";
+import { describeOpenError, openError } from "./errors.ts";
+import { ServerKeys } from "./keys.ts";
 import { load, type State } from "./load.ts";
 import { acquireLock, type Lock } from "./lock.ts";
 import { assertNotBehindMark } from "./mark.ts";
-import { migrate } from "./migrations.ts";
-import { describeOpenError, openError } from "./open-error.ts";
-import { ServerKeys } from "./server-keys.ts";
+import { randomId } from "./migrations.ts";
+import { openDatabase } from "./open.ts";
+import { Rescue } from "./rescue.ts";
 import { storeRow } from "./store-row.ts";
 import type { Commit } from "./writer.worker.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
@@ -36,33 +46,32 @@ export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
  * never wait for the disk.
  */
 export async function openSqlite(path: string, given: StoreOptions = {}): Promise<Store> {
-  const options = { ...DEFAULTS, ...given };
+  const options = completeOptions(given);
   const lock = acquireLock(path);
   let database: Database | undefined;
   let reader: Database | undefined;
   let starting: Promise<WriterClient> | undefined;
   try {
     const markProblem = assertNotBehindMark(path);
-    database = connect(path);
-    migrate(database);
-    reader = connectReadOnly(path);
+    database = openDatabase(path, "server");
+    reader = openDatabase(path, "readOnly");
     // The writer thread checks the structure of the file while this thread loads the contents.
-    const { epoch } = storeRow(database);
+    const { id } = storeRow(database);
     const { maxEvents, onWarning } = options;
-    starting = startWriter({ path, epoch, lock: lock.identity, maxEvents }, onWarning);
+    starting = startWriter({ path, id, lock: lock.identity, maxEvents }, onWarning);
     const state = load(database, options);
     if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
     warnOfClock(state, options.now(), onWarning);
     const writer = await starting;
     database.close();
-    return new SqliteStore(state, writer, reader, lock, options);
+    return new SqliteStore(path, state, writer, reader, lock, options);
   } catch (cause) {
     await starting?.then(
       (writer) => writer.close(),
       () => {}, // It is the cause, or the load has failed as well.
     );
     database?.close();
-    // It is the last, so that SQLite does not move the log of a store that may be damaged to the database.
+    // It is the last, so that SQLite does not move the WAL of a store that may be damaged to the database.
     reader?.close();
     lock.close();
     throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
@@ -82,20 +91,19 @@ function warnOfClock({ newestTime }: State, now: number, onWarning: (message: st
  */
 class SqliteStore implements Store {
   readonly keys: ServerKeys;
-  readonly #epoch: string;
+  readonly id: string;
+  /** The epoch of all changes of this process. Another start, which may be of an old copy of the file, has another one. */
+  readonly #epoch = randomId();
   readonly #table: Table;
   readonly #feed: ChangeFeed;
   readonly #idempotencyRecords: IdempotencyRecords;
   readonly #writer: WriterClient;
   readonly #lock: Lock;
-  readonly #maxTodos: number;
-  readonly #now: () => number;
-  readonly #onBatch: (writes: number, ms: number) => void;
-  readonly #onIdempotencyKeysEvicted: (count: number) => void;
+  readonly #rescue: Rescue;
+  readonly #options: typeof DEFAULTS;
   /** The hashes of evicted idempotency keys; the next batch deletes them from the file. */
   #evicted: string[] = [];
   #lastId: TodoId;
-  #sequence: number;
   /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
   #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
@@ -105,25 +113,34 @@ class SqliteStore implements Store {
   readonly #writeHealth = new WriteHealth(() => this.#checkWrites());
 
   constructor(
+    path: string,
     state: State,
     writer: WriterClient,
     reader: Database,
     lock: Lock,
-    { maxTodos, now, onBatch, onIdempotencyKeysEvicted }: typeof DEFAULTS,
+    options: typeof DEFAULTS,
   ) {
-    this.keys = new ServerKeys(reader, writer);
-    this.#epoch = state.epoch;
+    this.keys = new ServerKeys(reader, writer.request, (failure) => this.#onWrite(failure));
+    this.id = state.id;
     this.#table = state.table;
     this.#feed = state.feed;
     this.#idempotencyRecords = state.idempotencyRecords;
     this.#lastId = state.lastId;
-    this.#sequence = state.sequence;
     this.#writer = writer;
     this.#lock = lock;
-    this.#maxTodos = maxTodos;
-    this.#now = now;
-    this.#onBatch = onBatch;
-    this.#onIdempotencyKeysEvicted = onIdempotencyKeysEvicted;
+    this.#options = options;
+    this.#rescue = new Rescue({
+      path,
+      otherFolder: options.rescueFolder,
+      check: () => this.#checkFiles(),
+      onFailure: () => this.#onFilesFail(),
+      contents: () => this.#contents(),
+      onWarning: options.onWarning,
+    });
+  }
+
+  get rescueFile(): string | undefined {
+    return this.#rescue.file;
   }
 
   get count(): number {
@@ -170,7 +187,7 @@ class SqliteStore implements Store {
   }
 
   position(): Position {
-    return { epoch: this.#epoch, sequence: this.#sequence };
+    return this.#feed.position;
   }
 
   /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
@@ -182,27 +199,58 @@ class SqliteStore implements Store {
     try {
       await this.#writer.request({ type: "checkWrites" });
     } catch (cause) {
-      throw new ServiceError("store_unavailable", { cause });
+      const { file } = this.#rescue;
+      const detail =
+        file && `The files of the store are wrong. ${basename(file)} has everything that the server holds.`;
+      throw new ServiceError("store_unavailable", { cause, ...(detail && { detail }) });
     }
+    this.#rescue.writeSucceeded();
   }
 
-  async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    if (after.epoch === this.#epoch) yield* this.#feed.after(after.sequence, signal);
+  async #checkFiles(): Promise<void> {
+    await this.#writer.request({ type: "checkFiles" });
+    this.keys.useFiles();
+  }
+
+  #onFilesFail(): void {
+    this.#writeHealth.failed();
+    this.keys.useCopy();
+  }
+
+  #onWrite(failure: unknown): void {
+    if (failure === undefined) this.#rescue.writeSucceeded();
+    else this.#rescue.writeFailed(failure);
+  }
+
+  #contents(): ExportContents {
+    return {
+      lastId: this.#lastId,
+      count: this.count,
+      todos: this.#table.batches(),
+      keys: this.keys.copy,
+      idempotencyRecords: this.#idempotencyRecords.list(),
+    };
+  }
+
+  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    return this.#feed.after(after, signal);
   }
 
   async close(): Promise<void> {
     while (this.#writing !== undefined) await this.#writing;
     this.#feed.end();
     await this.keys.flush();
-    // SQLite moves the log to the database and deletes it if the last connection can write. That of the keys cannot.
-    if (await this.#writer.mayMoveLog()) this.keys.close();
+    const failure = await this.#writer.checkBeforeClose();
+    await this.#rescue.close(failure);
+    // SQLite moves the WAL to the database and deletes it if the last connection can write. That of the keys cannot.
+    if (failure === undefined) this.keys.close();
     await this.#writer.close();
     this.keys.close();
     this.#lock.close();
   }
 
   #create(batch: Batch, title: string): { id: TodoId; json: string } {
-    if (batch.count >= this.#maxTodos) throw storeFull(this.#maxTodos);
+    if (batch.count >= this.#options.maxTodos) throw storeFull(this.#options.maxTodos);
     if (batch.lastId >= MAX_SQLITE_ID) throw idsExhausted();
     return batch.create(title);
   }
@@ -211,7 +259,7 @@ class SqliteStore implements Store {
     const id = this.#idempotencyRecords.find(idempotencyKey, title, batch.idempotencyRecords);
     if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
     const todo = this.#create(batch, title);
-    const record = createRecord(idempotencyKey, title, todo.id, this.#now());
+    const record = createRecord(idempotencyKey, title, todo.id, this.#options.now());
     batch.idempotencyRecords.set(record.keyHash, record);
     return todo;
   }
@@ -245,7 +293,8 @@ class SqliteStore implements Store {
         reject(new ServiceError("store_unavailable", { cause }));
         continue;
       }
-      resolve(new Batch(this.position(), this.#lastId, this.#table.count));
+      const { sequence } = this.position();
+      resolve(new Batch({ epoch: this.#epoch, sequence }, this.#lastId, this.#table.count));
       // Promise callbacks run in the order of their registration, so every write has added its change when this resolves.
       await this.#writeBatch(await promise);
     }
@@ -270,19 +319,21 @@ class SqliteStore implements Store {
       await this.#writer.request({ type: "commit", commit });
     } catch (cause) {
       this.#writeHealth.failed();
+      this.#onWrite(cause);
       throw cause;
     }
     this.#writeHealth.succeeded();
+    this.#onWrite(undefined);
     this.#apply(batch);
-    this.#onBatch(batch.events.length, performance.now() - started);
-    if (this.#evicted.length > 0) this.#onIdempotencyKeysEvicted(this.#evicted.length);
+    this.#options.onBatch(batch.events.length, performance.now() - started);
+    if (this.#evicted.length > 0) this.#options.onIdempotencyKeysEvicted(this.#evicted.length);
   }
 
   /** Applies the last batch if its commit failed, but is on disk. Throws if this cannot be found out now. */
   async #confirm(): Promise<void> {
     const batch = this.#unconfirmed;
     if (batch === undefined) return;
-    const sequence = this.#sequence + batch.events.length;
+    const sequence = this.position().sequence + batch.events.length;
     if (await this.#writer.request({ type: "hasCommitted", sequence })) this.#apply(batch);
     this.#unconfirmed = undefined;
   }
@@ -291,7 +342,6 @@ class SqliteStore implements Store {
   #apply(batch: Batch): void {
     this.#unconfirmed = undefined;
     this.#lastId = batch.lastId;
-    this.#sequence += batch.events.length;
     batch.applyTo(this.#table);
     for (const event of batch.events) this.#feed.publish(event);
     this.#evicted = [...batch.idempotencyRecords.values()].flatMap(

@@ -1,5 +1,9 @@
-import { DamageError } from "./damage.ts";
+import { toError } from "../../error-message.ts";
+import { WorkerThread } from "../../worker-thread.ts";
+import { DamageError } from "./errors.ts";
 import type { WriterOptions, WriterReply, WriterRequest } from "./writer.worker.ts";
+
+type WriterThread = WorkerThread<WriterRequest, WriterReply>;
 
 /** The client of the writer thread. */
 export interface WriterClient {
@@ -8,8 +12,8 @@ export interface WriterClient {
    * fsync and a crash, the next start may still find it. Requests run in the order of the calls.
    */
   readonly request: (request: WriterRequest) => Promise<boolean>;
-  /** Resolves with whether `close` may move the log to the database. */
-  readonly mayMoveLog: () => Promise<boolean>;
+  /** Resolves with why `close` may not move the WAL to the database; `undefined` if it may. */
+  readonly checkBeforeClose: () => Promise<Error | undefined>;
   readonly close: () => Promise<void>;
 }
 
@@ -24,9 +28,9 @@ export async function startWriter(
   const start = (...requests: readonly WriterRequest[]) =>
     startThread([{ type: "open", options }, ...requests], onWarning);
   let thread = await start({ type: "check" });
-  let restarting: Promise<Thread> | undefined;
-  const ensureAlive = async (): Promise<Thread> => {
-    if (!thread.isDead()) return thread;
+  let restarting: Promise<WriterThread> | undefined;
+  const ensureAlive = async (): Promise<WriterThread> => {
+    if (!thread.hasExited) return thread;
     restarting ??= start().finally(() => {
       restarting = undefined;
     });
@@ -34,52 +38,44 @@ export async function startWriter(
     return thread;
   };
   return {
-    request: async (request) => (await ensureAlive()).request(request),
-    mayMoveLog: async () => {
-      if (thread.isDead()) return false;
-      // The reason does not matter: the log stays, and the next start checks the store.
-      return thread.request({ type: "checkBeforeClose" }).catch(() => false);
+    request: async (request) => send(await ensureAlive(), request, onWarning),
+    checkBeforeClose: async () => {
+      try {
+        await send(await ensureAlive(), { type: "checkBeforeClose" }, onWarning);
+        return undefined;
+      } catch (error) {
+        return toError(error);
+      }
     },
     close: async () => {
-      if (!thread.isDead()) await thread.request({ type: "close" });
-      thread.end();
+      if (!thread.hasExited) await thread.request({ type: "close" });
+      thread.terminate();
     },
   };
 }
 
-type Thread = Awaited<ReturnType<typeof startThread>>;
-
 /** Starts a thread. Throws if one of its first requests fails. */
-async function startThread(requests: readonly WriterRequest[], onWarning: (message: string) => void) {
-  const worker = new Worker(new URL("./writer.worker.ts", import.meta.url).href);
-  let pendingReplies: PromiseWithResolvers<boolean>[] = [];
-  let dead = false;
-  worker.onmessage = ({ data }: MessageEvent<WriterReply>) => {
-    const reply = pendingReplies.shift();
-    if (data.type === "done") {
-      reply?.resolve(data.value);
-      if (data.warning !== undefined) onWarning(data.warning);
-    } else reply?.reject(Object.assign(new Error(data.reason), { code: data.code }));
-  };
-  const onExit = (reason: string): void => {
-    dead = true;
-    for (const reply of pendingReplies) reply.reject(new Error(reason));
-    pendingReplies = [];
-  };
-  worker.onerror = ({ message }) => onExit(message);
-  worker.addEventListener("close", () => onExit("the writer thread has exited"));
-  const request = (request: WriterRequest): Promise<boolean> => {
-    const reply = Promise.withResolvers<boolean>();
-    pendingReplies.push(reply);
-    worker.postMessage(request);
-    return reply.promise;
-  };
+async function startThread(
+  requests: readonly WriterRequest[],
+  onWarning: (message: string) => void,
+): Promise<WriterThread> {
+  const thread: WriterThread = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
   try {
-    const results = await Promise.all(requests.map(request));
+    const results = await Promise.all(requests.map((request) => send(thread, request, onWarning)));
     if (results.includes(false)) throw new DamageError("its structure is inconsistent");
   } catch (error) {
-    worker.terminate();
+    thread.terminate();
     throw error;
   }
-  return { request, isDead: () => dead, end: () => worker.terminate() };
+  return thread;
+}
+
+async function send(
+  thread: WriterThread,
+  request: WriterRequest,
+  onWarning: (message: string) => void,
+): Promise<boolean> {
+  const { value, warning } = await thread.request(request);
+  if (warning !== undefined) onWarning(warning);
+  return value;
 }

@@ -1,18 +1,18 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
-import type { Database, Statement } from "bun:sqlite";
-import type { StoredKey } from "../../credential/key.ts";
-import { errorMessage, getErrno } from "../../error-message.ts";
+import { type Database, SQLiteError, type Statement } from "bun:sqlite";
+import { errorMessage } from "../../error-message.ts";
 import { type TodoId, titleJson, withDone } from "../../todo.ts";
+import { serveRequests } from "../../worker-thread.ts";
 import { forEachCreated } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
-import { connect } from "./connection.ts";
-import { findStructuralDamage } from "./damage.ts";
+import { findStructuralDamage } from "./contents.ts";
 import { DigestSum } from "./digest.ts";
 import { type Committed, changedError, FileGuard } from "./file-guard.ts";
-import { SqliteKeys } from "./keys.ts";
+import type { FileIdentity } from "./files.ts";
+import { type KeyRequest, SqliteKeys } from "./keys.ts";
 import { MarkWriter, markNotWritten } from "./mark.ts";
-import type { FileIdentity } from "./open-file.ts";
+import { openDatabase } from "./open.ts";
 import { StoreRowWriter, storeRow } from "./store-row.ts";
 
 /** The effect of a batch of writes. */
@@ -20,7 +20,8 @@ export interface Commit {
   /** The greatest id before and after the batch. */
   readonly startId: TodoId;
   readonly lastId: TodoId;
-  /** The sequence numbers before the batch and of its last event. */
+  /** The epoch of the events, and the sequence numbers before the first and of the last one. */
+  readonly epoch: string;
   readonly startSequence: number;
   readonly lastSequence: number;
   /** The events, one per line, because one string is posted faster than many. They contain the created to-dos. */
@@ -35,7 +36,8 @@ export interface Commit {
 /** What the writer thread opens. */
 export interface WriterOptions {
   readonly path: string;
-  readonly epoch: string;
+  /** The id of the store. */
+  readonly id: string;
   /** The identity of the lock file when it was locked. */
   readonly lock: FileIdentity;
   readonly maxEvents: number;
@@ -45,34 +47,30 @@ export type WriterRequest =
   | { readonly type: "open"; readonly options: WriterOptions }
   /** The value is whether the structure of the file is sound. */
   | { readonly type: "check" }
-  /** Checks the files, as every request does first, and commits a transaction that changes nothing. */
+  /** Checks the files, as every request does first. */
+  | { readonly type: "checkFiles" }
+  /** Checks the files and commits a transaction that changes nothing. */
   | { readonly type: "checkWrites" }
-  /** Checks that "close" may move the log to the database. */
+  /** Checks that "close" may move the WAL to the database. */
   | { readonly type: "checkBeforeClose" }
   | { readonly type: "commit"; readonly commit: Commit }
   /** The value is whether the last commit has this sequence number. */
   | { readonly type: "hasCommitted"; readonly sequence: number }
-  | { readonly type: "insertKey"; readonly key: StoredKey }
-  | {
-      readonly type: "replaceKey";
-      readonly id: string;
-      readonly expiresAt: number;
-      readonly successor: StoredKey;
-    }
-  | { readonly type: "deleteKey"; readonly id: string }
-  | { readonly type: "recordKeyUses"; readonly uses: ReadonlyMap<string, number> }
+  | KeyRequest
   | { readonly type: "close" };
 
-export type WriterReply =
-  /** The request is on disk. The value is the result of the KeyStore's call. */
-  | { readonly type: "done"; readonly value: boolean; readonly warning: string | undefined }
-  /** The request was rolled back, or its outcome is unknown. After a crash, the next start may still find it. */
-  | { readonly type: "failed"; readonly reason: string; readonly code: unknown };
+/** The request is on disk. One that throws was rolled back, or its outcome is unknown. */
+export interface WriterReply {
+  /** The result of the request; true if it has none. */
+  readonly value: boolean;
+  readonly warning: string | undefined;
+}
 
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
 const CHECKED_TEXT = " ".repeat(64 * 1024);
 
 class Writer {
+  readonly #path: string;
   readonly #database: Database;
   readonly #files: FileGuard;
   readonly #mark: MarkWriter;
@@ -95,14 +93,15 @@ class Writer {
   readonly #deleteExpiredIdempotencyRecords: Statement;
   readonly #storeRow: StoreRowWriter;
 
-  constructor({ path, epoch, lock, maxEvents }: WriterOptions) {
-    const database = connect(path);
+  constructor({ path, id, lock, maxEvents }: WriterOptions) {
+    const database = openDatabase(path, "server");
     const row = storeRow(database);
-    if (row.epoch !== epoch) throw changedError();
+    if (row.id !== id) throw changedError(path);
+    this.#path = path;
     this.#database = database;
     this.#files = new FileGuard(path, lock, database);
     this.#mark = new MarkWriter(path);
-    this.#committed = { epoch, sequence: Number(row.n), transactions: Number(row.transactions) };
+    this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
     if (row.last_id > 0n || row.transactions > 0n) this.#writeMark();
     this.#keys = new SqliteKeys(database, (counted) => this.#onCommit(this.#committed.sequence, counted));
@@ -112,23 +111,43 @@ class Writer {
     this.#insert = database.query("INSERT INTO todos (id, title, done) VALUES (?, ?, 0)");
     this.#update = database.query("UPDATE todos SET done = ? WHERE id = ?");
     this.#delete = database.query("DELETE FROM todos WHERE id = ?");
-    this.#addEvents = database.query("INSERT INTO events (last_n, events) VALUES (?, ?)");
-    this.#deleteOldEvents = database.query("DELETE FROM events WHERE last_n <= ?");
-    this.#addIdempotencyRecord = database.query("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)");
-    this.#deleteIdempotencyRecord = database.query("DELETE FROM receipts WHERE key_hash = ?");
-    this.#deleteExpiredIdempotencyRecords = database.query("DELETE FROM receipts WHERE made_at <= ?");
+    this.#addEvents = database.query("INSERT INTO events VALUES (?, ?, ?)");
+    this.#deleteOldEvents = database.query("DELETE FROM events WHERE last_sequence <= ?");
+    this.#addIdempotencyRecord = database.query(
+      "INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?)",
+    );
+    this.#deleteIdempotencyRecord = database.query("DELETE FROM idempotency_records WHERE key_hash = ?");
+    this.#deleteExpiredIdempotencyRecords = database.query(
+      "DELETE FROM idempotency_records WHERE created_at <= ?",
+    );
     this.#storeRow = new StoreRowWriter(database);
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
-    if (request.type === "checkBeforeClose") this.#files.checkBeforeClose(this.#committed);
-    else if (request.type !== "close") this.#files.checkBefore(this.#committed);
+    try {
+      if (request.type === "checkBeforeClose") this.#files.checkBeforeClose(this.#committed);
+      else if (request.type !== "close") this.#files.checkBefore(this.#committed);
+    } catch (error) {
+      // The next start would trust an old mark that came with an old copy of the store.
+      if (this.#committed.transactions > 0) this.#writeMark();
+      throw error;
+    }
+    try {
+      return this.#execute(request);
+    } catch (error) {
+      if (error instanceof SQLiteError) this.#files.transactionFailed();
+      throw error;
+    }
+  }
+
+  #execute(request: Exclude<WriterRequest, { type: "open" }>): boolean {
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
         return true;
       case "hasCommitted":
         return this.#committed.sequence === request.sequence;
+      case "checkFiles":
       case "checkBeforeClose":
         return true;
       case "checkWrites":
@@ -146,7 +165,7 @@ class Writer {
         this.#database.transaction(() => {
           for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
         })();
-        this.#files.note();
+        this.#files.remember();
         return true;
       case "close":
         this.#mark.close();
@@ -164,7 +183,7 @@ class Writer {
 
   /** Checks the files before a commit is acknowledged, and writes the mark. */
   #onCommit(sequence: number, transactions: number): void {
-    this.#committed = { epoch: this.#committed.epoch, sequence, transactions };
+    this.#committed = { id: this.#committed.id, sequence, transactions };
     this.#files.checkAfter(this.#committed);
     this.#writeMark();
     this.#limitWal();
@@ -175,7 +194,7 @@ class Writer {
     try {
       this.#files.limitWal();
     } catch (error) {
-      this.#warning = `the log cannot be shortened: ${errorMessage(error)}`;
+      this.#warning = `the WAL cannot be shortened: ${errorMessage(error)}`;
     }
   }
 
@@ -209,16 +228,25 @@ class Writer {
   #checkWrites(): void {
     const unused = this.#committed.sequence + 1;
     this.#database.transaction(() => {
-      this.#addEvents.run(unused, CHECKED_TEXT);
-      this.#database.query("DELETE FROM events WHERE last_n = ?").run(unused);
+      this.#addEvents.run(unused, "", CHECKED_TEXT);
+      this.#database.query("DELETE FROM events WHERE last_sequence = ?").run(unused);
     })();
-    this.#files.note();
+    this.#files.remember();
   }
 
   /** Returns the number of transactions of the store, this one included. */
   #write(commit: Commit): number {
-    const { startId, lastId, startSequence, lastSequence, events, changed, evicted, idempotencyRecords } =
-      commit;
+    const {
+      startId,
+      lastId,
+      epoch,
+      startSequence,
+      lastSequence,
+      events,
+      changed,
+      evicted,
+      idempotencyRecords,
+    } = commit;
     const sum = new DigestSum();
     let id = startId;
     forEachCreated(events, (json) => {
@@ -234,19 +262,20 @@ class Writer {
         sum.add(withDone(json, done));
       }
     }
-    const transactions = this.#storeRow.update(({ n, epoch }) => {
-      if (n !== BigInt(startSequence) || epoch !== this.#committed.epoch) throw changedError();
-      return { last_id: lastId, n: BigInt(lastSequence) };
+    const transactions = this.#storeRow.update((row) => {
+      if (row.sequence !== BigInt(startSequence) || row.id !== this.#committed.id)
+        throw changedError(this.#path);
+      return { epoch, last_id: lastId, sequence: BigInt(lastSequence) };
     }, sum.value);
-    this.#addEvents.run(lastSequence, events);
+    this.#addEvents.run(lastSequence, epoch, events);
     if (lastSequence >= this.#deleteOldEventsAt) {
       this.#deleteOldEvents.run(lastSequence - this.#maxEvents);
       this.#deleteOldEventsAt = lastSequence + this.#maxEvents / 10;
     }
     for (const keyHash of evicted) this.#deleteIdempotencyRecord.run(keyHash);
-    for (const { keyHash, titleHash, id: createdId, madeAt } of idempotencyRecords) {
-      this.#deleteExpiredIdempotencyRecords.run(madeAt - RETENTION_MS);
-      this.#addIdempotencyRecord.run(keyHash, titleHash, createdId, madeAt);
+    for (const { keyHash, titleHash, id: createdId, createdAt } of idempotencyRecords) {
+      this.#deleteExpiredIdempotencyRecords.run(createdAt - RETENTION_MS);
+      this.#addIdempotencyRecord.run(keyHash, titleHash, createdId, createdAt);
     }
     return transactions;
   }
@@ -261,14 +290,9 @@ function serve(request: WriterRequest): boolean {
   return true;
 }
 
-declare const self: Worker;
-
-self.onmessage = ({ data }: MessageEvent<WriterRequest>) => {
-  let reply: WriterReply;
-  try {
-    reply = { type: "done", value: serve(data), warning: writer?.takeWarning() };
-  } catch (error) {
-    reply = { type: "failed", reason: errorMessage(error), code: getErrno(error) };
-  }
-  self.postMessage(reply);
-};
+serveRequests(
+  (request: WriterRequest): WriterReply => ({
+    value: serve(request),
+    warning: writer?.takeWarning(),
+  }),
+);

@@ -84,6 +84,12 @@ export class Table {
     return { json: this.#cachedList };
   }
 
+  /** Yields all to-dos in batches, as they are now. */
+  batches(): Generator<readonly string[]> {
+    this.#generation++;
+    return textsOf([...this.#segments]);
+  }
+
   #page(filter: Filter, limit: number, maxBlobBytes: number): Pick<TodoList, "json" | "next"> {
     const chunks: Uint8Array<ArrayBuffer>[] = [];
     const segments = new Set<Segment>();
@@ -163,6 +169,13 @@ export class Table {
     }
   }
 }
+
+function* textsOf(segments: readonly Segment[]): Generator<readonly string[]> {
+  for (const segment of segments)
+    yield Array.from({ length: segment.count }, (_, slot) => decoder.decode(segment.json(slot)));
+}
+
+const decoder = new TextDecoder();
 
 type Filter = Omit<ListQuery, "limit">;
 

@@ -2,10 +2,10 @@ import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { fsyncPath } from "../../atomic-file.ts";
 import { type LossSummary, PreconditionError } from "../../maintenance.ts";
-import { connect } from "../connection.ts";
 import { computeDigest, storeDigest } from "../contents.ts";
 import { beginMark, checkMark, removeMark } from "../mark.ts";
-import { migrate, newEpoch } from "../migrations.ts";
+import { randomId } from "../migrations.ts";
+import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess } from "./access.ts";
 import { checkIntegrity } from "./backup.ts";
@@ -13,33 +13,30 @@ import { assertSound } from "./check.ts";
 
 /** Implements `StoreAdmin.acceptLoss`. */
 export async function acceptLoss(path: string): Promise<LossSummary> {
-  await requireLoss(path);
+  await findLoss(path);
   return withExclusiveAccess(path, async () => {
-    const loss = await requireLoss(path);
-    const database = openOrRefuse(path, () => connect(path));
+    const loss = await findLoss(path);
+    const database = openOrRefuse(path, () => openDatabase(path, "server"));
     try {
-      openOrRefuse(path, () => {
-        migrate(database);
-        checkIntegrity(database);
-      });
-      const epoch = newEpoch();
+      openOrRefuse(path, () => checkIntegrity(database));
+      const id = randomId();
       database.transaction(() => {
-        database.run("UPDATE store SET epoch = ?, transactions = 0", [epoch]);
+        database.run("UPDATE store SET id = ?, transactions = 0", [id]);
         storeDigest(database, computeDigest(database));
       })();
-      // The old mark reports the loss until the new epoch is on disk.
+      // The old mark reports the loss until the new id is on disk.
       removeMark(path);
       fsyncPath(dirname(path));
-      beginMark(path, epoch);
-      const { n } = storeRow(database);
-      return { loss, position: { epoch, sequence: Number(n) } };
+      beginMark(path, id);
+      const { epoch, sequence } = storeRow(database);
+      return { loss, position: { epoch, sequence: Number(sequence) } };
     } finally {
       database.close();
     }
   });
 }
 
-async function requireLoss(path: string): Promise<string> {
+async function findLoss(path: string): Promise<string> {
   const { loss, problem } = openOrRefuse(path, () => checkMark(path));
   if (loss !== undefined) return loss;
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);

@@ -1,27 +1,24 @@
 import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errorMessage, getErrno } from "../../../error-message.ts";
-import { PreconditionError } from "../../maintenance.ts";
-import { describeDamage, isDamage } from "../damage.ts";
+import { type MigrationSummary, PreconditionError } from "../../maintenance.ts";
+import { describeDamage, describeLoss, describeOpenError, describeWaysOut, isDamage } from "../errors.ts";
+import { assertNotOnlyWal } from "../files.ts";
 import { acquireLock, type Lock } from "../lock.ts";
-import { describeLoss, readMarkFirst } from "../mark.ts";
-import { assertHasSchema } from "../migrations.ts";
-import { describeOpenError } from "../open-error.ts";
-import { assertNotOnlyWal } from "../open-file.ts";
-import { type OpenStore, openShared, openUnchanged } from "./open-store.ts";
+import { assertNotBehindMark, readMarkFirst } from "../mark.ts";
+import { assertHasSchema, assertKnownFormat } from "../migrations.ts";
+import { assertNotEmpty, openDatabase } from "../open.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
 export class UnreadableError extends Error {
   override readonly name = "UnreadableError";
 }
 
-/** Throws a PreconditionError if a store does not exist or has only a log. */
-export function requireStore(path: string): void {
-  requireDatabase(path);
+/** Throws a PreconditionError if a store does not exist or has only a WAL. */
+function assertExists(path: string): void {
+  openOrRefuse(path, () => assertNotOnlyWal(path));
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
 }
-
-const requireDatabase = (path: string): void => openOrRefuse(path, () => assertNotOnlyWal(path));
 
 /** A store has lost changes. The message names the store and says what to do. */
 class LossError extends Error {
@@ -33,50 +30,66 @@ class LossError extends Error {
  * lost changes, because the result would look like a good one.
  */
 export async function withSharedAccess<T>(path: string, use: (database: Database) => Promise<T>): Promise<T> {
-  const checkMark = readMarkFirst(path);
-  const requireChanges = (database: Database | undefined): void => {
-    const { loss } = checkMark(database);
+  const compare = readMarkFirst(path);
+  const assertComplete = (database: Database | undefined): void => {
+    const { loss } = compare(database);
     if (loss !== undefined) throw new LossError(`${path}: ${describeLoss(path, loss)}`);
   };
-  requireDatabase(path);
-  if (!existsSync(path)) {
-    requireChanges(undefined);
-    throw new PreconditionError(`${path} does not exist: check the path of the store`);
-  }
-  const check = (database: Database): void => {
-    requireChanges(database);
-    assertHasSchema(database);
-  };
-  using store = openOrRefuse(path, () => openShared(path, check));
+  openOrRefuse(path, () => assertNotOnlyWal(path));
+  if (!existsSync(path)) assertComplete(undefined);
+  assertExists(path);
+  using database = openOrRefuse(path, () => {
+    // Nothing may be written to a store that must not be used.
+    using unchanged = openDatabase(path, "readOnly");
+    assertComplete(unchanged);
+    assertHasSchema(unchanged);
+    return openDatabase(path, "shared");
+  });
   try {
-    return await use(store.database);
+    return await use(database);
   } catch (cause) {
-    throw isDamage(cause) ? new Error(`${path}: ${describeDamage(cause)}`, { cause }) : cause;
+    throw isDamage(cause) ? new Error(`${path}: ${describeDamage(path, cause)}`, { cause }) : cause;
   }
 }
 
 /**
  * Runs a function on an existing store, which may be damaged and which a server may be using. Changes nothing: another
- * connection would move a damaged log to the database when it closes. Throws an UnreadableError if nothing can be read.
+ * connection would move a damaged WAL to the database when it closes. Throws an UnreadableError if nothing can be read.
  */
 export async function withUnchangedStore<T>(
   path: string,
   use: (database: Database) => T | Promise<T>,
 ): Promise<T> {
-  requireStore(path);
-  using store = openOrRefuse(path, () => openDamaged(path));
-  return await use(store.database);
+  assertExists(path);
+  using database = openOrRefuse(path, () => openDamaged(path));
+  return await use(database);
 }
 
-function openDamaged(path: string): OpenStore {
+function openDamaged(path: string): Database {
   try {
-    return openUnchanged(path);
+    return openDatabase(path, "readOnly");
   } catch (error) {
     if (!isDamage(error) && getErrno(error) !== "SQLITE_NOTADB") throw error;
     throw new UnreadableError(
-      `${errorMessage(error)}: nothing in it can be read, so restore a backup with todo restore`,
+      `${errorMessage(error)}: nothing in it can be read, so ${describeWaysOut(path)}`,
     );
   }
+}
+
+/** Implements `StoreAdmin.migrate`. */
+export async function migrateFile(path: string): Promise<MigrationSummary> {
+  assertExists(path);
+  return openOrRefuse(path, () => {
+    assertNotBehindMark(path);
+    assertNotEmpty(path);
+    const from = readFormat(path, "readOnly");
+    return { from, to: readFormat(path, "shared") };
+  });
+}
+
+function readFormat(path: string, mode: "readOnly" | "shared"): number {
+  using database = openDatabase(path, mode);
+  return assertKnownFormat(database);
 }
 
 /** Runs a function while no server can use the store. */

@@ -1,25 +1,35 @@
 import { Database } from "bun:sqlite";
-import { chmodSync, copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import { describeFsError, getErrno } from "../../../error-message.ts";
+import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
-import { assertOwnSchema, connect } from "../connection.ts";
-import { assertValidTodos, computeDigest, matchesStoredDigest, storeDigest } from "../contents.ts";
-import { contentsDiffer, DamageError, findStructuralDamage, isDamage } from "../damage.ts";
-import { beginMark, checkMark, markPath, removeMark } from "../mark.ts";
-import { assertKnownFormat, migrate, newEpoch } from "../migrations.ts";
-import { createPrivate, hasOnlyWal, hasWal } from "../open-file.ts";
-import { storeRow } from "../store-row.ts";
 import {
-  openOrRefuse,
-  UnreadableError,
-  withExclusiveAccess,
-  withSharedAccess,
-  withUnchangedStore,
-  yieldToEventLoop,
-} from "./access.ts";
-import { checkDatabase } from "./check.ts";
+  assertValidTodos,
+  computeDigest,
+  findStructuralDamage,
+  matchesStoredDigest,
+  storeDigest,
+} from "../contents.ts";
+import { contentsDiffer, DamageError, isDamage } from "../errors.ts";
+import { createPrivate, hasOnlyWal, hasWal } from "../files.ts";
+import { beginMark, markPath, removeMark } from "../mark.ts";
+import { assertKnownFormat, migrate, randomId } from "../migrations.ts";
+import { openDatabase } from "../open.ts";
+import { storeRow } from "../store-row.ts";
+import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
+import { importInto } from "./transfer.ts";
 
 /** Only the owner may read a backup, because it contains the hashes of API keys. */
 const MODE = 0o600;
@@ -30,11 +40,11 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
     createFileAtomic(file, MODE, async (part) => {
       source.run("VACUUM INTO ?", [part]);
       await yieldToEventLoop(signal);
-      const copy = openCopy(part);
+      const copy = openDatabase(part, "exclusive");
       try {
-        const copied = summaryOf(copy);
+        const { id: _id, ...copied } = summarize(copy);
         checkIntegrity(copy);
-        resetEpoch(copy);
+        resetIdentity(copy);
         return { ...copied, bytes: statSync(part).size };
       } finally {
         copy.close();
@@ -43,32 +53,47 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
   );
 }
 
+/** Asks a thread for a backup of the store at `path`. */
+export interface BackupRequest {
+  readonly path: string;
+  readonly file: string;
+}
+
+/** Does `backup` in a thread, so that the server responds meanwhile. Rejects with the reason of a failure. */
+export async function backupInBackground(path: string, file: string): Promise<BackupSummary> {
+  const thread = new WorkerThread<BackupRequest, BackupSummary>(
+    new URL("./backup.worker.ts", import.meta.url),
+  );
+  try {
+    return await thread.request({ path, file });
+  } finally {
+    thread.terminate();
+  }
+}
+
 /** Implements `StoreAdmin.restore`. */
 export async function restore(path: string, file: string, signal: AbortSignal): Promise<RestoreSummary> {
   const part = `${path}.part`;
   assertBackupFile(file);
   if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
-    const hasLoss = hasOnlyWal(path) || (existsSync(path) && (await isLostOrDamaged(path)));
-    if (!hasLoss) assertEmpty(path);
+    openOrRefuse(path, () => assertNotOfAnotherProgram(path));
     removeDatabase(part);
     try {
       createPrivate(part);
-      copyFileSync(file, part);
-      chmodSync(part, MODE);
-      const copied = openOrRefuse(file, () => migrateCopy(part));
-      // A server that sets WAL itself and is killed meanwhile would leave a rollback journal, which hides the position.
-      connect(part).close();
+      const { id, ...copied } = isExport(file)
+        ? await importExport(file, part, signal)
+        : openOrRefuse(file, () => copyBackup(file, part));
       await yieldToEventLoop(signal);
       fsyncPath(part);
-      const movedTo = hasLoss ? moveAside(path) : undefined;
+      const movedTo = existsSync(path) || hasWal(path) ? moveAside(path) : undefined;
       removeMark(path);
-      // SQLite would replay the log that a crashed server left beside its empty store.
+      // SQLite would replay the WAL that a crashed server left beside its empty store.
       for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
       fsyncPath(dirname(path));
       renameSync(part, path);
       fsyncPath(dirname(path));
-      beginMark(path, copied.position.epoch);
+      beginMark(path, id);
       return { ...copied, bytes: statSync(path).size, movedTo };
     } finally {
       removeDatabase(part);
@@ -76,27 +101,49 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   });
 }
 
-/**
- * Returns whether a file is a store that is damaged or has lost changes. An unreadable file
- * may have been such a store. The database of another program was not.
- */
-async function isLostOrDamaged(path: string): Promise<boolean> {
+/** Throws for the intact database of another program. An unreadable file may have been a store. */
+function assertNotOfAnotherProgram(path: string): void {
+  if (!existsSync(path) || hasOnlyWal(path)) return;
   try {
-    if (checkMark(path).loss !== undefined) return true;
+    openDatabase(path, "readOnly").close();
   } catch (error) {
-    if (isDamage(error) || getErrno(error) === "SQLITE_NOTADB") return true;
-    throw error;
+    if (!isDamage(error) && getErrno(error) !== "SQLITE_NOTADB") throw error;
   }
+}
+
+/** Returns whether a file is an export, such as a rescue file, and not a database. */
+function isExport(file: string): boolean {
+  const start = Buffer.alloc(1);
+  const descriptor = openSync(file, "r");
   try {
-    return await withUnchangedStore(
-      path,
-      (database) =>
-        assertKnownFormat(database) > 0 && checkDatabase(path, database).some(({ isSound }) => !isSound),
-    );
-  } catch (error) {
-    if (error instanceof UnreadableError) return true;
-    if (error instanceof PreconditionError) return false;
-    throw error;
+    readSync(descriptor, start);
+  } finally {
+    closeSync(descriptor);
+  }
+  return start.toString() === "{";
+}
+
+/** Copies a backup to a new file, and migrates the copy. */
+function copyBackup(file: string, part: string): Copied {
+  copyFileSync(file, part);
+  chmodSync(part, MODE);
+  const summary = migrateCopy(part);
+  // A server that sets WAL itself and is killed meanwhile would leave a rollback journal, which hides the position.
+  openDatabase(part, "server").close();
+  return summary;
+}
+
+/** Imports an export with its API keys to a new file. */
+async function importExport(file: string, part: string, signal: AbortSignal): Promise<Copied> {
+  await importInto(part, randomId(), Bun.file(file).stream(), Number.POSITIVE_INFINITY, {
+    signal,
+    keys: "include",
+  });
+  const database = openDatabase(part, "readOnly");
+  try {
+    return summarize(database);
+  } finally {
+    database.close();
   }
 }
 
@@ -120,26 +167,24 @@ function isSameFile(file: string, other: string): boolean {
   return one.dev === another?.dev && one.ino === another.ino;
 }
 
-function summaryOf(database: Database): Omit<BackupSummary, "bytes"> {
-  const { epoch, n } = storeRow(database);
+/** The contents of a copy, and the id of the store. */
+interface Copied extends Omit<BackupSummary, "bytes"> {
+  readonly id: string;
+}
+
+function summarize(database: Database): Copied {
+  const { id, epoch, sequence } = storeRow(database);
   const todos = database.query<{ todos: bigint }, []>("SELECT count(*) AS todos FROM todos").get()?.todos;
-  return { todos: Number(todos), position: { epoch, sequence: Number(n) } };
+  return { id, todos: Number(todos), position: { epoch, sequence: Number(sequence) } };
 }
 
-/** Opens a private copy without WAL, so that all data is in one file. */
-function openCopy(part: string): Database {
-  const database = new Database(part, { safeIntegers: true });
-  database.run("PRAGMA journal_mode = DELETE");
-  return database;
-}
-
-/** Gives the copy a new epoch and deletes its events, so that old positions are unknown to it. */
-function resetEpoch(copy: Database): void {
+/** Makes the copy a new store without events, so that it knows no old position. */
+function resetIdentity(copy: Database): void {
   // Events contain the titles of deleted to-dos.
   copy.run("PRAGMA secure_delete = ON");
   copy.transaction(() => {
     copy.run("DELETE FROM events");
-    copy.run("UPDATE store SET epoch = ?, transactions = 0", [newEpoch()]);
+    copy.run("UPDATE store SET id = ?, epoch = ?, transactions = 0", [randomId(), randomId()]);
     storeDigest(copy, computeDigest(copy));
   })();
 }
@@ -152,25 +197,24 @@ export function checkIntegrity(database: Database): void {
   if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
 }
 
-/** Migrates the copy of a backup to the current format. */
-function migrateCopy(part: string): Omit<BackupSummary, "bytes"> {
-  const database = openCopy(part);
+/** Migrates the copy of a backup to the current format, and makes it a new store. */
+function migrateCopy(part: string): Copied {
+  const database = openDatabase(part, "exclusive");
   try {
-    assertOwnSchema(database);
     if (assertKnownFormat(database) === 0)
       throw new Error("it is not a store of this program: name another file");
     migrate(database);
-    if (schemaOf(database) !== currentSchema())
+    if (readSchema(database) !== currentSchema())
       throw new Error("it is not a store of this program: name another file");
     checkIntegrity(database);
-    resetEpoch(database);
-    return summaryOf(database);
+    resetIdentity(database);
+    return summarize(database);
   } finally {
     database.close();
   }
 }
 
-function schemaOf(database: Database): string {
+function readSchema(database: Database): string {
   const schema = database.query<{ sql: string | null }, []>("SELECT sql FROM sqlite_schema ORDER BY name");
   return schema
     .all()
@@ -182,7 +226,7 @@ function currentSchema(): string {
   const database = new Database(":memory:", { safeIntegers: true });
   try {
     migrate(database);
-    return schemaOf(database);
+    return readSchema(database);
   } finally {
     database.close();
   }
@@ -199,29 +243,4 @@ function assertBackupFile(file: string): void {
       `${file}-wal has writes, because a server uses the store or has crashed: run todo backup on that store`,
     );
   }
-}
-
-/** Throws if the path has a store that is not empty, or another program's database. */
-function assertEmpty(path: string): void {
-  if (!existsSync(path)) return;
-  const isEmpty = openOrRefuse(path, () => {
-    const database = connect(path);
-    try {
-      return isEmptyDatabase(database);
-    } finally {
-      database.close();
-    }
-  });
-  if (!isEmpty) throw new PreconditionError(`${path} already exists and is not empty: move it away first`);
-}
-
-function isEmptyDatabase(database: Database): boolean {
-  const tables = database
-    .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table'")
-    .all();
-  if (tables.length === 0) return true;
-  if (storeRow(database).last_id > 0n) return false;
-  return tables.every(
-    ({ name }) => name === "store" || database.query(`SELECT 1 FROM "${name}"`).get() === null,
-  );
 }

@@ -1,19 +1,35 @@
 import type { Database } from "bun:sqlite";
-import { errorMessage } from "../../../error-message.ts";
+import { accessSync, constants, existsSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { describeFsError, errorMessage } from "../../../error-message.ts";
 import { type CheckResult, PreconditionError } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
-import { assertValidTodos, computeDigest, matchesStoredDigest, readEvents } from "../contents.ts";
-import { DamageError, describeDamage, findStructuralDamage, isDamage } from "../damage.ts";
-import { checkMarkOf } from "../mark.ts";
+import {
+  assertValidTodos,
+  computeDigest,
+  findStructuralDamage,
+  matchesStoredDigest,
+  readEvents,
+} from "../contents.ts";
+import {
+  DamageError,
+  describeDamage,
+  describeOpenError,
+  describeWaysOut,
+  isDamage,
+  whyNotWritable,
+} from "../errors.ts";
+import { isLocked } from "../lock.ts";
+import { assertNotBehindMark, readMarkFirst } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
 import { UnreadableError, withUnchangedStore } from "./access.ts";
 
-/** Implements `StoreAdmin.check`. Changes nothing, so that a damaged log stays as it is. */
+/** Implements `StoreAdmin.check`. Changes nothing, so that a damaged WAL stays as it is. */
 export async function check(path: string): Promise<CheckResult[]> {
   const results = await checkUnlessEmpty(path);
   if (results.length > 0) return results;
-  return [{ name: "structure", isSound: false, detail: "it is empty: restore a backup with todo restore" }];
+  return [{ name: "structure", isSound: false, detail: `it is empty: ${describeWaysOut(path)}` }];
 }
 
 /** Returns no results for an empty store, which a server fills when it starts. */
@@ -32,7 +48,7 @@ async function checkUnlessEmpty(path: string): Promise<CheckResult[]> {
 export async function assertSound(path: string): Promise<void> {
   const damaged = (await checkUnlessEmpty(path)).find(({ isSound }) => !isSound);
   if (damaged !== undefined)
-    throw new PreconditionError(`${path}: ${describeDamage(new DamageError(damaged.detail))}`);
+    throw new PreconditionError(`${path}: ${describeDamage(path, new DamageError(damaged.detail))}`);
 }
 
 /** Checks an open store. Starts a transaction, which ends when the connection closes. */
@@ -50,14 +66,14 @@ export function checkDatabase(path: string, database: Database): CheckResult[] {
 type Result = Omit<CheckResult, "name">;
 
 function checkMarkSafely(path: string, database: Database): Result {
-  return unlessDamaged(() => {
-    const { loss, problem } = checkMarkOf(path, database);
+  return reportDamage(() => {
+    const { loss, problem } = readMarkFirst(path)(database);
     if (loss !== undefined) return { isSound: false, detail: loss };
     return { isSound: true, detail: problem === undefined ? "ok" : `not checked, because ${problem}` };
   });
 }
 
-function unlessDamaged(act: () => Result): Result {
+function reportDamage(act: () => Result): Result {
   try {
     return act();
   } catch (error) {
@@ -73,7 +89,7 @@ function checkStructure(database: Database): Result {
 }
 
 function checkContents(database: Database): Result {
-  return unlessDamaged(() => {
+  return reportDamage(() => {
     assertValidTodos(database);
     switch (matchesStoredDigest(database, computeDigest(database))) {
       case true:
@@ -88,9 +104,9 @@ function checkContents(database: Database): Result {
 
 /** A server starts without damaged events, so they are no damage of the store. */
 function checkEvents(database: Database): Result {
-  const { epoch, n } = storeRow(database);
+  const { epoch, sequence } = storeRow(database);
   try {
-    readEvents(database, { epoch, sequence: Number(n) }, DEFAULTS.maxEvents);
+    readEvents(database, { epoch, sequence: Number(sequence) }, DEFAULTS.maxEvents);
     return { isSound: true, detail: "ok" };
   } catch (error) {
     if (!(error instanceof DamageError)) throw error;
@@ -103,3 +119,51 @@ const NO_DIGEST: Result = {
   isSound: true,
   detail: "not checked, because the store has no digest before a server opens it",
 };
+
+export interface SqliteProbe {
+  /** The wall-clock time of the last change in milliseconds; `undefined` if the store does not exist. */
+  readonly lastChange: number | undefined;
+  /** The id of the store; `undefined` if the store does not exist or is empty. */
+  readonly id: string | undefined;
+  /** Whether another process has locked the store. */
+  readonly isLocked: boolean;
+}
+
+/**
+ * Checks that a server can open a store and write it, or can create it, and changes nothing. Throws an Error with the
+ * reason if it cannot. It does not throw because another process has the lock.
+ */
+export async function probeSqlite(path: string): Promise<SqliteProbe> {
+  describeErrors(path, () => assertNotBehindMark(path));
+  if (!existsSync(path)) {
+    assertWritableFolder(dirname(path));
+    return { lastChange: undefined, id: undefined, isLocked: false };
+  }
+  const reason = whyNotWritable(path);
+  if (reason !== undefined) throw new Error(`${path}: ${reason}`);
+  await assertSound(path);
+  const id = await withUnchangedStore(path, (database) =>
+    assertKnownFormat(database) === 0 ? undefined : storeRow(database).id,
+  );
+  const changes = [path, `${path}-wal`].map(
+    (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0,
+  );
+  const locked = describeErrors(path, () => isLocked(path));
+  return { lastChange: Math.max(...changes), id, isLocked: locked };
+}
+
+function describeErrors<T>(path: string, act: () => T): T {
+  try {
+    return act();
+  } catch (cause) {
+    throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
+  }
+}
+
+function assertWritableFolder(folder: string): void {
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK);
+  } catch (cause) {
+    throw new Error(`${folder}: ${describeFsError(cause)}`, { cause });
+  }
+}

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { hashToken } from "../../../credential/token.ts";
 import { DEFAULTS } from "../../store.ts";
 import { openSqlite } from "../store.ts";
 import { check } from "./check.ts";
@@ -16,7 +17,7 @@ const newPath = (): string => join(folder, `${++files}.db`);
 
 const COUNT = 2000;
 const PAGE = 4096;
-const options = { signal: new AbortController().signal, onProgress: () => {} };
+const options = { signal: new AbortController().signal };
 
 async function makeStore(): Promise<string> {
   const path = newPath();
@@ -33,14 +34,14 @@ function run(path: string, sql: string): void {
   database.close();
 }
 
-async function rescue(path: string) {
+async function rescue(path: string, keys: "include" | "omit" = "omit") {
   let text = "";
   const summary = await exportSkippingDamaged(
     path,
     async (piece) => {
       text += piece;
     },
-    options,
+    { ...options, keys },
   );
   return { text, ids: idsIn(text), ...summary };
 }
@@ -90,7 +91,7 @@ describe("exportSkippingDamaged", () => {
 
   test("reports no problem in an undamaged store without a digest", async () => {
     const unopened = await makeStore();
-    run(unopened, "UPDATE store SET digest_a = NULL, digest_b = NULL");
+    run(unopened, "UPDATE store SET checksum_a = NULL, checksum_b = NULL");
     expect((await rescue(unopened)).problems).toEqual([]);
   });
 
@@ -152,6 +153,70 @@ describe("exportSkippingDamaged", () => {
     const store = await openSqlite(copy);
     expect((await store.insert("next")).id).toBe(BigInt(COUNT + 1));
     await store.close();
+  });
+
+  describe("with API keys and idempotency keys", () => {
+    const apiKey = (n: number) => ({
+      id: `k${n}`,
+      name: `key ${n}`,
+      tokenHash: hashToken(`${n}`),
+      scope: "read" as const,
+      createdAt: n,
+    });
+    async function makeStoreWithKeys(count: number): Promise<string> {
+      const path = newPath();
+      const store = await openSqlite(path);
+      await store.insert("a", "key a");
+      for (let n = 1; n <= count; n++) await store.keys.insert(apiKey(n));
+      await store.close();
+      return path;
+    }
+    async function* chunk(text: string) {
+      yield Buffer.from(text);
+    }
+
+    test("exports them from a store whose to-dos are damaged", async () => {
+      const path = await makeStoreWithKeys(2);
+      run(path, "UPDATE todos SET done = 7");
+      const { text, problems, keys } = await rescue(path, "include");
+      expect([keys, problems]).toEqual([2, ["left out 1 damaged to-do: 1"]]);
+      const copy = newPath();
+      await importTodos(copy, chunk(text), DEFAULTS.maxTodos, { ...options, keys: "include" });
+      const store = await openSqlite(copy);
+      expect(await store.keys.find(hashToken("2"))).toEqual(apiKey(2));
+      expect((await store.insert("a", "key a")).id).toBe(1n);
+      await store.close();
+      expect((await rescue(path)).text).not.toContain("apiKey");
+    });
+
+    test("leaves out those that an import would reject", async () => {
+      const path = await makeStoreWithKeys(3);
+      run(
+        path,
+        `UPDATE keys SET name = '' WHERE id = 'k1'; UPDATE keys SET token_hash = x'00' WHERE id = 'k2';
+         UPDATE idempotency_records SET title_hash = '"'`,
+      );
+      const { text, problems, keys } = await rescue(path, "include");
+      expect(keys).toBe(1);
+      expect(problems).toEqual([
+        "left out 2 damaged API keys",
+        "left out damaged idempotency keys: a repeated request may create a second to-do",
+      ]);
+      await importTodos(newPath(), chunk(text), DEFAULTS.maxTodos, { ...options, keys: "include" });
+    });
+
+    test("exports the API keys around a damaged page", async () => {
+      const path = await makeStoreWithKeys(300);
+      const bytes = readFileSync(path);
+      const pages: number[] = [];
+      for (let offset = PAGE; offset < bytes.length; offset += PAGE)
+        if (bytes[offset] === 0x0d && /key \d+/.test(bytes.subarray(offset, offset + PAGE).toString()))
+          pages.push(offset);
+      overwrite(path, pages[2] ?? 0, new Uint8Array(PAGE).fill(0xee));
+      const { problems, keys } = await rescue(path, "include");
+      expect(keys).toBeWithin(150, 300);
+      expect(problems).toEqual(["left out the API keys that cannot be read, if any"]);
+    });
   });
 
   test("reads the greatest id from the to-dos if the counter is lost", async () => {

@@ -1,16 +1,26 @@
 import type { Database } from "bun:sqlite";
+import type { StoredKey } from "../../../credential/key.ts";
 import { ServiceError } from "../../../error.ts";
 import { encodeTodo, parseNewTodo, type Todo, type TodoId } from "../../../todo.ts";
-import type { SkipDamagedSummary, TaskOptions } from "../../maintenance.ts";
-import { encodeHeader } from "../../ndjson.ts";
-import { matchesStoredDigest, otherTexts } from "../contents.ts";
-import { isDamage } from "../damage.ts";
+import { PreconditionError, type SkipDamagedSummary, type TransferOptions } from "../../maintenance.ts";
+import {
+  encodeHeader,
+  encodeIdempotencyRecord,
+  encodeKey,
+  inBatches,
+  NdjsonReader,
+  writeExport,
+} from "../../ndjson.ts";
+import type { IdempotencyRecord } from "../../records/idempotency.ts";
+import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
+import { matchesStoredDigest, otherTexts, storedIdempotencyRecords } from "../contents.ts";
 import { DigestSum } from "../digest.ts";
+import { isDamage } from "../errors.ts";
 import { readMarkFirst } from "../mark.ts";
+import { MAX_SQLITE_ID } from "../store.ts";
 import { storedDigest, storeRow } from "../store-row.ts";
-import { withUnchangedStore, yieldToEventLoop } from "./access.ts";
+import { withUnchangedStore } from "./access.ts";
 
-const LINES_PER_PIECE = 500;
 /** A damaged counter can claim any number of ids. */
 const MAX_FAILED_READS = 1_000_000;
 const MAX_IDS_SHOWN = 20;
@@ -19,32 +29,29 @@ const MAX_IDS_SHOWN = 20;
 export function exportSkippingDamaged(
   path: string,
   write: (text: string) => Promise<void>,
-  { signal, onProgress }: TaskOptions,
+  { keys: withKeys, signal }: TransferOptions,
 ): Promise<SkipDamagedSummary> {
   const checkMark = readMarkFirst(path);
   return withUnchangedStore(path, async (database) => {
     const loss = unlessDamaged(() => checkMark(database).loss);
     database.run("BEGIN");
     const reader = new DamagedStoreReader(database);
-    reader.readAll();
-    const todos = [...reader.todos.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
-    const lastId = reader.lastId;
-    let lines = [encodeHeader({ lastId, todos: todos.length })];
-    for (const [index, todo] of todos.entries()) {
-      lines.push(encodeTodo(todo));
-      if (lines.length < LINES_PER_PIECE) continue;
-      await write(`${lines.join("\n")}\n`);
-      lines = [];
-      onProgress(index + 1, todos.length);
-      await yieldToEventLoop(signal);
-    }
-    if (lines.length > 0) await write(`${lines.join("\n")}\n`);
-    onProgress(todos.length, todos.length);
-    return { todos: todos.length, lastId, problems: [...lossOf(loss), ...reader.problems()] };
+    reader.readTodos();
+    if (withKeys === "include") reader.readKeys();
+    reader.readIdempotencyRecords();
+    const contents = {
+      lastId: reader.lastId,
+      count: reader.todos.size,
+      todos: inBatches(reader.sortedTodos().map(encodeTodo)),
+      keys: withKeys === "include" ? reader.keys : undefined,
+      idempotencyRecords: reader.idempotencyRecords,
+    };
+    const summary = await writeExport(contents, write, { signal });
+    return { ...summary, problems: [...describeLossOf(loss), ...reader.problems()] };
   });
 }
 
-const lossOf = (loss: string | undefined): string[] =>
+const describeLossOf = (loss: string | undefined): string[] =>
   loss === undefined ? [] : [`the store has lost changes: ${loss}`];
 
 interface Row {
@@ -53,16 +60,23 @@ interface Row {
   readonly done: unknown;
 }
 
-/** Reads the to-dos of a damaged database, as many as possible. */
+/** Consecutive values of rowid. */
+interface Range {
+  readonly first: bigint;
+  last: bigint;
+}
+
+/** Reads a damaged database, as much as possible. */
 class DamagedStoreReader {
   readonly todos = new Map<TodoId, Todo>();
   readonly #database: Database;
   /** The ids of rows that were read but are not to-dos, or have the id of another. */
   readonly #invalid = new Set<bigint>();
-  /** Ranges of ids that could not be read, ascending. */
-  readonly #unreadable: { readonly first: bigint; last: bigint }[] = [];
+  #unreadable: readonly Range[] = [];
   readonly #counter: TodoId | undefined;
-  #failedReads = 0;
+  /** Accepts the lines that an import accepts. */
+  readonly #parser = new NdjsonReader(MAX_SQLITE_ID, "include");
+  readonly #problems: string[] = [];
 
   constructor(database: Database) {
     this.#database = database;
@@ -75,15 +89,46 @@ class DamagedStoreReader {
     return last;
   }
 
-  readAll(): void {
-    const all = "SELECT id, title, done FROM todos ORDER BY id";
-    if (this.#read(all)) return;
-    this.#read(`${all} DESC`);
-    this.#readRange(1n, this.lastId);
+  get keys(): readonly StoredKey[] {
+    return this.#parser.keys;
+  }
+
+  get idempotencyRecords(): readonly IdempotencyRecord[] {
+    return this.#parser.idempotencyRecords;
+  }
+
+  sortedTodos(): Todo[] {
+    return [...this.todos.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
+  }
+
+  readTodos(): void {
+    this.#unreadable = scanRows<Row>(this.#database, "todos", this.#counter, (row) => this.#add(row));
+    const header = { lastId: this.lastId, todos: 0, keys: 0, idempotencyRecords: 0 };
+    this.#accepts(encodeHeader(header));
+  }
+
+  readKeys(): void {
+    const lines = new Set<string>();
+    const ranges = scanRows<KeyRow>(this.#database, "keys", undefined, (row) =>
+      lines.add(unlessInvalid(() => encodeKey(toStoredKey(row))) ?? ""),
+    );
+    const invalid = [...lines].filter((line) => !this.#accepts(line)).length;
+    if (invalid > 0) this.#problems.push(`left out ${invalid} damaged API ${invalid === 1 ? "key" : "keys"}`);
+    if (ranges.length > 0) this.#problems.push("left out the API keys that cannot be read, if any");
+  }
+
+  readIdempotencyRecords(): void {
+    const areRead = unlessDamaged(() => {
+      for (const record of storedIdempotencyRecords(this.#database))
+        if (!this.#accepts(encodeIdempotencyRecord(record))) return false;
+      return true;
+    });
+    if (areRead !== true)
+      this.#problems.push("left out damaged idempotency keys: a repeated request may create a second to-do");
   }
 
   problems(): string[] {
-    const problems: string[] = [];
+    const problems = [...this.#problems];
     if (this.#invalid.size > 0) {
       problems.push(
         `left out ${this.#invalid.size} damaged ${this.#invalid.size === 1 ? "to-do" : "to-dos"}: ${shown([...this.#invalid].map(String))}`,
@@ -114,35 +159,6 @@ class DamagedStoreReader {
     return matchesStoredDigest(this.#database, sum.value) === true;
   }
 
-  /** Reads the to-dos of a range. Divides it where that fails. */
-  #readRange(first: bigint, last: bigint): void {
-    if (first > last) return;
-    const where = `WHERE id BETWEEN ${first} AND ${last}`;
-    if (this.#read(`SELECT id, title, done FROM todos ${where} ORDER BY id`)) return;
-    if (first === last || ++this.#failedReads > MAX_FAILED_READS) {
-      this.#addUnreadable(first, last);
-      return;
-    }
-    const middle = (first + last) / 2n;
-    this.#readRange(first, middle);
-    this.#readRange(middle + 1n, last);
-  }
-
-  #addUnreadable(first: bigint, last: bigint): void {
-    const before = this.#unreadable.at(-1);
-    if (before !== undefined && before.last + 1n === first) before.last = last;
-    else this.#unreadable.push({ first, last });
-  }
-
-  /** Adds the rows of a query. Returns whether all could be read. */
-  #read(sql: string): boolean {
-    const done = unlessDamaged(() => {
-      for (const row of this.#database.query<Row, []>(sql).iterate()) this.#add(row);
-      return true;
-    });
-    return done ?? false;
-  }
-
   #add(row: Row): void {
     const todo = todoOf(row, this.#counter);
     const known = this.todos.get(row.id);
@@ -150,6 +166,57 @@ class DamagedStoreReader {
       this.#invalid.add(row.id);
     } else this.todos.set(row.id, todo);
   }
+  /** Returns whether an import accepts a line. */
+  #accepts(line: string): boolean {
+    return unlessInvalid(() => [...this.#parser.read(Buffer.from(`${line}\n`))]) !== undefined;
+  }
+}
+
+/**
+ * Reads the rows of a table by rowid. Divides a range that cannot be read. Returns the ranges that cannot
+ * be read at all, ascending.
+ * @param last the greatest rowid, if it is known
+ * @param visit is called at least once with each row
+ */
+function scanRows<R>(
+  database: Database,
+  table: "todos" | "keys",
+  last: bigint | undefined,
+  visit: (row: R) => void,
+): readonly Range[] {
+  const unreadable: Range[] = [];
+  let failedReads = 0;
+  let greatest = 0n;
+  const read = (where = ""): boolean => {
+    const sql = `SELECT rowid AS number, * FROM ${table} ${where} ORDER BY rowid`;
+    const isComplete = unlessDamaged(() => {
+      for (const row of database.query<R & { number: bigint }, []>(sql).iterate()) {
+        if (row.number > greatest) greatest = row.number;
+        visit(row);
+      }
+      return true;
+    });
+    return isComplete ?? false;
+  };
+  const readRange = (first: bigint, end: bigint): void => {
+    if (first > end || read(`WHERE rowid BETWEEN ${first} AND ${end}`)) return;
+    if (first === end || ++failedReads > MAX_FAILED_READS) {
+      const before = unreadable.at(-1);
+      if (before !== undefined && before.last + 1n === first) before.last = end;
+      else unreadable.push({ first, last: end });
+      return;
+    }
+    const middle = (first + end) / 2n;
+    readRange(first, middle);
+    readRange(middle + 1n, end);
+  };
+  if (read()) return [];
+  const max = `SELECT max(rowid) AS max FROM ${table}`;
+  const found = unlessDamaged(() => database.query<{ max: bigint | null }, []>(max).get()?.max);
+  readRange(1n, last ?? found ?? greatest);
+  if (last === undefined && found === undefined)
+    unreadable.push({ first: greatest + 1n, last: MAX_SQLITE_ID });
+  return unreadable;
 }
 
 /** Returns the to-do of a row; `undefined` if this program cannot have written the row. */
@@ -177,4 +244,14 @@ function unlessDamaged<T>(read: () => T): T | undefined {
 function shown(ids: readonly string[]): string {
   const more = ids.length - MAX_IDS_SHOWN;
   return ids.slice(0, MAX_IDS_SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+function unlessInvalid<T>(parse: () => T): T | undefined {
+  try {
+    return parse();
+  } catch (error) {
+    // A damaged hash may be no blob.
+    if (error instanceof PreconditionError || error instanceof TypeError) return undefined;
+    throw error;
+  }
 }

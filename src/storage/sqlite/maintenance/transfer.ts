@@ -2,61 +2,59 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import type { StoredKey } from "../../../credential/key.ts";
-import { encodeTodo, type Todo } from "../../../todo.ts";
+import { encodeTodo } from "../../../todo.ts";
 import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
+import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
+import { inBatches, NdjsonReader, writeExport } from "../../ndjson.ts";
 import {
-  hasKeys,
-  PreconditionError,
-  TooManyTodosError,
-  type TransferOptions,
-  type TransferSummary,
-} from "../../maintenance.ts";
-import { encodeHeader, encodeKey, NdjsonReader } from "../../ndjson.ts";
-import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
-import { connect } from "../connection.ts";
-import { matchesStoredDigest, otherTexts, storeDigest, todoRows } from "../contents.ts";
-import { contentsDiffer } from "../damage.ts";
+  matchesStoredDigest,
+  otherTexts,
+  storeDigest,
+  storedIdempotencyRecords,
+  todoRows,
+} from "../contents.ts";
 import { DigestSum } from "../digest.ts";
+import { contentsDiffer } from "../errors.ts";
+import { insertStoredKey, readStoredKeys } from "../keys.ts";
 import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
-import { migrate, newEpoch } from "../migrations.ts";
+import { randomId } from "../migrations.ts";
+import { openDatabase } from "../open.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
-import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
-
-const PIECE_LENGTH = 64 * 1024;
+import { openOrRefuse, withExclusiveAccess, withSharedAccess } from "./access.ts";
 
 /** Implements `StoreAdmin.export`. */
 export function exportTodos(
   path: string,
   write: (text: string) => Promise<void>,
-  { signal, onProgress, keys: withKeys }: TransferOptions,
+  { keys, ...options }: TransferOptions,
 ): Promise<TransferSummary> {
   return withSharedAccess(path, async (database) => {
     // The transaction is a snapshot: later writes are not visible.
     database.run("BEGIN");
-    const total = countOf(database);
-    const lastId = storeRow(database).last_id;
-    const keys = withKeys === "include" ? storedKeys(database).map(encodeKey) : undefined;
-    let piece = `${encodeHeader({ lastId, todos: total, keys: keys?.length })}\n`;
-    let todos = 0;
-    const sum = new DigestSum();
-    for (const { json } of todoRows(database)) {
-      sum.add(json);
-      piece += `${json}\n`;
-      todos++;
-      if (piece.length < PIECE_LENGTH) continue;
-      await write(piece);
-      piece = "";
-      onProgress(todos, total);
-      await yieldToEventLoop(signal);
-    }
-    for (const text of otherTexts(database)) sum.add(text);
-    if (matchesStoredDigest(database, sum.value) === false) throw contentsDiffer();
-    for (const key of keys ?? []) piece += `${key}\n`;
-    await write(piece);
-    onProgress(todos, total);
-    return { todos, lastId, keys: keys?.length };
+    return writeExport(
+      {
+        lastId: storeRow(database).last_id,
+        count: countOf(database),
+        todos: inBatches(readSoundTodos(database)),
+        keys: keys === "include" ? readStoredKeys(database) : undefined,
+        idempotencyRecords: [...storedIdempotencyRecords(database)],
+      },
+      write,
+      options,
+    );
   });
+}
+
+/** Yields all to-dos. Throws a DamageError at the end if the contents differ from their digest. */
+function* readSoundTodos(database: Database): Generator<string> {
+  const sum = new DigestSum();
+  for (const { json } of todoRows(database)) {
+    sum.add(json);
+    yield json;
+  }
+  for (const text of otherTexts(database)) sum.add(text);
+  if (matchesStoredDigest(database, sum.value) === false) throw contentsDiffer();
 }
 
 /** Implements `StoreAdmin.import` in one transaction. */
@@ -69,26 +67,26 @@ export function importTodos(
   return withExclusiveAccess(path, async () => {
     openOrRefuse(path, () => assertNotBehindMark(path));
     const wasThere = existsSync(path);
-    const epoch = newEpoch();
-    const summary = await importInto(path, epoch, source, maxTodos, work).catch((error) => {
+    const id = randomId();
+    const summary = await importInto(path, id, source, maxTodos, work).catch((error) => {
       if (!wasThere) removeDatabase(path);
       throw error;
     });
-    beginMark(path, epoch);
+    beginMark(path, id);
     return summary;
   });
 }
 
-async function importInto(
+/** Imports an export into a database without to-dos, and begins a new epoch. */
+export async function importInto(
   path: string,
-  epoch: string,
+  storeId: string,
   source: AsyncIterable<Uint8Array>,
   maxTodos: number,
-  { signal, onProgress, keys }: TransferOptions,
+  { keys, ...options }: TransferOptions,
 ): Promise<TransferSummary> {
-  const database = openOrRefuse(path, () => connect(path));
+  const database = openOrRefuse(path, () => openDatabase(path, "server"));
   try {
-    openOrRefuse(path, () => migrate(database));
     database.run("BEGIN IMMEDIATE");
     if (storeRow(database).last_id > 0n) {
       throw new PreconditionError(
@@ -98,29 +96,24 @@ async function importInto(
     const insert = database.query("INSERT INTO todos VALUES (?, ?, ?)");
     const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
     const sum = new DigestSum();
-    const insertAll = (todos: Iterable<Todo>): void => {
+    for await (const todos of reader.readAll(source, maxTodos, options)) {
       for (const { id, title, done } of todos) {
-        if (reader.count > maxTodos) throw new TooManyTodosError(maxTodos);
         insert.run(id, JSON.stringify(title), done ? 1 : 0);
         sum.add(encodeTodo({ id, title, done }));
       }
-    };
-    for await (const piece of source) {
-      insertAll(reader.read(piece));
-      onProgress(reader.count, reader.total);
-      await yieldToEventLoop(signal);
     }
-    insertAll(reader.end());
     insertKeys(database, reader.keys);
+    const insertRecord = database.query("INSERT INTO idempotency_records VALUES (?, ?, ?, ?)");
+    for (const { keyHash, titleHash, id, createdAt } of reader.idempotencyRecords)
+      insertRecord.run(keyHash, titleHash, id, createdAt);
     database
-      .query("UPDATE store SET epoch = ?, last_id = ?, n = ?, transactions = 0")
-      .run(epoch, reader.lastId, reader.count);
+      .query("UPDATE store SET id = ?, epoch = ?, last_id = ?, sequence = ?, transactions = 0")
+      .run(storeId, randomId(), reader.lastId, reader.count);
     for (const text of otherTexts(database)) sum.add(text);
     storeDigest(database, sum.value);
     removeMark(path);
     fsyncPath(dirname(path));
     database.run("COMMIT");
-    onProgress(reader.count, reader.total);
     return {
       todos: reader.count,
       lastId: reader.lastId,
@@ -132,24 +125,9 @@ async function importInto(
   }
 }
 
-function storedKeys(database: Database): StoredKey[] {
-  return database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toStoredKey);
-}
-
 function insertKeys(database: Database, keys: readonly StoredKey[]): void {
-  if (keys.length > 0 && storedKeys(database).length > 0) throw hasKeys();
-  const insert = database.query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-  for (const { id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope } of keys)
-    insert.run(
-      id,
-      name,
-      tokenHash,
-      createdAt,
-      expiresAt ?? null,
-      lastUsedAt ?? null,
-      lifetime ?? null,
-      scope,
-    );
+  if (keys.length > 0 && readStoredKeys(database).length > 0) throw hasKeys();
+  for (const key of keys) insertStoredKey(database, key);
 }
 
 function countOf(database: Database): number {

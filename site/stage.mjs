@@ -1,0 +1,29 @@
+/** Copies the project's Markdown and its pictures to pages/, because VitePress finds its modules from there only. */
+import { execFileSync } from "node:child_process";
+import { cpSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const pages = join(root, "site/pages");
+const files = execFileSync(
+  "git",
+  ["ls-files", "-co", "--exclude-standard", "*.md", "docs/pictures/*", "docs/*.gif"],
+  { cwd: root },
+);
+
+rmSync(pages, { recursive: true, force: true });
+for (const file of files.toString().trimEnd().split("\n")) {
+  // The README of the client's package has links that only its readers need.
+  if (file.startsWith("client/") || file.startsWith("site/")) continue;
+  cpSync(join(root, file), join(pages, file));
+}
+// The bundler needs half a minute for Mermaid, so browsers load its own bundle.
+const mermaid = join(root, "site/node_modules/mermaid/dist");
+for (const part of ["mermaid.esm.min.mjs", "chunks/mermaid.esm.min"])
+  cpSync(join(mermaid, part), join(pages, "public/mermaid", part), {
+    recursive: true,
+    filter: (path) => !path.endsWith(".map"),
+  });
+cpSync(join(root, "web/icon.svg"), join(pages, "public/icon.svg"));
+cpSync(join(root, "site/openapi"), join(pages, "openapi"), { recursive: true });

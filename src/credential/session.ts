@@ -1,0 +1,143 @@
+import { hash, timingSafeEqual } from "node:crypto";
+import { parseDuration } from "../duration.ts";
+import type { Scope } from "./client.ts";
+import type { Identity } from "./identity.ts";
+import { isExpired, type Key, type KeyStore, LINK_PREFIX, type MintedKey, mintKey } from "./key.ts";
+
+import { hashToken, mintToken, randomBase62 } from "./token.ts";
+
+/** How long a browser stays signed in without a use, in milliseconds. */
+export const SESSION_LIFETIME_MS = parseDuration("lifetime", "90d");
+/** How long a browser stays signed in whose user or client has no stored entry, so that a change cannot be detected. */
+const UNCHECKED_LIFETIME_MS = parseDuration("lifetime", "24h");
+const LINK_LIFETIME_MS = parseDuration("lifetime", "10m");
+const MAX_SESSIONS = 20;
+const MAX_LINKS = 5;
+/** 131 random bits. */
+const CODE_CHARACTERS = 22;
+
+/**
+ * Returns what is stored about a user or a client, such as a password hash, or `undefined`. A changed entry signs out the
+ * browsers that signed in with it. It appears in the store as a hash only.
+ */
+export type StoredEntry = (kind: Identity["kind"], name: string) => string | undefined;
+
+/** What a browser's key is made with, and what it may do at most. */
+export interface Parent {
+  /** `key:ID`, or `user:HASH:NAME` or `client:HASH:NAME` with the hash of the stored entry. */
+  readonly parent: string;
+  readonly scope: Scope;
+}
+
+/** A user or a client of the clients file, as the parent of a key. The hash is empty if nothing is stored. */
+const ENTRY = /^(user|client):([\w-]{43}|):(.+)$/s;
+
+/** Returns whether an imported text can be the parent of a key. */
+export const isParent = (value: unknown): value is string =>
+  typeof value === "string" && /^(?:code:)?(?:key:[\w-]{1,64}$|(?:user|client):(?:[\w-]{43})?:)/.test(value);
+
+/** Returns the parent of the keys that an identity makes: its own parent if it is a browser. */
+export function parentOf({ kind, name, keyId, parent, scope }: Identity, storedEntry: StoredEntry): Parent {
+  const own = keyId === undefined ? `${kind}:${entryHash(storedEntry(kind, name))}:${name}` : `key:${keyId}`;
+  return { parent: parent ?? own, scope };
+}
+
+/** Returns whether a user or a client is unchanged since a key was made with it. Stores delete the keys of a deleted key. */
+export function isCurrent(parent: string, storedEntry: StoredEntry): boolean {
+  const [, kind, entry, name = ""] = ENTRY.exec(parent) ?? [];
+  if (kind !== "user" && kind !== "client") return parent.startsWith("key:");
+  return entryHash(storedEntry(kind, name)) === entry;
+}
+
+const entryHash = (entry: string | undefined): string =>
+  entry === undefined ? "" : hash("sha256", entry, "base64url");
+
+/** Returns the name of the user or of the client to which the key of a browser belongs. */
+export const ownerOf = (parent: string, all: readonly Key[]): string =>
+  ENTRY.exec(parent)?.[3] ?? parentKey(parent, all)?.name ?? "";
+
+export const kindOf = (parent: string): Identity["kind"] => (parent.startsWith("user:") ? "user" : "client");
+
+const parentKey = (parent: string, all: readonly Key[]): Key | undefined =>
+  all.find(({ id }) => parent === `key:${id}`);
+
+/**
+ * Makes the key of a browser, and deletes the oldest ones of the same parent beyond 20. Returns `undefined` if the parent is
+ * no longer valid.
+ * @param browser its name, which gets a number if another key has it
+ */
+export async function createSession(
+  keys: KeyStore,
+  { parent, scope }: Parent,
+  browser: string,
+  now: number,
+): Promise<MintedKey | undefined> {
+  const isChecked = !/^\w+::/.test(parent);
+  const lifetime = isChecked ? SESSION_LIFETIME_MS : UNCHECKED_LIFETIME_MS;
+  for (;;) {
+    const all = await keys.list();
+    const limit = expiryOf(parent, all, now);
+    if (limit === undefined) return undefined;
+    const names = new Set(all.map(({ name }) => name));
+    let name = browser;
+    for (let number = 2; names.has(name); number++) name = `${browser} ${number}`;
+    const expiresAt = Math.min(now + lifetime, limit);
+    const minted = mintKey(mintToken(), {
+      ...{ name, scope, parent, createdAt: now, expiresAt },
+      // A use renews only keys with a lifetime.
+      ...(isChecked && { lifetime }),
+    });
+    if (!(await keys.insert(minted.stored))) continue;
+    const after = await keys.list();
+    if (expiryOf(parent, after, now) === limit) {
+      await trim(keys, after, parent, MAX_SESSIONS);
+      return minted;
+    }
+    // The parent was revoked or rotated meanwhile.
+    await keys.delete(minted.key.id);
+  }
+}
+
+/** Returns when a parent expires, or `undefined` if it is a key that is no longer valid. */
+function expiryOf(parent: string, all: readonly Key[], now: number): number | undefined {
+  if (!parent.startsWith("key:")) return Number.POSITIVE_INFINITY;
+  const key = parentKey(parent, all);
+  return key === undefined || isExpired(key, now) ? undefined : (key.expiresAt ?? Number.POSITIVE_INFINITY);
+}
+
+/** Deletes the oldest keys of a parent beyond a number. */
+async function trim(keys: KeyStore, all: readonly Key[], parent: string, max: number): Promise<void> {
+  for (const { id } of all.filter((key) => key.parent === parent).slice(0, -max)) await keys.delete(id);
+}
+
+/** A code that signs in one browser, once, within ten minutes. Only its hash is stored. */
+export interface Link {
+  readonly code: string;
+  /** Milliseconds since 1970. */
+  readonly expiresAt: number;
+}
+
+/** Makes a code, and deletes the oldest ones of the same parent beyond 5. */
+export async function createLink(keys: KeyStore, { parent, scope }: Parent, now: number): Promise<Link> {
+  const code = randomBase62(CODE_CHARACTERS);
+  const expiresAt = now + LINK_LIFETIME_MS;
+  const fields = { name: `link ${randomBase62(CODE_CHARACTERS)}`, scope, createdAt: now, expiresAt };
+  const { stored } = mintKey(code, { ...fields, parent: LINK_PREFIX + parent });
+  await keys.insert(stored);
+  await trim(keys, await keys.list(), LINK_PREFIX + parent, MAX_LINKS);
+  return { code, expiresAt };
+}
+
+/** Returns what a code signs in to, and the id to delete when it is used; `undefined` if it is wrong, used or expired. */
+export async function findLink(
+  keys: KeyStore,
+  code: string,
+  now: number,
+): Promise<(Parent & { readonly id: string }) | undefined> {
+  const tokenHash = hashToken(code);
+  const link = await keys.find(tokenHash);
+  if (link === undefined || !timingSafeEqual(link.tokenHash, tokenHash)) return undefined;
+  const { id, parent, scope } = link;
+  if (parent?.startsWith(LINK_PREFIX) !== true || isExpired(link, now)) return undefined;
+  return { id, parent: parent.slice(LINK_PREFIX.length), scope };
+}

@@ -1,0 +1,535 @@
+import { describe, expect, test } from "bun:test";
+import { capturingLog } from "../../../test/log.ts";
+import { statusAndCode } from "../../../test/problem.ts";
+import { startService } from "../../../test/service.ts";
+import {
+  createKey,
+  createKeyLookup,
+  type KeyStore,
+  type MintedKey,
+  rotateKey,
+} from "../../credential/key.ts";
+import { createLink, isCurrent, parentOf } from "../../credential/session.ts";
+import { mintToken } from "../../credential/token.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { createService } from "../service.ts";
+
+const ANDROID = "Mozilla/5.0 (Android 15; Mobile; rv:144.0) Gecko/144.0 Firefox/144.0";
+const DAY = 86_400_000;
+const PASSWORD = "pässword: s3cret";
+
+const jsonOf = async (response: Response) => JSON.parse(await response.text());
+
+interface Jar {
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Starts a private service with an API key and the user ann, whose stored entry and clock can change. */
+async function startPrivate(scope: "read" | "write" = "write", lifetime?: number) {
+  const store = openMemory();
+  const { keys } = store;
+  const { log, lines, text } = capturingLog();
+  const state = { now: Date.now(), entry: "first" as string | undefined };
+  const storedEntry = (_kind: string, name: string) => (name === "ann" ? state.entry : undefined);
+  const phone = await mint(keys, "phone", scope, lifetime);
+  const service = startService({
+    store,
+    log,
+    access: { privateMode: true, basicFailures: 3 },
+    credentials: {
+      keys,
+      storedEntry,
+      lookupClient: createKeyLookup(
+        keys,
+        () => state.now,
+        (parent) => isCurrent(parent, storedEntry),
+      ),
+      checkUser: (user, password) => ["ann", "bob"].includes(user) && password === PASSWORD,
+    },
+    now: () => state.now,
+  });
+  const signIn = (body: object, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
+    service.sendJson("POST", "/api/session", body, { headers: { "User-Agent": ANDROID, ...headers } });
+  const jar = async (body: object): Promise<Jar> => {
+    const response = await signIn(body);
+    expect(response.status).toBe(201);
+    const [cookie = ""] = (response.headers.get("set-cookie") ?? "").split(";");
+    return { headers: { Cookie: cookie } };
+  };
+  const statusOf = async (path: string, init: Jar): Promise<number> => {
+    const response = await service.send("GET", path, init);
+    await response.body?.cancel();
+    return response.status;
+  };
+  return { ...service, store, keys, state, phone, signIn, jar, statusOf, lines, text };
+}
+
+async function mint(
+  keys: KeyStore,
+  name: string,
+  scope: "read" | "write" = "write",
+  lifetime?: number,
+): Promise<MintedKey> {
+  const minted = await createKey(keys, name, lifetime, Date.now(), scope);
+  if (minted === undefined) throw new Error(`no key for ${name}`);
+  return minted;
+}
+
+const ANN = { user: "ann", password: PASSWORD };
+
+describe("POST /api/session", () => {
+  test("creates an API key for this browser and sets it as a cookie that scripts cannot read", async () => {
+    await using service = await startPrivate();
+    const response = await service.signIn(ANN);
+    expect(response.status).toBe(201);
+    expect(response.headers.get("cache-control")).toBe("no-store");
+    const cookie = response.headers.get("set-cookie");
+    expect(cookie).toMatch(
+      /^__Host-todo=todo_\w{49}; Path=\/; Secure; HttpOnly; SameSite=Strict; Max-Age=7776000$/,
+    );
+    const body = await jsonOf(response);
+    expect(body).toEqual({
+      id: expect.any(String),
+      name: "Firefox on Android",
+      createdAt: expect.any(String),
+    });
+    const token = cookie?.slice("__Host-todo=".length, cookie.indexOf(";")) ?? "";
+    expect(JSON.stringify(body)).not.toContain(token);
+    expect(service.text()).not.toContain(token);
+    expect(service.lines.at(-1)?.fields).toEqual({ key: body.id, user: "ann" });
+  });
+
+  test("names the second browser of a kind with a number", async () => {
+    await using service = await startPrivate();
+    const names = [];
+    for (const body of [ANN, { token: service.phone.token }, ANN])
+      names.push((await jsonOf(await service.signIn(body))).name);
+    expect(names).toEqual(["Firefox on Android", "Firefox on Android 2", "Firefox on Android 3"]);
+  });
+
+  test.each<[what: string, body: object, status: number, code: string]>([
+    ["a wrong password", { user: "ann", password: "wrong" }, 401, "unauthorized"],
+    ["an unknown user", { user: "eve", password: PASSWORD }, 401, "unauthorized"],
+    ["an unknown token", { token: mintToken() }, 401, "unauthorized"],
+    ["an unknown code", { code: "x".repeat(22) }, 401, "unauthorized"],
+    ["no password", { user: "ann" }, 422, "validation_failed"],
+    ["nothing", {}, 422, "validation_failed"],
+    ["a token that is no text", { token: 1 }, 422, "validation_failed"],
+    ["a list", [ANN], 422, "validation_failed"],
+  ])("rejects %s without a cookie", async (_what, body, status, code) => {
+    await using service = await startPrivate();
+    const response = await service.signIn(body);
+    expect(response.headers.get("set-cookie")).toBeNull();
+    expect(await statusAndCode(response)).toEqual([status, code]);
+    expect(await service.keys.list()).toHaveLength(1);
+  });
+
+  test("counts wrong passwords for the throttle of all paths", async () => {
+    await using service = await startPrivate();
+    for (let attempt = 0; attempt < 3; attempt++)
+      expect((await service.signIn({ user: "ann", password: "wrong" })).status).toBe(401);
+    expect(await statusAndCode(await service.signIn(ANN))).toEqual([429, "too_many_failures"]);
+    expect((await service.signIn({ token: service.phone.token })).status).toBe(201);
+  });
+
+  test.each<[what: string, headers: Readonly<Record<string, string>>]>([
+    ["a page of another site", { "Sec-Fetch-Site": "cross-site", Origin: "https://evil.example" }],
+    ["a page of another port", { "Sec-Fetch-Site": "same-site", Origin: "http://127.0.0.1:9" }],
+    ["an old browser's page of another site", { Origin: "https://evil.example" }],
+    ["a page with an opaque origin", { Origin: "null" }],
+  ])("rejects %s", async (_what, headers) => {
+    await using service = await startPrivate();
+    for (const path of ["/api/session", "/api/session/link"]) {
+      const response = await service.sendJson("POST", path, ANN, { headers });
+      expect(response.headers.get("set-cookie")).toBeNull();
+      expect(await statusAndCode(response)).toEqual([403, "cross_site_write"]);
+    }
+  });
+
+  test("accepts only JSON", async () => {
+    await using service = await startPrivate();
+    for (const type of ["text/plain", "application/x-www-form-urlencoded"]) {
+      const init = { headers: { "Content-Type": type }, body: JSON.stringify(ANN) };
+      const response = await service.send("POST", "/api/session", init);
+      expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
+    }
+  });
+
+  test("is refused with the reason where a browser cannot store the cookie", async () => {
+    for (const allowBasicOverHttp of [false, true]) {
+      const store = openMemory();
+      const access = { privateMode: true, allowBasicOverHttp };
+      const { routes } = createService({ store, credentials: { keys: store.keys }, access });
+      const request = new Request("http://192.0.2.2/api/session", { method: "POST" });
+      const response = await routes["/api/session"]?.(Object.assign(request, { params: {} }), {
+        protocol: "http",
+        requestIP: () => ({ address: "192.0.2.1" }),
+        timeout: () => {},
+      });
+      expect(await response?.json()).toMatchObject({
+        code: "https_required",
+        detail: expect.stringContaining("Browsers store the cookie of a sign-in over HTTPS"),
+      });
+    }
+  });
+
+  test("does not exist without private mode", async () => {
+    const store = openMemory();
+    await using service = startService({ store, credentials: { keys: store.keys, checkUser: () => true } });
+    for (const [method, path] of [
+      ["GET", "/api/session"],
+      ["POST", "/api/session"],
+      ["DELETE", "/api/session"],
+      ["POST", "/api/session/link"],
+      ["POST", "/api/session/links"],
+      ["DELETE", "/api/session/devices/x"],
+    ] as const)
+      expect(await statusAndCode(await service.send(method, path))).toEqual([404, "route_not_found"]);
+  });
+});
+
+describe("the cookie of a browser", () => {
+  test("counts for to-dos, events and the session, and nowhere else", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    for (const path of ["/api/todos", "/api/events", "/api/session"])
+      expect([path, await service.statusOf(path, init)]).toEqual([path, 200]);
+    const post = await service.sendJson("POST", "/api/todos", { title: "a" }, init);
+    expect(post.status).toBe(201);
+    expect((await service.sendJson("PATCH", "/api/todos/1", { done: true }, init)).status).toBe(200);
+    expect((await service.send("DELETE", "/api/todos/1", init)).status).toBe(204);
+    for (const path of ["/api/whoami", "/admin/", "/admin/keys", "/mcp", "/api/nowhere", "/api/todos/1/x"])
+      expect([path, await service.statusOf(path, init)]).toEqual([path, path === "/mcp" ? 404 : 401]);
+  });
+
+  test.each<[what: string, headers: Readonly<Record<string, string>>, isAccepted: boolean]>([
+    ["the own page", { "Sec-Fetch-Site": "same-origin" }, true],
+    ["the address bar", { "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate" }, true],
+    ["a browser without Fetch Metadata", {}, true],
+    ["a page of another site", { "Sec-Fetch-Site": "cross-site" }, false],
+    ["a page of another port", { "Sec-Fetch-Site": "same-site" }, false],
+    ["an old browser's page of another origin", { Origin: "http://127.0.0.1:9" }, false],
+    ["an opaque origin", { Origin: "null", "Sec-Fetch-Site": "same-origin" }, false],
+  ])("sent for %s", async (_what, headers, isAccepted) => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    const sent = { headers: { ...init.headers, ...headers } };
+    for (const path of ["/api/todos", "/api/events", "/api/session"])
+      expect([path, await service.statusOf(path, sent)]).toEqual([path, isAccepted ? 200 : 401]);
+    const post = await service.sendJson("POST", "/api/todos", { title: "a" }, sent);
+    expect(post.status).toBe(isAccepted ? 201 : 401);
+    expect((await service.send("DELETE", "/api/session", sent)).status).toBe(isAccepted ? 204 : 403);
+    expect(service.store.count).toBe(isAccepted ? 1 : 0);
+  });
+
+  test("does not count for a listed origin", async () => {
+    const store = openMemory();
+    const key = await mint(store.keys, "phone");
+    await using service = startService({
+      store,
+      credentials: { keys: store.keys, lookupClient: createKeyLookup(store.keys, Date.now) },
+      access: { privateMode: true },
+      network: { corsOrigins: ["https://app.example"] },
+    });
+    const signedIn = await service.sendJson("POST", "/api/session", { token: key.token });
+    const [cookie = ""] = (signedIn.headers.get("set-cookie") ?? "").split(";");
+    const headers = { Cookie: cookie, Origin: "https://app.example", "Sec-Fetch-Site": "same-site" };
+    for (const method of ["GET", "POST"]) {
+      const response = await service.send(method, "/api/todos", { headers });
+      expect(response.status).toBe(401);
+      expect(response.headers.get("access-control-allow-credentials")).toBeNull();
+    }
+  });
+
+  test("is ignored beside an Authorization header", async () => {
+    await using service = await startPrivate();
+    const { headers } = await service.jar(ANN);
+    const sent = { headers: { ...headers, Authorization: `Bearer ${mintToken()}` } };
+    expect(await service.statusOf("/api/todos", sent)).toBe(401);
+    const other = { headers: { ...headers, Authorization: "Digest x" } };
+    expect(await service.statusOf("/api/todos", other)).toBe(401);
+  });
+
+  test("counts only once, as a whole, and with the key of a browser", async () => {
+    await using service = await startPrivate();
+    const { Cookie: cookie = "" } = (await service.jar(ANN)).headers;
+    for (const [sent, status] of [
+      [`a=b; ${cookie}; c=d`, 200],
+      [`${cookie}; ${cookie}`, 401],
+      [`__Host-todo=${mintToken()}; ${cookie}`, 401],
+      [`__Host-todo=${mintToken()}`, 401],
+      [`__Host-todo=${service.phone.token}`, 401],
+      [cookie.replace("__Host-todo", "__host-todo"), 401],
+      [cookie.replace("__Host-", ""), 401],
+      [`x${cookie}`, 401],
+      [`${cookie}x`, 401],
+      [cookie.replace("=", '="').concat('"'), 401],
+      [`__Host-todo=${"x".repeat(8000)}`, 401],
+      [`${"a=b; ".repeat(2000)}${cookie}`, 200],
+      ["__Host-todo=", 401],
+    ] as const) {
+      const headers = { Cookie: sent };
+      expect([sent.slice(0, 100), await service.statusOf("/api/todos", { headers })]).toEqual([
+        sent.slice(0, 100),
+        status,
+      ]);
+    }
+  });
+
+  test("keeps responses apart in caches", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    const { headers } = await service.send("GET", "/api/todos", init);
+    expect(headers.get("vary")).toBe("Origin, Authorization, Cookie");
+    expect(headers.get("cache-control")).toBe("private, no-cache");
+    const session = await service.send("GET", "/api/session", init);
+    expect(session.headers.get("cache-control")).toBe("no-store");
+  });
+
+  test("of a read-only key only reads, and can sign out", async () => {
+    await using service = await startPrivate("read");
+    const init = await service.jar({ token: service.phone.token });
+    const post = await service.sendJson("POST", "/api/todos", { title: "a" }, init);
+    expect(await statusAndCode(post)).toEqual([403, "insufficient_scope"]);
+    expect(await service.statusOf("/api/todos", init)).toBe(200);
+    expect((await service.send("DELETE", "/api/session", init)).status).toBe(204);
+  });
+});
+
+describe("the key of a browser", () => {
+  test("is valid for 90 days after its last use", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    for (let use = 0; use < 3; use++) {
+      service.state.now += 90 * DAY - 1;
+      expect(await service.statusOf("/api/todos", init)).toBe(200);
+    }
+    service.state.now += 90 * DAY;
+    expect(await service.statusOf("/api/todos", init)).toBe(401);
+  });
+
+  test("is valid for 24 hours if nothing is stored about its user", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar({ user: "bob", password: PASSWORD });
+    service.state.now += DAY - 1;
+    expect(await service.statusOf("/api/todos", init)).toBe(200);
+    service.state.now += 1;
+    expect(await service.statusOf("/api/todos", init)).toBe(401);
+  });
+
+  test.each(["second", undefined])("ends if the stored entry of its user becomes %p", async (entry) => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    service.state.entry = entry;
+    expect(await service.statusOf("/api/todos", init)).toBe(401);
+  });
+
+  test("ends with the key that it was made with", async () => {
+    await using service = await startPrivate("write", 2 * DAY);
+    const { key, token } = service.phone;
+    const init = await service.jar({ token });
+    service.state.now += DAY;
+    expect(await service.statusOf("/api/todos", init)).toBe(200);
+    await rotateKey(service.keys, key.id, 1000, service.state.now);
+    service.state.now += 999;
+    expect(await service.statusOf("/api/todos", init)).toBe(200);
+    service.state.now += 1;
+    expect(await service.statusOf("/api/todos", init)).toBe(401);
+
+    const other = await mint(service.keys, "tablet");
+    const second = await service.jar({ token: other.token });
+    await service.keys.delete(other.key.id);
+    expect(await service.statusOf("/api/todos", second)).toBe(401);
+  });
+
+  test("expires with the key that it was made with", async () => {
+    await using service = await startPrivate("write", 2 * DAY);
+    const init = await service.jar({ token: service.phone.token });
+    service.state.now += 2 * DAY - 10;
+    expect(await service.statusOf("/api/todos", init)).toBe(200);
+    service.state.now += 10;
+    expect(await service.statusOf("/api/todos", init)).toBe(401);
+  });
+
+  test("is the oldest of 21 and goes", async () => {
+    await using service = await startPrivate();
+    const jars = [];
+    for (let browser = 0; browser < 21; browser++) {
+      service.state.now++;
+      jars.push(await service.jar(ANN));
+    }
+    const statuses = await Promise.all(jars.map((init) => service.statusOf("/api/todos", init)));
+    expect(statuses).toEqual([401, ...Array.from({ length: 20 }, () => 200)]);
+  });
+
+  test("cannot be rotated, and makes no grandchildren", async () => {
+    await using service = await startPrivate();
+    const { Cookie: cookie = "" } = (await service.jar({ token: service.phone.token })).headers;
+    const [device] = (await service.keys.list()).slice(-1);
+    expect(await rotateKey(service.keys, device?.id ?? "", 0, service.state.now)).toBeUndefined();
+    await service.jar({ token: cookie.slice("__Host-todo=".length) });
+    const parents = (await service.keys.list()).map(({ parent }) => parent);
+    expect(parents).toEqual([undefined, ...Array.from({ length: 2 }, () => `key:${service.phone.key.id}`)]);
+  });
+});
+
+describe("GET and DELETE /api/session", () => {
+  test("show the identity and its own browsers, and renew the cookie", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    await service.jar({ token: service.phone.token });
+    await service.jar(ANN);
+    const response = await service.send("GET", "/api/session", init);
+    expect(response.headers.get("set-cookie")).toStartWith(`${init.headers.Cookie};`);
+    const { devices, ...identity } = await jsonOf(response);
+    expect(identity).toEqual({ kind: "user", name: "ann", scope: "write" });
+    expect(
+      devices.map(({ name, isCurrent: current }: { name: string; isCurrent: boolean }) => [name, current]),
+    ).toEqual([
+      ["Firefox on Android", true],
+      ["Firefox on Android 3", false],
+    ]);
+    const byToken = { headers: { Authorization: `Bearer ${service.phone.token}` } };
+    const other = await service.send("GET", "/api/session", byToken);
+    expect(other.headers.get("set-cookie")).toBeNull();
+    expect(await other.json()).toMatchObject({ kind: "client", name: "phone", devices: [{}] });
+  });
+
+  test("revoke the key and clear the cookie", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    const response = await service.send("DELETE", "/api/session", init);
+    expect(response.status).toBe(204);
+    expect(response.headers.get("set-cookie")).toBe(
+      "__Host-todo=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0",
+    );
+    expect(response.headers.get("clear-site-data")).toBe('"cache"');
+    expect(await service.statusOf("/api/todos", init)).toBe(401);
+    const byToken = { headers: { Authorization: `Bearer ${service.phone.token}` } };
+    expect((await service.send("DELETE", "/api/session", byToken)).status).toBe(404);
+    expect(await service.statusOf("/api/todos", byToken)).toBe(200);
+  });
+
+  test("end only devices of the same identity", async () => {
+    await using service = await startPrivate();
+    const [ann, second] = [await service.jar(ANN), await service.jar(ANN)];
+    const phone = await service.jar({ token: service.phone.token });
+    const ids = (await service.keys.list()).map(({ id }) => id);
+    const [parentId, annId, secondId, phoneId] = ids;
+    for (const id of [phoneId, parentId, "nowhere"]) {
+      const response = await service.send("DELETE", `/api/session/devices/${id}`, ann);
+      expect(await statusAndCode(response)).toEqual([404, "key_not_found"]);
+    }
+    expect((await service.send("DELETE", `/api/session/devices/${secondId}`, ann)).status).toBe(204);
+    const statuses = [ann, second, phone].map((init) => service.statusOf("/api/todos", init));
+    expect(await Promise.all(statuses)).toEqual([200, 401, 200]);
+    expect(annId).not.toBe(secondId);
+  });
+});
+
+describe("a link", () => {
+  async function newCode(service: Awaited<ReturnType<typeof startPrivate>>, init: Jar): Promise<string> {
+    const response = await service.send("POST", "/api/session/links", init);
+    expect(response.status).toBe(201);
+    const { link } = await jsonOf(response);
+    expect(link).toStartWith(`${service.url}/#sign-in=`);
+    return link.split("=")[1];
+  }
+
+  test("signs in one browser, once, as the identity that made it", async () => {
+    await using service = await startPrivate("read");
+    const init = await service.jar({ token: service.phone.token });
+    const code = await newCode(service, init);
+    for (let look = 0; look < 2; look++) {
+      const described = await service.sendJson("POST", "/api/session/link", { code });
+      expect([described.status, await described.json()]).toEqual([200, { kind: "client", name: "phone" }]);
+    }
+    const second = await service.jar({ code });
+    expect(await service.statusOf("/api/todos", second)).toBe(200);
+    const post = await service.sendJson("POST", "/api/todos", { title: "a" }, second);
+    expect(await statusAndCode(post)).toEqual([403, "insufficient_scope"]);
+    for (const path of ["/api/session", "/api/session/link"])
+      expect((await service.sendJson("POST", path, { code })).status).toBe(401);
+  });
+
+  test("signs in one of 20 browsers that use it together", async () => {
+    await using service = await startPrivate();
+    const code = await newCode(service, await service.jar(ANN));
+    const statuses = await Promise.all(
+      Array.from({ length: 20 }, async () => (await service.signIn({ code })).status),
+    );
+    expect(statuses.toSorted()).toEqual([201, ...Array.from({ length: 19 }, () => 401)]);
+  });
+
+  test("expires after ten minutes, and with what made it", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    const [late, early, stale] = [
+      await newCode(service, init),
+      await newCode(service, init),
+      await newCode(service, init),
+    ];
+    service.state.now += 600_000 - 1;
+    expect((await service.signIn({ code: early })).status).toBe(201);
+    service.state.now += 1;
+    expect((await service.signIn({ code: late })).status).toBe(401);
+    service.state.now -= 1000;
+    service.state.entry = "second";
+    expect((await service.signIn({ code: stale })).status).toBe(401);
+
+    const { key } = service.phone;
+    const fromKey = await createLink(
+      service.keys,
+      { parent: `key:${key.id}`, scope: "write" },
+      service.state.now,
+    );
+    await service.keys.delete(key.id);
+    expect((await service.signIn({ code: fromKey.code })).status).toBe(401);
+  });
+
+  test("is no credential, appears in no list, and is one of at most 5", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    const codes = [];
+    for (let link = 0; link < 6; link++) {
+      service.state.now++;
+      codes.push(await newCode(service, init));
+    }
+    for (const code of codes)
+      expect(await service.statusOf("/api/todos", { headers: { Authorization: `Bearer ${code}` } })).toBe(
+        401,
+      );
+    const session = await jsonOf(await service.send("GET", "/api/session", init));
+    expect(session.devices).toHaveLength(1);
+    expect((await service.signIn({ code: codes[0] })).status).toBe(401);
+    for (const code of codes.slice(1)) expect((await service.signIn({ code })).status).toBe(201);
+    expect(service.text()).not.toContain(codes[1]);
+  });
+
+  test("contains a QR code of itself", async () => {
+    await using service = await startPrivate();
+    const init = await service.jar(ANN);
+    const headers = { ...init.headers, Origin: `http://${new URL(service.url).host}` };
+    const { link, qrCode } = await jsonOf(await service.send("POST", "/api/session/links", { headers }));
+    expect(link).toMatch(/\/#sign-in=\w{22}$/);
+    expect(qrCode.path).toMatch(/^M2 2h1v1h-1z/);
+    expect(qrCode.size).toBeGreaterThan(25);
+  });
+});
+
+test("parentOf keeps the parent of a browser and hashes the stored entry", () => {
+  const identity = {
+    kind: "user",
+    name: "ann",
+    scope: "write",
+    keyId: undefined,
+    isRevoked: undefined,
+  } as const;
+  const { parent } = parentOf(identity, () => "entry");
+  expect(parent).toMatch(/^user:[\w-]{43}:ann$/);
+  expect(parentOf({ ...identity, parent: "key:1" }, () => "entry").parent).toBe("key:1");
+  expect(isCurrent(parent, () => "entry")).toBe(true);
+  for (const other of ["other", undefined]) expect(isCurrent(parent, () => other)).toBe(false);
+  for (const unknown of ["code:key:1", "", "user", "other:x:ann"])
+    expect(isCurrent(unknown, () => undefined)).toBe(false);
+});

@@ -1,0 +1,50 @@
+import { expect, test } from "bun:test";
+import { capturingLog } from "../../test/log.ts";
+import { until } from "../../test/until.ts";
+import { createKey, type KeyStore } from "../credential/key.ts";
+import { ServiceError } from "../error.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { logKeyChanges } from "./key-log.ts";
+
+const INTERVAL_MS = 5;
+
+test("the log has each API key that is added or deleted after the start, with its client", async () => {
+  const { log, lines } = capturingLog();
+  const { keys } = openMemory();
+  let checks = 0;
+  const list = () => {
+    checks++;
+    return keys.list();
+  };
+  const create = (name: string, lifetime?: number) => createKey(keys, name, lifetime, Date.now(), "write");
+  await create("before");
+  logKeyChanges(Object.assign(Object.create(keys), { list }), log, INTERVAL_MS);
+  await until(() => checks > 0, "the keys are listed at the start");
+  const phone = await create("phone", 60_000);
+  await until(() => lines.length > 0, "the new key is logged");
+  await keys.delete(phone?.key.id ?? "");
+  await until(() => lines.length > 1, "the deletion is logged");
+  const fields = {
+    key: phone?.key.id,
+    client: "phone",
+    scope: "write",
+    expiresAt: expect.stringMatching(/^\d{4}-.+Z$/),
+  };
+  expect(lines).toEqual([
+    { level: "info", message: "key added", fields },
+    { level: "info", message: "key deleted", fields },
+  ]);
+});
+
+test("the log has one warning while the API keys cannot be read", async () => {
+  const { log, lines } = capturingLog();
+  const { keys } = openMemory();
+  let failures = 0;
+  const failing: KeyStore["list"] = () => {
+    failures++;
+    throw new ServiceError("store_unavailable", { cause: new Error("connection refused") });
+  };
+  logKeyChanges(Object.assign(Object.create(keys), { list: failing }), log, INTERVAL_MS);
+  await until(() => failures > 2, "the keys are read again");
+  expect(lines.map(({ message }) => message)).toEqual(["API keys not read"]);
+});

@@ -1,0 +1,115 @@
+import { accessSync, constants, existsSync, readdirSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { errorMessage, getErrno } from "../../error-message.ts";
+import { StoreUnavailableError } from "../store.ts";
+
+/** The file of a store is damaged. The message says what is wrong. */
+export class DamageError extends Error {
+  override readonly name = "DamageError";
+}
+
+export const contentsDiffer = (): DamageError => new DamageError("its contents differ from their digest");
+
+/** Errors of the system or of other connections. The contents may be fine. */
+const OTHER_CAUSES =
+  /^SQLITE_(?:AUTH|BUSY|CANTOPEN|FULL|INTERRUPT|IOERR|LOCKED|NOMEM|NOTADB|PERM|PROTOCOL|READONLY)/;
+
+/** Returns whether an error means that the file of a store is damaged. The statements themselves are correct. */
+export function isDamage(error: unknown): boolean {
+  if (error instanceof DamageError) return true;
+  const code = String(getErrno(error));
+  // An error of the writer thread arrives as another class.
+  const isOfSqlite = code.startsWith("SQLITE_") || (error instanceof Error && error.name === "SQLiteError");
+  return isOfSqlite && !OTHER_CAUSES.test(code);
+}
+
+/** Errors of the system or of other processes: a later attempt may succeed. */
+const TEMPORARY_SQLITE_CODES = /^SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY)/;
+const TEMPORARY_CODES = /^(?:EACCES|EBUSY|EDQUOT|EIO|EMFILE|ENFILE|ENOENT|ENOMEM|ENOSPC|EPERM|EROFS|ESTALE)$/;
+
+/** Returns the error of a store that cannot be opened: a StoreUnavailableError if the same call may succeed later. */
+export function openError(message: string, cause: unknown): Error {
+  return isTemporary(cause) ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
+}
+
+function isTemporary(error: unknown): boolean {
+  const code = String(getErrno(error));
+  return (
+    error instanceof StoreUnavailableError || TEMPORARY_CODES.test(code) || TEMPORARY_SQLITE_CODES.test(code)
+  );
+}
+
+/** Returns why this process cannot write a store, and what to do; `undefined` if it can write the folder and the files. */
+export function whyNotWritable(path: string): string | undefined {
+  const files = ["", "-wal", "-shm", "-lock", "-mark"].map((suffix) => path + suffix);
+  for (const one of [dirname(path), ...files.filter((file) => existsSync(file))]) {
+    try {
+      accessSync(one, constants.W_OK);
+    } catch (error) {
+      switch (getErrno(error)) {
+        case "EROFS":
+          return `the file system is read-only: copy ${path}, and ${path}-wal if it exists, to a writable folder`;
+        case "EACCES":
+        case "EPERM":
+          return `you have no permission to write ${one}: change its permissions, or use the account of the server`;
+      }
+    }
+  }
+  return undefined;
+}
+
+/** Returns why a store cannot be opened, and what to do where SQLite's message does not help. */
+export function describeOpenError(path: string, error: unknown): string {
+  if (isDamage(error)) return describeDamage(path, error);
+  if (getErrno(error) === "SQLITE_NOTADB") {
+    return `${errorMessage(error)}: name another file; if it was a store, ${describeWaysOut(path)}`;
+  }
+  return describeAccessError(path, error);
+}
+
+/** Returns why a file beside a store, or the store itself, cannot be used, or SQLite's message for other errors. */
+export function describeAccessError(path: string, error: unknown): string {
+  const isAccess = /^(?:SQLITE_(?:CANTOPEN|READONLY)|EACCES)/.test(String(getErrno(error)));
+  return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
+}
+
+/** Returns what is damaged, and what to do. */
+export const describeDamage = (path: string, error: unknown): string =>
+  `it is damaged (${errorMessage(error)}; todo check has details): ${describeWaysOut(path, "save what can be read with todo export --skip-damaged")}`;
+
+/** Returns what a store has lost, and what to do. */
+export const describeLoss = (path: string, loss: string): string =>
+  `${loss}: ${describeWaysOut(path, `continue without them with todo accept-loss ${path}`)}`;
+
+/**
+ * Returns how to get a store back, in the order of harm.
+ * @param last the ways that lose data
+ */
+export function describeWaysOut(path: string, ...last: readonly string[]): string {
+  const rescues = findRescueFiles(path).slice(-1);
+  const ways = [
+    "put the right files back",
+    ...rescues.map(
+      (file) => `run todo restore ${file} --store sqlite:${path}, which has what the server held`,
+    ),
+    "restore a backup with todo restore",
+    ...last,
+  ];
+  return `${ways.slice(0, -1).join(", ")}, or ${ways.at(-1)}`;
+}
+
+/** Returns the files that servers wrote beside a store when its files were wrong, from the oldest to the newest. */
+export const findRescueFiles = (path: string): string[] =>
+  readFolder(dirname(path))
+    .filter((name) => name.startsWith(`${basename(path)}.rescue-`) && name.endsWith(".ndjson"))
+    .sort()
+    .map((name) => join(dirname(path), name));
+
+function readFolder(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    // The folder is gone or may not be read. The error to describe says so.
+    return [];
+  }
+}

@@ -1,0 +1,157 @@
+import { afterAll, expect, test } from "bun:test";
+import { createHash } from "node:crypto";
+import {
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { errorOf } from "../../../test/rejection.ts";
+import { read } from "../../../test/store-contract.ts";
+import { until } from "../../../test/until.ts";
+import { createKey } from "../../credential/key.ts";
+import type { Store, StoreOptions } from "../store.ts";
+import { openSqliteKeys } from "./keys.ts";
+import { restore } from "./maintenance/backup.ts";
+import { openSqlite } from "./store.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "todo-rescue-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const { signal } = new AbortController();
+
+function newPath(): string {
+  const own = join(folder, String(++files));
+  mkdirSync(own);
+  return join(own, "todos.db");
+}
+
+const rescueFiles = (path: string): string[] => globSync(`${path}.rescue-*`);
+
+/** Opens a store and inserts two to-dos. */
+async function serve(path: string, options: StoreOptions = {}): Promise<Store> {
+  const store = await openSqlite(path, options);
+  for (const title of ["a", "b"]) await store.insert(title, `key ${title}`);
+  return store;
+}
+
+async function rescued(store: Store): Promise<string> {
+  await until(() => store.rescueFile !== undefined, "there is a rescue file");
+  return store.rescueFile ?? "";
+}
+
+const hashOf = (token: string): Uint8Array => createHash("sha256").update(token).digest();
+
+test("a store whose files are wrong saves everything in a private file, which restore accepts", async () => {
+  const path = newPath();
+  const warnings: string[] = [];
+  const store = await serve(path, { onWarning: (message) => warnings.push(message) });
+  await store.delete(2n);
+  const { token = "" } = (await createKey(store.keys, "ci", undefined, 1)) ?? {};
+  truncateSync(path);
+  expect(await errorOf(store.insert("c"))).toMatchObject({ code: "store_unavailable" });
+  const file = await rescued(store);
+  expect(dirname(file)).toBe(dirname(path));
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  expect(warnings).toEqual([
+    expect.stringContaining(
+      `stop the server, run todo restore ${file} --store sqlite:${path}, and start the server`,
+    ),
+  ]);
+  expect(await errorOf(store.checkWrites?.())).toMatchObject({
+    detail: expect.stringContaining(basename(file)),
+  });
+  const found = await store.keys.find(hashOf(token));
+  expect(found?.name).toBe("ci");
+  await store.close();
+  expect(rescueFiles(path)).toEqual([file]);
+  expect(await restore(path, file, signal)).toMatchObject({ todos: 1, movedTo: expect.any(String) });
+  const again = await openSqlite(path);
+  expect((await again.insert("a", "key a")).id).toBe(1n);
+  expect((await again.insert("c")).id).toBe(3n);
+  expect((await again.keys.find(hashOf(token)))?.name).toBe("ci");
+  await again.close();
+});
+
+test("a store that closes while its files are wrong saves everything first", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  truncateSync(`${path}-wal`, 4096);
+  await store.close();
+  const [file = ""] = rescueFiles(path);
+  expect(await restore(path, file, signal)).toMatchObject({ todos: 2 });
+});
+
+test("a rescue file has the API keys of commands, and no writes after it", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  const beside = openSqliteKeys(path, { createIfMissing: false });
+  await createKey(beside.keys, "beside", undefined, 1);
+  await beside.close();
+  await createKey(store.keys, "own", undefined, 1);
+  const database = readFileSync(path);
+  renameSync(path, `${path}.elsewhere`);
+  await errorOf(store.insert("c"));
+  const first = await rescued(store);
+  expect(readFileSync(first, "utf8")).toContain('"name":"beside"');
+  renameSync(`${path}.elsewhere`, path);
+  expect(readFileSync(path)).toEqual(database);
+  await store.insert("d");
+  expect(store.rescueFile).toBeUndefined();
+  rmSync(`${path}-lock`);
+  await store.close();
+  const [, second = ""] = rescueFiles(path);
+  expect(await restore(path, second, signal)).toMatchObject({ todos: 3 });
+});
+
+test("a file that is put back within a second needs no rescue file", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  renameSync(path, `${path}.elsewhere`);
+  await errorOf(store.insert("c"));
+  renameSync(`${path}.elsewhere`, path);
+  await store.insert("d");
+  await store.close();
+  expect(rescueFiles(path)).toEqual([]);
+});
+
+test("a rescue file is written to another folder if that of the store is gone, or the warning says not to stop", async () => {
+  const other = join(folder, "other");
+  const path = newPath();
+  const warnings: string[] = [];
+  const store = await serve(path, { rescueFolder: other, onWarning: (message) => warnings.push(message) });
+  renameSync(dirname(path), `${dirname(path)}.elsewhere`);
+  await errorOf(store.insert("c"));
+  await until(() => warnings.length > 0, "there is a warning");
+  expect(warnings[0]).toStartWith("do not stop the server");
+  mkdirSync(other);
+  const file = await rescued(store);
+  expect(dirname(file)).toBe(other);
+  await store.close();
+  renameSync(`${dirname(path)}.elsewhere`, dirname(path));
+  await restore(path, file, signal);
+  const again = await openSqlite(path);
+  expect((await read(await again.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
+  await again.close();
+});
+
+test("an old copy of the whole store, mark included, does not start after a server has noticed it", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  const old = ["", "-wal", "-mark"].map((suffix) => [path + suffix, readFileSync(path + suffix)] as const);
+  await store.insert("c");
+  for (const [file, bytes] of old) writeFileSync(file, bytes);
+  await errorOf(store.insert("d"));
+  await store.close();
+  const [rescue = ""] = rescueFiles(path);
+  expect((await errorOf(openSqlite(path))).message).toContain(
+    `its last transaction is missing, with one or more acknowledged changes: put the right files back, run todo restore ${rescue} --store sqlite:${path}`,
+  );
+});

@@ -1,0 +1,54 @@
+import type { Change } from "./outbox.ts";
+
+const NAME = "todo-service";
+const STORE = "changes";
+
+/** Opens the database of the unsent changes. Returns undefined if the browser blocks it: changes then last as long as the page. */
+export function openDatabase(): Promise<IDBDatabase | undefined> {
+  return new Promise((resolve) => {
+    try {
+      const request = indexedDB.open(NAME, 1);
+      request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "key" });
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => resolve(undefined);
+    } catch (error) {
+      if (!(error instanceof DOMException)) throw error;
+      resolve(undefined);
+    }
+  });
+}
+
+/** Replaces the stored changes by what `edit` returns for them, in one transaction. Rejects if the storage is full. */
+export function editChanges(
+  database: IDBDatabase,
+  edit: (changes: readonly Change[]) => readonly Change[],
+): Promise<readonly Change[]> {
+  return new Promise((resolve, reject) => {
+    const transaction = database.transaction(STORE, "readwrite");
+    const store = transaction.objectStore(STORE);
+    const all: IDBRequest<Change[]> = store.getAll();
+    let after: readonly Change[] = [];
+    all.onsuccess = () => {
+      const before = new Set(all.result);
+      after = edit(all.result);
+      const keys = new Set(after.map(({ key }) => key));
+      for (const { key } of before) if (!keys.has(key)) store.delete(key);
+      for (const change of after) if (!before.has(change)) store.put(change);
+    };
+    transaction.oncomplete = () => resolve(after);
+    transaction.onabort = () => reject(transaction.error);
+  });
+}
+
+/** Writes and removes changes while the page closes. Nothing can wait for an event then, so all requests are sent at once. */
+export function writeBeforeClosing(
+  database: IDBDatabase,
+  changes: readonly Change[],
+  removedKeys: readonly string[],
+): void {
+  const transaction = database.transaction(STORE, "readwrite");
+  const store = transaction.objectStore(STORE);
+  for (const change of changes) store.put(change);
+  for (const key of removedKeys) store.delete(key);
+  transaction.commit();
+}

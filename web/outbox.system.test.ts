@@ -1,0 +1,224 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { freePort } from "../test/free-port.ts";
+import { openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import {
+  closeTab,
+  createStore,
+  dismiss,
+  expectTitles,
+  start,
+  storedTodos,
+  untilStored,
+} from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+const HOUR_MS = 3600_000;
+
+async function add(page: Page, title: string): Promise<void> {
+  await page.getByLabel("New to-do").fill(title);
+  await page.keyboard.press("Enter");
+}
+
+/** Opens a page whose clock is ahead, as after a pause. */
+async function openLater(page: Page, url: string, ms: number): Promise<void> {
+  await page.clock.setSystemTime(Date.now() + ms);
+  await page.goto(url);
+}
+
+/** Returns when the browser stores a number of changes. */
+const untilChanges = (page: Page, count: number): Promise<void> =>
+  until(
+    async () =>
+      (await page.evaluate(
+        () =>
+          new Promise<number>((resolve) => {
+            const opening = indexedDB.open("todo-service");
+            opening.onsuccess = () => {
+              const counting = opening.result.transaction("changes").objectStore("changes").count();
+              counting.onsuccess = () => {
+                opening.result.close();
+                resolve(counting.result);
+              };
+            };
+          }),
+      )) === count,
+    `${count} changes are stored`,
+  );
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  const open = (url: string) => openWindow(browser, url);
+
+  test("can be changed while offline, says so at once, and sends the changes when online", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two"]);
+    const top = () => page.locator(".todo").first().boundingBox();
+    const before = await top();
+    const started = Date.now();
+    await page.context().setOffline(true);
+    await page.getByText("Offline. Changes made elsewhere will appear later.").waitFor();
+    expect(Date.now() - started).toBeLessThan(2000);
+    expect(await top()).toEqual(before);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByRole("button", { name: "Delete: two" }).press("Enter");
+    await add(page, "three");
+    await expectTitles(page, ["(one)", "three"]);
+    await page.getByText("Offline. 3 changes will be sent later.").waitFor();
+    await dismiss(page);
+    await page.context().setOffline(false);
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 3, title: "three", done: false },
+    ]);
+    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
+    await untilChanges(page, 0);
+    await expectTitles(page, ["(one)", "three"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each(["close", "crash"] as const)("keeps offline changes through a %s of the page", async (end) => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const context = window.page.context();
+    await expectTitles(window.page, ["one", "two"]);
+    await context.setOffline(true);
+    await window.page.getByRole("checkbox", { name: "one" }).press("Space");
+    await window.page.getByRole("button", { name: "Delete: two" }).press("Enter");
+    await add(window.page, "three");
+    await untilChanges(window.page, 3);
+    if (end === "close") await closeTab(window.page);
+    else {
+      const devTools = await context.newCDPSession(window.page);
+      const crashed = window.page.waitForEvent("crash");
+      devTools.send("Page.crash").catch(() => {});
+      await crashed;
+      await window.page.close();
+    }
+    await context.setOffline(false);
+    expect(await storedTodos(store)).toHaveLength(2);
+    const page = await context.newPage();
+    await openLater(page, service.url, 48 * HOUR_MS);
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 3, title: "three", done: false },
+    ]);
+    await expectTitles(page, ["(one)", "three"]);
+    expect(await page.getByRole("alert").textContent()).toBe("");
+  });
+
+  test("says that it waits within two seconds of a request without an answer, and keeps the tick if it closes", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const context = window.page.context();
+    await expectTitles(window.page, ["one"]);
+    // A dead zone: no request gets an answer, and the browser reports nothing.
+    await context.route(/api/, () => {});
+    await window.page.getByRole("checkbox", { name: "one" }).press("Space");
+    const request = window.page.waitForRequest(/api.todos/);
+    await dismiss(window.page);
+    await request;
+    const started = Date.now();
+    await window.page.getByText("Offline. 1 change will be sent later.").waitFor();
+    expect(Date.now() - started).toBeLessThan(2000);
+    await expectTitles(window.page, ["(one)"]);
+    await closeTab(window.page);
+    await context.unroute(/api/);
+    const page = await context.newPage();
+    await page.goto(service.url);
+    await untilStored(store, [{ id: 1, title: "one", done: true }]);
+    await expectTitles(page, ["(one)"]);
+  });
+
+  test("shows the changes of another window of the browser at once, which can undo them, and sends each once", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    const other = await page.context().newPage();
+    await other.goto(service.url);
+    await expectTitles(other, ["one", "two"]);
+    let writes = 0;
+    page.context().on("request", (request) => {
+      if (request.method() !== "GET") writes++;
+    });
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await expectTitles(other, ["(one)", "two"]);
+    await other.getByRole("button", { name: "Delete: two" }).press("Enter");
+    await expectTitles(page, ["(one)"]);
+    await page.keyboard.press("ControlOrMeta+z");
+    await expectTitles(other, ["(one)", "two"]);
+    await add(other, "three");
+    await other.getByRole("checkbox", { name: "three" }).press("Space");
+    await expectTitles(page, ["(one)", "two", "(three)"]);
+    await dismiss(other);
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 2, title: "two", done: false },
+      { id: 3, title: "three", done: true },
+    ]);
+    await expectTitles(page, ["(one)", "two", "(three)"]);
+    await expectTitles(other, ["(one)", "two", "(three)"]);
+    expect(writes).toBe(3);
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each(["Add", "Discard"] as const)(
+    "asks about a to-do whose creation had no answer for more than 23 hours, and obeys: %s",
+    async (answer) => {
+      const store = openMemory();
+      await using service = start(store);
+      await using window = await open(service.url);
+      const context = window.page.context();
+      await window.page.getByText("Nothing here yet.").waitFor();
+      await context.route("**/api/todos", (route) => route.abort("connectionreset"));
+      const request = window.page.waitForRequest((sent) => sent.method() === "POST");
+      await add(window.page, "milk");
+      await request;
+      await context.setOffline(true);
+      await closeTab(window.page);
+      await context.setOffline(false);
+      await context.unroute("**/api/todos");
+      const page = await context.newPage();
+      await openLater(page, service.url, 24 * HOUR_MS);
+      await page.getByRole("alert").getByText("“milk” may have been added before. Add again?").waitFor();
+      // Later changes do not wait for the answer.
+      await add(page, "bread");
+      await untilStored(store, [{ id: 1, title: "bread", done: false }]);
+      await page.getByRole("button", { name: answer }).last().click();
+      await untilChanges(page, 0);
+      expect(await storedTodos(store)).toHaveLength(answer === "Add" ? 2 : 1);
+    },
+  );
+
+  test("keeps working in another window after the one that sends has closed", async () => {
+    const store = await createStore(["one", "two"]);
+    const port = await freePort();
+    await using service = start(store, port);
+    await using window = await open(service.url);
+    const page = await window.page.context().newPage();
+    await page.goto(service.url);
+    await expectTitles(page, ["one", "two"]);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await expectTitles(window.page, ["(one)", "two"]);
+    await closeTab(window.page);
+    await dismiss(page);
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 2, title: "two", done: false },
+    ]);
+  });
+});

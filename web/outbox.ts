@@ -1,0 +1,383 @@
+import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
+import { editChanges, openDatabase, writeBeforeClosing } from "./outbox-database.ts";
+
+/** How long a change can be undone before it is sent. */
+const UNDO_MS = 6000;
+/** A change of another window is sent after this time, even if that window no longer runs. */
+const ABANDONED_MS = 30_000;
+/** How long the list may take to show a change that the service has confirmed. */
+const CONFIRMED_MS = 1000;
+
+/** `cleared`: deleted, unless the to-do was reopened meanwhile. */
+export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
+
+export interface Target {
+  /** A to-do that the service does not have yet has an id of `newId()`, which is also its idempotency key. */
+  readonly id: TodoId;
+  /** Titles never change, so another title under this id shows that the service has another list. */
+  readonly title: string;
+  /** A new to-do that is already done. */
+  readonly done?: boolean;
+}
+
+/** One change of the user's, to one or more to-dos, that the service has not confirmed. */
+export interface Change {
+  /** From `newId()`: sorts the changes of all windows by time. */
+  readonly key: string;
+  readonly kind: ChangeKind;
+  readonly targets: readonly Target[];
+  /** True when its time to undo is over. */
+  readonly isReleased: boolean;
+  /** When it was sent first, in milliseconds since 1970. A sent change cannot be undone. */
+  readonly sentAt?: number;
+}
+
+/** A to-do as the service has confirmed it, while the list does not show it yet. */
+interface Confirmed {
+  readonly kind: ChangeKind;
+  /** The id of the target, which differs from the to-do's if it is new. */
+  readonly id: TodoId;
+  readonly todo: Todo;
+}
+
+/** What windows tell each other after an edit. */
+interface Message {
+  readonly confirmed: readonly Confirmed[];
+}
+
+let lastTime = 0;
+
+/** Returns digits that sort by time, also after every id of the service, which has at most 20 digits. */
+export function newId(): TodoId {
+  lastTime = Math.max(Date.now() * 1000, lastTime + 1);
+  const random = crypto.getRandomValues(new Uint32Array(2)).join("").padStart(20, "0");
+  return `${lastTime}${random}`;
+}
+
+/** Returns whether an id was made here, because the service has not created the to-do yet. */
+export const isNewId = (id: TodoId): boolean => id.length > 20;
+
+const timeOf = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
+
+/**
+ * The user's unsent changes, in order. They survive the page in IndexedDB, and all windows of the browser share them. Each
+ * edit applies here at once, and then to the stored changes, which decide.
+ */
+export class Outbox {
+  #changes: readonly Change[] = [];
+  #confirmed: readonly Confirmed[] = [];
+  /** The number of edits that are not stored yet. */
+  #pending = 0;
+  #database: IDBDatabase | undefined;
+  readonly #opened: Promise<void>;
+  readonly #channel = new BroadcastChannel("todo-service.outbox");
+  readonly #listeners = new Set<() => void>();
+  /** The list follows the events of the service. Without them, it does not show changes that were confirmed. */
+  isLive = false;
+  /** The timers of the changes that were made in this page, by key. */
+  readonly #timers = new Map<string, ReturnType<typeof setTimeout> | undefined>();
+  /** The to-dos that the service has created, by their `newId()`. */
+  readonly #created = new Map<TodoId, Todo>();
+  readonly #onCreated: (id: TodoId, todo: Todo) => void;
+
+  /** @param onCreated runs when the service has created a new to-do, before the listeners */
+  constructor(onCreated: (id: TodoId, todo: Todo) => void) {
+    this.#onCreated = onCreated;
+    this.#opened = openDatabase().then((database) => {
+      this.#database = database;
+    });
+    this.#channel.onmessage = ({ data }: MessageEvent<Message>) => {
+      this.#keepConfirmed(data.confirmed);
+      this.reload();
+    };
+    this.reload();
+  }
+
+  get changes(): readonly Change[] {
+    return this.#changes;
+  }
+
+  /** Calls a function after each change of the outbox. Returns a function that ends this. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Resolves when the edit is stored. */
+  async #edit(
+    edit: (changes: readonly Change[]) => readonly Change[],
+    confirmed: readonly Confirmed[] = [],
+  ): Promise<void> {
+    const before = this.#changes;
+    this.#changes = edit(before);
+    if (this.#changes !== before) this.#notify();
+    this.#pending++;
+    await this.#opened;
+    let isEdited = false;
+    const editStored = (stored: readonly Change[]): readonly Change[] => {
+      const after = edit(stored);
+      isEdited = after !== stored;
+      return after;
+    };
+    const stored = this.#database && (await editChanges(this.#database, editStored).catch(ignoreFullStorage));
+    this.#pending--;
+    if (stored !== undefined && this.#pending === 0) {
+      this.#changes = stored;
+      this.#notify();
+    }
+    if (isEdited) this.#channel.postMessage({ confirmed } satisfies Message);
+  }
+
+  /** Deletes all changes, because the browser was signed out. */
+  clear(): Promise<void> {
+    return this.#edit(() => []);
+  }
+
+  /** Adds a change, which can be undone for six seconds. A new to-do is sent at once. */
+  add(kind: ChangeKind, targets: readonly Target[]): Change {
+    const isReleased = kind === "created";
+    const change: Change = { key: newId(), kind, targets: targets.map(this.#rename), isReleased };
+    this.#timers.set(change.key, undefined);
+    if (!isReleased) this.resume(change);
+    this.#edit((changes) => [...changes, change]);
+    return change;
+  }
+
+  /** Keeps a change from being sent, while the user looks at its message. */
+  pause({ key }: Change): void {
+    clearTimeout(this.#timers.get(key));
+  }
+
+  resume(change: Change): void {
+    this.pause(change);
+    const timer = setTimeout(() => this.release(change), UNDO_MS);
+    this.#timers.set(change.key, timer);
+  }
+
+  /** Sends changes without waiting any longer: a change with all earlier ones, or all. */
+  release(last?: Change): void {
+    const isWaiting = ({ key, isReleased }: Change): boolean =>
+      !isReleased && (last === undefined || key <= last.key);
+    for (const change of this.#changes) if (isWaiting(change)) this.pause(change);
+    this.#edit((changes) =>
+      changes.some(isWaiting)
+        ? changes.map((change) => (isWaiting(change) ? { ...change, isReleased: true } : change))
+        : changes,
+    );
+  }
+
+  /** Returns the last change that was not sent. */
+  get undoable(): Change | undefined {
+    return this.#changes.findLast(({ sentAt }) => sentAt === undefined);
+  }
+
+  /** Takes a change back. Resolves to false if it was sent meanwhile, by another window. */
+  async undo(change: Change): Promise<boolean> {
+    this.pause(change);
+    let isUndone = false;
+    await this.#edit((changes) => {
+      isUndone = changes.some(({ key, sentAt }) => key === change.key && sentAt === undefined);
+      return isUndone ? changes.filter(({ key }) => key !== change.key) : changes;
+    });
+    return isUndone;
+  }
+
+  /** Returns whether an unsent change deletes a to-do. A closing page may have sent it before earlier changes. */
+  isDeleting(id: TodoId): boolean {
+    return this.#changes.some(
+      ({ kind, targets }) => isDeletion(kind) && targets.some((target) => target.id === id),
+    );
+  }
+
+  /** Returns the first change that may be sent now. Changes are sent in order, so a change that waits delays later ones. */
+  next(isBlocked: (change: Change) => boolean): Change | undefined {
+    const first = this.#changes.find((change) => !isBlocked(change));
+    return first !== undefined && this.#isReady(first) ? first : undefined;
+  }
+
+  #isReady({ key, isReleased }: Change): boolean {
+    if (this.#timers.has(key)) return isReleased;
+    const isAbandoned = Math.abs(Date.now() - timeOf(key)) > ABANDONED_MS;
+    // Without Web Locks, the window of the change sends it.
+    return isAbandoned || (isReleased && "locks" in navigator);
+  }
+
+  /** Marks a change as sent. Resolves to undefined if it was undone meanwhile. */
+  async claim({ key }: Change): Promise<Change | undefined> {
+    const sentAt = Date.now();
+    let claimed: Change | undefined;
+    await this.#edit((changes) => {
+      claimed = changes.find((change) => change.key === key);
+      if (claimed === undefined || claimed.sentAt !== undefined) return changes;
+      const sent = { ...claimed, sentAt };
+      return changes.map((change) => (change.key === key ? sent : change));
+    });
+    return claimed;
+  }
+
+  /**
+   * Removes targets whose requests are done. `todos` has the to-dos that the service confirmed, by the id of the target.
+   * Later changes to a new to-do that the service rejected are removed, too.
+   */
+  settle(change: Change, done: ReadonlySet<TodoId>, todos: ReadonlyMap<TodoId, Todo>): Promise<void> {
+    const confirmed = [...todos].map(([id, todo]) => ({ kind: change.kind, id, todo }));
+    this.#keepConfirmed(confirmed);
+    const isLeft = (key: string, id: TodoId): boolean =>
+      !done.has(id) || (key !== change.key && !(isNewId(id) && !todos.has(id)));
+    return this.#edit(
+      (changes) =>
+        changes.flatMap((one) => {
+          if (one.key !== change.key && !one.targets.some(({ id }) => isNewId(id) && done.has(id)))
+            return [one];
+          const targets = one.targets.filter(({ id }) => isLeft(one.key, id)).map(this.#rename);
+          return targets.length > 0 ? [{ ...one, targets }] : [];
+        }),
+      confirmed,
+    );
+  }
+
+  readonly #rename = (target: Target): Target => {
+    const todo = this.#created.get(target.id);
+    return todo === undefined ? target : { id: todo.id, title: todo.title };
+  };
+
+  /** Removes a change without sending it, and those that need its new to-dos. */
+  drop({ key, targets }: Change): Promise<void> {
+    const created = new Set(targets.map(({ id }) => id).filter(isNewId));
+    return this.#edit((changes) =>
+      changes.filter((change) => change.key !== key && !change.targets.some(({ id }) => created.has(id))),
+    );
+  }
+
+  /** Sends the new to-dos of a change again under new idempotency keys, as if they were added now. */
+  renew({ key, targets }: Change): Promise<void> {
+    const ids = new Map(targets.map(({ id }) => [id, newId()]));
+    const rename = (target: Target): Target => ({ ...target, id: ids.get(target.id) ?? target.id });
+    const newKey = newId();
+    return this.#edit((changes) =>
+      changes.map((change) => {
+        const renamed = { ...change, targets: change.targets.map(rename) };
+        if (change.key !== key) return change.targets.some(({ id }) => ids.has(id)) ? renamed : change;
+        const { sentAt, ...unsent } = renamed;
+        return { ...unsent, key: newKey };
+      }),
+    );
+  }
+
+  #keepConfirmed(confirmed: readonly Confirmed[]): void {
+    if (confirmed.length === 0) return;
+    for (const { id, todo } of confirmed) {
+      if (!isNewId(id)) continue;
+      this.#created.set(id, todo);
+      this.#onCreated(id, todo);
+    }
+    this.#confirmed = [...this.#confirmed, ...confirmed];
+    const expire = (): void => {
+      if (!this.isLive) {
+        setTimeout(expire, CONFIRMED_MS);
+        return;
+      }
+      const old = new Set(confirmed);
+      this.#confirmed = this.#confirmed.filter((one) => !old.has(one));
+      this.#notify();
+    };
+    setTimeout(expire, CONFIRMED_MS);
+  }
+
+  /** Returns a list as it will be when everything is sent. Returns the same array if there is nothing to send. */
+  apply(todos: readonly Todo[]): readonly Todo[] {
+    if (this.#changes.length === 0 && this.#confirmed.length === 0) return todos;
+    const effects = this.#effects(todos);
+    const shown = todos.flatMap((todo) => {
+      if (!effects.has(todo.id)) return [todo];
+      const changed = effects.get(todo.id);
+      effects.delete(todo.id);
+      return changed === undefined ? [] : [changed];
+    });
+    const added = [...effects.values()].filter((todo) => todo !== undefined);
+    return [...shown, ...added.sort((a, b) => compareIds(a.id, b.id))];
+  }
+
+  /** Returns a to-do as the service has it, also if the list does not show its last change yet. */
+  findConfirmed(todos: readonly Todo[], id: TodoId): Todo | undefined {
+    const last = this.#confirmed.findLast(({ todo }) => todo.id === id);
+    if (last === undefined) return findTodo(todos, id);
+    return isDeletion(last.kind) ? undefined : last.todo;
+  }
+
+  /** Returns the to-dos that differ from the list, by id; undefined for a deleted one. */
+  #effects(todos: readonly Todo[]): Map<TodoId, Todo | undefined> {
+    const effects = new Map<TodoId, Todo | undefined>();
+    const find = (id: TodoId): Todo | undefined => (effects.has(id) ? effects.get(id) : findTodo(todos, id));
+    for (const { kind, todo } of this.#confirmed) effects.set(todo.id, isDeletion(kind) ? undefined : todo);
+    for (const { kind, targets } of this.#changes) {
+      for (const { id, title, done = false } of targets) {
+        const todo = find(id);
+        if (kind === "created") effects.set(id, { id, title, done });
+        else if (todo?.title !== title || (kind === "cleared" && !todo.done)) continue;
+        else if (kind === "done" || kind === "open") {
+          const isDone = kind === "done";
+          effects.set(id, todo.done === isDone ? todo : { ...todo, done: isDone });
+        } else effects.set(id, undefined);
+      }
+    }
+    return effects;
+  }
+
+  /** Releases this page's changes, because it is about to close, and returns them. @param sentAt marks them as sent */
+  releaseBeforeClosing(sentAt?: number): readonly Change[] {
+    this.#changes = this.#changes.map((change) => {
+      if (!this.#timers.has(change.key)) return change;
+      return { ...(sentAt !== undefined && { sentAt }), ...change, isReleased: true };
+    });
+    const own = this.#changes.filter(({ key }) => this.#timers.has(key));
+    const left = new Set(own.map(({ key }) => key));
+    // The page may close before an undone change is removed.
+    const undone = [...this.#timers.keys()].filter((key) => !left.has(key));
+    if (this.#database !== undefined) writeBeforeClosing(this.#database, own, undone);
+    return own;
+  }
+
+  /** Reads the stored changes again. They may contain new to-dos that another window has sent since. */
+  reload(): void {
+    const isRenamed = ({ kind, targets }: Change): boolean =>
+      kind !== "created" && targets.some(({ id }) => this.#created.has(id));
+    this.#edit((changes) =>
+      changes.some(isRenamed)
+        ? changes.map((one) => (isRenamed(one) ? { ...one, targets: one.targets.map(this.#rename) } : one))
+        : changes,
+    );
+  }
+}
+
+export const isDeletion = (kind: ChangeKind): boolean => kind === "deleted" || kind === "cleared";
+
+/** Without space on the disk, changes last as long as the page. */
+function ignoreFullStorage(error: unknown): undefined {
+  if (!(error instanceof DOMException)) throw error;
+}
+
+function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
+  const todo = todos[indexOf(todos, id)];
+  return todo?.id === id ? todo : undefined;
+}
+
+/**
+ * Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id if `direction`
+ * is 1, and in descending order if it is -1.
+ */
+export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 1): number {
+  let low = 0;
+  let high = todos.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const todo = todos[middle];
+    if (todo !== undefined && compareIds(todo.id, id) * direction < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import { createKeyLookup } from "../src/credential/key.ts";
+import { isCurrent } from "../src/credential/session.ts";
+import { openMemory } from "../src/storage/memory/store.ts";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { startService } from "../test/service.ts";
+import { skipFor } from "../test/skip.ts";
+import { expectTitles } from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+const TIMEOUT_MS = 180_000;
+const PHONE = { viewport: { width: 390, height: 844 }, serviceWorkers: "allow" } as const;
+
+/** Starts a private service with the user ann. */
+async function startPrivate() {
+  const store = openMemory();
+  await store.insert("mine alone");
+  const storedEntry = () => "entry";
+  return startService({
+    store,
+    access: { privateMode: true },
+    credentials: {
+      keys: store.keys,
+      storedEntry,
+      lookupClient: createKeyLookup(store.keys, Date.now, (parent) => isCurrent(parent, storedEntry)),
+      checkUser: (user, password) => user === "ann" && password === "secret",
+    },
+  });
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  async function openDevices(page: Page): Promise<void> {
+    await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    await page.getByRole("button", { name: "List actions" }).click();
+    await page.getByRole("button", { name: "Your devices" }).click();
+    await page.locator("#device-list").getByText("This browser").waitFor();
+  }
+
+  test(
+    "signs in by password, adds a device by a link, reads offline, revokes the device and signs out",
+    async () => {
+      await using service = await startPrivate();
+      await using first = await openWindow(browser, service.url, PHONE);
+      const { page } = first;
+      const password = page.getByLabel("Password, token or link");
+      await page.getByLabel("User name").fill("ann");
+      await password.fill("wrong");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByText("The user name, password or token is wrong.").waitFor();
+      await password.fill("secret");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await expectTitles(page, ["mine alone"]);
+      expect(await page.evaluate("document.cookie")).toBe("");
+
+      await openDevices(page);
+      await page.getByRole("button", { name: "Add a device" }).click();
+      const linkText = page.locator("#device-link-text").getByText("#sign-in=");
+      await linkText.waitFor();
+      expect(await accessibilityViolations(page)).toEqual([]);
+      const link = (await linkText.textContent()) ?? "";
+
+      await using second = await openWindow(browser, link, PHONE);
+      const other = second.page;
+      // Opening the link changes nothing: the person decides.
+      await other.getByText("This link signs in this browser as ann.").waitFor();
+      expect(other.url()).toBe(`${service.url}/`);
+      expect(await other.context().cookies()).toEqual([]);
+      await other.getByRole("button", { name: "Sign in as ann" }).click();
+      await expectTitles(other, ["mine alone"]);
+
+      await until(
+        async () => (await page.evaluate("caches.match('/last-list').then(Boolean)")) === true,
+        "the list is kept",
+      );
+      await page.reload();
+      await page.context().setOffline(true);
+      await page.reload();
+      await expectTitles(page, ["mine alone"]);
+      await page.context().setOffline(false);
+
+      await openDevices(page);
+      await page.getByRole("button", { name: /^Sign out Chrome/ }).click();
+      await other.getByText("This browser was signed out.").waitFor();
+      expect(await other.locator("body").textContent()).not.toContain("mine alone");
+      const isKept = "caches.match('/last-list').then(Boolean)";
+      await until(async () => (await other.evaluate(isKept)) === false, "the list is not kept");
+
+      await page.locator("#sign-out").click();
+      await page.getByText("This list is private.").waitFor();
+      expect(await page.evaluate(isKept)).toBe(false);
+      expect(await page.context().cookies()).toEqual([]);
+      // Neither the back-forward cache nor the service worker shows the list again.
+      await page.goto(`${service.url}/docs`);
+      await page.goBack();
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      expect(await page.locator("body").textContent()).not.toContain("mine alone");
+      expect([...first.faults, ...second.faults].filter((fault) => !/ERR_INTERNET/.test(fault))).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe.skipIf(skipFor(whyNoFirefox))("in Firefox", () => {
+  test(
+    "a browser signs in by password and out again",
+    async () => {
+      await using service = await startPrivate();
+      await using firefox = await launchFirefox();
+      const page = await firefox.open(service.url);
+      const shows = (selector: string) =>
+        until(
+          async () =>
+            (await page.evaluate(`Boolean(document.querySelector('${selector}'))`).catch(() => false)) ===
+            true,
+          `the page has ${selector}`,
+        );
+      await shows("#sign-in:not([hidden])");
+      await page.evaluate(`document.querySelector("#user").value = "ann";
+        document.querySelector("#password").value = "secret";
+        document.querySelector("#sign-in-form button").click()`);
+      await shows(".todo");
+      await shows("#show-devices:not([hidden])");
+      await page.evaluate(`document.querySelector("#sign-out").click()`);
+      await shows("#sign-in:not([hidden])");
+    },
+    TIMEOUT_MS,
+  );
+});

@@ -1,0 +1,263 @@
+import type { TodoApiError } from "../src/sdk/client.ts";
+import { copyText } from "./clipboard.ts";
+import { createElement, requireElement, showFieldError } from "./dom.ts";
+import { showToast } from "./notifications.ts";
+import { errorMessage, ProblemError, readJson, sendRequest } from "./request.ts";
+
+/** A signed-in browser. */
+interface Device {
+  readonly id: string;
+  readonly name: string;
+  readonly lastUsedAt?: string;
+  readonly isCurrent: boolean;
+}
+
+/** Who is signed in. */
+export interface Session {
+  readonly kind: "user" | "client";
+  readonly name: string;
+  /** `read`: to-dos cannot be changed. */
+  readonly scope: "read" | "write";
+  readonly devices: readonly Device[];
+}
+
+interface DeviceLink {
+  readonly link: string;
+  readonly qrCode: { readonly size: number; readonly path: string };
+}
+
+export interface SessionOptions {
+  /** Deletes what the browser keeps of the list and of unsent changes. */
+  readonly forget: () => Promise<void>;
+  /** The service is private, and this browser is signed in. */
+  readonly onSignedIn?: (session: Session) => void;
+}
+
+const app = requireElement("#app", HTMLElement);
+const signInSection = requireElement("#sign-in", HTMLElement);
+const signInNotice = requireElement("#sign-in-notice", HTMLElement);
+const form = requireElement("#sign-in-form", HTMLFormElement);
+const userInput = requireElement("#user", HTMLInputElement);
+const passwordInput = requireElement("#password", HTMLInputElement);
+const linkQuestion = requireElement("#link-question", HTMLElement);
+const linkButton = requireElement("#link-submit", HTMLButtonElement);
+const dialog = requireElement("#devices", HTMLDialogElement);
+const devicesButton = requireElement("#show-devices", HTMLButtonElement);
+const deviceList = requireElement("#device-list", HTMLElement);
+const deviceLink = requireElement("#device-link", HTMLElement);
+
+/** Whether a response has shown that the service is private. */
+let isPrivate = false;
+
+/** Fetches a list, and notes whether the service is private: its responses then vary by the cookie. */
+export async function fetchList(url: string, init: RequestInit): Promise<Response> {
+  const response = await fetch(url, init);
+  if (response.headers.get("vary")?.includes("Cookie") === true) isPrivate = true;
+  return response;
+}
+
+const LINK = /#sign-in=(\w+)$/;
+const TOKEN = /^todo_\w{49}$/;
+const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** Signs in and out where the service is private. In open mode, it shows nothing. */
+export class SessionView {
+  readonly #options: SessionOptions;
+  /** The code of the link that opened this page. Nothing is done with it before a person agrees. */
+  #code = takeCode();
+  #isRejected = false;
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+    passwordInput.addEventListener("input", () => showFieldError(passwordInput));
+    devicesButton.addEventListener("click", () => this.#showDevices());
+    listen("#link-cancel", () => this.#showForm(""));
+    listen("#sign-out", () => this.#signOut());
+    listen("#add-device", () => this.#addDevice());
+    listen("#close-devices", () => dialog.close());
+    // Another link, opened while this page is shown.
+    addEventListener("hashchange", () => {
+      if (LINK.test(location.hash)) location.reload();
+    });
+  }
+
+  /** The list can be read. Finds out whether the service is private and who is signed in. */
+  async onConnected(): Promise<void> {
+    if (!isPrivate || !devicesButton.hidden) return;
+    const session = await readSession().catch(() => undefined);
+    if (session === undefined || this.#isRejected || !devicesButton.hidden) return;
+    devicesButton.hidden = false;
+    this.#options.onSignedIn?.(session);
+    if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
+    // The back button must not show the list again after a sign-out.
+    addEventListener("pagehide", () => {
+      app.hidden = true;
+    });
+    window.addEventListener("pageshow", ({ persisted }) => {
+      if (persisted) location.reload();
+    });
+  }
+
+  /** The service has rejected this browser: deletes what it keeps, and shows the form. */
+  async onRejected({ code, detail }: TodoApiError): Promise<void> {
+    if (this.#isRejected) return;
+    this.#isRejected = true;
+    const wasSignedIn = !devicesButton.hidden;
+    // The page loads again after a sign-in.
+    app.remove();
+    dialog.close();
+    document.title = "To-dos";
+    await this.#options.forget();
+    signInSection.hidden = false;
+    if (code === "https_required") {
+      form.hidden = true;
+      signInNotice.textContent = `This list is private. ${detail ?? "It needs HTTPS."}`;
+    } else if (this.#code !== undefined) await this.#showLink(this.#code);
+    else this.#showForm(wasSignedIn ? "This browser was signed out." : "This list is private.");
+  }
+
+  #showForm(notice: string): void {
+    this.#code = undefined;
+    signInNotice.textContent = notice;
+    linkQuestion.hidden = true;
+    form.hidden = false;
+    userInput.focus();
+  }
+
+  /** Asks whether to sign in with a link. Another person may have sent it, so the service says whose it is. */
+  async #showLink(code: string): Promise<void> {
+    try {
+      const response = await sendRequest("POST", "/api/session/link", { code });
+      const { name } = await readJson<Pick<Session, "name">>(response);
+      this.#code = code;
+      requireElement("#link-owner", HTMLElement).textContent = name;
+      linkButton.textContent = `Sign in as ${name}`;
+      linkButton.onclick = () => this.#signIn({ code });
+      signInNotice.textContent = "";
+      form.hidden = true;
+      linkQuestion.hidden = false;
+    } catch (error) {
+      this.#showForm("");
+      showFieldError(passwordInput, errorMessage(error));
+    }
+  }
+
+  async #submit(): Promise<void> {
+    const [user, secret] = [userInput.value.trim(), passwordInput.value.trim()];
+    const code = LINK.exec(secret)?.[1];
+    if (code !== undefined) await this.#showLink(code);
+    else if (TOKEN.test(secret)) await this.#signIn({ token: secret });
+    else await this.#signIn({ user, password: passwordInput.value });
+  }
+
+  async #signIn(body: object): Promise<void> {
+    try {
+      await sendRequest("POST", "/api/session", body);
+      if ((await readSession()) === undefined) throw new ProblemError({ title: NO_COOKIE });
+      location.reload();
+    } catch (error) {
+      const isWrong = isUnauthorized(error) && !("code" in body);
+      this.#showForm("");
+      passwordInput.focus();
+      showFieldError(
+        passwordInput,
+        isWrong ? "The user name, password or token is wrong." : errorMessage(error),
+      );
+    }
+  }
+
+  async #signOut(): Promise<void> {
+    await attempt(async () => {
+      await sendRequest("DELETE", "/api/session").catch((error) => {
+        if (!isUnauthorized(error)) throw error;
+      });
+      await this.#options.forget();
+      location.replace("/");
+    });
+  }
+
+  async #showDevices(): Promise<void> {
+    deviceLink.hidden = true;
+    if (!dialog.open) dialog.showModal();
+    await attempt(async () => {
+      const session = await readSession();
+      if (session === undefined) return;
+      const as = createElement("strong", { dir: "auto" }, session.name);
+      const scope = session.scope === "read" ? ", who can read the list only." : ".";
+      requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
+      deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device)));
+    });
+  }
+
+  #createItem({ id, name, isCurrent, lastUsedAt }: Device): HTMLElement {
+    const used = lastUsedAt === undefined ? "" : `Last used ${TIME.format(new Date(lastUsedAt))}`;
+    const text = createElement("span", {}, name, createElement("br"), createElement("small", {}, used));
+    if (isCurrent) return createElement("li", {}, text, "This browser");
+    const revoke = (): Promise<void> =>
+      attempt(async () => {
+        await sendRequest("DELETE", `/api/session/devices/${id}`);
+        await this.#showDevices();
+      });
+    const properties = { type: "button", className: "quiet", ariaLabel: `Sign out ${name}` } as const;
+    return createElement(
+      "li",
+      {},
+      text,
+      createElement("button", { ...properties, onclick: revoke }, "Sign out"),
+    );
+  }
+
+  async #addDevice(): Promise<void> {
+    await attempt(async () => {
+      const { link, qrCode } = await readJson<DeviceLink>(await sendRequest("POST", "/api/session/links"));
+      const svg = requireElement("#device-qr", SVGSVGElement);
+      svg.setAttribute("viewBox", `0 0 ${qrCode.size} ${qrCode.size}`);
+      requireElement("#device-qr path", SVGPathElement).setAttribute("d", qrCode.path);
+      requireElement("#device-link-text", HTMLElement).textContent = link;
+      listen("#copy-link", () => copyText(link));
+      deviceLink.hidden = false;
+    });
+  }
+}
+
+const NO_COOKIE = "This browser does not keep the cookie of a sign-in. Allow cookies, or use HTTPS.";
+
+const isUnauthorized = (error: unknown): boolean =>
+  error instanceof ProblemError && error.problem.code === "unauthorized";
+
+/** Returns who is signed in, or `undefined` if nobody is or the service is not private. */
+async function readSession(): Promise<Session | undefined> {
+  try {
+    return await readJson<Session>(await sendRequest("GET", "/api/session"));
+  } catch (error) {
+    if (error instanceof ProblemError && /^(?:unauthorized|route_not_found)$/.test(error.problem.code ?? ""))
+      return undefined;
+    throw error;
+  }
+}
+
+/** Runs an action of the dialog. Shows an error there. */
+async function attempt(action: () => Promise<void>): Promise<void> {
+  const message = requireElement("#devices-error", HTMLElement);
+  message.textContent = "";
+  try {
+    await action();
+  } catch (error) {
+    message.textContent = errorMessage(error);
+  }
+}
+
+function listen(selector: string, onclick: () => unknown): void {
+  requireElement(selector, HTMLButtonElement).onclick = onclick;
+}
+
+/** Returns the code in the address, and removes it there, so that the history does not contain it. */
+function takeCode(): string | undefined {
+  const code = LINK.exec(location.hash)?.[1];
+  if (code !== undefined) history.replaceState(undefined, "", location.pathname + location.search);
+  return code;
+}
