@@ -61,7 +61,7 @@ export const ERRORS = define({
     status: 403,
     title: "Insufficient scope",
     description:
-      "In private mode, a token with the scope `read` was used for a write. Use an API key with the scope `write`.",
+      "In private mode, a token with the scope `read` was used for a write. Use an API key with the scope `write`. Or a browser tried to sign in another one, but only a module knows its user or token.",
   },
   cross_site_write: {
     status: 403,

@@ -58,6 +58,9 @@ export const ownerOf = (parent: string, all: readonly Key[]): string =>
 
 export const kindOf = (parent: string): Identity["kind"] => (parent.startsWith("user:") ? "user" : "client");
 
+/** Returns whether nothing is stored about a user or a client, so that a change cannot end its browsers. */
+export const isUnchecked = (parent: string): boolean => /^\w+::/.test(parent);
+
 const parentKey = (parent: string, all: readonly Key[]): Key | undefined =>
   all.find(({ id }) => parent === `key:${id}`);
 
@@ -72,8 +75,7 @@ export async function createSession(
   browser: string,
   now: number,
 ): Promise<MintedKey | undefined> {
-  const isChecked = !/^\w+::/.test(parent);
-  const lifetime = isChecked ? SESSION_LIFETIME_MS : UNCHECKED_LIFETIME_MS;
+  const lifetime = isUnchecked(parent) ? UNCHECKED_LIFETIME_MS : SESSION_LIFETIME_MS;
   for (;;) {
     const all = await keys.list();
     const limit = expiryOf(parent, all, now);
@@ -85,7 +87,7 @@ export async function createSession(
     const minted = mintKey(mintToken(), {
       ...{ name, scope, parent, createdAt: now, expiresAt },
       // A use renews only keys with a lifetime.
-      ...(isChecked && { lifetime }),
+      ...(!isUnchecked(parent) && { lifetime }),
     });
     if (!(await keys.insert(minted.stored))) continue;
     const after = await keys.list();
@@ -128,16 +130,19 @@ export async function createLink(keys: KeyStore, { parent, scope }: Parent, now:
   return { code, expiresAt };
 }
 
-/** Returns what a code signs in to, and the id to delete when it is used; `undefined` if it is wrong, used or expired. */
+/** Returns what a code signs in to, and the id to delete when it is used; `undefined` if the code or its parent is not valid. */
 export async function findLink(
   keys: KeyStore,
   code: string,
+  storedEntry: StoredEntry,
   now: number,
 ): Promise<(Parent & { readonly id: string }) | undefined> {
   const tokenHash = hashToken(code);
   const link = await keys.find(tokenHash);
   if (link === undefined || !timingSafeEqual(link.tokenHash, tokenHash)) return undefined;
-  const { id, parent, scope } = link;
-  if (parent?.startsWith(LINK_PREFIX) !== true || isExpired(link, now)) return undefined;
-  return { id, parent: parent.slice(LINK_PREFIX.length), scope };
+  const { id, scope } = link;
+  if (link.parent?.startsWith(LINK_PREFIX) !== true || isExpired(link, now)) return undefined;
+  const parent = link.parent.slice(LINK_PREFIX.length);
+  const isValid = isCurrent(parent, storedEntry) && expiryOf(parent, await keys.list(), now) !== undefined;
+  return isValid ? { id, parent, scope } : undefined;
 }

@@ -90,7 +90,7 @@ export function privateGuard(
         ? client(password, request, server)
         : user(name, password, request, server);
     }
-    const token = authorization === null ? readCookie(request) : undefined;
+    const token = readCookie(request);
     if (token !== undefined)
       return chain(client(token, request, server), (identity) =>
         // Only the keys of browsers count in a cookie.

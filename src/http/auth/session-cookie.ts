@@ -5,8 +5,12 @@ import { isMintedToken } from "../../credential/token.ts";
 const PREFIX = "__Host-todo=";
 const ATTRIBUTES = "Path=/; Secure; HttpOnly; SameSite=Strict";
 
-/** Returns the token in the cookie of a browser; `undefined` without one, or if several cookies have its name. */
+/**
+ * Returns the token in the cookie of a browser; `undefined` without one, if several cookies have its name, or beside
+ * `Authorization`.
+ */
 export function readSessionCookie({ headers }: Request): string | undefined {
+  if (headers.has("authorization")) return undefined;
   const cookies = headers.get("cookie")?.split("; ");
   const [token, ...others] = cookies?.filter((cookie) => cookie.startsWith(PREFIX)) ?? [];
   if (token === undefined || others.length > 0) return undefined;

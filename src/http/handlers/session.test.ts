@@ -29,9 +29,9 @@ async function startPrivate(scope: "read" | "write" = "write", lifetime?: number
   const store = openMemory();
   const { keys } = store;
   const { log, lines, text } = capturingLog();
-  const state = { now: Date.now(), entry: "first" as string | undefined };
+  const state = { now: Date.now(), entry: "first" as string | undefined, whileChecking: () => {} };
   const storedEntry = (_kind: string, name: string) => (name === "ann" ? state.entry : undefined);
-  const phone = await mint(keys, "phone", scope, lifetime);
+  const phone = await mint(keys, "phone", state.now, scope, lifetime);
   const service = startService({
     store,
     log,
@@ -44,7 +44,10 @@ async function startPrivate(scope: "read" | "write" = "write", lifetime?: number
         () => state.now,
         (parent) => isCurrent(parent, storedEntry),
       ),
-      checkUser: (user, password) => ["ann", "bob"].includes(user) && password === PASSWORD,
+      checkUser: (user, password) => {
+        state.whileChecking();
+        return ["ann", "bob"].includes(user) && password === PASSWORD;
+      },
     },
     now: () => state.now,
   });
@@ -67,15 +70,20 @@ async function startPrivate(scope: "read" | "write" = "write", lifetime?: number
 async function mint(
   keys: KeyStore,
   name: string,
+  now: number,
   scope: "read" | "write" = "write",
   lifetime?: number,
 ): Promise<MintedKey> {
-  const minted = await createKey(keys, name, lifetime, Date.now(), scope);
+  const minted = await createKey(keys, name, lifetime, now, scope);
   if (minted === undefined) throw new Error(`no key for ${name}`);
   return minted;
 }
 
 const ANN = { user: "ann", password: PASSWORD };
+
+const basic = (user: string): Jar => ({
+  headers: { Authorization: `Basic ${Buffer.from(`${user}:${PASSWORD}`).toString("base64")}` },
+});
 
 describe("POST /api/session", () => {
   test("creates an API key for this browser and sets it as a cookie that scripts cannot read", async () => {
@@ -132,6 +140,20 @@ describe("POST /api/session", () => {
     expect((await service.signIn({ token: service.phone.token })).status).toBe(201);
   });
 
+  test("rejects a password that was changed while it was checked", async () => {
+    await using service = await startPrivate();
+    const { state } = service;
+    state.whileChecking = () => {
+      state.entry = `${state.entry}, changed`;
+    };
+    for (const response of [
+      await service.signIn(ANN),
+      await service.send("POST", "/api/session/links", basic("ann")),
+    ])
+      expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
+    expect(await service.keys.list()).toHaveLength(1);
+  });
+
   test.each<[what: string, headers: Readonly<Record<string, string>>]>([
     ["a page of another site", { "Sec-Fetch-Site": "cross-site", Origin: "https://evil.example" }],
     ["a page of another port", { "Sec-Fetch-Site": "same-site", Origin: "http://127.0.0.1:9" }],
@@ -160,16 +182,18 @@ describe("POST /api/session", () => {
       const store = openMemory();
       const access = { privateMode: true, allowBasicOverHttp };
       const { routes } = createService({ store, credentials: { keys: store.keys }, access });
-      const request = new Request("http://192.0.2.2/api/session", { method: "POST" });
-      const response = await routes["/api/session"]?.(Object.assign(request, { params: {} }), {
-        protocol: "http",
-        requestIP: () => ({ address: "192.0.2.1" }),
-        timeout: () => {},
-      });
-      expect(await response?.json()).toMatchObject({
-        code: "https_required",
-        detail: expect.stringContaining("Browsers store the cookie of a sign-in over HTTPS"),
-      });
+      for (const path of ["/api/session", "/api/session/link"]) {
+        const request = new Request(`http://192.0.2.2${path}`, { method: "POST" });
+        const response = await routes[path]?.(Object.assign(request, { params: {} }), {
+          protocol: "http",
+          requestIP: () => ({ address: "192.0.2.1" }),
+          timeout: () => {},
+        });
+        expect(await response?.json()).toMatchObject({
+          code: "https_required",
+          detail: expect.stringContaining("Browsers store the cookie of a sign-in over HTTPS"),
+        });
+      }
     }
   });
 
@@ -224,7 +248,7 @@ describe("the cookie of a browser", () => {
 
   test("does not count for a listed origin", async () => {
     const store = openMemory();
-    const key = await mint(store.keys, "phone");
+    const key = await mint(store.keys, "phone", Date.now());
     await using service = startService({
       store,
       credentials: { keys: store.keys, lookupClient: createKeyLookup(store.keys, Date.now) },
@@ -317,6 +341,22 @@ describe("the key of a browser", () => {
     expect(await service.statusOf("/api/todos", init)).toBe(401);
   });
 
+  test("signs in no other browser if nothing is stored about its user, so that it ends", async () => {
+    await using service = await startPrivate();
+    const direct = await service.jar({ user: "bob", password: PASSWORD });
+    const { link } = await jsonOf(await service.send("POST", "/api/session/links", basic("bob")));
+    const byLink = await service.jar({ code: link.split("=")[1] });
+    for (const { headers } of [direct, byLink]) {
+      const token = headers.Cookie?.slice("__Host-todo=".length);
+      for (const response of [
+        await service.send("POST", "/api/session/links", { headers }),
+        await service.signIn({ token }),
+      ])
+        expect(await statusAndCode(response)).toEqual([403, "insufficient_scope"]);
+    }
+    expect(await service.keys.list()).toHaveLength(3);
+  });
+
   test.each(["second", undefined])("ends if the stored entry of its user becomes %p", async (entry) => {
     await using service = await startPrivate();
     const init = await service.jar(ANN);
@@ -336,7 +376,7 @@ describe("the key of a browser", () => {
     service.state.now += 1;
     expect(await service.statusOf("/api/todos", init)).toBe(401);
 
-    const other = await mint(service.keys, "tablet");
+    const other = await mint(service.keys, "tablet", service.state.now);
     const second = await service.jar({ token: other.token });
     await service.keys.delete(other.key.id);
     expect(await service.statusOf("/api/todos", second)).toBe(401);
@@ -393,6 +433,25 @@ describe("GET and DELETE /api/session", () => {
     const other = await service.send("GET", "/api/session", byToken);
     expect(other.headers.get("set-cookie")).toBeNull();
     expect(await other.json()).toMatchObject({ kind: "client", name: "phone", devices: [{}] });
+  });
+
+  test("show no browser whose sign-in has expired", async () => {
+    await using service = await startPrivate();
+    const stale = await service.jar(ANN);
+    service.state.now += 89 * DAY;
+    const init = await service.jar(ANN);
+    service.state.now += DAY;
+    expect(await service.statusOf("/api/todos", stale)).toBe(401);
+    const { devices } = await jsonOf(await service.send("GET", "/api/session", init));
+    expect(devices).toMatchObject([{ name: "Firefox on Android 2" }]);
+  });
+
+  test("send no cookie to a request with Authorization", async () => {
+    await using service = await startPrivate();
+    const { headers } = await service.jar(ANN);
+    const init = { headers: { ...headers, Authorization: `Bearer ${service.phone.token}` } };
+    const response = await service.send("GET", "/api/session", init);
+    expect([response.status, response.headers.get("set-cookie")]).toEqual([200, null]);
   });
 
   test("revoke the key and clear the cookie", async () => {
@@ -472,19 +531,25 @@ describe("a link", () => {
     service.state.now += 600_000 - 1;
     expect((await service.signIn({ code: early })).status).toBe(201);
     service.state.now += 1;
-    expect((await service.signIn({ code: late })).status).toBe(401);
+    await expectInvalid(late);
     service.state.now -= 1000;
     service.state.entry = "second";
-    expect((await service.signIn({ code: stale })).status).toBe(401);
+    await expectInvalid(stale);
 
     const { key } = service.phone;
-    const fromKey = await createLink(
-      service.keys,
-      { parent: `key:${key.id}`, scope: "write" },
-      service.state.now,
-    );
+    const parent = { parent: `key:${key.id}`, scope: "write" } as const;
+    const ofRotated = await createLink(service.keys, parent, service.state.now);
+    const ofRevoked = await createLink(service.keys, parent, service.state.now);
+    await rotateKey(service.keys, key.id, 1000, service.state.now);
+    service.state.now += 1000;
+    await expectInvalid(ofRotated.code);
     await service.keys.delete(key.id);
-    expect((await service.signIn({ code: fromKey.code })).status).toBe(401);
+    await expectInvalid(ofRevoked.code);
+
+    async function expectInvalid(code: string): Promise<void> {
+      for (const path of ["/api/session/link", "/api/session"])
+        expect((await service.sendJson("POST", path, { code })).status).toBe(401);
+    }
   });
 
   test("is no credential, appears in no list, and is one of at most 5", async () => {

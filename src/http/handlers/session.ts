@@ -1,10 +1,10 @@
 import { type Identity, identityFields } from "../../credential/identity.ts";
-import { formatTime, type Key, type KeyStore } from "../../credential/key.ts";
+import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
 import {
   createLink,
   createSession,
   findLink,
-  isCurrent,
+  isUnchecked,
   kindOf,
   ownerOf,
   type Parent,
@@ -40,9 +40,13 @@ export interface SessionOptions {
 export function createSessionHandlers(options: SessionOptions) {
   const { keys, storedEntry, authenticator, bodies, origins, getConnectionInfo, log, now } = options;
 
-  const signIn: Handler = async (request, server) => {
+  const requireOwnSecurePage = (request: Request, server: HttpServer): void => {
     if (!getConnectionInfo(request, server).isSecure) throw cookieNeedsHttps();
     origins.requireOwnPage(request);
+  };
+
+  const signIn: Handler = async (request, server) => {
+    requireOwnSecurePage(request, server);
     const parent = await authenticate(await bodies.readJson(request, server), request, server);
     const browser = describeBrowser(request.headers.get("user-agent") ?? "");
     const minted = await createSession(keys, parent, browser, now());
@@ -54,14 +58,14 @@ export function createSessionHandlers(options: SessionOptions) {
 
   /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
   const describeLink: Handler = async (request, server) => {
-    origins.requireOwnPage(request);
+    requireOwnSecurePage(request, server);
     const { parent } = await requireLink(getText(await bodies.readJson(request, server), "code"));
     return reply(200, await describeOwner(parent));
   };
 
   const show: GuardedHandler<Identity> = async (request, identity) => {
     const { parent } = parentOf(identity, storedEntry);
-    const devices = (await keys.list()).filter((key) => key.parent === parent);
+    const devices = (await keys.list()).filter((key) => key.parent === parent && !isExpired(key, now()));
     const token = readSessionCookie(request);
     const json = {
       ...(await describeOwner(parent)),
@@ -87,8 +91,7 @@ export function createSessionHandlers(options: SessionOptions) {
   };
 
   const createDeviceLink: GuardedHandler<Identity> = async (request, identity) => {
-    const parent = parentOf(identity, storedEntry);
-    const { code, expiresAt } = await createLink(keys, parent, now());
+    const { code, expiresAt } = await createLink(keys, requireParent(identity), now());
     log.info(identityFields(identity), "link created");
     // Behind a proxy that terminates TLS, only the page knows the scheme.
     const origin = request.headers.get("origin") ?? new URL(request.url).origin;
@@ -109,12 +112,23 @@ export function createSessionHandlers(options: SessionOptions) {
     const identity = isToken
       ? await authenticator.client(getText(body, "token"), request, server)
       : await authenticator.user(getText(body, "user"), getText(body, "password"), request, server);
+    return requireParent(identity);
+  }
+
+  /** Returns what another browser of an identity is made with. */
+  function requireParent(identity: Identity): Parent {
+    if (identity.isRevoked?.() === true) throw unauthorized("The credential has changed. Sign in again.");
+    // The next browser would be valid for 24 hours again, and nothing would end their series.
+    if (identity.parent !== undefined && isUnchecked(identity.parent))
+      throw new ServiceError("insufficient_scope", {
+        detail: "Sign in on the other device with the user name and the password, or with the token.",
+      });
     return parentOf(identity, storedEntry);
   }
 
   async function requireLink(code: string) {
-    const link = await findLink(keys, code, now());
-    if (link === undefined || !isCurrent(link.parent, storedEntry)) throw invalidLink();
+    const link = await findLink(keys, code, storedEntry, now());
+    if (link === undefined) throw invalidLink();
     return link;
   }
 
@@ -129,11 +143,10 @@ function getText(body: unknown, field: string): string {
   throw validationError(field, value === undefined ? "is required" : "must be a string");
 }
 
-const invalidLink = (): ServiceError =>
-  new ServiceError("unauthorized", {
-    detail: "The link was used, has expired or was revoked. Create a new one.",
-    headers: { "WWW-Authenticate": 'Bearer realm="todo"' },
-  });
+const invalidLink = () => unauthorized("The link was used, has expired or was revoked. Create a new one.");
+
+const unauthorized = (detail: string): ServiceError =>
+  new ServiceError("unauthorized", { detail, headers: { "WWW-Authenticate": 'Bearer realm="todo"' } });
 
 const cookieNeedsHttps = (): ServiceError =>
   new ServiceError("https_required", {
