@@ -33,11 +33,7 @@ export const userIdentity = ({ name }: BasicUser, isRevoked: () => boolean): Ide
   isRevoked,
 });
 
-/** Returns the log fields that name an identity: the client or the user, and the id of the API key. */
-export function identityFields({
-  kind,
-  name,
-  keyId,
-}: Identity): Readonly<Record<string, string | undefined>> {
-  return { [kind]: name, key: keyId };
+/** Returns the log fields that name an identity. A browser's parent appears without the hash of its entry. */
+export function identityFields({ kind, name, keyId, parent }: Identity) {
+  return { [kind]: name, key: keyId, parent: parent?.replace(/^(user|client):[^:]*:/, "$1:") };
 }

@@ -246,6 +246,27 @@ describe("the cookie of a browser", () => {
     expect(service.store.count).toBe(isAccepted ? 1 : 0);
   });
 
+  test("logs writes with the credential that the browser signed in with", async () => {
+    await using service = await startPrivate();
+    const { id } = service.phone.key;
+    for (const [body, parent] of [
+      [ANN, "user:ann"],
+      [{ user: "bob", password: PASSWORD }, "user:bob"],
+      [{ token: service.phone.token }, `key:${id}`],
+    ] as const) {
+      const init = await service.jar(body);
+      await service.sendJson("POST", "/api/todos", { title: "a" }, init);
+      await service.sendJson("POST", "/api/todos", {}, init);
+      await service.send("POST", "/api/session/links", init);
+      const lines = service.lines.splice(0).filter(({ fields }) => "parent" in fields);
+      expect(lines.map(({ message, fields }) => [message, fields.parent])).toEqual([
+        ["write", parent],
+        ["write refused", parent],
+        ...(parent === "user:bob" ? [] : [["link created", parent]]),
+      ]);
+    }
+  });
+
   test("does not count for a listed origin", async () => {
     const store = openMemory();
     const key = await mint(store.keys, "phone", Date.now());
