@@ -24,7 +24,7 @@ export interface BackupSummary {
 }
 
 export interface RestoreSummary extends BackupSummary {
-  /** Where the files of a store that had lost changes were moved to. */
+  /** Where the files of the store before were moved to. */
   readonly movedTo: string | undefined;
 }
 
@@ -67,8 +67,8 @@ export interface StoreAdmin {
   /** Copies the store into a new file. A server may be using the store. */
   backup(file: string, signal: AbortSignal): Promise<BackupSummary>;
   /**
-   * Restores a backup into a store that no server uses, and that is empty or has lost changes. The files of a store that
-   * has lost changes are moved aside. The restored store knows no earlier position.
+   * Replaces a store that no server uses by a backup, an export or a rescue file. The old files are moved aside. The restored
+   * store knows no earlier position.
    */
   restore(file: string, signal: AbortSignal): Promise<RestoreSummary>;
   /** Lets a server start on a store that has lost changes. */

@@ -15,7 +15,7 @@ import { readCertificate } from "../../serve/certificate.ts";
 import { openCredentials } from "../../serve/credentials.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { parseFilePath, probeStore, type StoreProbe } from "../../storage/open.ts";
-import { findRescueFiles } from "../../storage/sqlite/errors.ts";
+import { findRescueFiles, rescueTime, restoreCommand } from "../../storage/sqlite/errors.ts";
 import { fileUsage } from "../../storage/sqlite/files.ts";
 import { escapeControls } from "../terminal/terminal.ts";
 import { fetchLocally } from "./health.ts";
@@ -128,8 +128,8 @@ function findRescue(url: string): Outcome[] {
     // The check of the store has the reason.
   }
   const file = path === undefined ? undefined : findRescueFiles(path).at(-1);
-  if (file === undefined) return [];
-  const text = `${file} has what a server held when its files were wrong: if the store lacks changes, stop the server and run todo restore ${file} --store ${url}; otherwise remove the file`;
+  if (path === undefined || file === undefined) return [];
+  const text = `${file} has what a server held at ${rescueTime(file)}, when its files were wrong: if the store lacks changes, stop the server and run ${restoreCommand(file, path)}; otherwise remove the file`;
   return [["warning", text]];
 }
 

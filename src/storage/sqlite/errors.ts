@@ -79,7 +79,7 @@ export const describeDamage = (path: string, error: unknown): string =>
 
 /** Returns what a store has lost, and what to do. */
 export const describeLoss = (path: string, loss: string): string =>
-  `${loss}: ${describeWaysOut(path, `continue without them with todo accept-loss ${path}`)}`;
+  `${loss}: ${describeWaysOut(path, `continue without them with todo accept-loss ${quote(path)}`)}`;
 
 /**
  * Returns how to get a store back, in the order of harm.
@@ -90,7 +90,7 @@ export function describeWaysOut(path: string, ...last: readonly string[]): strin
   const ways = [
     "put the right files back",
     ...rescues.map(
-      (file) => `run todo restore ${file} --store sqlite:${path}, which has what the server held`,
+      (file) => `run ${restoreCommand(file, path)}, which has what a server held at ${rescueTime(file)}`,
     ),
     "restore a backup with todo restore",
     ...last,
@@ -104,6 +104,17 @@ export const findRescueFiles = (path: string): string[] =>
     .filter((name) => name.startsWith(`${basename(path)}.rescue-`) && name.endsWith(".ndjson"))
     .sort()
     .map((name) => join(dirname(path), name));
+
+/** Returns when a rescue file was written. Its name says it. */
+export const rescueTime = (file: string): string =>
+  file.replace(/^.*\.rescue-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d*Z\.ndjson$/s, "$1-$2-$3 $4:$5 UTC");
+
+export const restoreCommand = (file: string, path: string): string =>
+  `todo restore ${quote(file)} --store ${quote(`sqlite:${path}`)}`;
+
+/** Quotes an argument of a command for a shell if it needs that. */
+const quote = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
 function readFolder(folder: string): readonly string[] {
   try {

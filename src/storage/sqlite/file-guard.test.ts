@@ -64,33 +64,21 @@ async function countOf(path: string): Promise<number> {
 
 describe("a running store rejects writes", () => {
   test.each<[what: string, damage: (path: string) => void, reason: string]>([
-    [
-      "its log is removed",
-      (path) => rmSync(`${path}-wal`),
-      "-wal was moved, removed or replaced: put the file back",
-    ],
+    ["its log is removed", (path) => rmSync(`${path}-wal`), "-wal was moved, removed or replaced"],
     ["its log is truncated", (path) => truncateSync(`${path}-wal`), ""],
     ["a part of its log is truncated", (path) => truncateSync(`${path}-wal`, 4096), ""],
     ["its database is truncated", (path) => truncateSync(path), ""],
-    ["its database is removed", (path) => rmSync(path), "was moved, removed or replaced: put the file back"],
+    ["its database is removed", (path) => rmSync(path), "was moved, removed or replaced"],
     [
       "its database is replaced",
       (path) => {
         copyFileSync(path, `${path}.copy`);
         renameSync(`${path}.copy`, path);
       },
-      "was moved, removed or replaced: put the file back",
+      "was moved, removed or replaced",
     ],
-    [
-      "its shared memory is removed",
-      (path) => rmSync(`${path}-shm`),
-      "-shm was moved, removed or replaced: put the file back",
-    ],
-    [
-      "its lock is removed",
-      (path) => rmSync(`${path}-lock`),
-      "-lock was moved, removed or replaced: put the file back",
-    ],
+    ["its shared memory is removed", (path) => rmSync(`${path}-shm`), "-shm was moved, removed or replaced"],
+    ["its lock is removed", (path) => rmSync(`${path}-lock`), "-lock was moved, removed or replaced"],
   ])("after %s, and serves reads", async (_what, damage, reason) => {
     const path = newPath();
     const store = await serve(path);
@@ -149,7 +137,7 @@ describe("a running store rejects writes", () => {
     const path = newPath();
     const store = await serve(path);
     renameSync(`${path}-wal`, `${path}-elsewhere`);
-    expect(await insert(store)).toContain("put the file back");
+    expect(await insert(store)).toContain("was moved, removed or replaced");
     renameSync(`${path}-elsewhere`, `${path}-wal`);
     expect(await insert(store)).toBeUndefined();
     await store.close();
@@ -276,7 +264,7 @@ describe("a store that closes", () => {
     const path = newPath();
     const store = await serve(path);
     rmSync(`${path}-wal`);
-    expect(await insert(store)).toContain("put the file back");
+    expect(await insert(store)).toContain("was moved, removed or replaced");
     await store.close();
     expect(await countOf(path)).toBe(10);
   });
@@ -298,7 +286,7 @@ describe("checkWrites of a running store", () => {
     const store = await serve(path);
     await store.checkWrites?.();
     renameSync(`${path}-wal`, `${path}-elsewhere`);
-    expect(await insert(store)).toContain("put the file back");
+    expect(await insert(store)).toContain("was moved, removed or replaced");
     for (let i = 0; i < 2; i++) {
       const error = await errorOf(store.checkWrites?.());
       expect(error instanceof ServiceError && error.code).toBe("store_unavailable");
@@ -409,7 +397,7 @@ describe("FileGuard", () => {
       // The name has the same length, so that no file system changes the size of the folder.
       renameSync(`${path}-lock`, `${path}-gone`);
       utimesSync(own, tick, tick);
-      expect(() => guard.checkBefore(committed)).toThrow("put the file back");
+      expect(() => guard.checkBefore(committed)).toThrow("was moved, removed or replaced");
     } finally {
       setSystemTime();
     }

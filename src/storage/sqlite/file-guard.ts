@@ -1,7 +1,14 @@
-import type { Database } from "bun:sqlite";
+import { type Database, SQLiteError } from "bun:sqlite";
 import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
-import { computeDigest, matchesStoredDigest, TODO_JSON } from "./contents.ts";
+import {
+  computeDigest,
+  findStructuralDamage,
+  matchesStoredDigest,
+  storedIdempotencyRecords,
+  TODO_JSON,
+} from "./contents.ts";
+import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
 import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
 import { storeRow } from "./store-row.ts";
@@ -48,6 +55,8 @@ export class FileGuard {
   #lastSeen: Files;
   /** Whether a transaction of the writer failed after it had written to the WAL. */
   #hasFailed = false;
+  /** Whether a transaction of the writer has found damage, which the state of the files does not show. */
+  #isDamaged = false;
   #nextLimitAt = 0;
 
   /**
@@ -71,9 +80,9 @@ export class FileGuard {
     assertSame(this.#lockPath, this.#lock);
     assertSame(this.#sharedMemoryPath, this.#sharedMemory);
     const files = this.#statFiles();
-    if (isUnchanged(this.#lastSeen.database, files.database) && isUnchanged(this.#lastSeen.wal, files.wal))
-      return;
-    this.#verify(committed);
+    const isSameAsLast =
+      isUnchanged(this.#lastSeen.database, files.database) && isUnchanged(this.#lastSeen.wal, files.wal);
+    if (this.#isDamaged || !isSameAsLast) this.#verify(committed);
   }
 
   /**
@@ -109,11 +118,13 @@ export class FileGuard {
   remember(): void {
     this.#lastSeen = this.#statFiles();
     this.#hasFailed = false;
+    this.#isDamaged = false;
   }
 
   /** To be called after a transaction that failed. It may have changed the WAL. */
-  transactionFailed(): void {
-    this.#hasFailed = true;
+  transactionFailed(error: unknown): void {
+    this.#hasFailed ||= error instanceof SQLiteError;
+    this.#isDamaged ||= isDamage(error);
   }
 
   /** Empties the WAL if a long reader made it grow and has ended. Does not wait for readers. */
@@ -152,7 +163,7 @@ export class FileGuard {
   /** Throws unless the store has everything that the writer committed, also after a crash. */
   #verify(committed: Committed): void {
     const { wal } = this.#statFiles();
-    const transactions = this.#readBack(committed, assertSound);
+    const transactions = this.#readBack(committed, this.#isDamaged ? assertIntact : assertSound);
     // SQLite reads a WAL with lost frames now, but not after a crash. A command or a failed commit explains a changed WAL.
     const isExplained =
       (transactions > committed.transactions || this.#hasFailed) && wal.size >= this.#lastSeen.wal.size;
@@ -202,6 +213,14 @@ function assertSound(database: Database): void {
   if (found !== "ok") throw new Error(found);
 }
 
+/** Throws if anything in a store cannot be read. Takes longer than `assertSound`. */
+function assertIntact(database: Database): void {
+  assertSound(database);
+  const [found] = findStructuralDamage(database);
+  if (found !== undefined) throw new Error(found);
+  Array.from(storedIdempotencyRecords(database));
+}
+
 /** Reads a few to-dos. Throws if one of their pages consists of zeros, as after a truncation during a checkpoint. */
 function sampleTodos(database: Database): void {
   const { last_id } = storeRow(database);
@@ -210,13 +229,13 @@ function sampleTodos(database: Database): void {
 }
 
 export const changedError = (path: string, detail = "its last change is another one"): Error =>
-  new Error(`another program has changed ${path} (${detail}): put the right files back`);
+  new Error(`another program has changed ${path} (${detail})`);
 
 /** Returns the state of a file. Throws if the file is not the expected one. */
 function assertSame(path: string, expected: FileIdentity): Stats {
   const found = statIfPresent(path);
   if (found !== undefined && isSame(expected, found)) return found;
-  throw new Error(`${path} was moved, removed or replaced: put the file back`);
+  throw new Error(`${path} was moved, removed or replaced`);
 }
 
 /** Returns the state of a file, or `undefined` if it is missing. Faster than the option `throwIfNoEntry`. */

@@ -104,7 +104,7 @@ describe("openSqlite", () => {
     const path = await behindStore();
     for (const day of [1, 2]) writeFileSync(`${path}.rescue-2026010${day}T000000000Z.ndjson`, "");
     expect(await start(path)).toContain(
-      `put the right files back, run todo restore ${path}.rescue-20260102T000000000Z.ndjson --store sqlite:${path}, which has what the server held, restore a backup`,
+      `put the right files back, run todo restore ${path}.rescue-20260102T000000000Z.ndjson --store sqlite:${path}, which has what a server held at 2026-01-02 00:00 UTC, restore a backup`,
     );
   });
 

@@ -1,3 +1,4 @@
+import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import {
@@ -20,6 +21,7 @@ import { createKey } from "../../credential/key.ts";
 import type { Store, StoreOptions } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { restore } from "./maintenance/backup.ts";
+import { Rescue } from "./rescue.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-rescue-"));
@@ -50,7 +52,7 @@ async function rescued(store: Store): Promise<string> {
 const hashOf = (token: string): Uint8Array => createHash("sha256").update(token).digest();
 
 test("a store whose files are wrong saves everything in a private file, which restore accepts", async () => {
-  const path = newPath();
+  const path = join(dirname(newPath()), "my to-dos.db");
   const warnings: string[] = [];
   const store = await serve(path, { onWarning: (message) => warnings.push(message) });
   await store.delete(2n);
@@ -61,9 +63,7 @@ test("a store whose files are wrong saves everything in a private file, which re
   expect(dirname(file)).toBe(dirname(path));
   expect(statSync(file).mode & 0o777).toBe(0o600);
   expect(warnings).toEqual([
-    expect.stringContaining(
-      `stop the server, run todo restore ${file} --store sqlite:${path}, and start the server`,
-    ),
+    `another program has changed ${path} (it is empty). Put the right files back. If you cannot, stop the server, run todo restore '${file}' --store 'sqlite:${path}', and start the server: that file has everything that the server holds`,
   ]);
   expect(await errorOf(store.checkWrites?.())).toMatchObject({
     detail: expect.stringContaining(basename(file)),
@@ -91,7 +91,8 @@ test("a store that closes while its files are wrong saves everything first", asy
 
 test("a rescue file has the API keys of commands, and no writes after it", async () => {
   const path = newPath();
-  const store = await serve(path);
+  const warnings: string[] = [];
+  const store = await serve(path, { onWarning: (message) => warnings.push(message) });
   const beside = openSqliteKeys(path, { createIfMissing: false });
   await createKey(beside.keys, "beside", undefined, 1);
   await beside.close();
@@ -105,10 +106,72 @@ test("a rescue file has the API keys of commands, and no writes after it", async
   expect(readFileSync(path)).toEqual(database);
   await store.insert("d");
   expect(store.rescueFile).toBeUndefined();
+  expect(warnings.at(-1)).toBe(
+    `the files of the store are right again: do not restore ${path}.rescue.old, which lacks later changes`,
+  );
+  expect(readFileSync(`${path}.rescue.old`, "utf8")).toContain('"name":"beside"');
   rmSync(`${path}-lock`);
   await store.close();
-  const [, second = ""] = rescueFiles(path);
+  const [second = "", ...others] = rescueFiles(path);
+  expect(others).toEqual([]);
   expect(await restore(path, second, signal)).toMatchObject({ todos: 3 });
+});
+
+test("a store that closes with the right files leaves no rescue file that a later start would name", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  renameSync(path, `${path}.elsewhere`);
+  await errorOf(store.insert("c"));
+  await rescued(store);
+  renameSync(`${path}.elsewhere`, path);
+  await store.close();
+  expect(rescueFiles(path)).toEqual([]);
+});
+
+test("a write that is acknowledged while a rescue file is written makes the server write another one", async () => {
+  const path = newPath();
+  const warnings: string[] = [];
+  let count = 0;
+  const rescue = new Rescue({
+    path,
+    otherFolder: undefined,
+    check: async () => {},
+    onFailure: () => {},
+    contents: () => {
+      count++;
+      return {
+        lastId: BigInt(count),
+        count,
+        todos: (function* () {
+          if (count === 1) rescue.writeSucceeded();
+          yield Array.from({ length: count }, (_, i) => `{"id":${i + 1},"title":"a","done":false}`);
+        })(),
+        keys: [],
+        idempotencyRecords: [],
+      };
+    },
+    onWarning: (message) => warnings.push(message),
+  });
+  await rescue.close(new Error("the files are gone"));
+  expect(rescueFiles(path)).toEqual([rescue.file ?? ""]);
+  expect(readFileSync(rescue.file ?? "", "utf8")).toContain('"todos":2');
+  expect(warnings).toEqual([expect.stringContaining(rescue.file ?? "no file")]);
+});
+
+test("a store whose damage a write has found accepts no other write until it is repaired", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  using other = new Database(path);
+  other.run("ALTER TABLE idempotency_records RENAME TO elsewhere");
+  await errorOf(store.insert("c", "key c"));
+  await errorOf(store.insert("c"));
+  const file = await rescued(store);
+  await errorOf(store.checkWrites?.());
+  expect(rescueFiles(path)).toEqual([file]);
+  other.run("ALTER TABLE elsewhere RENAME TO idempotency_records");
+  await store.insert("c", "key c");
+  expect(rescueFiles(path)).toEqual([]);
+  await store.close();
 });
 
 test("a file that is put back within a second needs no rescue file", async () => {

@@ -1,9 +1,10 @@
+import { renameSync, rmSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { errorMessage, toError } from "../../error-message.ts";
 import { createFileAtomic } from "../atomic-file.ts";
 import { type ExportContents, writeExport } from "../ndjson.ts";
-import { isDamage } from "./errors.ts";
+import { restoreCommand } from "./errors.ts";
 import { PRIVATE_MODE } from "./files.ts";
 
 const CHECK_INTERVAL_MS = 10_000;
@@ -35,11 +36,10 @@ export class Rescue {
   /** When the next check is due, in milliseconds of `performance.now`. */
   #due = 0;
   #running: Promise<unknown> | undefined;
-  #failure: Error | undefined;
-  /** Damage that a write has found, and no check of the files can find. */
-  #damage: Error | undefined;
+  /** Whether the files failed their last check. */
+  #hasFailed = false;
   #file: string | undefined;
-  /** Counts the acknowledged writes, because an older file does not contain the latest one. */
+  /** Counts the acknowledged writes, because a file that is written meanwhile may lack them. */
   #writes = 0;
   #lastProblem: string | undefined;
   #isClosed = false;
@@ -49,21 +49,19 @@ export class Rescue {
     this.#schedule(CHECK_INTERVAL_MS);
   }
 
-  /** The rescue file; `undefined` if there is none, or if writes were acknowledged after it. */
+  /** The file with everything that the server holds; `undefined` while the files of the store are right. */
   get file(): string | undefined {
     return this.#file;
   }
 
-  /** To be called after each acknowledged write. */
+  /** To be called after each acknowledged write, before which the files were checked. */
   writeSucceeded(): void {
     this.#writes++;
-    this.#file = undefined;
-    this.#damage = undefined;
+    this.#recovered();
   }
 
   /** To be called after a failed write: checks the files soon. */
-  writeFailed(cause: unknown): void {
-    if (isDamage(cause)) this.#damage = toError(cause);
+  writeFailed(): void {
     if (this.#due - performance.now() > RETRY_INTERVAL_MS && this.#file === undefined)
       this.#schedule(RETRY_INTERVAL_MS);
   }
@@ -72,11 +70,14 @@ export class Rescue {
    * Ends the checks.
    * @param failure why the files failed their last check; then the server exits only with a rescue file, or after some attempts
    */
-  async close(failure: Error | undefined = this.#damage): Promise<void> {
+  async close(failure: Error | undefined): Promise<void> {
     this.#isClosed = true;
     await this.#running;
     clearTimeout(this.#timer);
-    if (failure === undefined) return;
+    if (failure === undefined) {
+      this.#recovered();
+      return;
+    }
     for (let attempt = 1; !(await this.#save(failure)) && attempt < ATTEMPTS_AT_END; attempt++)
       await Bun.sleep(RETRY_INTERVAL_MS);
   }
@@ -95,30 +96,42 @@ export class Rescue {
   async #run(): Promise<void> {
     const failure = await this.#findFailure();
     if (failure === undefined) this.#recovered();
-    else if (this.#failure === undefined) this.#options.onFailure();
+    else if (!this.#hasFailed) this.#options.onFailure();
     else await this.#save(failure);
-    const isUnsaved = failure !== undefined && this.#file === undefined;
-    this.#failure = failure;
+    this.#hasFailed = failure !== undefined;
+    const isUnsaved = this.#hasFailed && this.#file === undefined;
     this.#schedule(isUnsaved ? RETRY_INTERVAL_MS : CHECK_INTERVAL_MS);
   }
 
   async #findFailure(): Promise<Error | undefined> {
     try {
       await this.#options.check();
-      return this.#damage;
+      return undefined;
     } catch (error) {
       return toError(error);
     }
   }
 
+  /** Renames the rescue file, because a later start would name it as the best copy. */
   #recovered(): void {
-    if (this.#file !== undefined)
-      this.#options.onWarning(`the files of the store are right again: ${this.#file} is not needed any more`);
+    const file = this.#file;
     this.#file = undefined;
+    this.#hasFailed = false;
     this.#lastProblem = undefined;
+    if (file === undefined) return;
+    const old = join(dirname(file), `${basename(this.#options.path)}.rescue.old`);
+    let name = old;
+    try {
+      renameSync(file, old);
+    } catch {
+      name = file;
+    }
+    this.#options.onWarning(
+      `the files of the store are right again: do not restore ${name}, which lacks later changes`,
+    );
   }
 
-  /** Writes the rescue file unless there is one. Returns whether there is one. */
+  /** Writes the rescue file unless there is one. Returns whether there is one that has everything. */
   async #save(failure: Error): Promise<boolean> {
     if (this.#file !== undefined) return true;
     const { path, otherFolder, onWarning } = this.#options;
@@ -134,14 +147,18 @@ export class Rescue {
         reasons.push(errorMessage(error));
         continue;
       }
-      if (writes === this.#writes) this.#file = file;
+      if (writes !== this.#writes) {
+        rmSync(file);
+        return false;
+      }
+      this.#file = file;
       onWarning(
-        `${failure.message}. If you cannot, stop the server, run todo restore ${file} --store sqlite:${path}, and start the server: that file has everything that the server holds`,
+        `${failure.message}. Put the right files back. If you cannot, stop the server, run ${restoreCommand(file, path)}, and start the server: that file has everything that the server holds`,
       );
       return true;
     }
     this.#warnOnce(
-      `do not stop the server, because only its memory has all to-dos: ${failure.message}. No rescue file can be written: ${reasons.join("; ")}. Free space, or make the folder writable; the server tries again`,
+      `do not stop the server, because only its memory has all to-dos: ${failure.message}. No rescue file can be written: ${reasons.join("; ")}. Put the right files back, free space, or make the folder writable; the server tries again`,
     );
     return false;
   }

@@ -231,7 +231,7 @@ test("a store rejects writes while its file is moved, removed or replaced", asyn
       () => "it was stored",
       ({ cause }) => cause.message,
     );
-  const expected = `${path} was moved, removed or replaced: put the file back`;
+  const expected = `${path} was moved, removed or replaced`;
   renameSync(path, elsewhere);
   expect(await refusal()).toBe(expected);
   copyFileSync(elsewhere, path);

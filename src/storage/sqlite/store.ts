@@ -204,7 +204,6 @@ class SqliteStore implements Store {
         file && `The files of the store are wrong. ${basename(file)} has everything that the server holds.`;
       throw new ServiceError("store_unavailable", { cause, ...(detail && { detail }) });
     }
-    this.#rescue.writeSucceeded();
   }
 
   async #checkFiles(): Promise<void> {
@@ -219,7 +218,7 @@ class SqliteStore implements Store {
 
   #onWrite(failure: unknown): void {
     if (failure === undefined) this.#rescue.writeSucceeded();
-    else this.#rescue.writeFailed(failure);
+    else this.#rescue.writeFailed();
   }
 
   #contents(): ExportContents {

@@ -1,6 +1,6 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
-import { type Database, SQLiteError, type Statement } from "bun:sqlite";
+import type { Database, Statement } from "bun:sqlite";
 import { errorMessage } from "../../error-message.ts";
 import { type TodoId, titleJson, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
@@ -135,7 +135,7 @@ class Writer {
     try {
       return this.#execute(request);
     } catch (error) {
-      if (error instanceof SQLiteError) this.#files.transactionFailed();
+      this.#files.transactionFailed(error);
       throw error;
     }
   }
