@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type Command, run, runTodo } from "../../../test/command.ts";
 import { createKey, type MintedKey } from "../../credential/key.ts";
 import { hashToken, mintToken } from "../../credential/token.ts";
+import { renderQrCode } from "../../sign-in-link.ts";
 import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
@@ -308,6 +309,33 @@ describe("todo keys", () => {
         "",
       ].join("\n"),
     );
+  });
+
+  test("create --link prints a link instead of the token, and list names the browser that it signs in", async () => {
+    const { store } = newStore();
+    await using command = runTodo(["keys", "create", "laptop", "--link", ...store], {
+      TODO_URL: "https://todo.example.com/",
+    });
+    expect(await command.exited).toBe(0);
+    expect(command.stdout()).toMatch(/^https:\/\/todo\.example\.com\/#sign-in=\w{22}\n$/);
+    await using server = serve(["--private", ...store]);
+    const url = await server.url;
+    const { code, stdout, stderr } = await keys("create", "tablet", "--link", url, ...store);
+    const link = stdout.trimEnd();
+    expect([code, link]).toEqual([0, expect.stringMatching(/#sign-in=\w{22}$/)]);
+    expect(stderr).toBe(
+      `${renderQrCode(link)}This link signs in one browser as tablet within ten minutes:\n`,
+    );
+    const signedIn = await fetch(`${url}/api/session`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "User-Agent": "Mozilla/5.0 (X11; Linux) Firefox/144.0" },
+      body: JSON.stringify({ code: link.split("=")[1] }),
+    });
+    expect(signedIn.status).toBe(201);
+    const rows = (await keys("list", ...store)).stdout.trimEnd().split("\n");
+    expect(rows).toHaveLength(4);
+    expect(rows[3]).toMatch(/^Firefox on Linux {2}\w{8} {2}write .* tablet$/);
+    await stop(server);
   });
 
   test("list and create escape control characters in names", async () => {

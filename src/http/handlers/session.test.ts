@@ -603,6 +603,19 @@ describe("a link", () => {
   });
 });
 
+test("GET /admin/keys says whose each browser is, and shows no links", async () => {
+  await using service = await startPrivate();
+  for (const body of [ANN, { token: service.phone.token }])
+    await service.send("POST", "/api/session/links", await service.jar(body));
+  const response = await service.send("GET", "/admin/keys", basic("ann"));
+  const listed = await jsonOf(response);
+  expect(listed.map(({ name, deviceOf }: { name: string; deviceOf?: string }) => [name, deviceOf])).toEqual([
+    ["phone", undefined],
+    ["Firefox on Android", "ann"],
+    ["Firefox on Android 2", "phone"],
+  ]);
+});
+
 test("parentOf keeps the parent of a browser and hashes the stored entry", () => {
   const identity = {
     kind: "user",

@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { serve } from "../../../test/event-streams.ts";
+import { type Databases, openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
+import { PATIENT } from "../../../test/postgres-store.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { createKeyLookup } from "../../credential/key.ts";
+import { isCurrent } from "../../credential/session.ts";
+import { openPostgres } from "../../storage/postgres/store.ts";
+
+const ANN = { user: "ann", password: "secret" };
+const storedEntry = (): string => "entry";
+
+async function startReplica(url: string) {
+  const store = await openPostgres(url, PATIENT);
+  const { keys } = store;
+  const service = serve(store, {
+    access: { privateMode: true },
+    limits: { heartbeatMs: 50 },
+    credentials: {
+      keys,
+      storedEntry,
+      lookupClient: createKeyLookup(keys, Date.now, (parent) => isCurrent(parent, storedEntry)),
+      checkUser: (user, password) => user === ANN.user && password === ANN.password,
+    },
+  });
+  const signIn = async (body: object) => {
+    const response = await service.sendJson("POST", "/api/session", body);
+    const [cookie = ""] = response.headers.get("set-cookie")?.split(";") ?? [];
+    return { status: response.status, init: { headers: { Cookie: cookie } } };
+  };
+  return { ...service, signIn };
+}
+
+describe.skipIf(skipFor(whyNoDatabase))("on three replicas", () => {
+  let databases: Databases;
+  beforeAll(async () => {
+    databases = await openDatabases();
+  });
+  afterAll(() => databases[Symbol.asyncDispose]());
+
+  test("a browser that signs in on one is signed in on another, until a third revokes it", async () => {
+    const url = await databases.newDatabase();
+    await using first = await startReplica(url);
+    await using second = await startReplica(url);
+    await using third = await startReplica(url);
+    const { init } = await first.signIn(ANN);
+    const { init: other } = await third.signIn(ANN);
+    const events = await second.send("GET", "/api/events", init);
+    expect(events.status).toBe(200);
+    const { devices } = JSON.parse(await (await third.send("GET", "/api/session", other)).text());
+    const [{ id }] = devices;
+    expect((await third.send("DELETE", `/api/session/devices/${id}`, other)).status).toBe(204);
+    for (const { send } of [first, second, third])
+      expect((await send("GET", "/api/todos", init)).status).toBe(401);
+    // The stream ends, too.
+    await events.text();
+    expect((await second.send("GET", "/api/todos", other)).status).toBe(200);
+  });
+
+  test("a link signs in one of the browsers that use it together", async () => {
+    const url = await databases.newDatabase();
+    await using first = await startReplica(url);
+    await using second = await startReplica(url);
+    await using third = await startReplica(url);
+    const { init } = await first.signIn(ANN);
+    const { link } = JSON.parse(await (await second.send("POST", "/api/session/links", init)).text());
+    const code = link.split("=")[1];
+    const uses = [first, second, third].flatMap(({ signIn }) => [signIn({ code }), signIn({ code })]);
+    const statuses = (await Promise.all(uses)).map(({ status }) => status);
+    expect(statuses.toSorted()).toEqual([201, 401, 401, 401, 401, 401]);
+  });
+});
