@@ -135,15 +135,16 @@ function readMark(path: string): Mark | string {
 
 /**
  * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged WAL to the database.
- * A server may be using the store. Throws if the store is damaged or has only a WAL.
+ * A server may be using the store. Throws if the store has only a WAL; with a mark, also if it is damaged.
  */
 export function checkMark(path: string): MarkCheck {
   assertNotOnlyWal(path);
-  const compare = readMarkFirst(path);
-  if (!existsSync(path)) return compare(undefined);
+  const mark = readMark(path);
+  // A read-only connection cannot open a store whose creation was cut off, and that store has no mark yet.
+  if (typeof mark === "string" || !existsSync(path)) return compare(path, mark, undefined);
   // Unlike another connection, a read-only one leaves the WAL as it is when it closes.
   using database = openDatabase(path, "readOnly");
-  return compare(database);
+  return compare(path, mark, database);
 }
 
 /**
@@ -153,15 +154,17 @@ export function checkMark(path: string): MarkCheck {
  */
 export function readMarkFirst(path: string): (database: Database | undefined) => MarkCheck {
   const mark = readMark(path);
-  return (database) => {
-    if (typeof mark === "string")
-      return { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` };
-    const loss =
-      database === undefined
-        ? `it is missing, but ${describe(path, mark)}`
-        : findLoss(path, mark, readPosition(database));
-    return { loss, problem: undefined };
-  };
+  return (database) => compare(path, mark, database);
+}
+
+function compare(path: string, mark: Mark | string, database: Database | undefined): MarkCheck {
+  if (typeof mark === "string")
+    return { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` };
+  const loss =
+    database === undefined
+      ? `it is missing, but ${describe(path, mark)}`
+      : findLoss(path, mark, readPosition(database));
+  return { loss, problem: undefined };
 }
 
 const describe = (path: string, { transactions }: Mark): string =>

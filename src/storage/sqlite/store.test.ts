@@ -199,6 +199,18 @@ test("openSqlite rejects a lock that is a symbolic link, and creates nothing at 
   }
 });
 
+test("openSqlite creates a store whose creation was cut off", async () => {
+  const [unfinished, path] = [newPath(), newPath()];
+  using database = new Database(unfinished);
+  database.run("PRAGMA synchronous = OFF; BEGIN; CREATE TABLE x (y)");
+  copyFileSync(`${unfinished}-journal`, `${path}-journal`);
+  database.run("COMMIT");
+  copyFileSync(unfinished, path);
+  const store = await openSqlite(path);
+  expect((await store.insert("first")).id).toBe(1n);
+  await store.close();
+});
+
 test("a store that is created has no journal beside its lock", async () => {
   const path = newPath();
   const store = await openSqlite(path);
