@@ -109,7 +109,7 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   } catch (cause) {
     if (cause instanceof UnreadableError || cause instanceof LossError) throw cause;
     const message = `${path}: ${describeOpenError(path, cause)}`;
-    const isOfDisk = /^SQLITE_(?:FULL|IOERR)/.test(String(getErrno(cause)));
+    const isOfDisk = /^(?:SQLITE_(?:FULL|IOERR)|EDQUOT$|EIO$|ENOSPC$)/.test(String(getErrno(cause)));
     throw isOfDisk ? new Error(message, { cause }) : new PreconditionError(message, { cause });
   }
 }
