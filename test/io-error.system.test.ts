@@ -28,8 +28,10 @@ const serve = (path: string): Command => runTodo(["serve", "--port", "0", "--sto
 /** Starts a server on a disk on which some system calls fail. */
 function serveFailing(path: string, calls: string, fault: string): Command {
   const inject = ["-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
-  return serveTraced(path, ["-o", "/dev/null", "-P", path, "-P", `${path}-wal`, ...inject]);
+  return serveTraced(path, ["-o", "/dev/null", ...filesOf(path), ...inject]);
 }
+
+const filesOf = (path: string): readonly string[] => ["-P", path, "-P", `${path}-wal`];
 
 function post(url: string, title: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
   const json = { "Content-Type": "application/json", ...headers };
@@ -126,36 +128,65 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
     expect(now.map(({ title }) => title).toSorted()).toEqual(titles.toSorted());
   });
 
-  test.each<[when: string, calls: string, fault: string]>([
-    ["opens the database", "pread64", "when=1"],
-    ["starts to read the database", "pread64", "when=5"],
-    ["reads the database", "pread64", "when=30"],
-    ["migrates the database", SYNCS, "when=1"],
-    ["writes to the database", "pwrite64", "when=1"],
+  const TITLES = Array.from({ length: 2000 }, (_, index) => `${index} ${"x".repeat(80)}`);
+  test.each<[when: string, titles: readonly string[], calls: string, share: number]>([
+    ["opens the database", TITLES, "pread64", 0],
+    ["starts to read the database", TITLES, "pread64", 0.05],
+    ["reads the database", TITLES, "pread64", 0.5],
+    ["creates the database", [], SYNCS, 0],
+    ["syncs the new database", [], SYNCS, 1],
+    ["starts to write the new database", [], "pwrite64", 0],
+    ["writes the new database", [], "pwrite64", 0.5],
+    ["completes the new database", [], "pwrite64", 1],
   ])(
     "that fails when the server %s: the server exits with a message and damages nothing",
-    async (_when, calls, fault) => {
-      const path = newPath();
-      const store = await openSqlite(path);
-      const titles = Array.from({ length: 2000 }, (_, index) => `${index} ${"x".repeat(80)}`);
-      await Promise.all(titles.map((title) => store.insert(title)));
-      await store.close();
+    async (_when, titles, calls, share) => {
+      const count = await countCalls(await newStore(titles), calls);
+      const path = await newStore(titles);
       {
-        await using server = serveFailing(path, calls, `error=EIO:${fault}`);
-        const code = await server.exited;
+        const failing = Math.max(1, Math.ceil(count * share));
+        await using server = serveFailing(path, calls, `error=EIO:when=${failing}`);
+        const started = server.url.then(
+          (url) => `it listens at ${url}, although call ${failing} of ${count} failed`,
+          () => server.exited,
+        );
+        expect(await started).toBeOneOf([1, 2]);
         expect(server.stderr()).toMatch(
-          code === 1
+          (await started) === 1
             ? /^todo: --store: .*: disk I\/O error\n$/
             : /^todo: --store: .*: it is damaged \(.* is malformed; .*\): .*\n$/,
         );
-        expect(code).toBeOneOf([1, 2]);
         expect(server.stderr()).toContain(path);
       }
       await using server = serve(path);
-      expect((await list(await server.url)).map(({ title }) => title)).toEqual(titles);
+      const url = await server.url;
+      expect((await list(url)).map(({ title }) => title)).toEqual([...titles]);
+      expect((await post(url, "after")).status).toBe(201);
     },
   );
 });
+
+/** Returns the path of a store with these to-dos; of a missing file if there are none. */
+async function newStore(titles: readonly string[]): Promise<string> {
+  const path = newPath();
+  if (titles.length === 0) return path;
+  const store = await openSqlite(path);
+  await Promise.all(titles.map((title) => store.insert(title)));
+  await store.close();
+  return path;
+}
+
+/** Returns how many of these calls one thread of a starting server makes; of the thread that makes the most. */
+async function countCalls(path: string, calls: string): Promise<number> {
+  const output = `${path}.trace`;
+  {
+    await using server = serveTraced(path, ["-o", output, ...filesOf(path), "-e", `trace=${calls}`]);
+    await server.url;
+  }
+  const lines = (await Bun.file(output).text()).matchAll(/^(\d+) +\w+\(/gm);
+  const threads = Map.groupBy(lines, ([, thread]) => thread);
+  return Math.max(...Array.from(threads.values(), ({ length }) => length));
+}
 
 const inOrder = (todos: ReadonlyMap<number, string>): Todo[] =>
   Array.from(todos, ([id, title]) => ({ id, title })).toSorted((a, b) => a.id - b.id);
