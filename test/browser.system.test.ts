@@ -106,7 +106,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     const asked = service.asked();
     // The requests reached the server, so it was not the browser alone that blocked them.
     expect(asked).toContain(`POST /api/todos ${refusal}`);
-    expect(asked).toContain("OPTIONS /api/todos/:id 204");
+    expect(asked).toContain("OPTIONS /api/todos/1 204");
     expect([...asked].filter((line) => / 20[01]$/.test(line) && !line.startsWith("GET"))).toEqual([]);
     expect(await service.held()).toEqual(UNTOUCHED);
   });
@@ -119,7 +119,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     const read = await forge(page, todosOf(`http://127.0.0.1:${service.port}`));
     expect(read.join()).toContain(TITLE);
     expect(service.asked()).toContain("POST /api/todos 201");
-    expect(service.asked()).toContain("DELETE /api/todos/:id 204");
+    expect(service.asked()).toContain("DELETE /api/todos/1 204");
   });
 
   test.each<[what: string, sandbox: string, frame: (page: string) => string]>([

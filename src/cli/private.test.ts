@@ -78,7 +78,7 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode
     await terminal.shows("[y/N]");
     expect(terminal.shown()).not.toContain("listening");
     terminal.type("y\r");
-    await terminal.shows("as the password.");
+    await terminal.shows("Sign in with the token.");
     const url = /Open (http:\/\/\S+) in a browser/.exec(terminal.shown())?.[1] ?? "";
     const tokens = terminal.shown().match(/todo_\w{49}/g) ?? [];
     expect(tokens).toHaveLength(1);
@@ -90,7 +90,7 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode
     await using terminal = open("everywhere.db", "0.0.0.0");
     await terminal.shows("[y/N]");
     terminal.type("y\r");
-    await terminal.shows("as the password.");
+    await terminal.shows("Sign in with the token.");
     const advice =
       /Open (http:\/\/127\.0\.0\.1:\d+) in a browser on this machine\. Other machines need HTTPS\./;
     const url = advice.exec(terminal.shown())?.[1] ?? "";
