@@ -146,6 +146,17 @@ test("changes to keys on one connection are immediately visible on the other", a
   }
 });
 
+test("a key is found in memory while the files cannot be read", async () => {
+  const path = newPath();
+  const server = await openSqlite(path);
+  const { token } = await made(server.keys, "ci");
+  using other = new Database(path);
+  other.run("ALTER TABLE keys RENAME TO elsewhere");
+  expect(await namesAt(NOW, token, server)).toEqual(["ci"]);
+  expect((await server.keys.list()).map(({ name }) => name)).toEqual(["ci"]);
+  await server.close();
+});
+
 test("concurrent inserts of one name on both connections create one key", async () => {
   await using twice = await openTwice(await emptyFile());
   const { served, beside } = twice;

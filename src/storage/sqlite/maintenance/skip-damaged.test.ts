@@ -205,6 +205,26 @@ describe("exportSkippingDamaged", () => {
       await importTodos(newPath(), chunk(text), DEFAULTS.maxTodos, { ...options, keys: "include" });
     });
 
+    test("leaves out API keys with values that SQLite cannot have stored, and keys made with them", async () => {
+      const path = await makeStoreWithKeys(5);
+      const store = await openSqlite(path);
+      for (const parent of ["key:k2", "code:key:k2", "key:k3", "user::zoe"]) {
+        const browser = { ...apiKey(0), id: parent.replaceAll(":", "-"), tokenHash: hashToken(parent) };
+        await store.keys.insert({ ...browser, name: parent, parent });
+      }
+      await store.close();
+      run(
+        path,
+        `ALTER TABLE keys RENAME TO old;
+         CREATE TABLE keys AS SELECT * FROM old;
+         UPDATE keys SET token_hash = 5 WHERE id IN ('k1', 'k2')`,
+      );
+      const { text, problems, keys } = await rescue(path, "include");
+      expect([keys, problems]).toEqual([5, ["left out 4 damaged API keys"]]);
+      await importTodos(newPath(), chunk(text), DEFAULTS.maxTodos, { ...options, keys: "include" });
+      expect((await rescue(path, "omit")).problems).toEqual([expect.stringContaining("the contents differ")]);
+    });
+
     test("exports the API keys around a damaged page", async () => {
       const path = await makeStoreWithKeys(300);
       const bytes = readFileSync(path);

@@ -89,8 +89,13 @@ class DamagedStoreReader {
     return last;
   }
 
+  /** The API keys. A key that was made with another one is not valid longer than that. */
   get keys(): readonly StoredKey[] {
-    return this.#parser.keys;
+    const ids = new Set(this.#parser.keys.map(({ id }) => id));
+    return this.#parser.keys.filter(({ parent = "" }) => {
+      const [, id] = /^(?:code:)?key:(.+)$/.exec(parent) ?? [];
+      return id === undefined || ids.has(id);
+    });
   }
 
   get idempotencyRecords(): readonly IdempotencyRecord[] {
@@ -110,9 +115,10 @@ class DamagedStoreReader {
   readKeys(): void {
     const lines = new Set<string>();
     const ranges = scanRows<KeyRow>(this.#database, "keys", undefined, (row) =>
-      lines.add(unlessInvalid(() => encodeKey(toStoredKey(row))) ?? ""),
+      lines.add(unlessInvalid(() => encodeKey(toStoredKey(row))) ?? `damaged ${row.id}`),
     );
-    const invalid = [...lines].filter((line) => !this.#accepts(line)).length;
+    for (const line of lines) this.#accepts(line);
+    const invalid = lines.size - this.keys.length;
     if (invalid > 0) this.#problems.push(`left out ${invalid} damaged API ${invalid === 1 ? "key" : "keys"}`);
     if (ranges.length > 0) this.#problems.push("left out the API keys that cannot be read, if any");
   }
@@ -142,7 +148,7 @@ class DamagedStoreReader {
     }
     if (this.#counter === undefined)
       problems.push("the greatest assigned id cannot be read: ids may be reused");
-    if (problems.length === 0 && unlessDamaged(() => this.#matchesDigest()) !== true) {
+    if (problems.length === 0 && unlessInvalid(() => unlessDamaged(() => this.#matchesDigest())) !== true) {
       problems.push(
         "the contents differ from their digest: some of the exported to-dos may be wrong or missing",
       );
