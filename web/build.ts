@@ -16,8 +16,10 @@ const ASSETS = [
   { name: "icon.svg", type: "image/svg+xml" },
   { name: "page.css", type: "text/css; charset=utf-8" },
   { name: "docs.css", type: "text/css; charset=utf-8" },
+  { name: "error.css", type: "text/css; charset=utf-8" },
   { name: "todos.ts", type: "text/javascript; charset=utf-8" },
   { name: "docs.ts", type: "text/javascript; charset=utf-8" },
+  { name: "keys.ts", type: "text/javascript; charset=utf-8" },
 ] as const;
 
 /** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
@@ -29,13 +31,9 @@ const SWAGGER_UI_ASSETS = [
   { name: "swagger-ui.css", from: "swagger-ui.css", type: "text/css; charset=utf-8" },
 ] as const;
 
-const PAGES = ["todos", "docs"] as const;
-
-/**
- * Pages that contain their style sheet, script and icon. In private mode, a client without credentials gets no assets, and a
- * browser does not send a password for `/admin/` with requests of assets.
- */
-const SELF_CONTAINED_PAGES = {
+const PAGES = {
+  todos: "todos.html",
+  docs: "docs.html",
   keys: "keys.html",
   notFound: "not-found.html",
   unauthorized: "unauthorized.html",
@@ -74,11 +72,8 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   // icon.svg, drawn at 32 by 32 pixels.
   files.set("favicon.ico", await readFile(`${WEB}favicon.ico`));
   const pages: Record<string, string> = {};
-  for (const page of PAGES) pages[page] = await buildPage(`${page}.html`, pathByName);
+  for (const [page, name] of Object.entries(PAGES)) pages[page] = await buildPage(name, pathByName);
   const { todos = "" } = pages;
-  for (const [page, name] of Object.entries(SELF_CONTAINED_PAGES))
-    pages[page] = await buildSelfContainedPage(name);
-
   const serviceWorker = await buildScript("service-worker.ts", {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(hashOf(todos)),
@@ -105,8 +100,8 @@ async function buildScript(name: string, define: Record<string, string> = {}): P
   return (await output.text()).trim();
 }
 
-/** Returns the HTML of a page with its header, without comments and indentation. */
-async function readPage(name: string): Promise<string> {
+/** Builds a page or the manifest: with its header, without comments and indentation, and with the paths of assets. */
+async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
   const html = await readFile(WEB + name, "utf8");
   const header = await readFile(`${WEB}header.html`, "utf8");
   return html
@@ -114,39 +109,15 @@ async function readPage(name: string): Promise<string> {
       header.replace(`<a href="${current}">`, `<a href="${current}" aria-current="page">`),
     )
     .replace(/<!--.*?-->/gs, "")
-    .replace(/\n\s*/g, "\n");
-}
-
-/** Builds a page or the manifest. Replaces the names of assets by their paths. */
-async function buildPage(name: string, pathByName: ReadonlyMap<string, string>): Promise<string> {
-  const html = await readPage(name);
-  return html.replace(
-    /(href|src"?|data-script|data-style)(=|: )"([\w-]+\.(?:svg|css|ts|js|png|webmanifest))"/g,
-    (_, attribute, separator, asset) => {
-      const path = pathByName.get(asset);
-      if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
-      return `${attribute}${separator}"/assets/${path}"`;
-    },
-  );
-}
-
-/** Builds a page that needs no other file. */
-async function buildSelfContainedPage(name: string): Promise<string> {
-  const html = await readPage(name);
-  const styleName = /<link rel="stylesheet" href="([^"]+)">/.exec(html)?.[1];
-  if (styleName === undefined) throw new Error(`${name} has no style sheet`);
-  const scriptName = /<script type="module" src="([^"]+)"><\/script>/.exec(html)?.[1];
-  const style = await buildAsset(styleName);
-  const script = scriptName === undefined ? "" : await buildAsset(scriptName);
-  if (/<\/(style|script)/i.test(style + script)) throw new Error(`an asset of ${name} would end its element`);
-  const icon = `data:image/svg+xml,${encodeURIComponent(await buildAsset("icon.svg"))}`;
-  return html
-    .replace(`<link rel="stylesheet" href="${styleName}">`, () => `<style>${style}</style>`)
+    .replace(/\n\s*/g, "\n")
     .replace(
-      `<script type="module" src="${scriptName}"></script>`,
-      () => `<script type="module">${script}</script>`,
-    )
-    .replace(/(href|src)="icon\.svg"/g, (_, attribute) => `${attribute}="${icon}"`);
+      /(href|src"?|data-script|data-style)(=|: )"([\w-]+\.(?:svg|css|ts|js|png|webmanifest))"/g,
+      (_, attribute, separator, asset) => {
+        const path = pathByName.get(asset);
+        if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
+        return `${attribute}${separator}"/assets/${path}"`;
+      },
+    );
 }
 
 function hashedName(name: string, content: string | Uint8Array): string {

@@ -105,7 +105,7 @@ describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
 });
 
 describe.skipIf(skipFor(whyNoFirefox))("error page in Firefox", () => {
-  test("loads no other file", async () => {
+  test("loads its style sheet", async () => {
     await using service = start();
     await using firefox = await launchFirefox();
     const page = await firefox.open(`${service.url}/nothing`);
@@ -116,7 +116,6 @@ describe.skipIf(skipFor(whyNoFirefox))("error page in Firefox", () => {
     expect(await page.evaluate("getComputedStyle(document.querySelector('.action')).display")).toBe(
       "inline-block",
     );
-    expect(await page.evaluate("performance.getEntriesByType('resource').length")).toBe(0);
     await page.close();
   }, 90_000);
 });

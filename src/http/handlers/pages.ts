@@ -6,16 +6,13 @@ import faviconPath from "../../../web/built/favicon.ico" with { type: "file" };
 import built from "../../../web/built/pages.json" with { type: "json" };
 import swaggerUiCss from "../../../web/built/swagger-ui.css.br" with { type: "file" };
 import swaggerUiJs from "../../../web/built/swagger-ui.js.br" with { type: "file" };
-import { ServiceError } from "../../error.ts";
+import { ERRORS, type ErrorCode, ServiceError } from "../../error.ts";
 import { matchesEtag } from "../etag.ts";
 import { respond } from "../response.ts";
 import type { RoutedRequest } from "../route.ts";
 
-/**
- * The policy of the to-dos page: only scripts, styles and requests of this server, nothing inline, and no HTML from
- * strings (CSP 3, Trusted Types).
- */
-const TODOS_CSP = [
+/** Only scripts, styles and requests of this server, nothing inline, and no HTML from strings (CSP 3, Trusted Types). */
+const PAGE_CSP = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
@@ -49,6 +46,7 @@ const DOCS_CSP = [
 /** Lets clients cache an asset for a year, because its name changes with its content. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
 
+const HTML = "text/html; charset=utf-8";
 const JAVASCRIPT = "text/javascript; charset=utf-8";
 
 const ONE_DAY = "public, max-age=86400";
@@ -82,8 +80,8 @@ const assets = new Map(
 );
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-export const todosPage = page(built.pages.todos, TODOS_CSP);
-export const keysPage = page(built.pages.keys, selfContainedCsp(built.pages.keys));
+export const todosPage = page(built.pages.todos, PAGE_CSP);
+export const keysPage = page(built.pages.keys, PAGE_CSP);
 export const docsPage = page(built.pages.docs, DOCS_CSP);
 
 /** Handles the script of the service worker. */
@@ -118,67 +116,43 @@ export function prefersHtml({ headers }: Request): boolean {
   return html > 0 && html >= Math.max(getWeight("text/plain"), getWeight("application/json"));
 }
 
+/** The pages of the errors that a person can meet by opening an address. */
+const ERROR_PAGES: Partial<Readonly<Record<ErrorCode, Blob>>> = {
+  route_not_found: new Blob([built.pages.notFound]),
+  https_required: new Blob([built.pages.httpsRequired]),
+  unauthorized: new Blob([built.pages.unauthorized]),
+};
+
 /**
  * Returns the HTML page of an error if a browser opens an address: for `route_not_found`, for `https_required`, and for
  * `unauthorized` where the browser can ask for a password. Returns undefined below `/api/`, for other errors, and for other clients.
+ * No cache stores the page, because other clients get JSON.
  */
 export function errorPage({ code, headers }: ServiceError, request: Request): Response | undefined {
   const { method, url } = request;
-  if ((method !== "GET" && method !== "HEAD") || !prefersHtml(request)) return undefined;
+  const html = ERROR_PAGES[code];
+  if (html === undefined || (method !== "GET" && method !== "HEAD") || !prefersHtml(request))
+    return undefined;
   // If the Host field is invalid, the runtime's URL is only a path.
   if (URL.parse(url, "http://localhost")?.pathname.startsWith("/api/") !== false) return undefined;
-  if (code === "route_not_found") return notFoundPage(404, headers);
-  if (code === "https_required") return httpsRequiredPage(403, headers);
-  const canAsk = headers["WWW-Authenticate"]?.includes("Basic realm=") === true;
-  return code === "unauthorized" && canAsk ? unauthorizedPage(401, headers) : undefined;
-}
-
-const notFoundPage = selfContainedPage(built.pages.notFound);
-const httpsRequiredPage = selfContainedPage(built.pages.httpsRequired);
-const unauthorizedPage = selfContainedPage(built.pages.unauthorized);
-
-/** Returns a handler of a page that needs no other file. No cache stores the page, because other clients get JSON. */
-function selfContainedPage(html: string) {
-  const body = new Blob([html]);
-  const csp = selfContainedCsp(html);
-  return (status: number, headers: Readonly<Record<string, string>>): Response =>
-    respond(
-      status,
-      {
-        ...headers,
-        "Content-Type": "text/html; charset=utf-8",
-        "Cache-Control": "no-store",
-        "Content-Security-Policy": csp,
-        "Referrer-Policy": "same-origin",
-        Vary: `${headers.Vary ?? "Origin"}, Accept`,
-      },
-      body,
-    );
-}
-
-/** Returns the policy of a page that contains its style sheet, its icon and perhaps its script (CSP 3, hash sources). */
-function selfContainedCsp(html: string): string {
-  const style = /<style>(.*?)<\/style>/s.exec(html)?.[1] ?? "";
-  const script = /<script type="module">(.*?)<\/script>/s.exec(html)?.[1];
-  return [
-    "default-src 'none'",
-    ...(script === undefined ? [] : [`script-src '${hashSource(script)}'`, "connect-src 'self'"]),
-    `style-src '${hashSource(style)}'`,
-    "img-src data:",
-    script === undefined ? "form-action 'none'" : "form-action 'self'",
-    "base-uri 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-  ].join("; ");
-}
-
-function hashSource(text: string): string {
-  return `sha256-${createHash("sha256").update(text).digest("base64")}`;
+  if (code === "unauthorized" && headers["WWW-Authenticate"]?.includes("Basic realm=") !== true)
+    return undefined;
+  return respond(
+    ERRORS[code].status,
+    {
+      ...headers,
+      "Content-Type": HTML,
+      "Cache-Control": "no-store",
+      "Content-Security-Policy": PAGE_CSP,
+      "Referrer-Policy": "same-origin",
+      Vary: `${headers.Vary ?? "Origin"}, Accept`,
+    },
+    html,
+  );
 }
 
 function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
-  return revalidated(html, "text/html; charset=utf-8", contentSecurityPolicy);
+  return revalidated(html, HTML, contentSecurityPolicy);
 }
 
 /** Returns a handler of a text that clients store and revalidate each time. */
