@@ -11,10 +11,10 @@ Bun.serve({
     "/api/todos": async (request) => {
       const { title } = await request.json();
       const [row] = await sql.unsafe(
-        "SELECT made FROM todo_service.write($1, $2, $3, $4, $5, $6, NULL, NULL, NULL)",
+        "SELECT created FROM todo_service.write('', $1, $2, $3, $4, $5, $6, NULL, NULL, NULL)",
         [Number.MAX_SAFE_INTEGER, 10_000_000, 10_000, JSON.stringify(title), "", ""],
       );
-      return Response.json({ id: Number(row.made), title, done: false }, { status: 201 });
+      return Response.json({ id: Number(row.created), title, done: false }, { status: 201 });
     },
   },
 });
