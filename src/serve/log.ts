@@ -7,11 +7,10 @@ const MAX_PENDING_CHARACTERS = 1024 * 1024;
 /** A write costs as much as a request, so info lines are collected for this time, or up to this length. */
 const WRITE_INTERVAL_MS = 100;
 const WRITE_CHARACTERS = 16 * 1024;
-const FLUSH_TIMEOUT_MS = 1000;
 
 export interface ProcessLog {
   readonly log: Log;
-  /** Resolves when all lines are written, at the latest after one second. */
+  /** Resolves when all lines are written. A reader that stops reading delays it without a limit. */
   readonly flush: () => Promise<void>;
 }
 
@@ -36,12 +35,16 @@ export async function openLog(level: string): Promise<ProcessLog> {
   let pending = 0;
   let lines = "";
   let isWaiting = false;
+  let lastWrite: Promise<void> | undefined;
   const writeLines = (): void => {
     const written = lines;
     lines = "";
     if (written === "") return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    lastWrite = promise;
     stdout.write(written, () => {
       pending -= written.length;
+      resolve();
     });
   };
   const add = (line: string): void => {
@@ -73,12 +76,10 @@ export async function openLog(level: string): Promise<ProcessLog> {
     warn: immediate((fields, message) => logger.warn(fields, message)),
     error: immediate((fields, message) => logger.error(fields, message)),
   };
-  const flush = () =>
-    new Promise<void>((resolve) => {
-      setTimeout(resolve, FLUSH_TIMEOUT_MS);
-      writeLines();
-      stdout.write("", () => resolve());
-    });
+  const flush = async (): Promise<void> => {
+    writeLines();
+    await lastWrite;
+  };
   return { log, flush };
 }
 

@@ -25,6 +25,8 @@ import { openLog, type ProcessLog } from "./log.ts";
 import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
+/** How long the last lines wait for a slow reader of the log. */
+const FLUSH_TIMEOUT_MS = 1000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_SIGNAL_MS = 250;
 
@@ -220,6 +222,7 @@ function shutdownOnSignal(
 ): void {
   let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
   const exit = async (code: number): Promise<never> => {
+    setTimeout(() => process.exit(code), FLUSH_TIMEOUT_MS);
     await flush();
     process.exit(code);
   };
