@@ -237,7 +237,7 @@ test("the reference lists the log messages of the source, and no others", () => 
 });
 
 test("the reference lists the reasons of rejected credentials, and no others", () => {
-  const source = ["basic", "bearer", "private"]
+  const source = ["authenticator", "basic", "bearer", "private"]
     .map((name) => readFileSync(`${ROOT}/src/http/auth/${name}.ts`, "utf8"))
     .join("\n");
   const patterns = [

@@ -1,5 +1,4 @@
-import type { Client, Scope } from "./client.ts";
-import type { BasicUser } from "./user.ts";
+import type { Scope } from "./client.ts";
 
 /** The authenticated sender of a request in private mode. */
 export interface Identity {
@@ -15,23 +14,6 @@ export interface Identity {
   /** Returns whether the credential is no longer valid. API keys are also checked by their ids. */
   readonly isRevoked: (() => boolean) | undefined;
 }
-
-export const clientIdentity = ({ name, scope = "write", keyId, parent, isRevoked }: Client): Identity => ({
-  kind: "client",
-  name,
-  scope,
-  keyId,
-  parent,
-  isRevoked,
-});
-
-export const userIdentity = ({ name }: BasicUser, isRevoked: () => boolean): Identity => ({
-  kind: "user",
-  name,
-  scope: "write",
-  keyId: undefined,
-  isRevoked,
-});
 
 /** Returns the log fields that name an identity. A browser's parent appears without the hash of its entry. */
 export function identityFields({ kind, name, keyId, parent }: Identity) {

@@ -3,11 +3,6 @@ import type { Awaitable } from "../todo.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
 import { parseEntries } from "./client.ts";
 
-/** The user who authenticated with HTTP Basic. */
-export interface BasicUser {
-  readonly name: string;
-}
-
 /**
  * Returns whether the password is the user's. If it throws, the request gets a 503.
  * @param network the network of the client; waiting checks are served in turn by network

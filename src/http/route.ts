@@ -35,7 +35,7 @@ export type Handler = (
 ) => Awaitable<Response>;
 
 /** Returns the response to an authenticated request, or throws a ServiceError. */
-export type GuardedHandler<Identity> = (
+export type GuardedHandler = (
   request: RoutedRequest,
   identity: Identity,
   server: HttpServer,
@@ -45,7 +45,7 @@ export type GuardedHandler<Identity> = (
  * Authenticates a request and returns the identity, without a promise if the lookup returns none.
  * Throws a ServiceError if it rejects the request.
  */
-export type Guard<Identity> = (request: Request, server: HttpServer) => Awaitable<Identity>;
+export type Guard = (request: Request, server: HttpServer) => Awaitable<Identity>;
 
 type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
@@ -74,8 +74,8 @@ export function publicRoute(methods: Methods<[server: HttpServer, identity?: Ide
 }
 
 /** Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404. */
-export function guardedRoute<Identity>(
-  guard: Guard<Identity>,
+export function guardedRoute(
+  guard: Guard,
   methods?: Methods<[identity: Identity, server: HttpServer]>,
 ): Route {
   const { allow, handler } = methods === undefined ? notFoundRoute : dispatcher(methods);
@@ -88,7 +88,7 @@ export function guardedRoute<Identity>(
 }
 
 /** Returns a public route behind a guard, which runs before the method is considered. */
-export function privateRoute(guard: Guard<Identity>, { allow, handler }: Route): Route {
+export function privateRoute(guard: Guard, { allow, handler }: Route): Route {
   return {
     allow,
     access: "private",

@@ -1,5 +1,4 @@
 import contract from "../../openapi.json" with { type: "json" };
-import type { Identity } from "../credential/identity.ts";
 import type { KeyStore } from "../credential/key.ts";
 import type { TodoStore } from "../todo.ts";
 import {
@@ -9,10 +8,11 @@ import {
   type GuardOptions,
   NO_CREDENTIALS,
 } from "./auth/access.ts";
+import { createAuthenticator } from "./auth/authenticator.ts";
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { LoginThrottle } from "./auth/login-throttle.ts";
-import { createAuthenticator, privateGuard, requireWriteScope } from "./auth/private.ts";
+import { privateChallenge, privateGuard, requireWriteScope } from "./auth/private.ts";
 import { RevocationCheck } from "./auth/revocation.ts";
 import { readSessionCookie } from "./auth/session-cookie.ts";
 import { createWriteLog } from "./auth/write-log.ts";
@@ -38,7 +38,6 @@ import { createMiddleware } from "./middleware.ts";
 import { instrument, type Observer, type Surface } from "./observability/instrumentation.ts";
 import { type Log, NOOP_LOG } from "./observability/log.ts";
 import { LogLimiter } from "./observability/log-limiter.ts";
-import { createRejectionLog } from "./observability/rejection-log.ts";
 import { networkPrefix } from "./policy/address.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
 import { createOriginPolicy, DEFAULT_NETWORK, type Network } from "./policy/origin.ts";
@@ -160,18 +159,21 @@ export function createService(options: ServiceOptions): Service {
   const health = createHealthHandlers(store, () => isDraining);
   const openapi = compressedJson(JSON.stringify(contract));
   const throttle = new LoginThrottle(access.basicFailures, monotonicNow);
-  const guardOptions = (surface: Surface): GuardOptions => ({
-    ...{ credentials, access, throttle, getConnectionInfo },
-    logRejection: createRejectionLog(surface, log, limiter),
-    recordOutcome: instrumentation.surface(surface),
-  });
+  const guardOptions = (surface: Surface): GuardOptions => {
+    const write = limiter.topic((fields) => log.warn({ surface, ...fields }, "credential refused"));
+    return {
+      ...{ credentials, access, throttle, getConnectionInfo },
+      logRejection: (reason, address) => write(`${reason} ${networkPrefix(address)}`, { reason, address }),
+      recordOutcome: instrumentation.surface(surface),
+    };
+  };
   const bearer = bearerGuard(guardOptions("bearer"));
   const basic = basicGuard(guardOptions("basic"));
   const { requireSameOrigin, requireSameSite, isOwnPage } = origins;
   const privateOptions = guardOptions("private");
-  const authenticator = createAuthenticator(privateOptions, "Basic");
-  const programGuard = privateGuard(privateOptions, "Basic", authenticator);
-  const browserGuard = privateGuard(privateOptions, "Basic", authenticator, (request) =>
+  const authenticator = createAuthenticator(privateOptions, privateChallenge("Basic"));
+  const programGuard = privateGuard(authenticator);
+  const browserGuard = privateGuard(authenticator, (request) =>
     isOwnPage(request) ? readSessionCookie(request) : undefined,
   );
   const admin = keys && createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now });
@@ -244,7 +246,7 @@ export function createService(options: ServiceOptions): Service {
     const session = createSessionHandlers({
       ...{ keys: store, storedEntry, authenticator, bodies, origins, getConnectionInfo, log, now },
     });
-    const guard: Guard<Identity> = (request, server) => {
+    const guard: Guard = (request, server) => {
       if (!isSafeMethod(request)) requireSameOrigin(request);
       return browserGuard(request, server);
     };
@@ -265,7 +267,7 @@ export function createService(options: ServiceOptions): Service {
 
   /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or contains no data. */
   function createProtection(): (path: string, route: Route) => Route {
-    const mcpGuard = privateGuard(privateOptions, "Bearer", createAuthenticator(privateOptions, "Bearer"));
+    const mcpGuard = privateGuard(createAuthenticator(privateOptions, privateChallenge("Bearer")));
     const withWriteLog = createWriteLog(log, limiter);
     const withWriteScope = requireWriteScope(requireSameOrigin);
     return (path, route) => {

@@ -3,7 +3,6 @@ import type { KeyStore } from "../../credential/key.ts";
 import type { StoredEntry } from "../../credential/session.ts";
 import type { CheckUser } from "../../credential/user.ts";
 import type { RecordOutcome } from "../observability/instrumentation.ts";
-import type { LogRejection } from "../observability/rejection-log.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";
 import type { LoginThrottle } from "./login-throttle.ts";
 
@@ -56,6 +55,7 @@ export interface GuardOptions {
   readonly access: Access;
   readonly throttle: LoginThrottle;
   readonly getConnectionInfo: GetConnectionInfo;
-  readonly logRejection: LogRejection;
+  /** Logs a rejected credential with the reason and the client's IP address. */
+  readonly logRejection: (reason: string, address: string) => void;
   readonly recordOutcome: RecordOutcome;
 }

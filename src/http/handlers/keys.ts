@@ -12,7 +12,6 @@ import {
   rotateKey,
 } from "../../credential/key.ts";
 import { ownerOf } from "../../credential/session.ts";
-import type { BasicUser } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
 import type { BodyReader } from "../body.ts";
 import type { Log } from "../observability/log.ts";
@@ -74,10 +73,10 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
       log.info({ id: request.id, key: id, user: user.name }, "key revoked");
       return noContent();
     }),
-  } satisfies Record<string, GuardedHandler<BasicUser>>;
+  } satisfies Record<string, GuardedHandler>;
 
   /** Returns a handler that rejects pages of other origins and logs each rejected write. */
-  function audited(action: string, write: GuardedHandler<BasicUser>): GuardedHandler<BasicUser> {
+  function audited(action: string, write: GuardedHandler): GuardedHandler {
     return async (request, user, server) => {
       try {
         requireSameOrigin(request);
