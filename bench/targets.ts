@@ -142,7 +142,7 @@ export const targets: readonly Target[] = [
     figure: "start to first response with them, ms",
     max: 1000,
     explanation:
-      "The server reads every to-do and computes the digest of the contents before it answers. The rows below show how long the same machine needs for a start without to-dos.",
+      "The server reads every to-do and computes the checksum of the contents before it answers. The rows below show how long the same machine needs for a start without to-dos.",
   },
   {
     description: "SQLite, 1,000,000 to-dos: import ≥ 100,000 per second",

@@ -132,13 +132,6 @@ export function encodeTodo({ id, title, done }: Todo): string {
   return `{"id":${id},"title":${JSON.stringify(title)},"done":${done}}`;
 }
 
-const TITLE_KEY = ',"title":';
-
-/** Returns the title of an encoded to-do as a JSON string. */
-export function titleJson(json: string): string {
-  return json.slice(json.indexOf(TITLE_KEY) + TITLE_KEY.length, json.lastIndexOf(","));
-}
-
 /** Returns an encoded to-do with another value of `done`. */
 export function withDone(json: string, done: boolean): string {
   return `${json.slice(0, json.lastIndexOf(":") + 1)}${done}}`;

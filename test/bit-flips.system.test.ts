@@ -49,7 +49,7 @@ async function fill(store: Store): Promise<void> {
 /** Returns everything that a damaged bit must not change. */
 async function contents(store: Store): Promise<unknown> {
   const { todos, position } = await read(await store.list({}));
-  // The last use is informational: no digest covers it.
+  // The last use is informational: no checksum covers it.
   const keys = (await store.keys.list()).map((one) => ({ ...one, lastUsedAt: undefined }));
   const found = await Promise.all(KEYS.map(({ tokenHash }) => store.keys.find(tokenHash)));
   // Each store writes in an epoch of its own.
@@ -118,7 +118,7 @@ function neededBytes(bytes: Buffer, id: string): ReadonlyMap<string, number> {
     ["the file header", 0],
     // The first table of the file is that of the to-dos. It fits into the second page.
     ["the page header of the to-dos", bytes.readUInt16BE(16)],
-    // The events contain the titles again, in a later page. No digest covers them.
+    // The events contain the titles again, in a later page. No checksum covers them.
     ["a title", after('"to-do 20')],
     ["the token hash of an API key", after("id 5client 5")],
     ["the id of the store", after(id) - 1],

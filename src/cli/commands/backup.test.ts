@@ -308,12 +308,12 @@ test.each(["backup", "export"])(
     await store.insert("a");
     await store.close();
     const database = new Database(path);
-    database.run(`UPDATE todos SET title = '"b"'`);
+    database.run(`UPDATE todos SET json = replace(json, '"a"', '"b"')`);
     database.close();
     const { code, stdout, stderr } = await ran(command, newPath(), ...on(path));
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr).toStartWith(
-      `todo: ${path}: it is damaged (its contents differ from their digest; todo check has details): put the right files back`,
+      `todo: ${path}: it is damaged (its to-dos, API keys or counters differ from their checksum; todo check has details): put the right files back`,
     );
   },
 );

@@ -56,16 +56,20 @@ describe("todo check", () => {
   });
 
   test("exits with 1 and prints what is damaged", async () => {
-    const path = await makeStore("UPDATE todos SET done = 1 WHERE id = 2");
+    const path = await makeStore("UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 2");
     const { code, stdout } = await todo(["check", path]);
     expect(code).toBe(1);
     expect(stdout).toStartWith(
-      "structure: ok\ncontents: damaged: the to-dos, API keys or counters differ from their digest\n",
+      "structure: ok\ncontents: damaged: its to-dos, API keys or counters differ from their checksum\n",
     );
   });
 
   test("--json prints each check as a line", async () => {
-    const { code, stdout } = await todo(["check", "--json", await makeStore("UPDATE todos SET done = 1")]);
+    const { code, stdout } = await todo([
+      "check",
+      "--json",
+      await makeStore("UPDATE todos SET json = replace(json, 'false', 'true')"),
+    ]);
     expect(code).toBe(1);
     expect(
       stdout
@@ -77,7 +81,7 @@ describe("todo check", () => {
       {
         name: "contents",
         status: "damaged",
-        text: "the to-dos, API keys or counters differ from their digest",
+        text: "its to-dos, API keys or counters differ from their checksum",
       },
       { name: "mark", status: "ok", text: expect.any(String) },
     ]);
@@ -104,7 +108,7 @@ test.skipIf(skipFor(whyReadable))("todo check exits with 2 if it may not read th
 
 describe("todo export --skip-damaged", () => {
   test("exits with 3, and prints on standard error what it omitted", async () => {
-    const path = await makeStore("UPDATE todos SET title = 'no JSON' WHERE id = 2");
+    const path = await makeStore("UPDATE todos SET json = 'no JSON' WHERE id = 2");
     const { code, stdout, stderr } = await todo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
     expect(code).toBe(3);
     expect(stderr).toBe("todo: left out 1 damaged to-do: 2\nexported 2 to-dos, the last id is 3\n");
@@ -124,7 +128,7 @@ describe("todo export --skip-damaged", () => {
   });
 
   test("is recommended by the error for a damaged store", async () => {
-    const path = await makeStore("UPDATE todos SET done = 1 WHERE id = 2");
+    const path = await makeStore("UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 2");
     const { code, stderr } = await todo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
     expect(code).toBe(2);
     expect(stderr).toContain("todo export --skip-damaged");

@@ -115,13 +115,13 @@ describe("todo doctor", () => {
     const [missing, other] = [await newStore(), await newStore()];
     rmSync(missing);
     const database = new Database(other);
-    database.run(`UPDATE todos SET title = '"b"'`);
+    database.run(`UPDATE todos SET json = replace(json, '"a"', '"b"')`);
     database.close();
     for (const [path, reason] of [
       [missing, `it is missing, but ${missing}-mark has 1 transaction: put the right files back`],
       [
         other,
-        "it is damaged (the to-dos, API keys or counters differ from their digest; todo check has details): put the right files back",
+        "it is damaged (its to-dos, API keys or counters differ from their checksum; todo check has details): put the right files back",
       ],
     ] as const) {
       const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);

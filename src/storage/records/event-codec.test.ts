@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { encodeTodo } from "../../todo.ts";
-import { decodeEvents, encodeEvent, forEachCreated, type StoredEvent } from "./event-codec.ts";
+import { createdTodos, decodeEvents, encodeEvent, type StoredEvent } from "./event-codec.ts";
 
 const id = fc.bigInt({ min: 1n, max: 2n ** 64n - 1n });
 const change = fc.oneof(
@@ -16,14 +16,13 @@ const change = fc.oneof(
     .map(({ type, ...todo }) => ({ type, id: todo.id, json: encodeTodo(todo) })),
 );
 
-test("forEachCreated returns the JSON of each created to-do in order", () => {
+test("createdTodos returns the JSON of each created to-do in order", () => {
   fc.assert(
     fc.property(fc.array(change), (changes) => {
       const events = changes.map((event): StoredEvent => {
         return { ...event, position: { epoch: "e", sequence: 1 } };
       });
-      const created: string[] = [];
-      forEachCreated(events.map(encodeEvent).join("\n"), (json) => created.push(json));
+      const created = createdTodos(events.map(encodeEvent).join("\n"));
       expect(created).toEqual(events.flatMap((event) => (event.type === "created" ? event.json : [])));
     }),
   );

@@ -18,14 +18,9 @@ export function encodeEvent(event: StoredEvent): string {
   return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
 }
 
-/** Calls a function with the JSON of each created to-do. Faster than decoding the lines. */
-export function forEachCreated(lines: string, visit: (json: string) => void): void {
-  for (let start = 0, end = 0; start < lines.length; start = end + 1) {
-    const next = lines.indexOf("\n", start);
-    end = next === -1 ? lines.length : next;
-    if (lines.startsWith(CREATED, start)) visit(lines.slice(start + CREATED.length, end));
-  }
-}
+/** Returns the created to-dos of encoded events. Faster than decoding them. */
+export const createdTodos = (lines: string): string[] =>
+  lines.split("\n").flatMap((line) => (line.startsWith(CREATED) ? line.slice(CREATED.length) : []));
 
 /**
  * Decodes lines of consecutive events, the last of which has the given position. Other lines, with a sign and an epoch, change

@@ -98,7 +98,7 @@ export class Batch {
       startSequence: this.#start.sequence,
       lastSequence: this.#start.sequence + this.events.length,
       events: this.events.map(encodeEvent).join("\n"),
-      changed: [...this.#changed].map(([id, { before, after }]) => [id, after?.done, before]),
+      changed: [...this.#changed].map(([id, { before, after }]) => [id, after?.json, before]),
       evicted,
       idempotencyRecords: [...this.idempotencyRecords.values()],
     };

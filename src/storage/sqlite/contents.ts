@@ -1,40 +1,85 @@
 import type { Database } from "bun:sqlite";
+import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
-import { formatPosition, type Position } from "../../todo.ts";
+import {
+  encodeTodo,
+  formatPosition,
+  type Position,
+  parseNewTodo,
+  parsePatch,
+  type TodoId,
+} from "../../todo.ts";
 import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
-import { countersText, type Digest, DigestSum, keyText } from "./digest.ts";
-import { DamageError, isDamage } from "./errors.ts";
-import { storedDigest, storeRow } from "./store-row.ts";
+import { Checksum, countersText, keyText } from "./checksum.ts";
+import { assertReadable, DamageError, isDamage } from "./errors.ts";
+import { storedChecksum, storeRow } from "./store-row.ts";
 
-/** An SQL expression for the JSON of a row of `todos`. */
-export const TODO_JSON = `'{"id":' || id || ',"title":' || title || ',"done":' || iif(done, 'true', 'false') || '}'`;
-
-/** Yields all to-dos by ascending id. */
-export function todoRows(database: Database): Iterable<{ readonly id: bigint; readonly json: string }> {
-  return database
-    .query<{ id: bigint; json: string }, []>(`SELECT id, ${TODO_JSON} AS json FROM todos ORDER BY id`)
-    .iterate();
+/** A row of `todos`. */
+export interface TodoRow {
+  readonly id: bigint;
+  /** The encoded to-do, as responses have it. */
+  readonly json: string;
 }
 
-/** Yields the texts of all rows of the digest except the to-dos. */
-export function* otherTexts(database: Database): Generator<string> {
-  for (const key of database.query<KeyRow, []>("SELECT * FROM keys").iterate())
-    yield keyText(toStoredKey(key));
-  yield countersText(storeRow(database));
+/** Returns all to-dos by ascending id. */
+const todoRows = (database: Database): Iterable<TodoRow> =>
+  database.query<TodoRow, []>("SELECT id, json FROM todos ORDER BY id").iterate();
+
+/** Yields all encoded to-dos by ascending id. */
+export function* storedTodos(database: Database): Generator<string> {
+  for (const { json } of todoRows(database)) yield json;
 }
 
-/** Returns the digest of the current contents. */
-export function computeDigest(database: Database): Digest {
-  const sum = new DigestSum();
-  for (const { json } of todoRows(database)) sum.add(json);
-  for (const text of otherTexts(database)) sum.add(text);
-  return sum.value;
+/** Computes the checksum of the current contents. Calls a function with each to-do. */
+function computeChecksum(database: Database, visit: (todo: TodoRow) => void = () => {}): Checksum {
+  const checksum = new Checksum();
+  for (const todo of todoRows(database)) {
+    const { id, json } = todo;
+    // A to-do under another id is another to-do.
+    checksum.add(json.startsWith(`{"id":${id},`) ? json : `${id} ${json}`);
+    visit(todo);
+  }
+  for (const row of database.query<KeyRow, []>("SELECT * FROM keys").iterate())
+    checksum.add(keyText(toStoredKey(row)));
+  checksum.add(countersText(storeRow(database)));
+  return checksum;
 }
 
-export function storeDigest(database: Database, { first, second }: Digest): void {
+/** Computes the checksum of the current contents and stores it. */
+export function storeChecksum(database: Database): void {
+  const { first, second } = computeChecksum(database);
   database.query("UPDATE store SET checksum_a = ?, checksum_b = ?").run(first, second);
+}
+
+/**
+ * Throws a DamageError if the contents differ from the stored checksum or, without one, if to-dos are not what this program
+ * writes. Returns whether a checksum is stored.
+ * @param visit called with each to-do
+ */
+export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => void): boolean {
+  const computed = assertReadable(() => computeChecksum(database, visit));
+  const stored = storedChecksum(storeRow(database));
+  if (stored !== undefined && computed.equals(stored)) return true;
+  const { last_id } = storeRow(database);
+  const invalid = Array.from(todoRows(database)).filter((todo) => !isValidTodo(todo, last_id)).length;
+  if (invalid > 0) throw new DamageError(`${invalid} of its to-dos are invalid`);
+  if (stored !== undefined)
+    throw new DamageError("its to-dos, API keys or counters differ from their checksum");
+  return false;
+}
+
+/** Returns whether this program can have written a row of `todos`. */
+export function isValidTodo({ id, json }: TodoRow, lastId: TodoId | undefined): boolean {
+  if (id < 1n || (lastId !== undefined && id > lastId)) return false;
+  try {
+    const value: unknown = JSON.parse(json);
+    return json === encodeTodo({ id, ...parseNewTodo(value), ...parsePatch(value) });
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof ServiceError) return false;
+    throw error;
+  }
 }
 
 /** Returns what PRAGMA integrity_check finds; an empty array for a sound file. */
@@ -46,17 +91,6 @@ export function findStructuralDamage(database: Database): string[] {
     if (isDamage(error)) return [errorMessage(error)];
     throw error;
   }
-}
-
-/** Throws a DamageError if to-dos are not what this program writes. */
-export function assertValidTodos(database: Database): void {
-  const row = database
-    .query<{ invalid: bigint }, [bigint]>(
-      `SELECT count(*) AS invalid FROM todos
-       WHERE id NOT BETWEEN 1 AND ? OR NOT json_valid(title) OR title NOT LIKE '"%' OR done NOT IN (0, 1)`,
-    )
-    .get(storeRow(database).last_id);
-  if (row?.invalid !== 0n) throw new DamageError(`${row?.invalid} of its to-dos are invalid`);
 }
 
 const EPOCH = /^[0-9a-f]{16}$/;
@@ -94,12 +128,6 @@ function decodeRow(lines: string, last: Position): StoredEvent[] {
   } catch (cause) {
     throw new DamageError(errorMessage(cause), { cause });
   }
-}
-
-/** Returns whether the contents have the stored digest; `undefined` if no digest is stored. */
-export function matchesStoredDigest(database: Database, computed: Digest): boolean | undefined {
-  const stored = storedDigest(storeRow(database));
-  return stored && stored.first === computed.first && stored.second === computed.second;
 }
 
 /** Yields the records of idempotency keys, the oldest first. */

@@ -54,19 +54,22 @@ async function refusal(path: string): Promise<string | undefined> {
   }
 }
 
-/** Opens a store again, which compares its contents with the digest, and closes it. */
+/** Opens a store again, which compares its contents with the checksum, and closes it. */
 async function reopen(path: string): Promise<void> {
   expect(await refusal(path)).toBeUndefined();
 }
 
 describe("openSqlite", () => {
   test.each([
-    ["another title", `UPDATE todos SET title = '"c"' WHERE id = 1`],
-    ["another state", "UPDATE todos SET done = 1 WHERE id = 1"],
-    ["exchanged titles", `UPDATE todos SET title = CASE id WHEN 1 THEN '"b"' ELSE '"a"' END WHERE id < 3`],
+    ["another title", `UPDATE todos SET json = replace(json, '"a"', '"c"') WHERE id = 1`],
+    ["another state", "UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 1"],
+    [
+      "exchanged titles",
+      `UPDATE todos SET json = CASE id WHEN 1 THEN replace(json, '"a"', '"b"') ELSE replace(json, '"b"', '"a"') END WHERE id < 3`,
+    ],
     ["another id", "UPDATE todos SET id = 5 WHERE id = 4"],
     ["a missing to-do", "DELETE FROM todos WHERE id = 1"],
-    ["an additional to-do", `INSERT INTO todos VALUES (9, '"c"', 0)`],
+    ["an additional to-do", `INSERT INTO todos VALUES (9, '{"id":9,"title":"c","done":false}')`],
     ["another name of an API key", "UPDATE keys SET name = 'carol' WHERE name = 'bob'"],
     ["another token hash", "UPDATE keys SET token_hash = zeroblob(32) WHERE name = 'bob'"],
     ["another scope of an API key", "UPDATE keys SET scope = 'write' WHERE name = 'bob'"],
@@ -78,8 +81,8 @@ describe("openSqlite", () => {
     ["another last id", "UPDATE store SET last_id = 7"],
     ["another position", "UPDATE store SET sequence = sequence + 1"],
     ["another number of transactions", "UPDATE store SET transactions = transactions + 1"],
-    ["another first half of the digest", "UPDATE store SET checksum_a = checksum_a + 1"],
-    ["another second half of the digest", "UPDATE store SET checksum_b = checksum_b + 1"],
+    ["another first half of the checksum", "UPDATE store SET checksum_a = checksum_a + 1"],
+    ["another second half of the checksum", "UPDATE store SET checksum_b = checksum_b + 1"],
     ["a store table without a row", "DELETE FROM store"],
   ])("refuses a store with %s and names the recovery commands", async (_what, sql) => {
     const path = await makeStore();
@@ -131,12 +134,12 @@ describe("openSqlite", () => {
     await reopen(path);
   });
 
-  test("computes the digest of a store without a digest", async () => {
+  test("computes the checksum of a store without a checksum", async () => {
     const path = await makeStore();
     run(path, "UPDATE store SET checksum_a = NULL, checksum_b = NULL");
     await reopen(path);
-    run(path, "UPDATE todos SET done = 1");
-    expect(await refusal(path)).toContain("its contents differ from their digest");
+    run(path, "UPDATE todos SET json = replace(json, 'false', 'true')");
+    expect(await refusal(path)).toContain("its to-dos, API keys or counters differ from their checksum");
   });
 });
 
@@ -187,11 +190,11 @@ describe("a store with damaged events", () => {
   });
 });
 
-test("openSqlite refuses invalid to-dos in a store without a digest", async () => {
+test("openSqlite refuses invalid to-dos in a store without a checksum", async () => {
   const path = await makeStore();
   run(
     path,
-    "UPDATE store SET checksum_a = NULL, checksum_b = NULL; UPDATE todos SET title = 'a' WHERE id = 1",
+    "UPDATE store SET checksum_a = NULL, checksum_b = NULL; UPDATE todos SET json = 'a' WHERE id = 1",
   );
   expect(await refusal(path)).toContain("1 of its to-dos are invalid");
 });
@@ -210,7 +213,7 @@ test("check reports an empty file as damaged, although a server starts on it", a
   await reopen(path);
 });
 
-test("the digest matches the contents after every sequence of writes", async () => {
+test("the checksum matches the contents after every sequence of writes", async () => {
   const write = fc.oneof(
     fc.record({ type: fc.constant("insert" as const), title: fc.string({ unit: "binary", minLength: 1 }) }),
     fc.record({ type: fc.constant("setDone" as const), id: fc.bigInt(1n, 6n), done: fc.boolean() }),
@@ -236,7 +239,7 @@ test("the digest matches the contents after every sequence of writes", async () 
   );
 });
 
-test("the digest matches the contents after changes to API keys by the server and by a command", async () => {
+test("the checksum matches the contents after changes to API keys by the server and by a command", async () => {
   const path = await makeStore();
   const server = await openSqlite(path);
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });

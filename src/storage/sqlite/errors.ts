@@ -1,3 +1,4 @@
+import { SQLiteError } from "bun:sqlite";
 import { accessSync, constants, existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { errorMessage, getErrno } from "../../error-message.ts";
@@ -8,7 +9,15 @@ export class DamageError extends Error {
   override readonly name = "DamageError";
 }
 
-export const contentsDiffer = (): DamageError => new DamageError("its contents differ from their digest");
+/** Reads a store. Throws a DamageError for values that this program never writes, because they fail in many ways. */
+export function assertReadable<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (cause instanceof SQLiteError || cause instanceof DamageError) throw cause;
+    throw new DamageError(errorMessage(cause), { cause });
+  }
+}
 
 /** Errors of the system or of other connections. The contents may be fine. */
 const OTHER_CAUSES =

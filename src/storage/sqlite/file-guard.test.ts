@@ -21,6 +21,7 @@ import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
+import { encodeTodo } from "../../todo.ts";
 import type { Store } from "../store.ts";
 import { FileGuard } from "./file-guard.ts";
 import { openSqliteKeys } from "./keys.ts";
@@ -34,7 +35,16 @@ afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 const NOW = Date.UTC(2026, 0, 2);
-const TITLE = JSON.stringify("x".repeat(120));
+/** Returns a function that inserts a to-do as the writer does, but counts no transaction. */
+function inserter(database: Database): () => void {
+  let id = 0n;
+  const insert = database.query("INSERT INTO todos VALUES (?, ?)");
+  const count = database.query("UPDATE store SET last_id = ?, checksum_a = NULL, checksum_b = NULL");
+  return () => {
+    insert.run(++id, encodeTodo({ id, title: "x".repeat(120), done: false }));
+    count.run(id);
+  };
+}
 
 /** Opens a store and inserts some to-dos. */
 async function serve(path: string, count = 10): Promise<Store> {
@@ -318,14 +328,14 @@ describe("FileGuard", () => {
       const path = newPath();
       using lock = acquireLock(path);
       using database = openDatabase(path, "server");
-      const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
-      for (let i = 0; i < 200; i++) insert.run(TITLE);
+      const insert = inserter(database);
+      for (let i = 0; i < 200; i++) insert();
       if (what === "database") database.run("PRAGMA wal_checkpoint(TRUNCATE)");
       const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
       const guard = new FileGuard(path, lock.identity, database);
       guard.checkBefore(committed);
       damage(path);
-      insert.run(TITLE);
+      insert();
       if (what === "log") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
       for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
       expect(() => guard.checkBefore(committed)).toThrow();
@@ -338,16 +348,16 @@ describe("FileGuard", () => {
     using database = openDatabase(path, "server");
     database.run("PRAGMA wal_checkpoint(TRUNCATE)");
     database.run("PRAGMA busy_timeout = 0");
-    const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
-    for (let i = 0; i < 4; i++) insert.run(TITLE);
+    const insert = inserter(database);
+    for (let i = 0; i < 4; i++) insert();
     // This transaction writes all their pages again, so SQLite needs the first four frames only after a crash.
     database.transaction(() => {
-      for (let i = 0; i < 200; i++) insert.run(TITLE);
+      for (let i = 0; i < 200; i++) insert();
     })();
     const reader = new Database(path);
     reader.run("BEGIN");
     reader.query("SELECT count(*) FROM todos").get();
-    insert.run(TITLE);
+    insert();
     const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
     const guard = new FileGuard(path, lock.identity, database);
     const log = readFileSync(`${path}-wal`);
@@ -372,9 +382,9 @@ describe("FileGuard", () => {
     using database = openDatabase(path, "server");
     const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
     const guard = new FileGuard(path, lock.identity, database);
-    const insert = database.query("INSERT INTO todos VALUES (NULL, ?, 0)");
+    const insert = inserter(database);
     database.transaction(() => {
-      for (let i = 0; i < 200; i++) insert.run(TITLE);
+      for (let i = 0; i < 200; i++) insert();
     })();
     database.run("PRAGMA wal_checkpoint(PASSIVE)");
     guard.remember();
@@ -449,7 +459,7 @@ describe("a running store accepts writes", () => {
     expect(await countOf(path)).toBe(13);
   });
 
-  test("after a rollback, and keeps its digest correct", async () => {
+  test("after a rollback, and keeps its checksum correct", async () => {
     const path = newPath();
     const store = await serve(path);
     using other = new Database(path);

@@ -1,13 +1,7 @@
 import { type Database, SQLiteError } from "bun:sqlite";
 import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
-import {
-  computeDigest,
-  findStructuralDamage,
-  matchesStoredDigest,
-  storedIdempotencyRecords,
-  TODO_JSON,
-} from "./contents.ts";
+import { assertUndamaged, findStructuralDamage, storedIdempotencyRecords } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
 import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
@@ -205,10 +199,9 @@ export class FileGuard {
   }
 }
 
-/** Throws if contents differ from their digest: the position may be in the WAL while pages of the database are old. */
+/** Throws if contents are damaged: the position may be in the WAL while pages of the database are old. */
 function assertSound(database: Database): void {
-  if (matchesStoredDigest(database, computeDigest(database)) === false)
-    throw new Error("its contents differ from their digest");
+  assertUndamaged(database);
   const found = database.query<{ quick_check: string }, []>("PRAGMA quick_check(1)").get()?.quick_check;
   if (found !== "ok") throw new Error(found);
 }
@@ -224,7 +217,7 @@ function assertIntact(database: Database): void {
 /** Reads a few to-dos. Throws if one of their pages consists of zeros, as after a truncation during a checkpoint. */
 function sampleTodos(database: Database): void {
   const { last_id } = storeRow(database);
-  const find = database.query(`SELECT ${TODO_JSON} FROM todos WHERE id >= ? ORDER BY id LIMIT 1`);
+  const find = database.query("SELECT json FROM todos WHERE id >= ? ORDER BY id LIMIT 1");
   for (let i = 0n; i < SAMPLE_SIZE; i++) find.get((last_id * i) / BigInt(SAMPLE_SIZE));
 }
 

@@ -109,7 +109,7 @@ test("a use renews the key of a browser, up to the expiry of its parent", async 
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   await expectRenewed(beside.keys);
   beside.close();
-  // The digest still matches.
+  // The checksum still matches.
   await (await openSqlite(path)).close();
 });
 
@@ -222,7 +222,7 @@ test("a new key deletes the expired keys that exceed the limit", async () => {
   const ids = (await keys.list()).map(({ id }) => id);
   expect([ids.length, ids.slice(0, 2)]).toEqual([MAX_EXPIRED_KEYS + 1, ["1", "2"]]);
   await close();
-  // The start compares the API keys with their digest.
+  // The start compares the API keys with their checksum.
   await (await openSqlite(path)).close();
 });
 

@@ -6,12 +6,12 @@ import { ServiceError } from "../../error.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
-import { DigestSum, keyText } from "./digest.ts";
+import { Checksum, keyText } from "./checksum.ts";
 import { describeOpenError, openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
 import { assertNotBehindMark, markNotWritten, toMark, writeMark } from "./mark.ts";
 import { assertNotEmpty, openDatabase } from "./open.ts";
-import { StoreRowWriter, storeRow } from "./store-row.ts";
+import { storeRow, updateStoreRow } from "./store-row.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a
@@ -45,12 +45,10 @@ export class SqliteKeys implements KeyStore {
   readonly #database: Database;
   readonly #onCommit: (transactions: number) => void;
   readonly #find: Statement<KeyRow, [Uint8Array]>;
-  readonly #storeRow: StoreRowWriter;
 
   /** @param onCommit called after each change of keys with the number of transactions of the store */
   constructor(database: Database, onCommit: (transactions: number) => void) {
     this.#database = database;
-    this.#storeRow = new StoreRowWriter(database);
     this.#onCommit = onCommit;
     this.#find = database.query("SELECT * FROM keys WHERE token_hash = ?");
   }
@@ -103,7 +101,7 @@ export class SqliteKeys implements KeyStore {
     this.#database.query(RECORD_USE).run(id, usedAt);
   }
 
-  #add(key: StoredKey, sum: DigestSum): void {
+  #add(key: StoredKey, sum: Checksum): void {
     insertStoredKey(this.#database, key);
     sum.add(keyText(key));
     this.#delete(
@@ -114,7 +112,7 @@ export class SqliteKeys implements KeyStore {
   }
 
   /** Returns whether a row was deleted. */
-  #delete(sql: string, parameter: string | number, sum: DigestSum): boolean {
+  #delete(sql: string, parameter: string | number, sum: Checksum): boolean {
     const deleted = this.#rows(sql, parameter);
     for (const row of deleted) sum.subtract(rowText(row));
     return deleted.length > 0;
@@ -128,14 +126,12 @@ export class SqliteKeys implements KeyStore {
    * Runs a change in a transaction, with the row of `store`.
    * @param work returns whether it changed rows, and adds them to the sum
    */
-  #change(work: (sum: DigestSum) => boolean): boolean {
+  #change(work: (sum: Checksum) => boolean): boolean {
     const transactions = this.#database
       .transaction(() => {
-        const sum = new DigestSum();
+        const sum = new Checksum();
         if (!work(sum)) return undefined;
-        // Other connections change the row, too.
-        this.#storeRow.forget();
-        return this.#storeRow.update((row) => row, sum.value);
+        return updateStoreRow(this.#database, sum);
       })
       .immediate();
     if (transactions === undefined) return false;

@@ -1,22 +1,12 @@
-import { type Database, SQLiteError } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import { ChangeFeed } from "../../change-feed.ts";
-import { errorMessage } from "../../error-message.ts";
 import type { Position, TodoId } from "../../todo.ts";
 import type { StoredEvent } from "../records/event-codec.ts";
 import { IdempotencyRecords } from "../records/idempotency.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
-import {
-  assertValidTodos,
-  matchesStoredDigest,
-  otherTexts,
-  readEvents,
-  storeDigest,
-  storedIdempotencyRecords,
-  todoRows,
-} from "./contents.ts";
-import { DigestSum } from "./digest.ts";
-import { contentsDiffer, DamageError } from "./errors.ts";
+import { assertUndamaged, readEvents, storeChecksum, storedIdempotencyRecords } from "./contents.ts";
+import { assertReadable, DamageError } from "./errors.ts";
 import { storeRow } from "./store-row.ts";
 
 /** The contents of a file. */
@@ -33,36 +23,18 @@ export interface State {
 }
 
 /**
- * Loads the contents of a file into memory. Computes their digest and compares it with the stored one, or stores it if
- * there is none. Throws a DamageError if they differ.
+ * Loads the contents of a file into memory. Compares them with their checksum, or stores it if there is none. Throws a DamageError if they differ.
  */
 export function load(database: Database, options: typeof DEFAULTS): State {
-  // Otherwise a command that changes API keys could commit while the digest is computed.
+  // Otherwise a command that changes API keys could commit while the checksum is computed.
   const snapshot = database.transaction(() => loadSnapshot(database, options));
-  try {
-    return snapshot.immediate();
-  } catch (cause) {
-    if (cause instanceof SQLiteError || cause instanceof DamageError) throw cause;
-    // Values that this program never writes fail in many ways.
-    throw new DamageError(errorMessage(cause), { cause });
-  }
+  return assertReadable(() => snapshot.immediate());
 }
 
 function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
   const { id, epoch, last_id, sequence, transactions } = storeRow(database);
   const table = new Table();
-  const sum = new DigestSum();
-  for (const todo of todoRows(database)) {
-    sum.add(todo.json);
-    table.append(todo.id, todo.json);
-  }
-  for (const text of otherTexts(database)) sum.add(text);
-  const matches = matchesStoredDigest(database, sum.value);
-  if (matches === false) throw contentsDiffer();
-  if (matches === undefined) {
-    assertValidTodos(database);
-    storeDigest(database, sum.value);
-  }
+  if (!assertUndamaged(database, (todo) => table.append(todo.id, todo.json))) storeChecksum(database);
   const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
   const feed = loadFeed(database, { epoch, sequence: Number(sequence) }, options);

@@ -392,8 +392,8 @@ describe("acceptLoss", () => {
   });
 
   test.each([
-    ["a wrong digest", `UPDATE todos SET title = '"b"'`, "differ from their digest"],
-    ["an invalid title", "UPDATE todos SET title = 'x'", "1 of its to-dos are invalid"],
+    ["a wrong checksum", `UPDATE todos SET json = replace(json, '"a"', '"b"')`, "differ from their checksum"],
+    ["an invalid title", "UPDATE todos SET json = 'x'", "1 of its to-dos are invalid"],
   ])("names the recovery commands for %s, which the mark does not detect", async (_what, sql, reason) => {
     for (const hasMark of [true, false]) {
       const path = newPath();

@@ -3,8 +3,8 @@ import { randomBytes } from "node:crypto";
 
 /** All migrations of the file, in order. A released migration must never change. */
 export const MIGRATIONS: readonly string[] = [
-  `-- A title is its JSON string: so it can hold U+0000, and is encoded once.
-   CREATE TABLE todos (id INTEGER PRIMARY KEY, title TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
+  `-- A to-do is encoded once, as responses and events have it.
+   CREATE TABLE todos (id INTEGER PRIMARY KEY, json TEXT NOT NULL) STRICT;
    -- The events of a batch are one row, a line each: a row each cost more than the to-dos themselves.
    CREATE TABLE events (last_sequence INTEGER PRIMARY KEY, epoch TEXT NOT NULL, events TEXT NOT NULL) STRICT;
    CREATE TABLE idempotency_records (

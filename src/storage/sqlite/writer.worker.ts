@@ -2,18 +2,18 @@
 
 import type { Database, Statement } from "bun:sqlite";
 import { errorMessage } from "../../error-message.ts";
-import { type TodoId, titleJson, withDone } from "../../todo.ts";
+import type { TodoId } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
-import { forEachCreated } from "../records/event-codec.ts";
+import { createdTodos } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
+import { Checksum } from "./checksum.ts";
 import { findStructuralDamage } from "./contents.ts";
-import { DigestSum } from "./digest.ts";
 import { type Committed, changedError, FileGuard } from "./file-guard.ts";
 import type { FileIdentity } from "./files.ts";
 import { type KeyRequest, SqliteKeys } from "./keys.ts";
 import { MarkWriter, markNotWritten } from "./mark.ts";
 import { openDatabase } from "./open.ts";
-import { StoreRowWriter, storeRow } from "./store-row.ts";
+import { storeRow, updateStoreRow } from "./store-row.ts";
 
 /** The effect of a batch of writes. */
 export interface Commit {
@@ -26,8 +26,8 @@ export interface Commit {
   readonly lastSequence: number;
   /** The events, one per line, because one string is posted faster than many. They contain the created to-dos. */
   readonly events: string;
-  /** The other changed to-dos: their `done`, or `undefined` for deleted ones, and their JSON before the batch. */
-  readonly changed: readonly (readonly [id: TodoId, done: boolean | undefined, before: string])[];
+  /** The other changed to-dos, encoded: after the batch, `undefined` for deleted ones, and before it. */
+  readonly changed: readonly (readonly [id: TodoId, after: string | undefined, before: string])[];
   /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
   readonly evicted: readonly string[];
   readonly idempotencyRecords: readonly IdempotencyRecord[];
@@ -91,7 +91,6 @@ class Writer {
   readonly #addIdempotencyRecord: Statement;
   readonly #deleteIdempotencyRecord: Statement;
   readonly #deleteExpiredIdempotencyRecords: Statement;
-  readonly #storeRow: StoreRowWriter;
 
   constructor({ path, id, lock, maxEvents }: WriterOptions) {
     const database = openDatabase(path, "server");
@@ -108,8 +107,8 @@ class Writer {
     this.#maxEvents = maxEvents;
     this.#begin = database.query("BEGIN IMMEDIATE");
     this.#commitTransaction = database.query("COMMIT");
-    this.#insert = database.query("INSERT INTO todos (id, title, done) VALUES (?, ?, 0)");
-    this.#update = database.query("UPDATE todos SET done = ? WHERE id = ?");
+    this.#insert = database.query("INSERT INTO todos VALUES (?, ?)");
+    this.#update = database.query("UPDATE todos SET json = ? WHERE id = ?");
     this.#delete = database.query("DELETE FROM todos WHERE id = ?");
     this.#addEvents = database.query("INSERT INTO events VALUES (?, ?, ?)");
     this.#deleteOldEvents = database.query("DELETE FROM events WHERE last_sequence <= ?");
@@ -120,7 +119,6 @@ class Writer {
     this.#deleteExpiredIdempotencyRecords = database.query(
       "DELETE FROM idempotency_records WHERE created_at <= ?",
     );
-    this.#storeRow = new StoreRowWriter(database);
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
@@ -218,7 +216,6 @@ class Writer {
     } catch (error) {
       // SQLite has already rolled back after some errors.
       if (this.#database.inTransaction) this.#database.run("ROLLBACK");
-      this.#storeRow.forget();
       throw error;
     }
     this.#onCommit(commit.lastSequence, transactions);
@@ -247,26 +244,26 @@ class Writer {
       evicted,
       idempotencyRecords,
     } = commit;
-    const sum = new DigestSum();
+    const checksum = new Checksum();
     let id = startId;
-    forEachCreated(events, (json) => {
-      this.#insert.run(++id, titleJson(json));
-      sum.add(json);
-    });
-    for (const [changedId, done, json] of changed) {
-      sum.subtract(json);
-      if (done === undefined) {
+    for (const json of createdTodos(events)) {
+      this.#insert.run(++id, json);
+      checksum.add(json);
+    }
+    for (const [changedId, after, before] of changed) {
+      checksum.subtract(before);
+      if (after === undefined) {
         this.#delete.run(changedId);
       } else {
-        this.#update.run(done ? 1 : 0, changedId);
-        sum.add(withDone(json, done));
+        this.#update.run(after, changedId);
+        checksum.add(after);
       }
     }
-    const transactions = this.#storeRow.update((row) => {
+    const transactions = updateStoreRow(this.#database, checksum, (row) => {
       if (row.sequence !== BigInt(startSequence) || row.id !== this.#committed.id)
         throw changedError(this.#path);
       return { epoch, last_id: lastId, sequence: BigInt(lastSequence) };
-    }, sum.value);
+    });
     this.#addEvents.run(lastSequence, epoch, events);
     if (lastSequence >= this.#deleteOldEventsAt) {
       this.#deleteOldEvents.run(lastSequence - this.#maxEvents);

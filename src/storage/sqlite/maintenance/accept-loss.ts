@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { fsyncPath } from "../../atomic-file.ts";
 import { type LossSummary, PreconditionError } from "../../maintenance.ts";
-import { computeDigest, storeDigest } from "../contents.ts";
+import { storeChecksum } from "../contents.ts";
 import { beginMark, checkMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
@@ -22,7 +22,7 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
       const id = randomId();
       database.transaction(() => {
         database.run("UPDATE store SET id = ?, transactions = 0", [id]);
-        storeDigest(database, computeDigest(database));
+        storeChecksum(database);
       })();
       // The old mark reports the loss until the new id is on disk.
       removeMark(path);

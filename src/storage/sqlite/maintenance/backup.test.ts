@@ -203,7 +203,7 @@ describe("backup", () => {
   test("leaves no files for a damaged store", async () => {
     const path = await makeStore();
     const database = openDatabase(path, "shared");
-    database.run("UPDATE todos SET title = 'no JSON' WHERE id = 3");
+    database.run("UPDATE todos SET json = 'no JSON' WHERE id = 3");
     database.close();
     const file = newPath();
     expect((await errorOf(backup(path, file, signal))).message).toContain(
@@ -256,7 +256,7 @@ const edited = (sql: string) => async (path: string) => {
 
 describe("restore", () => {
   test.each<[what: string, damage: (path: string) => unknown]>([
-    ["other contents than its digest", foreign("UPDATE todos SET done = 0")],
+    ["other contents than its checksum", foreign("UPDATE todos SET json = replace(json, 'true', 'false')")],
     ["a page of zeros", (path) => writeFileSync(path, readFileSync(path).fill(0, 4096, 2 * 4096))],
     ["a damaged header", (path) => writeFileSync(path, readFileSync(path).fill(0, 0, 16))],
     ["no damage", () => {}],
@@ -275,7 +275,7 @@ describe("restore", () => {
   test("moves a damaged store without a mark aside", async () => {
     const path = await makeStore();
     rmSync(`${path}-mark`);
-    foreign("UPDATE todos SET done = 0")(path);
+    foreign("UPDATE todos SET json = replace(json, 'true', 'false')")(path);
     expect((await restore(path, await makeBackup(), signal)).movedTo).toStartWith(`${path}.`);
   });
 
@@ -359,7 +359,7 @@ describe("restore", () => {
     ["with an id of 0", edited("UPDATE todos SET id = 0 WHERE id = 3"), "1 of its to-dos are invalid"],
     [
       "with a title that is not a string",
-      edited("UPDATE todos SET title = '1'"),
+      edited('UPDATE todos SET json = replace(json, \'"title":"\', \'"title":5,"x":"\')'),
       "2 of its to-dos are invalid",
     ],
   ])("rejects a file %s and leaves no files", async (_what, damage, message) => {

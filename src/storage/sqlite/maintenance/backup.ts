@@ -15,14 +15,8 @@ import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
-import {
-  assertValidTodos,
-  computeDigest,
-  findStructuralDamage,
-  matchesStoredDigest,
-  storeDigest,
-} from "../contents.ts";
-import { contentsDiffer, DamageError, isDamage } from "../errors.ts";
+import { assertUndamaged, findStructuralDamage, storeChecksum } from "../contents.ts";
+import { DamageError, isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, randomId } from "../migrations.ts";
@@ -185,16 +179,15 @@ function resetIdentity(copy: Database): void {
   copy.transaction(() => {
     copy.run("DELETE FROM events");
     copy.run("UPDATE store SET id = ?, epoch = ?, transactions = 0", [randomId(), randomId()]);
-    storeDigest(copy, computeDigest(copy));
+    storeChecksum(copy);
   })();
 }
 
-/** Throws if a database is damaged or has invalid to-dos. */
+/** Throws if a database is damaged. */
 export function checkIntegrity(database: Database): void {
   const [found] = findStructuralDamage(database);
   if (found !== undefined) throw new DamageError(found);
-  assertValidTodos(database);
-  if (matchesStoredDigest(database, computeDigest(database)) === false) throw contentsDiffer();
+  assertUndamaged(database);
 }
 
 /** Migrates the copy of a backup to the current format, and makes it a new store. */

@@ -4,13 +4,7 @@ import { dirname } from "node:path";
 import { describeFsError, errorMessage } from "../../../error-message.ts";
 import { type CheckResult, PreconditionError } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
-import {
-  assertValidTodos,
-  computeDigest,
-  findStructuralDamage,
-  matchesStoredDigest,
-  readEvents,
-} from "../contents.ts";
+import { assertUndamaged, findStructuralDamage, readEvents } from "../contents.ts";
 import {
   DamageError,
   describeDamage,
@@ -88,19 +82,8 @@ function checkStructure(database: Database): Result {
   return { isSound: false, detail: others.length === 0 ? first : `${first} (and ${others.length} more)` };
 }
 
-function checkContents(database: Database): Result {
-  return reportDamage(() => {
-    assertValidTodos(database);
-    switch (matchesStoredDigest(database, computeDigest(database))) {
-      case true:
-        return checkEvents(database);
-      case false:
-        return { isSound: false, detail: "the to-dos, API keys or counters differ from their digest" };
-      case undefined:
-        return NO_DIGEST;
-    }
-  });
-}
+const checkContents = (database: Database): Result =>
+  reportDamage(() => (assertUndamaged(database) ? checkEvents(database) : NO_CHECKSUM));
 
 /** A server starts without damaged events, so they are no damage of the store. */
 function checkEvents(database: Database): Result {
@@ -115,9 +98,9 @@ function checkEvents(database: Database): Result {
   }
 }
 
-const NO_DIGEST: Result = {
+const NO_CHECKSUM: Result = {
   isSound: true,
-  detail: "not checked, because the store has no digest before a server opens it",
+  detail: "not checked, because the store has no checksum before a server opens it",
 };
 
 export interface SqliteProbe {

@@ -89,7 +89,7 @@ describe("exportSkippingDamaged", () => {
     expect(text).toBe(await exported(path));
   });
 
-  test("reports no problem in an undamaged store without a digest", async () => {
+  test("reports no problem in an undamaged store without a checksum", async () => {
     const unopened = await makeStore();
     run(unopened, "UPDATE store SET checksum_a = NULL, checksum_b = NULL");
     expect((await rescue(unopened)).problems).toEqual([]);
@@ -99,11 +99,11 @@ describe("exportSkippingDamaged", () => {
     const path = await makeStore();
     run(
       path,
-      `UPDATE todos SET title = 'no JSON' WHERE id = 3;
-       UPDATE todos SET title = '5' WHERE id = 4;
-       UPDATE todos SET done = 7 WHERE id = 5;
+      `UPDATE todos SET json = 'no JSON' WHERE id = 3;
+       UPDATE todos SET json = '{"id":4,"title":5,"done":false}' WHERE id = 4;
+       UPDATE todos SET json = replace(json, 'false', '7') WHERE id = 5;
        UPDATE todos SET id = 90000 WHERE id = 6;
-       UPDATE todos SET title = '""' WHERE id = 7;`,
+       UPDATE todos SET json = '{"id":7,"title":"","done":false}' WHERE id = 7;`,
     );
     const { ids, problems, todos } = await rescue(path);
     expect(ids).toEqual(upTo(COUNT).filter((id) => id < 3 || id > 7));
@@ -111,15 +111,17 @@ describe("exportSkippingDamaged", () => {
     expect(problems).toEqual(["left out 5 damaged to-dos: 3, 4, 5, 7, 90000"]);
   });
 
-  test("reports valid to-dos that differ from the digest", async () => {
+  test("reports valid to-dos that differ from the checksum", async () => {
     const path = await makeStore();
-    run(path, `UPDATE todos SET title = '"other"' WHERE id = 3`);
+    run(path, `UPDATE todos SET json = replace(json, '"to-do', '"other') WHERE id = 3`);
     const { ids, problems } = await rescue(path);
     expect(ids).toEqual(upTo(COUNT));
     expect(problems).toEqual([
-      "the contents differ from their digest: some of the exported to-dos may be wrong or missing",
+      "the contents differ from their checksum: some of the exported to-dos may be wrong or missing",
     ]);
-    expect(await exported(path).catch(String)).toContain("its contents differ from their digest");
+    expect(await exported(path).catch(String)).toContain(
+      "its to-dos, API keys or counters differ from their checksum",
+    );
   });
 
   test.each<[what: string, pages: readonly number[]]>([
@@ -177,7 +179,7 @@ describe("exportSkippingDamaged", () => {
 
     test("exports them from a store whose to-dos are damaged", async () => {
       const path = await makeStoreWithKeys(2);
-      run(path, "UPDATE todos SET done = 7");
+      run(path, "UPDATE todos SET json = replace(json, 'false', '7')");
       const { text, problems, keys } = await rescue(path, "include");
       expect([keys, problems]).toEqual([2, ["left out 1 damaged to-do: 1"]]);
       const copy = newPath();
@@ -220,7 +222,10 @@ describe("exportSkippingDamaged", () => {
          UPDATE keys SET token_hash = 5 WHERE id IN ('k1', 'k2')`,
       );
       const { text, problems, keys } = await rescue(path, "include");
-      expect([keys, problems]).toEqual([5, ["left out 4 damaged API keys"]]);
+      expect([keys, problems]).toEqual([
+        5,
+        ["left out 2 damaged API keys", "left out 2 API keys made with a damaged one"],
+      ]);
       await importTodos(newPath(), chunk(text), DEFAULTS.maxTodos, { ...options, keys: "include" });
       expect((await rescue(path, "omit")).problems).toEqual([expect.stringContaining("the contents differ")]);
     });
@@ -276,13 +281,13 @@ describe("check", () => {
       contents: expect.stringContaining("malformed"),
     });
     const contents = await makeStore();
-    run(contents, "UPDATE todos SET done = 1");
+    run(contents, "UPDATE todos SET json = replace(json, 'false', 'true')");
     expect(await named(contents)).toMatchObject({
       structure: true,
-      contents: "the to-dos, API keys or counters differ from their digest",
+      contents: "its to-dos, API keys or counters differ from their checksum",
     });
     const invalid = await makeStore();
-    run(invalid, "UPDATE todos SET done = 2");
+    run(invalid, "UPDATE todos SET json = 'x'");
     expect(await named(invalid)).toMatchObject({
       structure: true,
       contents: "2000 of its to-dos are invalid",

@@ -1,7 +1,6 @@
 import type { Database } from "bun:sqlite";
 import type { StoredKey } from "../../../credential/key.ts";
-import { ServiceError } from "../../../error.ts";
-import { encodeTodo, parseNewTodo, type Todo, type TodoId } from "../../../todo.ts";
+import type { TodoId } from "../../../todo.ts";
 import { PreconditionError, type SkipDamagedSummary, type TransferOptions } from "../../maintenance.ts";
 import {
   encodeHeader,
@@ -11,14 +10,12 @@ import {
   NdjsonReader,
   writeExport,
 } from "../../ndjson.ts";
-import type { IdempotencyRecord } from "../../records/idempotency.ts";
 import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
-import { matchesStoredDigest, otherTexts, storedIdempotencyRecords } from "../contents.ts";
-import { DigestSum } from "../digest.ts";
+import { assertUndamaged, isValidTodo, storedIdempotencyRecords, type TodoRow } from "../contents.ts";
 import { isDamage } from "../errors.ts";
 import { readMarkFirst } from "../mark.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
-import { storedDigest, storeRow } from "../store-row.ts";
+import { storeRow } from "../store-row.ts";
 import { withUnchangedStore } from "./access.ts";
 
 /** A damaged counter can claim any number of ids. */
@@ -35,147 +32,95 @@ export function exportSkippingDamaged(
   return withUnchangedStore(path, async (database) => {
     const loss = unlessDamaged(() => checkMark(database).loss);
     database.run("BEGIN");
-    const reader = new DamagedStoreReader(database);
-    reader.readTodos();
-    if (withKeys === "include") reader.readKeys();
-    reader.readIdempotencyRecords();
+    const problems: string[] = [];
+    const counter = unlessDamaged(() => storeRow(database).last_id);
+    const todos = readTodos(database, counter, problems);
+    const lastId = [...todos.keys()].reduce((last, id) => (id > last ? id : last), counter ?? 0n);
+    // Accepts the lines that an import accepts.
+    const parser = new NdjsonReader(MAX_SQLITE_ID, "include");
+    const accepts = (line: string): boolean =>
+      unlessDamaged(() => [...parser.read(Buffer.from(`${line}\n`))]) !== undefined;
+    accepts(encodeHeader({ lastId, todos: 0, keys: 0, idempotencyRecords: 0 }));
+    if (withKeys === "include") readKeys(database, accepts, problems);
+    const keys = withoutOrphans(parser.keys);
+    if (keys.length < parser.keys.length)
+      problems.push(leftOut(parser.keys.length - keys.length, "API key", "made with a damaged one"));
+    readIdempotencyRecords(database, accepts, problems);
+    if (counter === undefined) problems.push("the greatest assigned id cannot be read: ids may be reused");
+    if (problems.length === 0 && unlessDamaged(() => assertUndamaged(database)) === undefined)
+      problems.push(
+        "the contents differ from their checksum: some of the exported to-dos may be wrong or missing",
+      );
+    if (loss !== undefined) problems.unshift(`the store has lost changes: ${loss}`);
     const contents = {
-      lastId: reader.lastId,
-      count: reader.todos.size,
-      todos: inBatches(reader.sortedTodos().map(encodeTodo)),
-      keys: withKeys === "include" ? reader.keys : undefined,
-      idempotencyRecords: reader.idempotencyRecords,
+      lastId,
+      count: todos.size,
+      todos: inBatches([...todos].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, json]) => json)),
+      keys: withKeys === "include" ? keys : undefined,
+      idempotencyRecords: parser.idempotencyRecords,
     };
-    const summary = await writeExport(contents, write, { signal });
-    return { ...summary, problems: [...describeLossOf(loss), ...reader.problems()] };
+    return { ...(await writeExport(contents, write, { signal })), problems };
   });
 }
 
-const describeLossOf = (loss: string | undefined): string[] =>
-  loss === undefined ? [] : [`the store has lost changes: ${loss}`];
+/** Returns the to-dos by id. */
+function readTodos(
+  database: Database,
+  counter: TodoId | undefined,
+  problems: string[],
+): ReadonlyMap<TodoId, string> {
+  const todos = new Map<TodoId, string>();
+  /** The ids of rows that were read but are not to-dos, or have the id of another. */
+  const invalid = new Set<bigint>();
+  const unreadable = scanRows<TodoRow>(database, "todos", counter, (row) => {
+    if (isValidTodo(row, counter) && (todos.get(row.id) ?? row.json) === row.json)
+      todos.set(row.id, row.json);
+    else invalid.add(row.id);
+  });
+  if (invalid.size > 0)
+    problems.push(`${leftOut(invalid.size, "damaged to-do")}: ${enumerate([...invalid].map(String))}`);
+  if (unreadable.length > 0) {
+    const ranges = unreadable.map(({ first, last }) => (first === last ? `${first}` : `${first} to ${last}`));
+    problems.push(`left out the to-dos that cannot be read, if any, with these ids: ${enumerate(ranges)}`);
+  }
+  return todos;
+}
 
-interface Row {
-  readonly id: bigint;
-  readonly title: unknown;
-  readonly done: unknown;
+function readKeys(database: Database, accepts: (line: string) => boolean, problems: string[]): void {
+  const lines = new Set<string>();
+  const unreadable = scanRows<KeyRow>(database, "keys", undefined, (row) =>
+    lines.add(unlessDamaged(() => encodeKey(toStoredKey(row))) ?? `damaged ${row.id}`),
+  );
+  const invalid = [...lines].filter((line) => !accepts(line)).length;
+  if (invalid > 0) problems.push(leftOut(invalid, "damaged API key"));
+  if (unreadable.length > 0) problems.push("left out the API keys that cannot be read, if any");
+}
+
+/** A key that was made with another one is not valid longer than that. */
+function withoutOrphans(keys: readonly StoredKey[]): readonly StoredKey[] {
+  const ids = new Set(keys.map(({ id }) => id));
+  return keys.filter(({ parent = "" }) => {
+    const [, id] = /^(?:code:)?key:(.+)$/.exec(parent) ?? [];
+    return id === undefined || ids.has(id);
+  });
+}
+
+function readIdempotencyRecords(
+  database: Database,
+  accepts: (line: string) => boolean,
+  problems: string[],
+): void {
+  const areRead = unlessDamaged(() =>
+    storedIdempotencyRecords(database).every((record) => accepts(encodeIdempotencyRecord(record))),
+  );
+  if (areRead !== true)
+    problems.push("left out damaged idempotency keys: a repeated request may create a second to-do");
 }
 
 /** Consecutive values of rowid. */
 interface Range {
   readonly first: bigint;
   last: bigint;
-}
-
-/** Reads a damaged database, as much as possible. */
-class DamagedStoreReader {
-  readonly todos = new Map<TodoId, Todo>();
-  readonly #database: Database;
-  /** The ids of rows that were read but are not to-dos, or have the id of another. */
-  readonly #invalid = new Set<bigint>();
-  #unreadable: readonly Range[] = [];
-  readonly #counter: TodoId | undefined;
-  /** Accepts the lines that an import accepts. */
-  readonly #parser = new NdjsonReader(MAX_SQLITE_ID, "include");
-  readonly #problems: string[] = [];
-
-  constructor(database: Database) {
-    this.#database = database;
-    this.#counter = unlessDamaged(() => storeRow(database).last_id);
-  }
-
-  get lastId(): TodoId {
-    let last = this.#counter ?? 0n;
-    for (const id of this.todos.keys()) if (id > last) last = id;
-    return last;
-  }
-
-  /** The API keys. A key that was made with another one is not valid longer than that. */
-  get keys(): readonly StoredKey[] {
-    const ids = new Set(this.#parser.keys.map(({ id }) => id));
-    return this.#parser.keys.filter(({ parent = "" }) => {
-      const [, id] = /^(?:code:)?key:(.+)$/.exec(parent) ?? [];
-      return id === undefined || ids.has(id);
-    });
-  }
-
-  get idempotencyRecords(): readonly IdempotencyRecord[] {
-    return this.#parser.idempotencyRecords;
-  }
-
-  sortedTodos(): Todo[] {
-    return [...this.todos.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
-  }
-
-  readTodos(): void {
-    this.#unreadable = scanRows<Row>(this.#database, "todos", this.#counter, (row) => this.#add(row));
-    const header = { lastId: this.lastId, todos: 0, keys: 0, idempotencyRecords: 0 };
-    this.#accepts(encodeHeader(header));
-  }
-
-  readKeys(): void {
-    const lines = new Set<string>();
-    const ranges = scanRows<KeyRow>(this.#database, "keys", undefined, (row) =>
-      lines.add(unlessInvalid(() => encodeKey(toStoredKey(row))) ?? `damaged ${row.id}`),
-    );
-    for (const line of lines) this.#accepts(line);
-    const invalid = lines.size - this.keys.length;
-    if (invalid > 0) this.#problems.push(`left out ${invalid} damaged API ${invalid === 1 ? "key" : "keys"}`);
-    if (ranges.length > 0) this.#problems.push("left out the API keys that cannot be read, if any");
-  }
-
-  readIdempotencyRecords(): void {
-    const areRead = unlessDamaged(() => {
-      for (const record of storedIdempotencyRecords(this.#database))
-        if (!this.#accepts(encodeIdempotencyRecord(record))) return false;
-      return true;
-    });
-    if (areRead !== true)
-      this.#problems.push("left out damaged idempotency keys: a repeated request may create a second to-do");
-  }
-
-  problems(): string[] {
-    const problems = [...this.#problems];
-    if (this.#invalid.size > 0) {
-      problems.push(
-        `left out ${this.#invalid.size} damaged ${this.#invalid.size === 1 ? "to-do" : "to-dos"}: ${shown([...this.#invalid].map(String))}`,
-      );
-    }
-    if (this.#unreadable.length > 0) {
-      const ranges = this.#unreadable.map(({ first, last }) =>
-        first === last ? `${first}` : `${first} to ${last}`,
-      );
-      problems.push(`left out the to-dos that cannot be read, if any, with these ids: ${shown(ranges)}`);
-    }
-    if (this.#counter === undefined)
-      problems.push("the greatest assigned id cannot be read: ids may be reused");
-    if (problems.length === 0 && unlessInvalid(() => unlessDamaged(() => this.#matchesDigest())) !== true) {
-      problems.push(
-        "the contents differ from their digest: some of the exported to-dos may be wrong or missing",
-      );
-    }
-    return problems;
-  }
-
-  /** Returns whether the contents have the stored digest, if there is one. */
-  #matchesDigest(): boolean {
-    if (storedDigest(storeRow(this.#database)) === undefined) return true;
-    const sum = new DigestSum();
-    for (const todo of this.todos.values()) sum.add(encodeTodo(todo));
-    for (const text of otherTexts(this.#database)) sum.add(text);
-    return matchesStoredDigest(this.#database, sum.value) === true;
-  }
-
-  #add(row: Row): void {
-    const todo = todoOf(row, this.#counter);
-    const known = this.todos.get(row.id);
-    if (todo === undefined || (known !== undefined && encodeTodo(known) !== encodeTodo(todo))) {
-      this.#invalid.add(row.id);
-    } else this.todos.set(row.id, todo);
-  }
-  /** Returns whether an import accepts a line. */
-  #accepts(line: string): boolean {
-    return unlessInvalid(() => [...this.#parser.read(Buffer.from(`${line}\n`))]) !== undefined;
-  }
 }
 
 /**
@@ -225,39 +170,20 @@ function scanRows<R>(
   return unreadable;
 }
 
-/** Returns the to-do of a row; `undefined` if this program cannot have written the row. */
-function todoOf({ id, title, done }: Row, lastId: TodoId | undefined): Todo | undefined {
-  if (id < 1n || (lastId !== undefined && id > lastId)) return undefined;
-  if (typeof title !== "string" || (done !== 0n && done !== 1n)) return undefined;
-  try {
-    const parsed = parseNewTodo({ title: JSON.parse(title) });
-    return { id, title: parsed.title, done: done === 1n };
-  } catch (error) {
-    if (error instanceof SyntaxError || error instanceof ServiceError) return undefined;
-    throw error;
-  }
-}
-
+/** Returns the result of a read; `undefined` if it found damage, or values that this program never writes. */
 function unlessDamaged<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {
-    if (isDamage(error)) return undefined;
+    if (isDamage(error) || error instanceof PreconditionError || error instanceof TypeError) return undefined;
     throw error;
   }
 }
 
-function shown(ids: readonly string[]): string {
+const leftOut = (count: number, what: string, detail = ""): string =>
+  `left out ${count} ${what}${count === 1 ? "" : "s"}${detail && ` ${detail}`}`;
+
+function enumerate(ids: readonly string[]): string {
   const more = ids.length - MAX_IDS_SHOWN;
   return ids.slice(0, MAX_IDS_SHOWN).join(", ") + (more > 0 ? ` and ${more} more` : "");
-}
-
-function unlessInvalid<T>(parse: () => T): T | undefined {
-  try {
-    return parse();
-  } catch (error) {
-    // A damaged hash may be no blob.
-    if (error instanceof PreconditionError || error instanceof TypeError) return undefined;
-    throw error;
-  }
 }

@@ -6,15 +6,7 @@ import { encodeTodo } from "../../../todo.ts";
 import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
 import { inBatches, NdjsonReader, writeExport } from "../../ndjson.ts";
-import {
-  matchesStoredDigest,
-  otherTexts,
-  storeDigest,
-  storedIdempotencyRecords,
-  todoRows,
-} from "../contents.ts";
-import { DigestSum } from "../digest.ts";
-import { contentsDiffer } from "../errors.ts";
+import { assertUndamaged, storeChecksum, storedIdempotencyRecords, storedTodos } from "../contents.ts";
 import { insertStoredKey, readStoredKeys } from "../keys.ts";
 import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
@@ -32,11 +24,13 @@ export function exportTodos(
   return withSharedAccess(path, async (database) => {
     // The transaction is a snapshot: later writes are not visible.
     database.run("BEGIN");
+    assertUndamaged(database);
+    const { last_id } = storeRow(database);
     return writeExport(
       {
-        lastId: storeRow(database).last_id,
-        count: countOf(database),
-        todos: inBatches(readSoundTodos(database)),
+        lastId: last_id,
+        count: countTodos(database),
+        todos: inBatches(storedTodos(database)),
         keys: keys === "include" ? readStoredKeys(database) : undefined,
         idempotencyRecords: [...storedIdempotencyRecords(database)],
       },
@@ -44,17 +38,6 @@ export function exportTodos(
       options,
     );
   });
-}
-
-/** Yields all to-dos. Throws a DamageError at the end if the contents differ from their digest. */
-function* readSoundTodos(database: Database): Generator<string> {
-  const sum = new DigestSum();
-  for (const { json } of todoRows(database)) {
-    sum.add(json);
-    yield json;
-  }
-  for (const text of otherTexts(database)) sum.add(text);
-  if (matchesStoredDigest(database, sum.value) === false) throw contentsDiffer();
 }
 
 /** Implements `StoreAdmin.import` in one transaction. */
@@ -93,15 +76,10 @@ export async function importInto(
         `${path} has contained to-dos: import into a new file, or move this file away first`,
       );
     }
-    const insert = database.query("INSERT INTO todos VALUES (?, ?, ?)");
+    const insert = database.query("INSERT INTO todos VALUES (?, ?)");
     const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
-    const sum = new DigestSum();
-    for await (const todos of reader.readAll(source, maxTodos, options)) {
-      for (const { id, title, done } of todos) {
-        insert.run(id, JSON.stringify(title), done ? 1 : 0);
-        sum.add(encodeTodo({ id, title, done }));
-      }
-    }
+    for await (const todos of reader.readAll(source, maxTodos, options))
+      for (const todo of todos) insert.run(todo.id, encodeTodo(todo));
     insertKeys(database, reader.keys);
     const insertRecord = database.query("INSERT INTO idempotency_records VALUES (?, ?, ?, ?)");
     for (const { keyHash, titleHash, id, createdAt } of reader.idempotencyRecords)
@@ -109,8 +87,7 @@ export async function importInto(
     database
       .query("UPDATE store SET id = ?, epoch = ?, last_id = ?, sequence = ?, transactions = 0")
       .run(storeId, randomId(), reader.lastId, reader.count);
-    for (const text of otherTexts(database)) sum.add(text);
-    storeDigest(database, sum.value);
+    storeChecksum(database);
     removeMark(path);
     fsyncPath(dirname(path));
     database.run("COMMIT");
@@ -130,6 +107,6 @@ function insertKeys(database: Database, keys: readonly StoredKey[]): void {
   for (const key of keys) insertStoredKey(database, key);
 }
 
-function countOf(database: Database): number {
+function countTodos(database: Database): number {
   return Number(database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM todos").get()?.count);
 }

@@ -1,11 +1,5 @@
 import type { StoredKey } from "../../credential/key.ts";
 
-/** The sums that a store keeps: two unsigned 32-bit numbers. */
-export interface Digest {
-  readonly first: number;
-  readonly second: number;
-}
-
 /** The counters of a store, named as their columns. */
 export interface Counters {
   /** Identifies the store. A store that is imported, restored or has accepted a loss is another one. */
@@ -20,38 +14,38 @@ export interface Counters {
 }
 
 /**
- * Sums the hashes of rows. The order of the rows does not matter. Rows are texts that contain their kind and id, so that
- * values that two rows exchanged change the sums. The text of a to-do is its JSON.
+ * Sums the hashes of rows in two unsigned 32-bit numbers. The order of the rows does not matter. Rows are texts that contain
+ * their kind and id, so that values that two rows exchanged change the sums. The text of a to-do is its JSON.
  */
-export class DigestSum {
-  #first: number;
-  #second: number;
+export class Checksum {
+  first: number;
+  second: number;
 
-  constructor({ first, second }: Digest = { first: 0, second: 0 }) {
-    this.#first = first;
-    this.#second = second;
+  constructor(first = 0, second = 0) {
+    this.first = first;
+    this.second = second;
   }
 
-  get value(): Digest {
-    return { first: this.#first, second: this.#second };
+  equals({ first, second }: Checksum): boolean {
+    return first === this.first && second === this.second;
   }
 
   add(row: string): void {
     const hash = Bun.hash.xxHash32(row);
-    this.#first = (this.#first + hash) >>> 0;
-    this.#second = (this.#second + mix(hash)) >>> 0;
-  }
-
-  /** Adds the rows of another sum. */
-  merge({ first, second }: Digest): void {
-    this.#first = (this.#first + first) >>> 0;
-    this.#second = (this.#second + second) >>> 0;
+    this.first = (this.first + hash) >>> 0;
+    this.second = (this.second + mix(hash)) >>> 0;
   }
 
   subtract(row: string): void {
     const hash = Bun.hash.xxHash32(row);
-    this.#first = (this.#first - hash) >>> 0;
-    this.#second = (this.#second - mix(hash)) >>> 0;
+    this.first = (this.first - hash) >>> 0;
+    this.second = (this.second - mix(hash)) >>> 0;
+  }
+
+  /** Adds the rows of another checksum. */
+  merge({ first, second }: Checksum): void {
+    this.first = (this.first + first) >>> 0;
+    this.second = (this.second + second) >>> 0;
   }
 }
 

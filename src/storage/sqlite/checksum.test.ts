@@ -2,12 +2,12 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { StoredKey } from "../../credential/key.ts";
 import { encodeTodo } from "../../todo.ts";
-import { type Counters, countersText, type Digest, DigestSum, keyText } from "./digest.ts";
+import { Checksum, type Counters, countersText, keyText } from "./checksum.ts";
 
-function digestOf(rows: readonly string[]): Digest {
-  const sum = new DigestSum();
-  for (const row of rows) sum.add(row);
-  return sum.value;
+function checksumOf(rows: readonly string[]): Checksum {
+  const checksum = new Checksum();
+  for (const row of rows) checksum.add(row);
+  return checksum;
 }
 
 const KEY: StoredKey = {
@@ -19,42 +19,43 @@ const KEY: StoredKey = {
 };
 const COUNTERS: Counters = { id: "s", epoch: "e", last_id: 2n, sequence: 3n, transactions: 4n };
 
-test("the digest is two unsigned 32-bit numbers that do not depend on the order of the rows", () => {
+test("the checksum is two unsigned 32-bit numbers that do not depend on the order of the rows", () => {
   fc.assert(
     fc.property(fc.array(fc.string({ unit: "binary" })), (rows) => {
-      const digest = digestOf(rows);
-      expect(digestOf(rows.toReversed())).toEqual(digest);
-      for (const sum of [digest.first, digest.second]) expect(sum).toBeWithin(0, 2 ** 32);
-      for (const sum of [digest.first, digest.second]) expect(Number.isInteger(sum)).toBe(true);
+      const checksum = checksumOf(rows);
+      expect(checksumOf(rows.toReversed())).toEqual(checksum);
+      for (const sum of [checksum.first, checksum.second]) expect(sum).toBeWithin(0, 2 ** 32);
+      for (const sum of [checksum.first, checksum.second]) expect(Number.isInteger(sum)).toBe(true);
     }),
   );
 });
 
-test("the digest continues from a stored value and forgets a subtracted row", () => {
+test("the checksum continues from a stored value and forgets a subtracted row", () => {
   fc.assert(
     fc.property(fc.array(fc.string()), fc.string(), (rows, row) => {
-      const sum = new DigestSum(digestOf(rows));
-      sum.add(row);
-      expect(sum.value).toEqual(digestOf([...rows, row]));
-      sum.subtract(row);
-      expect(sum.value).toEqual(digestOf(rows));
+      const { first, second } = checksumOf(rows);
+      const checksum = new Checksum(first, second);
+      checksum.add(row);
+      expect(checksum).toEqual(checksumOf([...rows, row]));
+      checksum.subtract(row);
+      expect(checksum.equals(checksumOf(rows))).toBe(true);
     }),
   );
 });
 
-test("the digest changes when two to-dos exchange their titles, states or ids", () => {
+test("the checksum changes when two to-dos exchange their titles, states or ids", () => {
   const one = { id: 1n, title: "a", done: false };
   const two = { id: 2n, title: "b", done: true };
-  const rowsOf = (...todos: (typeof one)[]) => digestOf(todos.map(encodeTodo));
-  const digests = [
+  const rowsOf = (...todos: (typeof one)[]) => checksumOf(todos.map(encodeTodo));
+  const checksums = [
     rowsOf(one, two),
     rowsOf({ ...one, title: "b" }, { ...two, title: "a" }),
     rowsOf({ ...one, done: true }, { ...two, done: false }),
     rowsOf({ ...one, id: 2n }, { ...two, id: 1n }),
     rowsOf(one),
   ];
-  expect(new Set(digests.map(({ first }) => first)).size).toBe(digests.length);
-  expect(new Set(digests.map(({ second }) => second)).size).toBe(digests.length);
+  expect(new Set(checksums.map(({ first }) => first)).size).toBe(checksums.length);
+  expect(new Set(checksums.map(({ second }) => second)).size).toBe(checksums.length);
 });
 
 test.each<[what: string, change: Partial<StoredKey>]>([
