@@ -39,8 +39,6 @@ export interface MiddlewareOptions {
   readonly limits: Limits;
   /** A steady clock in milliseconds. */
   readonly monotonicNow: () => number;
-  /** Request headers that pages of allowed origins may send, besides the usual ones. */
-  readonly requestHeaders?: string;
   /** The paths that do not check `Host`. */
   readonly anyHostPaths: ReadonlySet<string>;
   /** Returns the HTML page of an error, or undefined if the client gets JSON. By default, every client gets JSON. */
@@ -58,7 +56,7 @@ export interface Middleware {
 /** Creates the middleware of one service. */
 export function createMiddleware(options: MiddlewareOptions): Middleware {
   const { origins, log, limiter, accessLog, limits, monotonicNow, errorPage } = options;
-  const { requestHeaders, anyHostPaths, getConnectionInfo } = options;
+  const { anyHostPaths, getConnectionInfo } = options;
   const logError = createErrorLog(log, limiter);
   const logOverload = limiter.topic((fields) => log.warn(fields, "overloaded"));
   let draining = false;
@@ -118,7 +116,7 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
       const handled = handleErrors(
         // A preflight carries no credentials, so it must not reveal the methods of a guarded route.
         preflighted
-          ? () => preflight(route.access === "public" ? route.allow : notFoundRoute.allow, requestHeaders)
+          ? () => preflight(route.access === "public" ? route.allow : notFoundRoute.allow)
           : route.handler,
         request,
         server,

@@ -20,7 +20,7 @@ import { BodyReader } from "./body.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
-import { createMcpHandler, MCP_REQUEST_HEADERS, type McpEndpoint } from "./handlers/mcp.ts";
+import { createMcpHandler, type McpEndpoint } from "./handlers/mcp.ts";
 import {
   asset,
   compressedJson,
@@ -140,7 +140,6 @@ export function createService(options: ServiceOptions): Service {
     getConnectionInfo,
     limits,
     monotonicNow,
-    ...(mcp !== undefined && { requestHeaders: MCP_REQUEST_HEADERS }),
     anyHostPaths: HEALTH_PATHS,
     errorPage,
   });

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
-import { type Limits, NetworkLimit, OVERLOADED } from "../limits.ts";
+import { type Limits, OVERLOADED } from "../limits.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
@@ -47,7 +47,14 @@ export function createEventHandlers(options: EventOptions) {
   const logNetworkFull = limiter.topic((fields) => log.warn(fields, "too many subscribers from one network"));
   const logIgnoredHeaders = limiter.topic((fields) => log.warn(fields, FORWARDING_IGNORED));
   const logError = limiter.topic((fields) => log.error(fields, "event stream aborted"));
-  const networks = new NetworkLimit(maxPerNetwork);
+  /** The number of open streams of each network that is limited. */
+  const networks = new Map<string, number>();
+  const countStream = (network: string | undefined, change: 1 | -1): void => {
+    if (network === undefined) return;
+    const count = (networks.get(network) ?? 0) + change;
+    if (count > 0) networks.set(network, count);
+    else networks.delete(network);
+  };
   // Created once, because the stack trace is most of an error's cost.
   const networkFull = new ServiceError("overloaded", {
     detail: `Your network has as many event streams as one network may have (${maxPerNetwork}). Close one, or try later.`,
@@ -69,11 +76,11 @@ export function createEventHandlers(options: EventOptions) {
     const onEnd = (): void => {
       stopWatching();
       open.delete(closeStream);
-      if (network !== undefined) networks.release(network);
+      countStream(network, -1);
     };
     const subscription = new Subscription({ store, heartbeatMs, onError, onEnd });
     open.add(closeStream);
-    if (network !== undefined) networks.acquire(network);
+    countStream(network, 1);
     server.timeout(request, IDLE_TIMEOUT_SECONDS);
     if (identity !== undefined) stopWatching = revocation.watch(identity, () => endStream(IDLE_SECONDS));
     subscription.run(start, position);
@@ -84,7 +91,7 @@ export function createEventHandlers(options: EventOptions) {
   /** Throws `overloaded` if the limit of open streams is reached, in total or by this network. */
   function requireCapacity({ address, forwarding }: ConnectionInfo, network: string | undefined): void {
     const isFull = open.size >= maxSubscribers;
-    if (!isFull && (network === undefined || !networks.isReached(network))) return;
+    if (!isFull && (network === undefined || (networks.get(network) ?? 0) < maxPerNetwork)) return;
     if (forwarding === "ignored") logIgnoredHeaders(address, { address });
     if (isFull || network === undefined) {
       logFull("", { subscribers: open.size });

@@ -34,16 +34,12 @@ export interface KeyOptions {
 /** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
 export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now }: KeyOptions) {
   const logRejection = limiter.topic((fields) => log.warn(fields, "key write refused"));
-  let latest = { json: "", blob: new Blob() };
   return {
     list: async (request) => {
       if (prefersHtml(request)) return keysPage(request);
       const listed = (await keys.list()).filter((key) => isListed(key, now()));
-      const json = JSON.stringify(listed.map((key) => asJson(key, listed)));
-      // Responses share one Blob, so that clients that read nothing do not fill the memory.
-      if (json !== latest.json) latest = { json, blob: new Blob([json]) };
       const headers = { "Content-Type": "application/json", Vary: "Origin, Accept" };
-      return respond(200, headers, latest.blob);
+      return respond(200, headers, JSON.stringify(listed.map((key) => asJson(key, listed))));
     },
 
     create: audited("create", async (request, user, server) => {

@@ -14,9 +14,6 @@ export type McpEndpoint = (
   fetch: (url: string, init: RequestInit) => Promise<Response>,
 ) => Promise<Response>;
 
-/** Headers that browsers send with POST to `/mcp`, besides those of the other paths. */
-export const MCP_REQUEST_HEADERS = "MCP-Protocol-Version, Mcp-Method, Mcp-Name";
-
 /** The headers of the POST that describe its own body. A tool's request has a body and an idempotency key of its own. */
 const OWN_HEADERS = [
   ...["accept", "content-encoding", "content-length", "content-type", "transfer-encoding"],

@@ -11,18 +11,23 @@ import { matchesEtag } from "../etag.ts";
 import { respond } from "../response.ts";
 import type { RoutedRequest } from "../route.ts";
 
-/** Only scripts, styles and requests of this server, nothing inline, and no HTML from strings (CSP 3, Trusted Types). */
-const PAGE_CSP = [
+/** Only scripts, styles and requests of this server, and nothing inline (CSP 3). */
+const OWN_FILES_CSP = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
-  "img-src 'self'",
   "connect-src 'self'",
   "manifest-src 'self'",
-  "worker-src 'self'",
-  "form-action 'self'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
+];
+
+/** No HTML from strings (Trusted Types). */
+const PAGE_CSP = [
+  ...OWN_FILES_CSP,
+  "img-src 'self'",
+  "worker-src 'self'",
+  "form-action 'self'",
   "require-trusted-types-for 'script'",
   "trusted-types service-worker",
 ].join("; ");
@@ -31,17 +36,7 @@ const PAGE_CSP = [
 const WORKER_CSP = "default-src 'none'; connect-src 'self'; frame-ancestors 'none'";
 
 /** Swagger UI has inline images in its style sheet and creates HTML from strings, so it needs a weaker policy. */
-const DOCS_CSP = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "manifest-src 'self'",
-  "form-action 'none'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
+const DOCS_CSP = [...OWN_FILES_CSP, "img-src 'self' data:", "form-action 'none'"].join("; ");
 
 /** Lets clients cache an asset for a year, because its name changes with its content. */
 const IMMUTABLE = "public, max-age=31536000, immutable";

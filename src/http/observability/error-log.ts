@@ -12,21 +12,13 @@ export interface FailedRequest {
 }
 
 const MAX_REASON_LENGTH = 200;
-const MESSAGE = "request failed";
 
 /** Returns a function that logs failed requests with the whole error, limited per route, code and reason. */
 export function createErrorLog(
   log: Log,
   limiter: LogLimiter,
 ): (request: FailedRequest, error: ServiceError) => void {
-  const write = limiter.topic((fields) => {
-    try {
-      log.error(fields, MESSAGE);
-    } catch {
-      // An error that a user's module throws can itself throw while it is serialized.
-      log.error({ ...fields, err: undefined }, `${MESSAGE}; its error cannot be logged`);
-    }
-  });
+  const write = limiter.topic((fields) => log.error(fields, "request failed"));
   return (request, error) => {
     const { code, cause = error } = error;
     write(`${request.route} ${code} ${describeCause(cause)}`, { ...request, code, err: cause });
@@ -34,11 +26,7 @@ export function createErrorLog(
 }
 
 /** Returns the innermost message, truncated, to distinguish the causes of one code. */
-function describeCause(cause: unknown): string {
-  try {
-    if (cause instanceof ServiceError && cause.cause !== undefined) return describeCause(cause.cause);
-    return errorMessage(cause).slice(0, MAX_REASON_LENGTH);
-  } catch {
-    return "unreadable";
-  }
-}
+const describeCause = (cause: unknown): string =>
+  cause instanceof ServiceError && cause.cause !== undefined
+    ? describeCause(cause.cause)
+    : errorMessage(cause).slice(0, MAX_REASON_LENGTH);

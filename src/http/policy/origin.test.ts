@@ -323,7 +323,7 @@ describe("a preflight", () => {
       "access-control-allow-origin": LISTED,
       "access-control-allow-methods": methods,
       "access-control-allow-headers":
-        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate",
+        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name",
       "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
       "access-control-max-age": "600",
     });

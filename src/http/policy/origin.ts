@@ -5,6 +5,8 @@ import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./address.ts";
 import type { GetConnectionInfo } from "./connection.ts";
 
 const PREFLIGHT_SECONDS = "600";
+const REQUEST_HEADERS =
+  "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
 
 /** Decides which hosts and origins the server accepts. */
@@ -90,9 +92,7 @@ export function createOriginPolicy(
     requireSameSite: (request) => {
       if (request.headers.get("sec-fetch-site") !== "cross-site") return;
       if (allowedOrigin(request) !== undefined) return;
-      throw new ServiceError("cross_site_write", {
-        detail: "To allow writes from this page, list its origin in TODO_CORS_ORIGINS.",
-      });
+      throw crossSite("To allow writes from this page, list its origin in TODO_CORS_ORIGINS.");
     },
     requireKnownOrigin: (request) => {
       const { headers, url } = request;
@@ -100,25 +100,23 @@ export function createOriginPolicy(
       if (origin === null && headers.get("sec-fetch-site") !== "cross-site") return;
       if (allowedOrigin(request) !== undefined) return;
       if (origin !== null && isOwn(origin, headers.get("host"), url)) return;
-      throw new ServiceError("cross_site_write", {
-        detail: "To allow requests from this page, list its origin in TODO_CORS_ORIGINS.",
-      });
+      throw crossSite("To allow requests from this page, list its origin in TODO_CORS_ORIGINS.");
     },
     isOwnPage,
     requireOwnPage: (request) => {
-      if (!isOwnPage(request))
-        throw new ServiceError("cross_site_write", { detail: "Only the service's own pages may do this." });
+      if (!isOwnPage(request)) throw crossSite("Only the service's own pages may do this.");
     },
     requireSameOrigin: (request) => {
       const origin = request.headers.get("origin");
       if ((origin !== null && origins.has(origin)) || isOwnPage(request)) return;
-      throw new ServiceError("cross_site_write", {
-        detail:
-          "To allow writes from this page, list its origin in TODO_CORS_ORIGINS. This also applies to loopback origins.",
-      });
+      throw crossSite(
+        "To allow writes from this page, list its origin in TODO_CORS_ORIGINS. This also applies to loopback origins.",
+      );
     },
   };
 }
+
+const crossSite = (detail: string) => new ServiceError("cross_site_write", { detail });
 
 function isOwnPage({ headers, url }: Request): boolean {
   const site = headers.get("sec-fetch-site");
@@ -141,19 +139,13 @@ export function isPreflight(request: Request): boolean {
   return request.method === "OPTIONS" && request.headers.has("access-control-request-method");
 }
 
-/**
- * Returns the response to a preflight of an allowed origin.
- * @param ownHeaders request headers that only this path allows
- */
-export function preflight(allow: string, ownHeaders?: string): Response {
-  const headers =
-    "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate";
-  return respond(204, {
+/** Returns the response to a preflight of an allowed origin. */
+export const preflight = (allow: string): Response =>
+  respond(204, {
     "Access-Control-Allow-Methods": allow,
-    "Access-Control-Allow-Headers": ownHeaders === undefined ? headers : `${headers}, ${ownHeaders}`,
+    "Access-Control-Allow-Headers": REQUEST_HEADERS,
     "Access-Control-Max-Age": PREFLIGHT_SECONDS,
   });
-}
 
 /** Adds the CORS headers that let pages of an origin read a response. */
 export function allowOrigin(response: Response, origin: string): Response {
