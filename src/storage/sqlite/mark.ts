@@ -21,6 +21,7 @@ import { describeFsError, getErrno } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { describeLoss } from "./errors.ts";
 import { assertNotOnlyWal, createPrivate, describeKind, PRIVATE_MODE, statRegularFile } from "./files.ts";
+import { assertKnownFormat } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
 
@@ -33,9 +34,9 @@ export interface Mark {
 
 export interface MarkCheck {
   /** What the store has lost, in plain words; `undefined` if it has lost nothing that the mark shows. */
-  readonly loss: string | undefined;
+  readonly loss?: string | undefined;
   /** Why the mark could not be read; `undefined` if it was read. */
-  readonly problem: string | undefined;
+  readonly problem?: string;
 }
 
 const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n$/;
@@ -135,36 +136,17 @@ function readMark(path: string): Mark | string {
 
 /**
  * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged WAL to the database.
- * A server may be using the store. Throws if the store has only a WAL; with a mark, also if it is damaged.
+ * A server may be using the store. Throws if the store is damaged or has only a WAL.
  */
 export function checkMark(path: string): MarkCheck {
   assertNotOnlyWal(path);
+  // The mark comes first, because a server writes it after the database.
   const mark = readMark(path);
-  // A read-only connection cannot open a store whose creation was cut off, and that store has no mark yet.
-  if (typeof mark === "string" || !existsSync(path)) return compare(path, mark, undefined);
+  if (typeof mark === "string") return { problem: `${markPath(path)} cannot be read: ${mark}` };
+  if (!existsSync(path)) return { loss: `it is missing, but ${describe(path, mark)}` };
   // Unlike another connection, a read-only one leaves the WAL as it is when it closes.
   using database = openDatabase(path, "readOnly");
-  return compare(path, mark, database);
-}
-
-/**
- * Reads the mark of a path. Returns a function that compares a store that is opened or copied later with this mark;
- * `undefined` stands for a missing store. The order matters, because a server writes the mark after the database. The
- * connection must not have a transaction yet.
- */
-export function readMarkFirst(path: string): (database: Database | undefined) => MarkCheck {
-  const mark = readMark(path);
-  return (database) => compare(path, mark, database);
-}
-
-function compare(path: string, mark: Mark | string, database: Database | undefined): MarkCheck {
-  if (typeof mark === "string")
-    return { loss: undefined, problem: `${markPath(path)} cannot be read: ${mark}` };
-  const loss =
-    database === undefined
-      ? `it is missing, but ${describe(path, mark)}`
-      : findLoss(path, mark, readPosition(database));
-  return { loss, problem: undefined };
+  return { loss: findLoss(path, mark, readPosition(database)) };
 }
 
 const describe = (path: string, { transactions }: Mark): string =>
@@ -184,9 +166,7 @@ function findLoss(path: string, mark: Mark, found: Mark | undefined): string | u
 
 /** Returns the position of a store as a mark; `undefined` for an empty file. */
 function readPosition(database: Database): Mark | undefined {
-  const tables = database.query("SELECT 1 FROM sqlite_schema WHERE name = 'store'");
-  if (tables.get() === null) return undefined;
-  return toMark(storeRow(database));
+  return assertKnownFormat(database) === 0 ? undefined : toMark(storeRow(database));
 }
 
 /** Throws if a store has lost transactions or is damaged. Returns why the mark could not be read, if so. */

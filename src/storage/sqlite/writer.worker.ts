@@ -1,6 +1,6 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
-import type { Database, Statement } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import { errorMessage } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
@@ -69,6 +69,8 @@ export interface WriterReply {
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
 const CHECKED_TEXT = " ".repeat(64 * 1024);
 
+const ADD_EVENTS = "INSERT INTO events VALUES (?, ?, ?)";
+
 class Writer {
   readonly #path: string;
   readonly #database: Database;
@@ -81,16 +83,6 @@ class Writer {
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
-  readonly #begin: Statement;
-  readonly #commitTransaction: Statement;
-  readonly #insert: Statement;
-  readonly #update: Statement;
-  readonly #delete: Statement;
-  readonly #addEvents: Statement;
-  readonly #deleteOldEvents: Statement;
-  readonly #addIdempotencyRecord: Statement;
-  readonly #deleteIdempotencyRecord: Statement;
-  readonly #deleteExpiredIdempotencyRecords: Statement;
 
   constructor({ path, id, lock, maxEvents }: WriterOptions) {
     const database = openDatabase(path, "server");
@@ -105,20 +97,6 @@ class Writer {
     if (row.last_id > 0n || row.transactions > 0n) this.#writeMark();
     this.#keys = new SqliteKeys(database, (counted) => this.#onCommit(this.#committed.sequence, counted));
     this.#maxEvents = maxEvents;
-    this.#begin = database.query("BEGIN IMMEDIATE");
-    this.#commitTransaction = database.query("COMMIT");
-    this.#insert = database.query("INSERT INTO todos VALUES (?, ?)");
-    this.#update = database.query("UPDATE todos SET json = ? WHERE id = ?");
-    this.#delete = database.query("DELETE FROM todos WHERE id = ?");
-    this.#addEvents = database.query("INSERT INTO events VALUES (?, ?, ?)");
-    this.#deleteOldEvents = database.query("DELETE FROM events WHERE last_sequence <= ?");
-    this.#addIdempotencyRecord = database.query(
-      "INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?)",
-    );
-    this.#deleteIdempotencyRecord = database.query("DELETE FROM idempotency_records WHERE key_hash = ?");
-    this.#deleteExpiredIdempotencyRecords = database.query(
-      "DELETE FROM idempotency_records WHERE created_at <= ?",
-    );
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
@@ -208,16 +186,7 @@ class Writer {
   }
 
   #commit(commit: Commit): void {
-    let transactions: number;
-    this.#begin.run();
-    try {
-      transactions = this.#write(commit);
-      this.#commitTransaction.run();
-    } catch (error) {
-      // SQLite has already rolled back after some errors.
-      if (this.#database.inTransaction) this.#database.run("ROLLBACK");
-      throw error;
-    }
+    const transactions = this.#database.transaction(() => this.#write(commit)).immediate();
     this.#onCommit(commit.lastSequence, transactions);
   }
 
@@ -225,7 +194,7 @@ class Writer {
   #checkWrites(): void {
     const unused = this.#committed.sequence + 1;
     this.#database.transaction(() => {
-      this.#addEvents.run(unused, "", CHECKED_TEXT);
+      this.#database.query(ADD_EVENTS).run(unused, "", CHECKED_TEXT);
       this.#database.query("DELETE FROM events WHERE last_sequence = ?").run(unused);
     })();
     this.#files.remember();
@@ -233,46 +202,45 @@ class Writer {
 
   /** Returns the number of transactions of the store, this one included. */
   #write(commit: Commit): number {
-    const {
-      startId,
-      lastId,
-      epoch,
-      startSequence,
-      lastSequence,
-      events,
-      changed,
-      evicted,
-      idempotencyRecords,
-    } = commit;
+    const { startSequence, lastSequence, epoch, lastId } = commit;
+    const database = this.#database;
+    const [insert, update, remove] = [
+      database.query("INSERT INTO todos VALUES (?, ?)"),
+      database.query("UPDATE todos SET json = ? WHERE id = ?"),
+      database.query("DELETE FROM todos WHERE id = ?"),
+    ];
     const checksum = new Checksum();
-    let id = startId;
-    for (const json of createdTodos(events)) {
-      this.#insert.run(++id, json);
+    let id = commit.startId;
+    for (const json of createdTodos(commit.events)) {
+      insert.run(++id, json);
       checksum.add(json);
     }
-    for (const [changedId, after, before] of changed) {
+    for (const [changedId, after, before] of commit.changed) {
       checksum.subtract(before);
       if (after === undefined) {
-        this.#delete.run(changedId);
+        remove.run(changedId);
       } else {
-        this.#update.run(after, changedId);
+        update.run(after, changedId);
         checksum.add(after);
       }
     }
-    const transactions = updateStoreRow(this.#database, checksum, (row) => {
+    const transactions = updateStoreRow(database, checksum, (row) => {
       if (row.sequence !== BigInt(startSequence) || row.id !== this.#committed.id)
         throw changedError(this.#path);
       return { epoch, last_id: lastId, sequence: BigInt(lastSequence) };
     });
-    this.#addEvents.run(lastSequence, epoch, events);
+    database.query(ADD_EVENTS).run(lastSequence, epoch, commit.events);
     if (lastSequence >= this.#deleteOldEventsAt) {
-      this.#deleteOldEvents.run(lastSequence - this.#maxEvents);
+      database.query("DELETE FROM events WHERE last_sequence <= ?").run(lastSequence - this.#maxEvents);
       this.#deleteOldEventsAt = lastSequence + this.#maxEvents / 10;
     }
-    for (const keyHash of evicted) this.#deleteIdempotencyRecord.run(keyHash);
-    for (const { keyHash, titleHash, id: createdId, createdAt } of idempotencyRecords) {
-      this.#deleteExpiredIdempotencyRecords.run(createdAt - RETENTION_MS);
-      this.#addIdempotencyRecord.run(keyHash, titleHash, createdId, createdAt);
+    for (const keyHash of commit.evicted)
+      database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
+    const deleteExpired = database.query("DELETE FROM idempotency_records WHERE created_at <= ?");
+    const addRecord = database.query("INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?)");
+    for (const { keyHash, titleHash, id: createdId, createdAt } of commit.idempotencyRecords) {
+      deleteExpired.run(createdAt - RETENTION_MS);
+      addRecord.run(keyHash, titleHash, createdId, createdAt);
     }
     return transactions;
   }

@@ -5,8 +5,8 @@ import { type MigrationSummary, PreconditionError } from "../../maintenance.ts";
 import { describeDamage, describeLoss, describeOpenError, describeWaysOut, isDamage } from "../errors.ts";
 import { assertNotOnlyWal } from "../files.ts";
 import { acquireLock, type Lock } from "../lock.ts";
-import { assertNotBehindMark, readMarkFirst } from "../mark.ts";
-import { assertHasSchema, assertKnownFormat } from "../migrations.ts";
+import { assertNotBehindMark, checkMark } from "../mark.ts";
+import { assertKnownFormat } from "../migrations.ts";
 import { assertNotEmpty, openDatabase } from "../open.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
@@ -20,29 +20,17 @@ function assertExists(path: string): void {
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
 }
 
-/** A store has lost changes. The message names the store and says what to do. */
-class LossError extends Error {
-  override readonly name = "LossError";
-}
-
 /**
  * Runs a function on an existing store, which a server may be using. Throws an Error for a store that is damaged or has
  * lost changes, because the result would look like a good one.
  */
 export async function withSharedAccess<T>(path: string, use: (database: Database) => Promise<T>): Promise<T> {
-  const compare = readMarkFirst(path);
-  const assertComplete = (database: Database | undefined): void => {
-    const { loss } = compare(database);
-    if (loss !== undefined) throw new LossError(`${path}: ${describeLoss(path, loss)}`);
-  };
-  openOrRefuse(path, () => assertNotOnlyWal(path));
-  if (!existsSync(path)) assertComplete(undefined);
+  const { loss } = openOrRefuse(path, () => checkMark(path));
+  if (loss !== undefined) throw new Error(`${path}: ${describeLoss(path, loss)}`);
   assertExists(path);
   using database = openOrRefuse(path, () => {
     // Nothing may be written to a store that must not be used.
-    using unchanged = openDatabase(path, "readOnly");
-    assertComplete(unchanged);
-    assertHasSchema(unchanged);
+    assertNotEmpty(path);
     return openDatabase(path, "shared");
   });
   try {
@@ -94,12 +82,8 @@ function readFormat(path: string, mode: "readOnly" | "shared"): number {
 
 /** Runs a function while no server can use the store. */
 export async function withExclusiveAccess<T>(path: string, act: () => Promise<T>): Promise<T> {
-  const lock = locking(path);
-  try {
-    return await act();
-  } finally {
-    lock.close();
-  }
+  using _ = lock(path);
+  return await act();
 }
 
 /** Opens or inspects a file. Throws a PreconditionError for an unusable file; disk errors stay plain Errors. */
@@ -107,14 +91,14 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   try {
     return open();
   } catch (cause) {
-    if (cause instanceof UnreadableError || cause instanceof LossError) throw cause;
+    if (cause instanceof UnreadableError) throw cause;
     const message = `${path}: ${describeOpenError(path, cause)}`;
     const isOfDisk = /^(?:SQLITE_(?:FULL|IOERR)|EDQUOT$|EIO$|ENOSPC$)/.test(String(getErrno(cause)));
     throw isOfDisk ? new Error(message, { cause }) : new PreconditionError(message, { cause });
   }
 }
 
-function locking(path: string): Lock {
+function lock(path: string): Lock {
   try {
     return acquireLock(path);
   } catch (cause) {

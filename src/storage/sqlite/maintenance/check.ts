@@ -5,19 +5,12 @@ import { describeFsError, errorMessage } from "../../../error-message.ts";
 import { type CheckResult, PreconditionError } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
 import { assertUndamaged, findStructuralDamage, readEvents } from "../contents.ts";
-import {
-  DamageError,
-  describeDamage,
-  describeOpenError,
-  describeWaysOut,
-  isDamage,
-  whyNotWritable,
-} from "../errors.ts";
+import { DamageError, describeDamage, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
 import { isLocked } from "../lock.ts";
-import { assertNotBehindMark, readMarkFirst } from "../mark.ts";
+import { assertNotBehindMark, checkMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
-import { UnreadableError, withUnchangedStore } from "./access.ts";
+import { openOrRefuse, UnreadableError, withUnchangedStore } from "./access.ts";
 
 /** Implements `StoreAdmin.check`. Changes nothing, so that a damaged WAL stays as it is. */
 export async function check(path: string): Promise<CheckResult[]> {
@@ -47,7 +40,7 @@ export async function assertSound(path: string): Promise<void> {
 
 /** Checks an open store. Starts a transaction, which ends when the connection closes. */
 export function checkDatabase(path: string, database: Database): CheckResult[] {
-  const mark = checkMarkSafely(path, database);
+  const mark = compareWithMark(path);
   // The transaction is a snapshot: a server may write meanwhile.
   database.run("BEGIN");
   return [
@@ -59,13 +52,12 @@ export function checkDatabase(path: string, database: Database): CheckResult[] {
 
 type Result = Omit<CheckResult, "name">;
 
-function checkMarkSafely(path: string, database: Database): Result {
-  return reportDamage(() => {
-    const { loss, problem } = readMarkFirst(path)(database);
+const compareWithMark = (path: string): Result =>
+  reportDamage(() => {
+    const { loss, problem } = checkMark(path);
     if (loss !== undefined) return { isSound: false, detail: loss };
     return { isSound: true, detail: problem === undefined ? "ok" : `not checked, because ${problem}` };
   });
-}
 
 function reportDamage(act: () => Result): Result {
   try {
@@ -117,7 +109,7 @@ export interface SqliteProbe {
  * reason if it cannot. It does not throw because another process has the lock.
  */
 export async function probeSqlite(path: string): Promise<SqliteProbe> {
-  describeErrors(path, () => assertNotBehindMark(path));
+  openOrRefuse(path, () => assertNotBehindMark(path));
   if (!existsSync(path)) {
     assertWritableFolder(dirname(path));
     return { lastChange: undefined, id: undefined, isLocked: false };
@@ -131,16 +123,8 @@ export async function probeSqlite(path: string): Promise<SqliteProbe> {
   const changes = [path, `${path}-wal`].map(
     (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0,
   );
-  const locked = describeErrors(path, () => isLocked(path));
+  const locked = openOrRefuse(path, () => isLocked(path));
   return { lastChange: Math.max(...changes), id, isLocked: locked };
-}
-
-function describeErrors<T>(path: string, act: () => T): T {
-  try {
-    return act();
-  } catch (cause) {
-    throw new Error(`${path}: ${describeOpenError(path, cause)}`, { cause });
-  }
 }
 
 function assertWritableFolder(folder: string): void {

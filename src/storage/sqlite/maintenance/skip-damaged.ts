@@ -13,7 +13,7 @@ import {
 import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
 import { assertUndamaged, isValidTodo, storedIdempotencyRecords, type TodoRow } from "../contents.ts";
 import { isDamage } from "../errors.ts";
-import { readMarkFirst } from "../mark.ts";
+import { checkMark } from "../mark.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
 import { withUnchangedStore } from "./access.ts";
@@ -28,9 +28,8 @@ export function exportSkippingDamaged(
   write: (text: string) => Promise<void>,
   { keys: withKeys, signal }: TransferOptions,
 ): Promise<SkipDamagedSummary> {
-  const checkMark = readMarkFirst(path);
   return withUnchangedStore(path, async (database) => {
-    const loss = unlessDamaged(() => checkMark(database).loss);
+    const loss = unlessDamaged(() => checkMark(path).loss);
     database.run("BEGIN");
     const problems: string[] = [];
     const counter = unlessDamaged(() => storeRow(database).last_id);
