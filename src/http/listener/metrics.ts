@@ -18,34 +18,6 @@ import { respond } from "../response.ts";
 import { notFoundRoute, publicRoute } from "../route.ts";
 import type { Service } from "../service.ts";
 
-export interface MetricsOptions {
-  /** The version of the service. */
-  readonly version: string;
-  /** Name and version of the runtime. */
-  readonly runtime: string;
-}
-
-export interface Metrics {
-  /** Receives the measurements of a service. */
-  readonly observer: Observer;
-  /** Records a committed batch of writes and the duration of its transaction in milliseconds. */
-  readonly onBatch: (writes: number, ms: number) => void;
-  /** To be called with the number of idempotency keys that the store evicted before their 24 hours were over. */
-  readonly onIdempotencyKeysEvicted: (count: number) => void;
-  /** Adds metrics of the store. They are read at each scrape, as those of the next two functions. */
-  readonly trackStore: (sources: StoreSources) => void;
-  /** Adds metrics of the connections to a database. */
-  readonly trackPool: (pool: PoolUsage) => void;
-  /** Adds metrics of a store's files and of their file system. */
-  readonly trackFiles: (usage: () => FileUsage) => void;
-  /** Adds metrics of the certificate. */
-  readonly trackCertificate: (sources: CertificateSources) => void;
-  /** Adds metrics of scheduled backups. */
-  readonly trackBackups: (sources: BackupSources) => void;
-  /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
-  readonly service: (options: MetricsServiceOptions) => Service;
-}
-
 export interface StoreSources {
   readonly todos: () => number;
   readonly maxTodos: number;
@@ -118,8 +90,10 @@ const SUPPORTED_ON_BUN = new Set([
   "nodejs_eventloop_lag_p99_seconds",
 ]);
 
-/** Creates the metrics and starts to collect them. */
-export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
+export type Metrics = ReturnType<typeof openMetrics>;
+
+/** Creates the metrics of a service and its runtime, with their versions, and starts to collect them. */
+export function openMetrics({ version, runtime }: { readonly version: string; readonly runtime: string }) {
   const registry = new Registry();
   const registers = [registry];
   const gauge = (name: string, help: string, value: () => number): void => {
@@ -236,43 +210,48 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
     if (!name.startsWith("todo_") && !SUPPORTED_ON_BUN.has(name)) registry.removeSingleMetric(name);
   }
 
-  return {
-    observer: {
-      route: (route) => ({
-        waiting: (change) => {
-          inFlight += change;
-        },
-        answered: (name, status, ms) => {
-          const method = METHODS.has(name) ? name : OTHER_METHOD;
-          requests.inc({ route, method, status });
-          requestSeconds.observe({ route, method }, ms / 1000);
-        },
-      }),
-      store: (operation) => {
-        const isWrite = WRITES.has(operation);
-        return {
-          answered: (ms) => {
-            storeSeconds.observe({ operation }, ms / 1000);
-            isUnreachable = false;
-            if (isWrite) writesFail = false;
-          },
-          failed: (reason, ms) => {
-            storeFailures.inc({ operation, reason });
-            failureSeconds.observe({ operation }, ms / 1000);
-            if (reason === "unavailable") isUnreachable = true;
-            if (isWrite && reason !== "full") writesFail = true;
-          },
-        };
+  const observer: Observer = {
+    route: (route) => ({
+      waiting: (change) => {
+        inFlight += change;
       },
-      surface: (surface) => (outcome) => authentications.inc({ surface, outcome }),
-      subscribers: (count) => gauge("todo_event_subscribers", "Open event streams.", count),
+      answered: (name, status, ms) => {
+        const method = METHODS.has(name) ? name : OTHER_METHOD;
+        requests.inc({ route, method, status });
+        requestSeconds.observe({ route, method }, ms / 1000);
+      },
+    }),
+    store: (operation) => {
+      const isWrite = WRITES.has(operation);
+      return {
+        answered: (ms) => {
+          storeSeconds.observe({ operation }, ms / 1000);
+          isUnreachable = false;
+          if (isWrite) writesFail = false;
+        },
+        failed: (reason, ms) => {
+          storeFailures.inc({ operation, reason });
+          failureSeconds.observe({ operation }, ms / 1000);
+          if (reason === "unavailable") isUnreachable = true;
+          if (isWrite && reason !== "full") writesFail = true;
+        },
+      };
     },
-    onBatch: (writes, ms) => {
+    surface: (surface) => (outcome) => authentications.inc({ surface, outcome }),
+    subscribers: (count) => gauge("todo_event_subscribers", "Open event streams.", count),
+  };
+  return {
+    /** Receives the measurements of a service. */
+    observer,
+    /** Records a committed batch of writes and the duration of its transaction in milliseconds. */
+    onBatch: (writes: number, ms: number): void => {
       batchWrites.observe(writes);
       batchSeconds.observe(ms / 1000);
     },
-    onIdempotencyKeysEvicted: (count) => evictedKeys.inc(count),
-    trackStore: ({ todos, maxTodos, eventLag, rescueFile, ...sources }) => {
+    /** To be called with the number of idempotency keys that the store evicted before their 24 hours were over. */
+    onIdempotencyKeysEvicted: (count: number): void => evictedKeys.inc(count),
+    /** Adds metrics of the store. They are read at each scrape, as those of the next functions. */
+    trackStore: ({ todos, maxTodos, eventLag, rescueFile, ...sources }: StoreSources): void => {
       checkWrites = sources.checkWrites;
       gauge("todo_store_todos", "To-dos in the store, as far as this process knows.", todos);
       gauge(
@@ -293,21 +272,21 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
         },
       });
     },
-    trackPool: (pool) => {
-      gauge(
-        "todo_store_connections",
-        "Maximum number of connections to the database.",
-        () => pool.connections,
-      );
+    /** Adds metrics of the connections to a database. */
+    trackPool: (pool: PoolUsage): void => {
+      const connections = "Maximum number of connections to the database.";
+      gauge("todo_store_connections", connections, () => pool.connections);
       gauge("todo_store_queries", "Queries that run or wait for a connection.", () => pool.queries);
     },
-    trackFiles: (usage) => {
+    /** Adds metrics of a store's files and of their file system. */
+    trackFiles: (usage: () => FileUsage): void => {
       gauge("todo_store_database_bytes", "Size of the SQLite file.", () => usage().databaseBytes);
       gauge("todo_store_wal_bytes", "Size of SQLite's write-ahead log.", () => usage().walBytes);
       gauge("todo_store_disk_free_bytes", "Free space on the store's file system.", () => usage().freeBytes);
       gauge("todo_store_disk_size_bytes", "Size of the store's file system.", () => usage().totalBytes);
     },
-    trackBackups: ({ lastSuccess, failures, disk, intervalMs }) => {
+    /** Adds metrics of scheduled backups. */
+    trackBackups: ({ lastSuccess, failures, disk, intervalMs }: BackupSources): void => {
       gauge("todo_backup_disk_free_bytes", "Free space on the backups' file system.", () => disk().freeBytes);
       gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", () => disk().totalBytes);
       gauge(
@@ -326,7 +305,8 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
         },
       });
     },
-    trackCertificate: ({ expiry, isRejected }) => {
+    /** Adds metrics of the certificate. */
+    trackCertificate: ({ expiry, isRejected }: CertificateSources): void => {
       gauge(
         "todo_certificate_expiry_timestamp_seconds",
         "When the server's certificate expires, in seconds since 1970.",
@@ -338,7 +318,8 @@ export function openMetrics({ version, runtime }: MetricsOptions): Metrics {
         () => (isRejected() ? 1 : 0),
       );
     },
-    service: (options) => metricsService(registry, options),
+    /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
+    service: (options: MetricsServiceOptions): Service => metricsService(registry, options),
   };
 }
 
