@@ -221,7 +221,7 @@ class PostgresStore implements Store {
 
   /** Applies the new events, or reloads everything if some of them are no longer stored. */
   async #refresh(): Promise<void> {
-    const tail = await this.#queryAtPosition<Tail>("SELECT * FROM todo_service.tail($1, $2)");
+    const tail = await this.#queryAtPosition<Tail>(TAIL);
     if (this.#replica.follow(tail)) return;
     const replica = await load(this.#primary, this.#options.maxEvents);
     if (this.#isClosed) throw new Error("the store is closed");
@@ -291,6 +291,8 @@ class PostgresStore implements Store {
 type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
 const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
+/** Fails on a standby, because pg_current_wal_lsn does. The driver may have reconnected to one by itself. */
+const TAIL = "SELECT * FROM todo_service.tail($1, $2) WHERE pg_current_wal_lsn() IS NOT NULL";
 const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
