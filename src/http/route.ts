@@ -27,19 +27,17 @@ export interface HttpServer {
   timeout(request: Request, seconds: number): void;
 }
 
-/** Returns the response to a request, or throws a ServiceError. Only private mode passes an identity. */
-export type Handler = (
+type HandlerFor<Sender extends [identity?: Identity]> = (
   request: RoutedRequest,
   server: HttpServer,
-  identity?: Identity,
+  ...sender: Sender
 ) => Awaitable<Response>;
 
+/** Returns the response to a request, or throws a ServiceError. Only private mode passes an identity. */
+export type Handler = HandlerFor<[identity?: Identity]>;
+
 /** Returns the response to an authenticated request, or throws a ServiceError. */
-export type GuardedHandler = (
-  request: RoutedRequest,
-  identity: Identity,
-  server: HttpServer,
-) => Awaitable<Response>;
+export type GuardedHandler = HandlerFor<[identity: Identity]>;
 
 /**
  * Authenticates a request and returns the identity, without a promise if the lookup returns none.
@@ -61,41 +59,31 @@ export interface Route {
   readonly handler: Handler;
 }
 
-type MethodHandler<Rest extends readonly unknown[]> = (
-  request: RoutedRequest,
-  ...rest: Rest
-) => Awaitable<Response>;
-type Methods<Rest extends readonly unknown[]> = Partial<Readonly<Record<Method, MethodHandler<Rest>>>>;
+type Methods<MethodHandler> = Partial<Readonly<Record<Method, MethodHandler>>>;
 
 /** Returns a route that needs no credentials. */
-export function publicRoute(methods: Methods<[server: HttpServer, identity?: Identity]>): Route {
-  const dispatch = dispatcher(methods);
-  return { allow: dispatch.allow, access: "public", handler: dispatch.handler };
-}
+export const publicRoute = (methods: Methods<Handler>): Route => ({
+  ...dispatcher(methods),
+  access: "public",
+});
 
 /** Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404. */
-export function guardedRoute(
-  guard: Guard,
-  methods?: Methods<[identity: Identity, server: HttpServer]>,
-): Route {
+export function guardedRoute(guard: Guard, methods?: Methods<GuardedHandler>): Route {
   const { allow, handler } = methods === undefined ? notFoundRoute : dispatcher(methods);
-  return {
-    allow,
-    access: "guarded",
-    handler: (request, server) =>
-      chain(guard(request, server), (identity) => handler(request, identity, server)),
-  };
+  return { allow, access: "guarded", handler: behind(guard, handler) };
 }
 
 /** Returns a public route behind a guard, which runs before the method is considered. */
-export function privateRoute(guard: Guard, { allow, handler }: Route): Route {
-  return {
-    allow,
-    access: "private",
-    handler: (request, server) =>
-      chain(guard(request, server), (identity) => handler(request, server, identity)),
-  };
-}
+export const privateRoute = (guard: Guard, { allow, handler }: Route): Route => ({
+  allow,
+  access: "private",
+  handler: behind(guard, handler),
+});
+
+const behind =
+  (guard: Guard, handler: GuardedHandler): Handler =>
+  (request, server) =>
+    chain(guard(request, server), (identity) => handler(request, server, identity));
 
 /** Handles unknown paths with 404. */
 export const notFoundRoute = {
@@ -107,20 +95,37 @@ export const notFoundRoute = {
 } as const satisfies Route;
 
 /** Selects the handler by method. HEAD uses the handler of GET, because the runtime omits the body. */
-function dispatcher<Rest extends readonly unknown[]>(methods: Methods<Rest>) {
-  const handlers = new Map<string, MethodHandler<Rest>>(Object.entries(methods));
+function dispatcher<Sender extends [identity?: Identity]>(methods: Methods<HandlerFor<Sender>>) {
+  const handlers = new Map<string, HandlerFor<Sender>>(Object.entries(methods));
   const get = handlers.get("GET");
   if (get !== undefined) handlers.set("HEAD", get);
   const allow = [...handlers.keys(), "OPTIONS"].join(", ");
   handlers.set("OPTIONS", () => respond(204, { Allow: allow }));
 
-  const handler: MethodHandler<Rest> = (request, ...rest) => {
+  const handler: HandlerFor<Sender> = (request, server, ...sender) => {
     const methodHandler = handlers.get(request.method);
     if (methodHandler === undefined)
       throw new ServiceError("method_not_allowed", { headers: { Allow: allow } });
-    return methodHandler(request, ...rest);
+    return methodHandler(request, server, ...sender);
   };
   return { allow, handler };
+}
+
+/**
+ * Returns the value of a parameter in a query. Throws `invalid_query` for a bad or repeated value.
+ * @param parse returns `undefined` for a bad value
+ */
+export function readParameter<T>(
+  query: URLSearchParams,
+  name: string,
+  parse: (value: string) => T | undefined,
+  expected: string,
+): T | undefined {
+  const values = query.getAll(name);
+  if (values.length === 0) return undefined;
+  const value = values.length === 1 ? parse(values[0] ?? "") : undefined;
+  if (value !== undefined) return value;
+  throw new ServiceError("invalid_query", { detail: `Send ${name} once, as ${expected}.` });
 }
 
 /** Returns whether a method only reads (RFC 9110 §9.2.1). The server has no TRACE. */

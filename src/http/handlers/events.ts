@@ -8,7 +8,7 @@ import type { LogLimiter } from "../observability/log-limiter.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts";
 import { respond } from "../response.ts";
-import { type Handler, IDLE_SECONDS } from "../route.ts";
+import { type Handler, IDLE_SECONDS, readParameter } from "../route.ts";
 import { type Bytes, toReadableStream } from "../stream.ts";
 
 /** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
@@ -125,22 +125,17 @@ type Start = Position | "latest" | "unknown";
 
 /** Returns the start of a stream. Last-Event-ID wins over `since`, because an EventSource reconnects to the same URL. */
 function parseStart({ url, headers }: Request): Start {
-  const since = readSince(url);
+  const start = url.indexOf("?");
+  const query = new URLSearchParams(start < 0 ? "" : url.slice(start));
+  const since = readParameter(
+    query,
+    "since",
+    parsePosition,
+    "an event's id or a list's ETag without its quotes",
+  );
   const lastEventId = headers.get("last-event-id");
   if (lastEventId) return parsePosition(lastEventId) ?? "unknown";
   return since ?? "latest";
-}
-
-/** Returns the position in `?since=`, if any. Throws `invalid_query` for a bad or repeated value. */
-function readSince(url: string): Position | undefined {
-  const start = url.indexOf("?");
-  const values = start < 0 ? [] : new URLSearchParams(url.slice(start)).getAll("since");
-  if (values.length === 0) return undefined;
-  const since = values.length === 1 ? parsePosition(values[0] ?? "") : undefined;
-  if (since !== undefined) return since;
-  throw new ServiceError("invalid_query", {
-    detail: "Send since once, as an event's id or a list's ETag without its quotes.",
-  });
 }
 
 const POSITION = /^([\w.~-]+)-(\d+)$/;

@@ -42,7 +42,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
       return respond(200, headers, JSON.stringify(listed.map((key) => asJson(key, listed))));
     },
 
-    create: audited("create", async (request, user, server) => {
+    create: audited("create", async (request, server, user) => {
       const { name, lifetime, scope } = parseNewKey(await bodies.readJson(request, server));
       const minted = await createKey(keys, name, lifetime, now(), scope);
       if (minted === undefined) {
@@ -54,7 +54,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
       return mintedReply(minted);
     }),
 
-    rotate: audited("rotate", async (request, user, server) => {
+    rotate: audited("rotate", async (request, server, user) => {
       const id = getKeyId(request);
       const minted = await rotateKey(keys, id, await readOverlap(request, server, id), now());
       if (minted === undefined) throw notFound();
@@ -63,7 +63,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
       return mintedReply(minted);
     }),
 
-    revoke: audited("revoke", async (request, user) => {
+    revoke: audited("revoke", async (request, _server, user) => {
       const id = getKeyId(request);
       if (!(await keys.delete(id))) throw notFound();
       log.info({ id: request.id, key: id, user: user.name }, "key revoked");
@@ -73,10 +73,10 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
 
   /** Returns a handler that rejects pages of other origins and logs each rejected write. */
   function audited(action: string, write: GuardedHandler): GuardedHandler {
-    return async (request, user, server) => {
+    return async (request, server, user) => {
       try {
         requireSameOrigin(request);
-        return await write(request, user, server);
+        return await write(request, server, user);
       } catch (error) {
         if (error instanceof ServiceError) {
           const fields = { action, reason: error.code, key: shownId(request), user: user.name };

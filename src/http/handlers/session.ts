@@ -63,7 +63,7 @@ export function createSessionHandlers(options: SessionOptions) {
     return reply(200, await describeOwner(parent));
   };
 
-  const show: GuardedHandler = async (request, identity) => {
+  const show: GuardedHandler = async (request, _server, identity) => {
     const { parent } = parentOf(identity, storedEntry);
     const devices = (await keys.list()).filter((key) => key.parent === parent && !isExpired(key, now()));
     const token = readSessionCookie(request);
@@ -75,14 +75,14 @@ export function createSessionHandlers(options: SessionOptions) {
     return reply(200, json, token === undefined ? {} : { "Set-Cookie": setSessionCookie(token) });
   };
 
-  const signOut: GuardedHandler = async (_request, { keyId = "", parent }) => {
+  const signOut: GuardedHandler = async (_request, _server, { keyId = "", parent }) => {
     if (parent === undefined) throw new ServiceError("key_not_found", { detail: "No browser is signed in." });
     await keys.delete(keyId);
     log.info({ key: keyId }, "signed out");
     return respond(204, { "Set-Cookie": CLEARED_COOKIE, "Clear-Site-Data": '"cache"' });
   };
 
-  const revokeDevice: GuardedHandler = async ({ params: { id = "" } }, identity) => {
+  const revokeDevice: GuardedHandler = async ({ params: { id = "" } }, _server, identity) => {
     const { parent } = parentOf(identity, storedEntry);
     const isOwn = (await keys.list()).some((key) => key.id === id && key.parent === parent);
     if (!isOwn || !(await keys.delete(id))) throw new ServiceError("key_not_found");
@@ -90,7 +90,7 @@ export function createSessionHandlers(options: SessionOptions) {
     return respond(204, {});
   };
 
-  const createDeviceLink: GuardedHandler = async (request, identity) => {
+  const createDeviceLink: GuardedHandler = async (request, _server, identity) => {
     const { code, expiresAt } = await createLink(keys, requireParent(identity), now());
     log.info(identityFields(identity), "link created");
     // Behind a proxy that terminates TLS, only the page knows the scheme.

@@ -19,7 +19,7 @@ import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, json, list, noContent, respond } from "../response.ts";
-import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
+import { type Handler, type HttpServer, type RoutedRequest, readParameter } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
 
 const MAX_LIMIT = 1000;
@@ -121,18 +121,10 @@ const formatETag = (position: Position): string => `"${formatPosition(position)}
 function parseListQuery(url: string): ListQuery {
   const start = url.indexOf("?");
   if (start < 0) return {};
-  const parameters = new URLSearchParams(url.slice(start));
-  const one = <T>(name: string, parse: (value: string) => T | undefined, expected: string): T | undefined => {
-    const values = parameters.getAll(name);
-    if (values.length === 0) return undefined;
-    const value = values.length === 1 ? parse(values[0] ?? "") : undefined;
-    if (value === undefined)
-      throw new ServiceError("invalid_query", { detail: `Send ${name} once, as ${expected}.` });
-    return value;
-  };
-  const limit = one("limit", parseLimit, `a number from 1 to ${MAX_LIMIT}`);
-  const after = one("after", parseTodoId, "an id");
-  const done = one("done", parseBoolean, "true or false");
+  const query = new URLSearchParams(url.slice(start));
+  const limit = readParameter(query, "limit", parseLimit, `a number from 1 to ${MAX_LIMIT}`);
+  const after = readParameter(query, "after", parseTodoId, "an id");
+  const done = readParameter(query, "done", parseBoolean, "true or false");
   return {
     ...(limit !== undefined && { limit }),
     ...(after !== undefined && { after }),
