@@ -4,12 +4,9 @@ import { errorMessage, getErrno } from "../../error-message.ts";
 import { assertUndamaged, findStructuralDamage, storedIdempotencyRecords } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
-import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
+import { BUSY_TIMEOUT_MS, openDatabase, WAL_SIZE_LIMIT } from "./open.ts";
 import { storeRow } from "./store-row.ts";
 
-/** A WAL without a long reader has about 4 MB and is reused. */
-export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
-const LIMIT_INTERVAL_MS = 1000;
 /** The first bytes of a WAL with little-endian checksums. Bun supports no system on which SQLite writes others. */
 const WAL_MAGIC = 0x377f0682;
 const FRAME_HEADER_BYTES = 24;
@@ -51,7 +48,6 @@ export class FileGuard {
   #hasFailed = false;
   /** Whether a transaction of the writer has found damage, which the state of the files does not show. */
   #isDamaged = false;
-  #nextLimitAt = 0;
 
   /**
    * @param lock the identity of the lock file when it was locked
@@ -95,16 +91,18 @@ export class FileGuard {
   checkAfter(committed: Committed): void {
     const before = this.#lastSeen;
     const files = this.#statFiles();
+    // SQLite itself shortens a WAL that a long reader made grow.
+    const isShortened = before.wal.size > WAL_SIZE_LIMIT && files.wal.size === WAL_SIZE_LIMIT;
     const hasLost =
       files.database.size < before.database.size ||
-      files.wal.size < before.wal.size ||
-      this.#isWalOverwritten(before.wal.size);
+      (!isShortened && files.wal.size < before.wal.size) ||
+      this.#isWalOverwritten(isShortened ? 0 : before.wal.size);
     if (hasLost) {
       this.#verify(committed);
       return;
     }
     // Only a checkpoint of SQLite, or another program, changes the database.
-    if (!isUnchanged(before.database, files.database)) this.#readBack(committed, sampleTodos);
+    if (isShortened || !isUnchanged(before.database, files.database)) this.#readBack(committed, sampleTodos);
     this.#lastSeen = files;
   }
 
@@ -119,14 +117,6 @@ export class FileGuard {
   transactionFailed(error: unknown): void {
     this.#hasFailed ||= error instanceof SQLiteError;
     this.#isDamaged ||= isDamage(error);
-  }
-
-  /** Empties the WAL if a long reader made it grow and has ended. Does not wait for readers. */
-  limitWal(): void {
-    if (this.#lastSeen.wal.size <= WAL_SIZE_LIMIT || performance.now() < this.#nextLimitAt) return;
-    this.#nextLimitAt = performance.now() + LIMIT_INTERVAL_MS;
-    this.#emptyWal(0);
-    this.remember();
   }
 
   #statFiles(): Files {

@@ -3,6 +3,8 @@ import { assertNotOnlyWal, createPrivate } from "./files.ts";
 import { acquireLock, type Lock } from "./lock.ts";
 import { assertHasSchema, assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
 
+/** A WAL without a long reader has about 4 MB and is reused. SQLite shortens a longer one when it starts again. */
+export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
 /** How long a connection waits for the lock of another. */
 export const BUSY_TIMEOUT_MS = 5000;
 
@@ -58,6 +60,7 @@ function prepare(path: string, database: Database, mode: OpenMode): void {
 function makeDurable(database: Database): void {
   const mode = setWal(database);
   database.run("PRAGMA synchronous = FULL");
+  database.run(`PRAGMA journal_size_limit = ${WAL_SIZE_LIMIT}`);
   const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
   if (mode === "wal" && level === 2n) return;
   throw new Error(

@@ -2,6 +2,7 @@ import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
 import type { ChangeFeed } from "../../change-feed.ts";
 import { ServiceError } from "../../error.ts";
+import { toError } from "../../error-message.ts";
 import {
   encodeTodo,
   type ListQuery,
@@ -239,7 +240,7 @@ class SqliteStore implements Store {
     while (this.#writing !== undefined) await this.#writing;
     this.#feed.end();
     await this.keys.flush();
-    const failure = await this.#writer.checkBeforeClose();
+    const failure = await this.#writer.request({ type: "checkBeforeClose" }).then(() => undefined, toError);
     await this.#rescue.close(failure);
     // SQLite moves the WAL to the database and deletes it if the last connection can write. That of the keys cannot.
     if (failure === undefined) this.keys.close();

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "../../../test/until.ts";
-import { WAL_SIZE_LIMIT } from "./file-guard.ts";
+import { WAL_SIZE_LIMIT } from "./open.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-wal-size-"));

@@ -1,4 +1,3 @@
-import { toError } from "../../error-message.ts";
 import { WorkerThread } from "../../worker-thread.ts";
 import { DamageError } from "./errors.ts";
 import type { WriterOptions, WriterReply, WriterRequest } from "./writer.worker.ts";
@@ -12,8 +11,6 @@ export interface WriterClient {
    * fsync and a crash, the next start may still find it. Requests run in the order of the calls.
    */
   readonly request: (request: WriterRequest) => Promise<boolean>;
-  /** Resolves with why `close` may not move the WAL to the database; `undefined` if it may. */
-  readonly checkBeforeClose: () => Promise<Error | undefined>;
   readonly close: () => Promise<void>;
 }
 
@@ -39,14 +36,6 @@ export async function startWriter(
   };
   return {
     request: async (request) => send(await ensureAlive(), request, onWarning),
-    checkBeforeClose: async () => {
-      try {
-        await send(await ensureAlive(), { type: "checkBeforeClose" }, onWarning);
-        return undefined;
-      } catch (error) {
-        return toError(error);
-      }
-    },
     close: async () => {
       if (!thread.hasExited) await thread.request({ type: "close" });
       thread.terminate();

@@ -1,7 +1,6 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
-import { errorMessage } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodos } from "../records/event-codec.ts";
@@ -162,16 +161,6 @@ class Writer {
     this.#committed = { id: this.#committed.id, sequence, transactions };
     this.#files.checkAfter(this.#committed);
     this.#writeMark();
-    this.#limitWal();
-  }
-
-  /** A failure fails no request, because the commit is on disk. */
-  #limitWal(): void {
-    try {
-      this.#files.limitWal();
-    } catch (error) {
-      this.#warning = `the WAL cannot be shortened: ${errorMessage(error)}`;
-    }
   }
 
   /** A failed write of the mark fails no request, because the commit is on disk. It is reported until it succeeds again. */

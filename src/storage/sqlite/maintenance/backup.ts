@@ -1,15 +1,5 @@
 import { Database } from "bun:sqlite";
-import {
-  chmodSync,
-  closeSync,
-  copyFileSync,
-  existsSync,
-  openSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
+import { chmodSync, copyFileSync, existsSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
@@ -17,7 +7,7 @@ import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.t
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
 import { assertUndamaged, findStructuralDamage, storeChecksum } from "../contents.ts";
 import { DamageError, isDamage } from "../errors.ts";
-import { createPrivate, hasOnlyWal, hasWal } from "../files.ts";
+import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
@@ -25,13 +15,10 @@ import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
 import { importInto } from "./transfer.ts";
 
-/** Only the owner may read a backup, because it contains the hashes of API keys. */
-const MODE = 0o600;
-
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
 export function backup(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
   return withSharedAccess(path, (source) =>
-    createFileAtomic(file, MODE, async (part) => {
+    createFileAtomic(file, PRIVATE_MODE, async (part) => {
       source.run("VACUUM INTO ?", [part]);
       await yieldToEventLoop(signal);
       const copy = openDatabase(part, "exclusive");
@@ -69,13 +56,16 @@ export async function backupInBackground(path: string, file: string): Promise<Ba
 export async function restore(path: string, file: string, signal: AbortSignal): Promise<RestoreSummary> {
   const part = `${path}.part`;
   assertBackupFile(file);
-  if (isSameFile(file, part)) throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
+  if (realpathSync(file) === part)
+    throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
   return withExclusiveAccess(path, async () => {
     openOrRefuse(path, () => assertNotOfAnotherProgram(path));
     removeDatabase(part);
     try {
       createPrivate(part);
-      const { id, ...copied } = isExport(file)
+      // An export, such as a rescue file, is no database.
+      const isExport = (await Bun.file(file).slice(0, 1).text()) === "{";
+      const { id, ...copied } = isExport
         ? await importExport(file, part, signal)
         : openOrRefuse(file, () => copyBackup(file, part));
       await yieldToEventLoop(signal);
@@ -105,22 +95,10 @@ function assertNotOfAnotherProgram(path: string): void {
   }
 }
 
-/** Returns whether a file is an export, such as a rescue file, and not a database. */
-function isExport(file: string): boolean {
-  const start = Buffer.alloc(1);
-  const descriptor = openSync(file, "r");
-  try {
-    readSync(descriptor, start);
-  } finally {
-    closeSync(descriptor);
-  }
-  return start.toString() === "{";
-}
-
 /** Copies a backup to a new file, and migrates the copy. */
 function copyBackup(file: string, part: string): Copied {
   copyFileSync(file, part);
-  chmodSync(part, MODE);
+  chmodSync(part, PRIVATE_MODE);
   const summary = migrateCopy(part);
   // A server that sets WAL itself and is killed meanwhile would leave a rollback journal, which hides the position.
   openDatabase(part, "server").close();
@@ -150,15 +128,6 @@ function moveAside(path: string): string {
   fsyncPath(dirname(path));
   if (existsSync(markPath(path))) renameSync(markPath(path), markPath(aside));
   return aside;
-}
-
-/** Returns whether two paths name the same file. The first file must exist. */
-function isSameFile(file: string, other: string): boolean {
-  const [one, another] = [
-    statSync(file, { bigint: true }),
-    statSync(other, { bigint: true, throwIfNoEntry: false }),
-  ];
-  return one.dev === another?.dev && one.ino === another.ino;
 }
 
 /** The contents of a copy, and the id of the store. */
