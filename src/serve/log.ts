@@ -6,7 +6,7 @@ import type { Log } from "../http/observability/log.ts";
 const MAX_PENDING_CHARACTERS = 1024 * 1024;
 /** A write costs as much as a request, so info lines are collected for this time, or up to this length. */
 const WRITE_INTERVAL_MS = 100;
-const WRITE_CHARACTERS = 16 * 1024;
+const WRITE_CHARACTERS = 64 * 1024;
 
 export interface ProcessLog {
   readonly log: Log;
@@ -83,12 +83,16 @@ export async function openLog(level: string): Promise<ProcessLog> {
   return { log, flush };
 }
 
+/** Formatting a time costs as much as encoding the fields. */
+let time = { ms: 0, text: "" };
 const ORIGIN = JSON.stringify({ pid: process.pid, hostname: hostname() }).slice(1, -1);
 
 /** Returns the line that pino would write. pino joins many pieces, which costs 3 µs more. The fields contain no errors. */
 function infoLine(fields: object, msg: string): string {
   const { info } = pino.levels.values;
-  return `{"level":${info},"time":"${new Date().toISOString()}",${ORIGIN},${JSON.stringify({ ...fields, msg }).slice(1)}\n`;
+  const ms = Date.now();
+  if (ms !== time.ms) time = { ms, text: new Date(ms).toISOString() };
+  return `{"level":${info},"time":"${time.text}",${ORIGIN},${JSON.stringify({ ...fields, msg }).slice(1)}\n`;
 }
 
 /** Returns a function that forwards only its first call. */

@@ -47,23 +47,31 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
         forwarding: hops === null ? "none" : "used",
       };
     }
-    // Getters, because the search through all headers costs more than the rest, and many callers need only the address.
-    return {
-      address,
-      get isSecure() {
-        // A proxy on this machine may have clients anywhere.
-        return server.protocol === "https" || (isLoopback(address) && !hasForwardingHeader(headers));
-      },
-      get forwarding() {
-        return hasForwardingHeader(headers) ? "ignored" : "none";
-      },
-    };
+    return new DirectConnection(address, headers, server.protocol === "https");
   };
 }
 
-function hasForwardingHeader(headers: Headers): boolean {
-  for (const name of headers.keys()) if (FORWARDING_HEADERS.test(name)) return true;
-  return false;
+/** A connection without a trusted proxy. Searches the headers only when asked, because most callers need only the address. */
+class DirectConnection implements ConnectionInfo {
+  readonly address: string;
+  readonly #headers: Headers;
+  readonly #isTls: boolean;
+
+  constructor(address: string, headers: Headers, isTls: boolean) {
+    this.address = address;
+    this.#headers = headers;
+    this.#isTls = isTls;
+  }
+
+  get isSecure(): boolean {
+    // A proxy on this machine may have clients anywhere.
+    return this.#isTls || (isLoopback(this.address) && this.forwarding === "none");
+  }
+
+  get forwarding(): "ignored" | "none" {
+    for (const name of this.#headers.keys()) if (FORWARDING_HEADERS.test(name)) return "ignored";
+    return "none";
+  }
 }
 
 /**
