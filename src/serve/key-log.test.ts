@@ -8,22 +8,17 @@ import { logKeyChanges } from "./key-log.ts";
 
 const INTERVAL_MS = 5;
 
-test("the log has each API key that is added or deleted after the start, with its client", async () => {
+test("the log has each API key at the start, and each that is added or deleted later, with its client", async () => {
   const { log, lines } = capturingLog();
   const { keys } = openMemory();
-  let checks = 0;
-  const list = () => {
-    checks++;
-    return keys.list();
-  };
   const create = (name: string, lifetime?: number) => createKey(keys, name, lifetime, Date.now(), "write");
-  await create("before");
-  logKeyChanges(Object.assign(Object.create(keys), { list }), log, INTERVAL_MS);
-  await until(() => checks > 0, "the keys are listed at the start");
+  const before = await create("before");
+  logKeyChanges(keys, log, INTERVAL_MS);
+  await until(() => lines.length > 0, "the keys are logged at the start");
   const phone = await create("phone", 60_000);
-  await until(() => lines.length > 0, "the new key is logged");
+  await until(() => lines.length > 1, "the new key is logged");
   await keys.delete(phone?.key.id ?? "");
-  await until(() => lines.length > 1, "the deletion is logged");
+  await until(() => lines.length > 2, "the deletion is logged");
   const fields = {
     key: phone?.key.id,
     client: "phone",
@@ -31,6 +26,11 @@ test("the log has each API key that is added or deleted after the start, with it
     expiresAt: expect.stringMatching(/^\d{4}-.+Z$/),
   };
   expect(lines).toEqual([
+    {
+      level: "info",
+      message: "key present",
+      fields: { key: before?.key.id, client: "before", scope: "write", expiresAt: undefined },
+    },
     { level: "info", message: "key added", fields },
     { level: "info", message: "key deleted", fields },
   ]);

@@ -3,8 +3,8 @@ import { errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
 
 /**
- * Logs that an API key has been added or deleted, also by a command or by another replica. A change over HTTP has a line with
- * the user as well.
+ * Logs each API key at the start, so that the log shows changes made while no server ran. Then logs each one that has been
+ * added or deleted, also by a command or by another replica. A change over HTTP has a line with the user as well.
  * @param intervalMs milliseconds between two checks
  */
 export function logKeyChanges(keys: KeyStore, log: Log, intervalMs = 10_000): void {
@@ -15,7 +15,7 @@ export function logKeyChanges(keys: KeyStore, log: Log, intervalMs = 10_000): vo
       const all = (await keys.list()).filter((key) => isListed(key, Date.now()));
       const listed = new Map(all.map((key) => [key.id, key]));
       for (const key of listed.values())
-        if (known?.has(key.id) === false) log.info(describe(key), "key added");
+        if (known?.has(key.id) !== true) log.info(describe(key), known ? "key added" : "key present");
       // The store deletes expired keys by itself.
       for (const key of known?.values() ?? [])
         if (!listed.has(key.id) && !isExpired(key, Date.now())) log.info(describe(key), "key deleted");
