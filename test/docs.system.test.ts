@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { existsSync, globSync } from "node:fs";
+import { globSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SQL } from "bun";
 import type { Browser } from "playwright-core";
+import { buildDebianPackage } from "../release/debian.ts";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { run } from "./command.ts";
 import { readPage, readPages, runPage } from "./docs.ts";
 import { FAST_PAGES } from "./docs-pages.ts";
 import { freePort } from "./free-port.ts";
@@ -82,14 +84,20 @@ describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", ()
 
 /** Stand-ins for systemd, the system's users and ssh: plain processes of this user, with all files below $SERVER_ROOT. */
 const ONE_MACHINE = `
-mkdir -p "$SERVER_ROOT"/{usr/local/bin,etc/systemd/system,etc/default,etc/caddy,etc/prometheus,var/lib,root,run}
-PATH="$SERVER_ROOT/usr/local/bin:$PATH"
+mkdir -p "$SERVER_ROOT"/{etc/caddy,etc/prometheus,root,run}
+PATH="$SERVER_ROOT/usr/bin:$PATH"
 export CURL_CA_BUNDLE="$SERVER_ROOT/caddy/caddy/pki/authorities/local/root.crt"
 export NODE_EXTRA_CA_CERTS="$CURL_CA_BUNDLE"
-scp() { cp "\${@:1:$#-1}" "$SERVER_ROOT/root/" && cd "$SERVER_ROOT/root"; }
-useradd() { mkdir -p "$SERVER_ROOT/var/lib/todo-service"; }
-chown() { :; }
-runuser() { shift 3; "$@"; }
+npm() { [ "$*" = "run release -- --platforms linux-x64" ]; }
+scp() { mv "$SERVER_ROOT"/todo-service_*.deb "$SERVER_ROOT/root/" && cd "$SERVER_ROOT/root"; }
+apt() {
+  [ "$1" = install ] || return 0
+  dpkg-deb --extract "\${!#}" "$SERVER_ROOT"
+  mkdir -p "$SERVER_ROOT/var/lib/todo-service"
+  : >"$SERVER_ROOT/var/lib/todo-service/users"
+  sed -i "s#/var/#$SERVER_ROOT/var/#" "$SERVER_ROOT/etc/todo-service/environment"
+}
+install() { mkdir "\${!#}"; }
 end() {
   local group
   [ -e "$1" ] || return 0
@@ -106,13 +114,10 @@ start() {
   echo "$!" >"$SERVER_ROOT/run/$name"
 }
 systemctl() {
-  local unit="$SERVER_ROOT/etc/systemd/system/todo-service.service"
   case "$*" in
-  daemon-reload) ;;
-  "enable --now todo-service" | "restart todo-service")
-    start todo-service env \\
-      $(cat "$unit" "$unit.d"/*.conf | sed -n "s#%S#$SERVER_ROOT/var/lib#; s/^Environment=//p") \\
-      $(sed -n "s#/usr/local/bin#$SERVER_ROOT&#; s/^ExecStart=//p" "$unit")
+  "enable --now todo-service")
+    start todo-service env $(grep -v '^#' "$SERVER_ROOT/etc/todo-service/environment") \\
+      $(sed -n "s#/usr/lib#$SERVER_ROOT&#; s/^ExecStart=//p" "$SERVER_ROOT/lib/systemd/system/todo-service.service")
     ;;
   "reload caddy")
     printf '{\\nadmin off\\nskip_install_trust\\nauto_https disable_redirects\\n}\\n' |
@@ -134,16 +139,27 @@ systemctl() {
 trap 'for each in "$SERVER_ROOT"/run/*; do end "$each"; done' EXIT
 `;
 
+const whyNotRoot = process.getuid?.() === 0 ? undefined : "only root can install a Debian package";
 const whyNoMachine =
-  whyMissing("curl") ?? whyMissing("caddy") ?? whyMissing("promtool") ?? whyMissing("openssl");
+  whyNotRoot ??
+  whyMissing("dpkg") ??
+  whyMissing("curl") ??
+  whyMissing("caddy") ??
+  whyMissing("promtool") ??
+  whyMissing("openssl");
 
 test.skipIf(skipFor(whyNoMachine))("the tutorial leads from an empty server to HTTPS", async () => {
   const root = await mkdtemp(join(tmpdir(), "todo-server-"));
   try {
+    const executable = join(root, "executable");
+    await using build = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
+    expect([await build.exited, build.stderr()]).toEqual([0, expect.any(String)]);
+    const architecture = process.arch === "arm64" ? "arm64" : "amd64";
+    buildDebianPackage({ executable, architecture, file: join(root, "todo-service_1.0.0.deb") });
     const site = `localhost:${await freePort()}`;
     const changed = (text: string): string =>
       text
-        .replaceAll(/(?<![\w.])\/(?=(?:usr\/local\/bin|etc|var\/lib)\/)/g, `${root}/`)
+        .replaceAll(/(?<![\w.])\/(?=(?:usr\/share|etc|var\/lib)\/)/g, `${root}/`)
         .replaceAll("todo.example.com", site);
     const whileRunning = async (): Promise<void> => {
       const backups = join(root, "var/lib/todo-service/backups/todos-*.db");
@@ -152,7 +168,6 @@ test.skipIf(skipFor(whyNoMachine))("the tutorial leads from an empty server to H
     const variables = { SERVER_ROOT: root, SITE: site };
     const options = { changed, prelude: ONE_MACHINE, variables, whileRunning };
     expect(await runPage(readPage(SERVER), options)).toEqual([]);
-    expect(existsSync(join(root, "usr/local/bin/todo"))).toBe(true);
   } finally {
     await rm(root, { recursive: true });
   }
