@@ -155,13 +155,6 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
   // Without a first value of 0, rate() would not see the first failures.
   for (const operation of STORE_OPERATIONS)
     for (const reason of ["unavailable", "error"]) storeFailures.inc({ operation, reason }, 0);
-  const failureSeconds = new Histogram({
-    name: "todo_store_failure_duration_seconds",
-    help: "Seconds that a failed store operation took.",
-    labelNames: ["operation"],
-    buckets: SECONDS,
-    registers,
-  });
   let writesFail = false;
   let isUnreachable = false;
   let checkWrites: StoreSources["checkWrites"] | undefined;
@@ -229,9 +222,8 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
           isUnreachable = false;
           if (isWrite) writesFail = false;
         },
-        failed: (reason, ms) => {
+        failed: (reason) => {
           storeFailures.inc({ operation, reason });
-          failureSeconds.observe({ operation }, ms / 1000);
           if (reason === "unavailable") isUnreachable = true;
           if (isWrite && reason !== "full") writesFail = true;
         },

@@ -27,8 +27,7 @@ export interface RouteObserver {
 export interface StoreObserver {
   /** Records an operation that returned a promise, with its duration in milliseconds. */
   readonly answered: (ms: number) => void;
-  /** Records a failed operation, with its duration in milliseconds. */
-  readonly failed: (reason: StoreFailure, ms: number) => void;
+  readonly failed: (reason: StoreFailure) => void;
 }
 
 export const STORE_OPERATIONS = ["insert", "get", "list", "set_done", "delete", "position"] as const;
@@ -128,7 +127,7 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
         const result = call(...given);
         return result instanceof Promise ? measure(monotonicNow(), result) : result;
       } catch (error) {
-        throw recordFailure(error, 0);
+        throw recordFailure(error);
       }
     };
 
@@ -138,13 +137,13 @@ function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () 
         answered(monotonicNow() - started);
         return result;
       } catch (error) {
-        throw recordFailure(error, monotonicNow() - started);
+        throw recordFailure(error);
       }
     }
 
-    function recordFailure(error: unknown, ms: number): unknown {
+    function recordFailure(error: unknown): unknown {
       const reason = getStoreFailure(error);
-      if (reason !== undefined) failed(reason, ms);
+      if (reason !== undefined) failed(reason);
       return error;
     }
   }
