@@ -109,7 +109,7 @@ export function readEvents(database: Database, last: Position, maxEvents: number
     const position = { epoch: row.epoch, sequence: Number(row.last_sequence) };
     if (!EPOCH.test(row.epoch))
       throw new DamageError(`the epoch at position ${position.sequence} is invalid`);
-    const decoded = decodeRow(row.events, position);
+    const decoded = assertReadable(() => decodeEvents(row.events, position));
     const start = position.sequence - decoded.length;
     if (end !== undefined && end !== start)
       throw new DamageError(`events before position ${start + 1} are missing`);
@@ -120,14 +120,6 @@ export function readEvents(database: Database, last: Position, maxEvents: number
   if (formatPosition(position) !== formatPosition(last))
     throw new DamageError(`events after position ${end} are missing`);
   return events;
-}
-
-function decodeRow(lines: string, last: Position): StoredEvent[] {
-  try {
-    return decodeEvents(lines, last);
-  } catch (cause) {
-    throw new DamageError(errorMessage(cause), { cause });
-  }
 }
 
 /** Yields the records of idempotency keys, the oldest first. */

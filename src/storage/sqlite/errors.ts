@@ -19,9 +19,9 @@ export function assertReadable<T>(read: () => T): T {
   }
 }
 
-/** Errors of the system or of other connections. The contents may be fine. */
-const OTHER_CAUSES =
-  /^SQLITE_(?:AUTH|BUSY|CANTOPEN|FULL|INTERRUPT|IOERR|LOCKED|NOMEM|NOTADB|PERM|PROTOCOL|READONLY)/;
+/** Errors of the system or of other processes: a later attempt may succeed. */
+const TEMPORARY_CODES =
+  /^(?:SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY).*|EACCES|EBUSY|EDQUOT|EIO|EMFILE|ENFILE|ENOENT|ENOMEM|ENOSPC|EPERM|EROFS|ESTALE)$/;
 
 /** Returns whether an error means that the file of a store is damaged. The statements themselves are correct. */
 export function isDamage(error: unknown): boolean {
@@ -29,23 +29,13 @@ export function isDamage(error: unknown): boolean {
   const code = String(getErrno(error));
   // An error of the writer thread arrives as another class.
   const isOfSqlite = code.startsWith("SQLITE_") || (error instanceof Error && error.name === "SQLiteError");
-  return isOfSqlite && !OTHER_CAUSES.test(code);
+  return isOfSqlite && !TEMPORARY_CODES.test(code) && !/^SQLITE_(?:AUTH|INTERRUPT|NOTADB)/.test(code);
 }
-
-/** Errors of the system or of other processes: a later attempt may succeed. */
-const TEMPORARY_SQLITE_CODES = /^SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY)/;
-const TEMPORARY_CODES = /^(?:EACCES|EBUSY|EDQUOT|EIO|EMFILE|ENFILE|ENOENT|ENOMEM|ENOSPC|EPERM|EROFS|ESTALE)$/;
 
 /** Returns the error of a store that cannot be opened: a StoreUnavailableError if the same call may succeed later. */
 export function openError(message: string, cause: unknown): Error {
-  return isTemporary(cause) ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
-}
-
-function isTemporary(error: unknown): boolean {
-  const code = String(getErrno(error));
-  return (
-    error instanceof StoreUnavailableError || TEMPORARY_CODES.test(code) || TEMPORARY_SQLITE_CODES.test(code)
-  );
+  const isTemporary = cause instanceof StoreUnavailableError || TEMPORARY_CODES.test(String(getErrno(cause)));
+  return isTemporary ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
 }
 
 /** Returns why this process cannot write a store, and what to do; `undefined` if it can write the folder and the files. */

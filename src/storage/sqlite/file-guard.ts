@@ -36,9 +36,6 @@ interface Files {
  */
 export class FileGuard {
   readonly #path: string;
-  readonly #walPath: string;
-  readonly #sharedMemoryPath: string;
-  readonly #lockPath: string;
   readonly #lock: FileIdentity;
   readonly #database: Database;
   readonly #sharedMemory: FileIdentity;
@@ -55,20 +52,17 @@ export class FileGuard {
    */
   constructor(path: string, lock: FileIdentity, database: Database) {
     this.#path = path;
-    this.#walPath = `${path}-wal`;
-    this.#sharedMemoryPath = `${path}-shm`;
-    this.#lockPath = `${path}-lock`;
     this.#lock = lock;
     this.#database = database;
-    this.#sharedMemory = statSync(this.#sharedMemoryPath);
-    this.#lastSeen = { database: statSync(path), wal: statSync(this.#walPath) };
+    this.#sharedMemory = statSync(`${path}-shm`);
+    this.#lastSeen = { database: statSync(path), wal: statSync(`${path}-wal`) };
   }
 
   /** Throws unless the files are as the writer left them, or another program has changed them without a loss. */
   checkBefore(committed: Committed): void {
     // Another server may have started without this lock. If it has written, the position of the store differs.
-    assertSame(this.#lockPath, this.#lock);
-    assertSame(this.#sharedMemoryPath, this.#sharedMemory);
+    assertSame(`${this.#path}-lock`, this.#lock);
+    assertSame(`${this.#path}-shm`, this.#sharedMemory);
     const files = this.#statFiles();
     const isSameAsLast =
       isUnchanged(this.#lastSeen.database, files.database) && isUnchanged(this.#lastSeen.wal, files.wal);
@@ -80,7 +74,7 @@ export class FileGuard {
    * database during a checkpoint of SQLite. SQLite still has a removed WAL open, and moves it to the database.
    */
   checkBeforeClose(committed: Committed): void {
-    if (existsSync(this.#walPath)) {
+    if (existsSync(`${this.#path}-wal`)) {
       this.checkBefore(committed);
       this.#readBack(committed, assertSound);
     } else if (!isUnchanged(this.#lastSeen.database, assertSame(this.#path, this.#lastSeen.database)))
@@ -122,7 +116,7 @@ export class FileGuard {
   #statFiles(): Files {
     return {
       database: assertSame(this.#path, this.#lastSeen.database),
-      wal: assertSame(this.#walPath, this.#lastSeen.wal),
+      wal: assertSame(`${this.#path}-wal`, this.#lastSeen.wal),
     };
   }
 
@@ -134,7 +128,7 @@ export class FileGuard {
     const start = new DataView(new ArrayBuffer(4));
     const frame = new Uint8Array(FRAME_HEADER_BYTES);
     // Unlike the database, the WAL may be opened beside SQLite, because SQLite has no locks on it.
-    const descriptor = openSync(this.#walPath, "r");
+    const descriptor = openSync(`${this.#path}-wal`, "r");
     try {
       readSync(descriptor, start, { position: 0 });
       if (end >= FRAME_BYTES) readSync(descriptor, frame, { position: end - FRAME_BYTES });
@@ -152,7 +146,7 @@ export class FileGuard {
     const isExplained =
       (transactions > committed.transactions || this.#hasFailed) && wal.size >= this.#lastSeen.wal.size;
     if (!isUnchanged(this.#lastSeen.wal, wal) && !isExplained && !this.#emptyWal(VERIFY_TIMEOUT_MS))
-      throw new Error(`${this.#walPath} was changed while another program uses it: end that program`);
+      throw new Error(`${this.#path}-wal was changed while another program uses it: end that program`);
     this.remember();
   }
 

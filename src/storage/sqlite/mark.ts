@@ -8,7 +8,6 @@ import {
   closeSync,
   constants,
   existsSync,
-  fstatSync,
   ftruncateSync,
   lstatSync,
   openSync,
@@ -55,46 +54,18 @@ export const toMark = ({ id, transactions }: StoreRow): Mark => ({
 
 const WRITE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
 
-/** Writes the mark of a store after each commit. Keeps its file open, because it is written often. */
-export class MarkWriter {
-  readonly #path: string;
-  #file: number | undefined;
-
-  constructor(path: string) {
-    this.#path = markPath(path);
-  }
-
-  write({ id, transactions }: Mark): void {
-    const line = encode(`${id} ${String(transactions).padStart(16, "0")}`);
-    if (writeSync(this.#descriptor(), line, 0) !== line.length) throw new Error("only a part was written");
-  }
-
-  close(): void {
-    if (this.#file !== undefined) closeSync(this.#file);
-    this.#file = undefined;
-  }
-
-  #descriptor(): number {
-    // A file that was removed or replaced has no name left. A mark that was moved counts as missing, which is harmless.
-    if (this.#file !== undefined && fstatSync(this.#file).nlink > 0) return this.#file;
-    this.close();
-    statRegularFile(this.#path);
-    createPrivate(this.#path);
-    const descriptor = openSync(this.#path, WRITE, PRIVATE_MODE);
-    this.#file = descriptor;
-    // Another id or a damaged line may be longer.
-    ftruncateSync(descriptor);
-    return descriptor;
-  }
-}
-
-/** Writes the mark of a store that no server uses. */
-export function writeMark(path: string, mark: Mark): void {
-  const writer = new MarkWriter(path);
+/** Writes the mark of a store, which exists or is about to. */
+export function writeMark(path: string, { id, transactions }: Mark): void {
+  const file = markPath(path);
+  if (statRegularFile(file) === undefined) createPrivate(file);
+  const line = encode(`${id} ${String(transactions).padStart(16, "0")}`);
+  const descriptor = openSync(file, WRITE, PRIVATE_MODE);
   try {
-    writer.write(mark);
+    if (writeSync(descriptor, line, 0) !== line.length) throw new Error("only a part was written");
+    // A damaged line may be longer.
+    ftruncateSync(descriptor, line.length);
   } finally {
-    writer.close();
+    closeSync(descriptor);
   }
 }
 

@@ -46,12 +46,6 @@ export function assertKnownFormat(database: Database, migrations = MIGRATIONS): 
   );
 }
 
-/** Throws for an empty file. */
-export function assertHasSchema(database: Database): void {
-  if (assertKnownFormat(database) === 0)
-    throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
-}
-
 export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 
 /** Returns the id of a new store, or a new epoch. */

@@ -1,7 +1,7 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { assertNotOnlyWal, createPrivate } from "./files.ts";
 import { acquireLock, type Lock } from "./lock.ts";
-import { assertHasSchema, assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
+import { assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
 
 /** A WAL without a long reader has about 4 MB and is reused. SQLite shortens a longer one when it starts again. */
 export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
@@ -114,5 +114,6 @@ function migrateAlone(path: string, database: Database): void {
 /** Throws if a database has no schema, and changes nothing. */
 export function assertNotEmpty(path: string): void {
   using database = openDatabase(path, "readOnly");
-  assertHasSchema(database);
+  if (assertKnownFormat(database) === 0)
+    throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
 }

@@ -10,7 +10,7 @@ import { findStructuralDamage } from "./contents.ts";
 import { type Committed, changedError, FileGuard } from "./file-guard.ts";
 import type { FileIdentity } from "./files.ts";
 import { type KeyRequest, SqliteKeys } from "./keys.ts";
-import { MarkWriter, markNotWritten } from "./mark.ts";
+import { markNotWritten, writeMark } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
@@ -74,7 +74,6 @@ class Writer {
   readonly #path: string;
   readonly #database: Database;
   readonly #files: FileGuard;
-  readonly #mark: MarkWriter;
   #markFails = false;
   #warning: string | undefined;
   #committed: Committed;
@@ -90,7 +89,6 @@ class Writer {
     this.#path = path;
     this.#database = database;
     this.#files = new FileGuard(path, lock, database);
-    this.#mark = new MarkWriter(path);
     this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
     if (row.last_id > 0n || row.transactions > 0n) this.#writeMark();
@@ -143,7 +141,6 @@ class Writer {
         this.#files.remember();
         return true;
       case "close":
-        this.#mark.close();
         this.#database.close();
         return true;
     }
@@ -166,8 +163,9 @@ class Writer {
   /** A failed write of the mark fails no request, because the commit is on disk. It is reported until it succeeds again. */
   #writeMark(): void {
     try {
-      this.#mark.write(this.#committed);
+      writeMark(this.#path, this.#committed);
       this.#markFails = false;
+      this.#warning = undefined;
     } catch (error) {
       if (!this.#markFails) this.#warning = markNotWritten(error);
       this.#markFails = true;
