@@ -157,9 +157,13 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     await Promise.all(writers);
+    // SQLite moves a removed WAL, which it has open, to the database when the server stops.
+    if (server.stdout().includes("right again: do not restore")) restore = [];
   }
-  await using command = runTodo(restore);
-  expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+  if (restore.length > 0) {
+    await using command = runTodo(restore);
+    expect([await command.exited, command.stderr()]).toEqual([0, ""]);
+  }
   await using again = serve(path);
   const found = new Map((await list(await again.url)).map(({ id, title }) => [id, title]));
   return [...load.acknowledged].filter(([id, title]) => found.get(id) !== title);
