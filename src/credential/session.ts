@@ -112,15 +112,11 @@ async function trim(keys: KeyStore, all: readonly Key[], parent: string, max: nu
   for (const { id } of all.filter((key) => key.parent === parent).slice(0, -max)) await keys.delete(id);
 }
 
-/** A code that signs in one browser, once, within ten minutes. Only its hash is stored. */
-export interface Link {
-  readonly code: string;
-  /** Milliseconds since 1970. */
-  readonly expiresAt: number;
-}
-
-/** Makes a code, and deletes the oldest ones of the same parent beyond 5. */
-export async function createLink(keys: KeyStore, { parent, scope }: Parent, now: number): Promise<Link> {
+/**
+ * Makes a code that signs in one browser, once, within ten minutes, and deletes the oldest ones of the same parent beyond 5.
+ * Only its hash is stored.
+ */
+export async function createLink(keys: KeyStore, { parent, scope }: Parent, now: number) {
   const code = randomBase62(CODE_CHARACTERS);
   const expiresAt = now + LINK_LIFETIME_MS;
   const fields = { name: `link ${randomBase62(CODE_CHARACTERS)}`, scope, createdAt: now, expiresAt };

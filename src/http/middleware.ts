@@ -45,16 +45,8 @@ export interface MiddlewareOptions {
   readonly errorPage?: (error: ServiceError, request: Request) => Response | undefined;
 }
 
-/** Checks that apply to every route: Host, CORS, concurrency limits, error handling and the access log. */
-export interface Middleware {
-  /** Returns the route's handler with these checks applied. */
-  readonly apply: (path: string, route: Route) => Handler;
-  /** Starts draining: every later response carries `Connection: close` (RFC 9112 §9.6). */
-  readonly drain: () => void;
-}
-
-/** Creates the middleware of one service. */
-export function createMiddleware(options: MiddlewareOptions): Middleware {
+/** Creates the checks of one service that apply to every route: Host, CORS, concurrency limits, error handling and the access log. */
+export function createMiddleware(options: MiddlewareOptions) {
   const { origins, log, limiter, accessLog, limits, monotonicNow, errorPage } = options;
   const { anyHostPaths, getConnectionInfo } = options;
   const logError = createErrorLog(log, limiter);
@@ -62,11 +54,13 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
   let draining = false;
   return {
     apply,
-    drain: () => {
+    /** Starts draining: every later response carries `Connection: close` (RFC 9112 §9.6). */
+    drain: (): void => {
       draining = true;
     },
   };
 
+  /** Returns the route's handler with the checks applied. */
   function apply(path: string, route: Route): Handler {
     const active = { reads: 0, writes: 0 };
     const acceptsAnyHost = anyHostPaths.has(path);
@@ -171,10 +165,8 @@ export function createMiddleware(options: MiddlewareOptions): Middleware {
         error instanceof ServiceError ? error : new ServiceError("internal_error", { cause: error });
       const response = errorPage?.(serviceError, request) ?? problem(serviceError);
       if (response.status >= 500 && !UNLOGGED_CODES.has(serviceError.code)) {
-        logError(
-          { id: request.id, method: request.method, route: path, trace: traceId(request) },
-          serviceError,
-        );
+        const { id, method } = request;
+        logError(path, { id, method, trace: traceId(request) }, serviceError);
       }
       return closeIfDraining(response);
     }

@@ -1,11 +1,8 @@
-/** A signal of its own that also aborts with another one. Abort it in the end: this stops listening to the other one. */
-export interface LinkedAbort {
-  readonly signal: AbortSignal;
-  readonly abort: () => void;
-}
-
-/** Links a new signal to another one. React Native does not have `AbortSignal.any`. */
-export function linkAbort(other: AbortSignal | undefined): LinkedAbort {
+/**
+ * Returns a new signal that also aborts with another one, because React Native does not have `AbortSignal.any`. Abort it in
+ * the end: this stops listening to the other one.
+ */
+export function linkAbort(other: AbortSignal | undefined) {
   const controller = new AbortController();
   const abort = (): void => {
     other?.removeEventListener("abort", abort);

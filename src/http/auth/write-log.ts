@@ -6,13 +6,13 @@ import type { LogLimiter } from "../observability/log-limiter.ts";
 import { traceId } from "../observability/trace.ts";
 import { type Handler, isSafeMethod, type Route, type RoutedRequest } from "../route.ts";
 
-/** Returns a route with every write of an identity logged. The log never shows a token. */
-export type WithWriteLog = (path: string, route: Route) => Route;
-
-/** Returns a function that logs the writes to a route. Rejected writes are limited per identity, route and reason. */
-export function createWriteLog(log: Log, limiter: LogLimiter): WithWriteLog {
+/**
+ * Returns a function that makes a route log every write of an identity, without its token. Rejected writes are limited per
+ * identity, route and reason.
+ */
+export function createWriteLog(log: Log, limiter: LogLimiter) {
   const logRejected = limiter.topic((fields) => log.warn(fields, "write refused"));
-  return (path, { handler, ...route }) => {
+  return (path: string, { handler, ...route }: Route): Route => {
     const logged = async (request: RoutedRequest, identity: Identity, write: ReturnType<Handler>) => {
       const { id, method } = request;
       try {

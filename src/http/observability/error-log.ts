@@ -3,25 +3,14 @@ import { errorMessage } from "../../error-message.ts";
 import type { Log } from "./log.ts";
 import type { LogLimiter } from "./log-limiter.ts";
 
-/** The log fields of a failed request. */
-export interface FailedRequest {
-  readonly id: string | undefined;
-  readonly method: string;
-  readonly route: string;
-  readonly trace: string | undefined;
-}
-
 const MAX_REASON_LENGTH = 200;
 
-/** Returns a function that logs failed requests with the whole error, limited per route, code and reason. */
-export function createErrorLog(
-  log: Log,
-  limiter: LogLimiter,
-): (request: FailedRequest, error: ServiceError) => void {
+/** Returns a function that logs fields of failed requests with the whole error, limited per route, code and reason. */
+export function createErrorLog(log: Log, limiter: LogLimiter) {
   const write = limiter.topic((fields) => log.error(fields, "request failed"));
-  return (request, error) => {
+  return (route: string, fields: object, error: ServiceError): void => {
     const { code, cause = error } = error;
-    write(`${request.route} ${code} ${describeCause(cause)}`, { ...request, code, err: cause });
+    write(`${route} ${code} ${describeCause(cause)}`, { route, ...fields, code, err: cause });
   };
 }
 
