@@ -11,11 +11,11 @@ import { skipFor, whyNoFile } from "./skip.ts";
 
 const CONNECTIONS = 3;
 const STREAMS = 256;
+/** How many requests are sent and read first, all concurrently. */
+const WARM_UPS = 20;
+const MAX_GROWTH_MIB = 60;
 /** A title has at most 120 code points; each of these is 4 bytes. */
 const LONGEST_TITLE = "😀".repeat(120);
-/** A key name has at most 100 code points; three are left for digits. */
-const LONGEST_NAME = "😀".repeat(97);
-const ADMIN = { authorization: `Basic ${btoa("admin:s3cret")}` };
 
 const { cert, key } = makeCertificate();
 let folder = "";
@@ -30,8 +30,6 @@ async function serve() {
   const server = runTodo(["serve", "--port", "0"], {
     TODO_TLS_CERT: join(folder, "cert"),
     TODO_TLS_KEY: join(folder, "key"),
-    TODO_ADMIN_USER: "admin",
-    TODO_ADMIN_PASSWORD: "s3cret",
   });
   const url = await server.url;
   const open = (settings?: ClientSessionOptions["settings"]): ClientHttp2Session =>
@@ -56,13 +54,6 @@ async function sendAll(
 const addTodos = (count: number) => (session: ClientHttp2Session) =>
   sendAll(session, POST_TODO, Array<object>(count).fill({ title: LONGEST_TITLE }));
 
-const addKeys = (count: number) => (session: ClientHttp2Session) =>
-  sendAll(
-    session,
-    { ...POST_TODO, ...ADMIN, ":path": "/admin/keys" },
-    Array.from({ length: count }, (_, index) => ({ name: `${LONGEST_NAME}${index}` })),
-  );
-
 /** The path of the largest asset: the script of the page at /docs. */
 async function largestAsset(session: ClientHttp2Session): Promise<string> {
   const { text } = await ask(session, { ":path": "/docs" });
@@ -76,10 +67,6 @@ interface Resource {
   readonly leastBytes: number;
   readonly prepare?: (session: ClientHttp2Session) => Promise<void>;
   readonly headers?: Readonly<Record<string, string>>;
-  /** How many requests are sent and read first, all concurrently. Default: 20. */
-  readonly warmUps?: number;
-  /** Default: 60. */
-  readonly maxGrowthMiB?: number;
   /** Changes a to-do before each request. */
   readonly withWrites?: true;
 }
@@ -91,18 +78,6 @@ const resources: readonly [what: string, resource: Resource][] = [
     { path: largestAsset, headers: { "accept-encoding": "br" }, leastBytes: 300_000 },
   ],
   ["the OpenAPI document", { path: "/api/openapi.json", leastBytes: 60_000 }],
-  // Each request for the keys also makes garbage, and a part of it is still in memory at the end.
-  [
-    "the list of API keys",
-    {
-      path: "/admin/keys",
-      prepare: addKeys(500),
-      headers: ADMIN,
-      leastBytes: 220_000,
-      warmUps: STREAMS,
-      maxGrowthMiB: 100,
-    },
-  ],
   ["a list below 1 MiB", { path: "/api/todos", prepare: addTodos(1800), leastBytes: 900_000 }],
   [
     "a list below 1 MiB that changes",
@@ -121,21 +96,13 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
   () => {
     test.each(resources)(
       "of %s use little memory",
-      async (_what, {
-        path: given,
-        leastBytes,
-        prepare,
-        headers = {},
-        withWrites,
-        warmUps = 20,
-        maxGrowthMiB = 60,
-      }) => {
+      async (_what, { path: given, leastBytes, prepare, headers = {}, withWrites }) => {
         await using server = await serve();
         const session = server.open();
         await prepare?.(session);
         const path = typeof given === "string" ? given : await given(session);
         // The first requests also compile code, decompress files and grow the heap.
-        const reads = Array.from({ length: warmUps }, () => ask(session, { ":path": path, ...headers }));
+        const reads = Array.from({ length: WARM_UPS }, () => ask(session, { ":path": path, ...headers }));
         for (const { status, text } of await Promise.all(reads)) {
           expect([status, Buffer.byteLength(text) >= leastBytes]).toEqual([200, true]);
         }
@@ -156,7 +123,7 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
         expect((await ask(session, { ":path": "/livez" })).status).toBe(200);
         const grown = (await residentMiB(server.pid)) - before;
         process.stderr.write(`${grown.toFixed(0)} MiB more\n`);
-        expect(grown).toBeLessThan(maxGrowthMiB);
+        expect(grown).toBeLessThan(MAX_GROWTH_MIB);
         for (const connection of [session, ...stalled]) connection.destroy();
       },
     );
