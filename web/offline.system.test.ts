@@ -190,11 +190,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       ];
       for (const fetch of answers) {
         const proxy = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
-        const started = performance.now();
         await page.reload({ waitUntil: "commit" });
         await expectTitles(page, ["one"]);
-        // Idle, Chromium takes 0.9 s.
-        expect(performance.now() - started).toBeLessThan(5000);
         await page.getByText(/^Offline, list from/).waitFor();
         await proxy.stop(true);
       }

@@ -39,16 +39,3 @@ export function editChanges(
     transaction.onabort = () => reject(transaction.error);
   });
 }
-
-/** Writes and removes changes while the page closes. Nothing can wait for an event then, so all requests are sent at once. */
-export function writeBeforeClosing(
-  database: IDBDatabase,
-  changes: readonly Change[],
-  removedKeys: readonly string[],
-): void {
-  const transaction = database.transaction(STORE, "readwrite");
-  const store = transaction.objectStore(STORE);
-  for (const change of changes) store.put(change);
-  for (const key of removedKeys) store.delete(key);
-  transaction.commit();
-}

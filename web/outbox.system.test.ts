@@ -49,6 +49,29 @@ const untilChanges = (page: Page, count: number): Promise<void> =>
     `${count} changes are stored`,
   );
 
+/** Keeps other pages from storing changes, as a slow disk does. Returns what ends this. */
+async function holdChanges(page: Page): Promise<() => Promise<void>> {
+  await page.evaluate(
+    () =>
+      new Promise<void>((resolve) => {
+        const opening = indexedDB.open("todo-service");
+        opening.onsuccess = () => {
+          const store = opening.result.transaction("changes", "readwrite").objectStore("changes");
+          const again = (): void => {
+            resolve();
+            if (document.title === "released") opening.result.close();
+            else store.count().onsuccess = again;
+          };
+          store.count().onsuccess = again;
+        };
+      }),
+  );
+  return () =>
+    page.evaluate(() => {
+      document.title = "released";
+    });
+}
+
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   let browser: Browser;
   beforeAll(async () => {
@@ -66,10 +89,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "two"]);
     const top = () => page.locator(".todo").first().boundingBox();
     const before = await top();
-    const started = Date.now();
     await page.context().setOffline(true);
     await page.getByText("Offline. Changes made elsewhere will appear later.").waitFor();
-    expect(Date.now() - started).toBeLessThan(2000);
     expect(await top()).toEqual(before);
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await page.getByRole("button", { name: "Delete: two" }).press("Enter");
@@ -119,7 +140,35 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.getByRole("alert").textContent()).toBe("");
   });
 
-  test("says that it waits within two seconds of a request without an answer, and keeps the tick if it closes", async () => {
+  test.each(["tick", "undo"] as const)(
+    "keeps the %s that IndexedDB has not stored when the page closes",
+    async (what) => {
+      await using service = start(await createStore(["one"]));
+      await using window = await open(service.url);
+      const context = window.page.context();
+      const busy = await context.newPage();
+      await busy.goto(`${service.url}/api/openapi.json`);
+      await expectTitles(window.page, ["one"]);
+      await context.setOffline(true);
+      if (what === "undo") {
+        await window.page.getByRole("checkbox", { name: "one" }).press("Space");
+        await untilChanges(window.page, 1);
+      }
+      const release = await holdChanges(busy);
+      if (what === "tick") await window.page.getByRole("checkbox", { name: "one" }).press("Space");
+      else await window.page.keyboard.press("ControlOrMeta+z");
+      await expectTitles(window.page, [what === "tick" ? "(one)" : "one"]);
+      await closeTab(window.page);
+      await release();
+      const page = await context.newPage();
+      await page.route(/api/, (route) => route.abort());
+      await context.setOffline(false);
+      await page.goto(service.url);
+      await untilChanges(page, what === "tick" ? 1 : 0);
+    },
+  );
+
+  test("says that it waits for a request without an answer, and keeps the tick if it closes", async () => {
     const store = await createStore(["one"]);
     await using service = start(store);
     await using window = await open(service.url);
@@ -131,9 +180,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const request = window.page.waitForRequest(/api.todos/);
     await dismiss(window.page);
     await request;
-    const started = Date.now();
     await window.page.getByText("Offline. 1 change will be sent later.").waitFor();
-    expect(Date.now() - started).toBeLessThan(2000);
     await expectTitles(window.page, ["(one)"]);
     await closeTab(window.page);
     await context.unroute(/api/);

@@ -1,5 +1,6 @@
 import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
-import { editChanges, openDatabase, writeBeforeClosing } from "./outbox-database.ts";
+import { editChanges, openDatabase } from "./outbox-database.ts";
+import { listSettings, writeSetting } from "./settings.ts";
 
 /** How long a change can be undone before it is sent. */
 const UNDO_MS = 6000;
@@ -40,6 +41,16 @@ interface Confirmed {
   readonly todo: Todo;
 }
 
+/** What a page leaves in localStorage when it closes, because the browser may abort its transactions then. */
+interface Closing {
+  /** The page's own changes. Those that IndexedDB has have no targets here. */
+  readonly changes: readonly Change[];
+  /** The keys of changes that were undone. */
+  readonly undone: readonly string[];
+}
+
+const CLOSING = "closing.";
+
 /** What windows tell each other after an edit. */
 interface Message {
   readonly confirmed: readonly Confirmed[];
@@ -68,6 +79,8 @@ export class Outbox {
   #confirmed: readonly Confirmed[] = [];
   /** The number of edits that are not stored yet. */
   #pending = 0;
+  /** The keys of the changes that these edits add or undo. */
+  readonly #uncommitted = new Set<string>();
   #database: IDBDatabase | undefined;
   readonly #opened: Promise<void>;
   readonly #channel = new BroadcastChannel("todo-service.outbox");
@@ -90,6 +103,9 @@ export class Outbox {
       this.#keepConfirmed(data.confirmed);
       this.reload();
     };
+    window.addEventListener("storage", ({ key, newValue }) => {
+      if (newValue !== null && key?.includes(CLOSING)) this.reload();
+    });
     this.reload();
   }
 
@@ -126,6 +142,7 @@ export class Outbox {
     const stored = this.#database && (await editChanges(this.#database, editStored).catch(ignoreFullStorage));
     this.#pending--;
     if (stored !== undefined && this.#pending === 0) {
+      this.#uncommitted.clear();
       this.#changes = stored;
       this.#notify();
     }
@@ -133,8 +150,9 @@ export class Outbox {
   }
 
   /** Deletes all changes, because the browser was signed out. */
-  clear(): Promise<void> {
-    return this.#edit(() => []);
+  async clear(): Promise<void> {
+    await this.#edit(() => []);
+    for (const name of listSettings(CLOSING).keys()) writeSetting(name);
   }
 
   /** Adds a change, which can be undone for six seconds. A new to-do is sent at once. */
@@ -143,6 +161,7 @@ export class Outbox {
     const change: Change = { key: newId(), kind, targets: targets.map(this.#rename), isReleased };
     this.#timers.set(change.key, undefined);
     if (!isReleased) this.resume(change);
+    this.#uncommitted.add(change.key);
     this.#edit((changes) => [...changes, change]);
     return change;
   }
@@ -178,6 +197,7 @@ export class Outbox {
   /** Takes a change back. Resolves to false if it was sent meanwhile, by another window. */
   async undo(change: Change): Promise<boolean> {
     this.pause(change);
+    this.#uncommitted.add(change.key);
     let isUndone = false;
     await this.#edit((changes) => {
       isUndone = changes.some(({ key, sentAt }) => key === change.key && sentAt === undefined);
@@ -335,23 +355,47 @@ export class Outbox {
       return { ...(sentAt !== undefined && { sentAt }), ...change, isReleased: true };
     });
     const own = this.#changes.filter(({ key }) => this.#timers.has(key));
-    const left = new Set(own.map(({ key }) => key));
-    // The page may close before an undone change is removed.
-    const undone = [...this.#timers.keys()].filter((key) => !left.has(key));
-    if (this.#database !== undefined) writeBeforeClosing(this.#database, own, undone);
+    const left = new Set(this.#changes.map(({ key }) => key));
+    const closing: Closing = {
+      changes: own.map((change) => (this.#uncommitted.has(change.key) ? change : { ...change, targets: [] })),
+      undone: [...this.#uncommitted].filter((key) => !left.has(key)),
+    };
+    if (closing.changes.length + closing.undone.length > 0)
+      writeSetting(CLOSING + newId(), JSON.stringify(closing));
     return own;
   }
 
-  /** Reads the stored changes again. They may contain new to-dos that another window has sent since. */
-  reload(): void {
+  /** Reads the stored changes again, with what closed windows left, and with the ids of new to-dos that were sent since. */
+  async reload(): Promise<void> {
     const isRenamed = ({ kind, targets }: Change): boolean =>
       kind !== "created" && targets.some(({ id }) => this.#created.has(id));
-    this.#edit((changes) =>
-      changes.some(isRenamed)
-        ? changes.map((one) => (isRenamed(one) ? { ...one, targets: one.targets.map(this.#rename) } : one))
-        : changes,
-    );
+    let left: ReadonlyMap<string, string> = new Map();
+    await this.#edit((changes) => {
+      left = listSettings(CLOSING);
+      const all = left.size === 0 ? changes : addLeft(changes, [...left.values()]);
+      return all.some(isRenamed)
+        ? all.map((one) => (isRenamed(one) ? { ...one, targets: one.targets.map(this.#rename) } : one))
+        : all;
+    });
+    for (const name of left.keys()) writeSetting(name);
   }
+}
+
+/**
+ * Adds what closed windows left. Doing so twice changes nothing. A change that IndexedDB had and no longer has was sent
+ * meanwhile, so it stays removed.
+ */
+function addLeft(changes: readonly Change[], left: readonly string[]): readonly Change[] {
+  const closings: readonly Closing[] = left.map((text) => JSON.parse(text));
+  const byKey = new Map(changes.map((change) => [change.key, change]));
+  for (const change of closings.flatMap((closing) => closing.changes)) {
+    const stored = byKey.get(change.key);
+    if (stored !== undefined || change.targets.length > 0)
+      byKey.set(change.key, { ...change, ...stored, isReleased: true });
+  }
+  for (const key of closings.flatMap(({ undone }) => undone))
+    if (byKey.get(key)?.sentAt === undefined) byKey.delete(key);
+  return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
 export const isDeletion = (kind: ChangeKind): boolean => kind === "deleted" || kind === "cleared";

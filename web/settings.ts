@@ -14,6 +14,13 @@ export function writeSetting(name: string, value?: string): void {
   });
 }
 
+/** Returns the values of all names with a prefix, in order of name. */
+export function listSettings(prefix: string): ReadonlyMap<string, string> {
+  const entries = withStorage((storage) => Object.entries<string>(storage)) ?? [];
+  const matching = entries.filter(([name]) => name.startsWith(PREFIX + prefix)).sort();
+  return new Map(matching.map(([name, value]) => [name.slice(PREFIX.length), value]));
+}
+
 function withStorage<T>(use: (storage: Storage) => T): T | undefined {
   try {
     return use(localStorage);

@@ -368,6 +368,7 @@ async function undoChange(last: Change): Promise<void> {
     showToast(...describeChange(last), ": it was already sent.");
     return;
   }
+  announce(toText(["Undone: ", ...describeChange(last)]));
   const ids = new Set(confirmed.map(({ id }) => id));
   const gone = last.targets.filter(({ id }) => position !== undefined && !isNewId(id) && !ids.has(id));
   if (gone.length > 0)
@@ -377,7 +378,6 @@ async function undoChange(last: Change): Promise<void> {
         ? " was deleted elsewhere, so it cannot be restored."
         : " were deleted elsewhere, so they cannot be restored.",
     );
-  else announce(toText(["Undone: ", ...describeChange(last)]));
 }
 
 outbox.onChange(() => {
