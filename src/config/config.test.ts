@@ -350,20 +350,6 @@ describe("readConfig reads a password from a file", () => {
   });
 });
 
-test("readConfig rejects one port for the service and its metrics", () => {
-  const both = { port: "39999", metricsPort: "39999" };
-  const message = "are both 39999 on 127.0.0.1: set different ports";
-  expect(() => readConfig(both, {})).toThrow(`--port and --metrics-port ${message}`);
-  expect(() => readConfig({}, { PORT: "39999", TODO_METRICS_PORT: "39999" })).toThrow(
-    `PORT and TODO_METRICS_PORT ${message}`,
-  );
-  expect(readConfig({ ...both, metricsHost: "127.0.0.2" }, {})).toMatchObject({
-    port: 39999,
-    metricsPort: 39999,
-  });
-  expect(readConfig({ port: "0", metricsPort: "0" }, {})).toMatchObject({ port: 0, metricsPort: 0 });
-});
-
 test("readConfig reads the URL of the store from a file", () => {
   expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store).toEqual({
     value: "memory:",

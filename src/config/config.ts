@@ -27,7 +27,6 @@ export function readConfig(flags: Flags, env: Environment) {
   rejectUnknownVariables(env);
   const { read, readOr, readSourced, rejectBoth } = reader(flags, env);
   rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
-  rejectSamePort(flags, env);
 
   const password = readSourced(SETTINGS.adminPassword);
   // The value of this setting is the text of the file.
@@ -70,19 +69,6 @@ export function readConfig(flags: Flags, env: Environment) {
     logLevel: readOr(SETTINGS.logLevel),
     accessLog: readOr(SETTINGS.accessLog),
   };
-}
-
-/** Throws a UsageError if the service and its metrics have the same address and port. */
-function rejectSamePort(flags: Flags, env: Environment): void {
-  const { find, read, readOr } = reader(flags, env);
-  const [port, metricsPort] = [readOr(SETTINGS.port), read(SETTINGS.metricsPort)];
-  const [host, metricsHost] = [readOr(SETTINGS.host), readOr(SETTINGS.metricsHost)];
-  if (port === 0 || port !== metricsPort || host !== metricsHost) return;
-  const [source, metricsSource] = [
-    find(SETTINGS.port)?.source ?? "--port",
-    find(SETTINGS.metricsPort)?.source,
-  ];
-  throw new UsageError(`${source} and ${metricsSource} are both ${port} on ${host}: set different ports`);
 }
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */

@@ -27,8 +27,6 @@ import { unlessAborted } from "../command.ts";
 import { printError } from "../terminal/output.ts";
 import { escapeControls, getColumns, paint, truncate } from "../terminal/terminal.ts";
 
-/** The service returns at most this many to-dos per page. */
-const MAX_PAGE_SIZE = 1000;
 const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
@@ -73,46 +71,26 @@ export function addTodoCommands(program: Command): void {
   );
 }
 
-async function list(context: CommandContext, text: string): Promise<void> {
-  const { flags, printLine, isJson } = context;
+async function list({ api, flags, printLine, isJson, signal }: CommandContext, text: string): Promise<void> {
   if (flags.open === true && flags.done === true)
     throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
-  const { todos, isCut } = await listFirst(context, query, text, parseLimit(flags));
+  const limit = parseLimit(flags);
+  const found = (await api.list(query, { signal })).todos.filter(createMatcher(text));
+  const todos = found.slice(0, limit);
   if (isJson) {
     for (const todo of todos) printLine(todo);
     return;
   }
   const rows = todos.length === 0 ? [describeEmpty(query, text)] : formatRows(todos);
-  if (isCut) rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
+  if (found.length > todos.length)
+    rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
   printRows(rows);
 }
 
 function parseLimit({ limit }: Flags): number | undefined {
   if (typeof limit !== "string") return undefined;
   return asUsageError(`--limit "${limit}"`, () => wholeNumber(1, Number.MAX_SAFE_INTEGER)(limit));
-}
-
-/** Returns the first to-dos, and whether the limit left out others. Without a limit, they are one consistent snapshot. */
-async function listFirst(
-  { api, signal }: CommandContext,
-  query: ListQuery,
-  text: string,
-  limit: number | undefined,
-): Promise<{ readonly todos: readonly Todo[]; readonly isCut: boolean }> {
-  const matches = createMatcher(text);
-  if (limit === undefined) {
-    const { todos } = await api.list(query, { signal });
-    return { todos: todos.filter(matches), isCut: false };
-  }
-  // One more than shown tells whether others follow.
-  const size = text === "" ? Math.min(limit + 1, MAX_PAGE_SIZE) : MAX_PAGE_SIZE;
-  const found: Todo[] = [];
-  for await (const { todos } of api.pages({ ...query, limit: size }, { signal })) {
-    found.push(...todos.filter(matches));
-    if (found.length > limit) return { todos: found.slice(0, limit), isCut: true };
-  }
-  return { todos: found, isCut: false };
 }
 
 function describeEmpty({ done }: ListQuery, text: string): string {
