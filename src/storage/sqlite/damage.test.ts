@@ -12,7 +12,7 @@ import { check, probeSqlite } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
-// A store that was refused may still be closing, and removes its log meanwhile.
+// A store that was refused may still be closing, and removes its WAL meanwhile.
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);

@@ -74,9 +74,9 @@ async function countOf(path: string): Promise<number> {
 
 describe("a running store rejects writes", () => {
   test.each<[what: string, damage: (path: string) => void, reason: string]>([
-    ["its log is removed", (path) => rmSync(`${path}-wal`), "-wal was moved, removed or replaced"],
-    ["its log is truncated", (path) => truncateSync(`${path}-wal`), ""],
-    ["a part of its log is truncated", (path) => truncateSync(`${path}-wal`, 4096), ""],
+    ["its WAL is removed", (path) => rmSync(`${path}-wal`), "-wal was moved, removed or replaced"],
+    ["its WAL is truncated", (path) => truncateSync(`${path}-wal`), ""],
+    ["a part of its WAL is truncated", (path) => truncateSync(`${path}-wal`, 4096), ""],
     ["its database is truncated", (path) => truncateSync(path), ""],
     ["its database is removed", (path) => rmSync(path), "was moved, removed or replaced"],
     [
@@ -100,7 +100,7 @@ describe("a running store rejects writes", () => {
     await store.close();
   });
 
-  test("after a part of its log was overwritten with zeros while another program reads", async () => {
+  test("after a part of its WAL was overwritten with zeros while another program reads", async () => {
     const path = newPath();
     const store = await serve(path, 2000);
     using reader = new Database(path);
@@ -115,14 +115,14 @@ describe("a running store rejects writes", () => {
     await store.close();
   });
 
-  test("after its database was emptied, and keeps its log", async () => {
+  test("after its database was emptied, and keeps its WAL", async () => {
     const path = newPath();
     const store = await serve(path);
     const database = readFileSync(path);
-    const log = readFileSync(`${path}-wal`);
+    const wal = readFileSync(`${path}-wal`);
     truncateSync(path);
     expect(await insert(store)).toContain("it is empty");
-    expect(readFileSync(`${path}-wal`)).toEqual(log);
+    expect(readFileSync(`${path}-wal`)).toEqual(wal);
     writeFileSync(path, database);
     expect(await insert(store)).toBeUndefined();
     await store.close();
@@ -143,7 +143,7 @@ describe("a running store rejects writes", () => {
     },
   );
 
-  test("after its log was moved, until the log is put back", async () => {
+  test("after its WAL was moved, until the WAL is put back", async () => {
     const path = newPath();
     const store = await serve(path);
     renameSync(`${path}-wal`, `${path}-elsewhere`);
@@ -203,7 +203,7 @@ describe("a running store rejects writes", () => {
     expect(await countOf(path)).toBe(11);
   });
 
-  test("after an old copy was written over its database, whose position is in the log", async () => {
+  test("after an old copy was written over its database, whose position is in the WAL", async () => {
     const path = newPath();
     const first = await serve(path, 1000);
     await first.close();
@@ -246,8 +246,8 @@ describe("a store that closes", () => {
         renameSync(`${path}.copy`, path);
       },
     ],
-    ["a part of its log was truncated", (path) => truncateSync(`${path}-wal`, 4096)],
-  ])("changes neither its database nor its log if %s", async (_what, damage) => {
+    ["a part of its WAL was truncated", (path) => truncateSync(`${path}-wal`, 4096)],
+  ])("changes neither its database nor its WAL if %s", async (_what, damage) => {
     for (const isNoticed of [true, false]) {
       const path = newPath();
       await (await serve(path, 100)).close();
@@ -270,7 +270,7 @@ describe("a store that closes", () => {
     expect(await countOf(path)).toBe(10);
   });
 
-  test("writes the changes of a removed log to its database", async () => {
+  test("writes the changes of a removed WAL to its database", async () => {
     const path = newPath();
     const store = await serve(path);
     rmSync(`${path}-wal`);
@@ -279,7 +279,7 @@ describe("a store that closes", () => {
     expect(await countOf(path)).toBe(10);
   });
 
-  test("checkpoints its log if another process has changed its API keys", async () => {
+  test("checkpoints its WAL if another process has changed its API keys", async () => {
     const path = newPath();
     const store = await serve(path);
     const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable });
@@ -320,7 +320,7 @@ describe("checkWrites of a running store", () => {
 
 describe("FileGuard", () => {
   test.each<[what: string, damage: (path: string) => void]>([
-    ["log", (path) => truncateSync(`${path}-wal`)],
+    ["WAL", (path) => truncateSync(`${path}-wal`)],
     ["database", (path) => truncateSync(path)],
   ])(
     "detects a %s that was truncated during a commit, even if its size is the same again",
@@ -336,13 +336,13 @@ describe("FileGuard", () => {
       guard.checkBefore(committed);
       damage(path);
       insert();
-      if (what === "log") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
+      if (what === "WAL") expect(statSync(`${path}-wal`).size).toBeGreaterThan(4096);
       for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
       expect(() => guard.checkBefore(committed)).toThrow();
     },
   );
 
-  test("rejects a log that lost frames which only a crash needs, until the log can be moved to the database", () => {
+  test("rejects a WAL that lost frames which only a crash needs, until the WAL can be moved to the database", () => {
     const path = newPath();
     using lock = acquireLock(path);
     using database = openDatabase(path, "server");
@@ -360,11 +360,11 @@ describe("FileGuard", () => {
     insert();
     const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
     const guard = new FileGuard(path, lock.identity, database);
-    const log = readFileSync(`${path}-wal`);
+    const wal = readFileSync(`${path}-wal`);
     truncateSync(`${path}-wal`);
     const file = openSync(`${path}-wal`, "r+");
     const hole = 3 * 4096;
-    writeSync(file, log, hole, log.length - hole, hole);
+    writeSync(file, wal, hole, wal.length - hole, hole);
     closeSync(file);
     for (let i = 0; i < 2; i++)
       expect(() => guard.checkBefore(committed)).toThrow("was changed while another program uses it");
@@ -376,7 +376,7 @@ describe("FileGuard", () => {
     expect(found.query("SELECT count(*) FROM todos").values()).toEqual([[205]]);
   });
 
-  test("accepts noted changes of the database at the end, although the log was removed after them", () => {
+  test("accepts noted changes of the database at the end, although the WAL was removed after them", () => {
     const path = newPath();
     using lock = acquireLock(path);
     using database = openDatabase(path, "server");
@@ -434,7 +434,7 @@ describe("a running store accepts writes", () => {
     expect(await countOf(path)).toBe(2002);
   });
 
-  test("after another program made a checkpoint of its log", async () => {
+  test("after another program made a checkpoint of its WAL", async () => {
     const path = newPath();
     const store = await serve(path);
     for (let i = 1; i <= 3; i++) {
@@ -472,7 +472,7 @@ describe("a running store accepts writes", () => {
     expect(await countOf(path)).toBe(12);
   });
 
-  test("after many checkpoints of its log", async () => {
+  test("after many checkpoints of its WAL", async () => {
     const path = newPath();
     const store = await openSqlite(path);
     const title = "x".repeat(120);

@@ -8,7 +8,6 @@ import {
   closeSync,
   constants,
   existsSync,
-  ftruncateSync,
   lstatSync,
   openSync,
   readFileSync,
@@ -19,7 +18,7 @@ import { crc32 } from "node:zlib";
 import { describeFsError, getErrno } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { describeLoss } from "./errors.ts";
-import { assertNotOnlyWal, createPrivate, describeKind, PRIVATE_MODE, statRegularFile } from "./files.ts";
+import { assertNotOnlyWal, createPrivate, describeKind, statRegularFile } from "./files.ts";
 import { assertKnownFormat } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
@@ -38,7 +37,7 @@ export interface MarkCheck {
   readonly problem?: string;
 }
 
-const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n$/;
+const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n/;
 
 const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
 
@@ -52,20 +51,30 @@ export const toMark = ({ id, transactions }: StoreRow): Mark => ({
   transactions: Number(transactions),
 });
 
-const WRITE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
+const WRITE = constants.O_RDWR | constants.O_NOFOLLOW;
 
-/** Writes the mark of a store, which exists or is about to. */
+/** Writes the mark of a store, which exists or is about to. All lines have the same length; what follows a line is ignored. */
 export function writeMark(path: string, { id, transactions }: Mark): void {
-  const file = markPath(path);
-  if (statRegularFile(file) === undefined) createPrivate(file);
   const line = encode(`${id} ${String(transactions).padStart(16, "0")}`);
-  const descriptor = openSync(file, WRITE, PRIVATE_MODE);
+  const file = markPath(path);
+  const descriptor = openMark(file);
   try {
     if (writeSync(descriptor, line, 0) !== line.length) throw new Error("only a part was written");
-    // A damaged line may be longer.
-    ftruncateSync(descriptor, line.length);
+  } catch (error) {
+    statRegularFile(file);
+    throw error;
   } finally {
     closeSync(descriptor);
+  }
+}
+
+function openMark(file: string): number {
+  try {
+    return openSync(file, WRITE);
+  } catch {
+    statRegularFile(file);
+    createPrivate(file);
+    return openSync(file, WRITE);
   }
 }
 

@@ -128,6 +128,17 @@ test("a store that closes with the right files leaves no rescue file that a late
   expect(rescueFiles(path)).toEqual([]);
 });
 
+test("a rescue file that was announced stays when a server stops whose files are wrong", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  // SQLite still has it open, and moves it to the database.
+  rmSync(`${path}-wal`);
+  await errorOf(store.insert("c"));
+  const file = await rescued(store);
+  await store.close();
+  expect(rescueFiles(path)).toEqual([file]);
+});
+
 test("a write that is acknowledged while a rescue file is written makes the server write another one", async () => {
   const path = newPath();
   const warnings: string[] = [];

@@ -75,7 +75,8 @@ export class Rescue {
     await this.#running;
     clearTimeout(this.#timer);
     if (failure === undefined) {
-      this.#recovered();
+      // SQLite can save everything although the files are wrong. But the operator has been told to use the rescue file.
+      if ((await this.#findFailure()) === undefined) this.#recovered();
       return;
     }
     for (let attempt = 1; !(await this.#save(failure)) && attempt < ATTEMPTS_AT_END; attempt++)

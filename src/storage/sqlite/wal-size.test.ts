@@ -10,7 +10,7 @@ import { openSqlite } from "./store.ts";
 const folder = mkdtempSync(join(tmpdir(), "todo-wal-size-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test("the log shrinks with the next write after a long read has ended", async () => {
+test("the WAL shrinks with the next write after a long read has ended", async () => {
   const path = join(folder, "todos.db");
   const walSize = () => statSync(`${path}-wal`).size;
   const store = await openSqlite(path);
@@ -25,7 +25,7 @@ test("the log shrinks with the next write after a long read has ended", async ()
   await until(async () => {
     await store.insert("last");
     return walSize() <= WAL_SIZE_LIMIT;
-  }, "the log is short");
+  }, "the WAL is short");
   expect(await store.setDone(1n, true)).toContain('"done":true');
   const { count } = store;
   await store.close();

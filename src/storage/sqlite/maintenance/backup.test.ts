@@ -320,7 +320,7 @@ describe("restore", () => {
     expect(await restore(path, await makeBackup(), signal)).toMatchObject({ todos: 2 });
   });
 
-  test("replaces an empty store and the log of its crashed server", async () => {
+  test("replaces an empty store and the WAL of its crashed server", async () => {
     const [crashed, path] = [newPath(), newPath()];
     const store = await openSqlite(crashed);
     for (const suffix of ["", "-wal"]) copyFileSync(crashed + suffix, path + suffix);
@@ -413,16 +413,16 @@ describe("restore", () => {
   test.each<[what: string, damage: (path: string) => void]>([
     ["missing", (path) => rmSync(path)],
     ["empty", (path) => truncateSync(path)],
-  ])("moves the log aside if the database is %s", async (what, damage) => {
+  ])("moves the WAL aside if the database is %s", async (what, damage) => {
     const [crashed, path] = [newPath(), newPath()];
     const store = await openSqlite(crashed);
     await store.insert("a");
     for (const suffix of ["", "-wal", "-mark"]) copyFileSync(crashed + suffix, path + suffix);
     await store.close();
     damage(path);
-    const log = readFileSync(`${path}-wal`);
+    const wal = readFileSync(`${path}-wal`);
     const { movedTo = "" } = await restore(path, await makeBackup(), signal);
-    expect(readFileSync(`${movedTo}-wal`)).toEqual(log);
+    expect(readFileSync(`${movedTo}-wal`)).toEqual(wal);
     expect(existsSync(movedTo)).toBe(what === "empty");
     expect(existsSync(`${movedTo}-mark`)).toBe(true);
     const restored = await openSqlite(path);

@@ -268,7 +268,7 @@ describe("check", () => {
   test("reports no problem in an undamaged store, also while a server uses it", async () => {
     const path = await makeStore();
     const store = await openSqlite(path);
-    await store.insert("in the log");
+    await store.insert("in the WAL");
     expect(await named(path)).toMatchObject({ structure: true, contents: true });
     await store.close();
   });
@@ -297,10 +297,10 @@ describe("check", () => {
     expect(await named(text)).toMatchObject({ structure: expect.stringContaining("not a database") });
   });
 
-  test("changes neither the database nor its log", async () => {
+  test("changes neither the database nor its WAL", async () => {
     const path = await makeStore();
     const store = await openSqlite(path);
-    await store.insert("in the log");
+    await store.insert("in the WAL");
     const copy = newPath();
     for (const suffix of ["", "-wal"]) copyFileSync(path + suffix, copy + suffix);
     await store.close();
