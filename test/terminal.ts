@@ -12,10 +12,7 @@ export const whyNoTerminal: string | undefined = isThere
 /** A command line that runs in its own terminal. */
 export interface Terminal extends AsyncDisposable {
   readonly exited: Promise<number>;
-  /**
-   * All output so far, with `
-   * ` as line end.
-   */
+  /** All output so far; lines end with a line feed. */
   readonly shown: () => string;
   /** Waits until the output contains a text, at least this many times. */
   readonly shows: (text: string, times?: number) => Promise<void>;
