@@ -26,35 +26,6 @@ function tableIn(text: string): string[][] {
     );
 }
 
-test("the targets on the performance page match the results of the benchmark", () => {
-  const results = tableIn(section(read("bench/results.md"), "## Targets"));
-  const quoted = tableIn(section(read("docs/explanation/performance.md"), "### Targets"));
-  expect(quoted.length).toBeGreaterThan(5);
-  for (const row of quoted) expect(results).toContainEqual(row);
-  // A page that shows only the targets that are met would mislead.
-  const missed = results.filter((row) => row.includes("**missed**"));
-  for (const row of missed) expect(quoted).toContainEqual(row);
-});
-
-test("the ratios on the performance page match the results of the benchmark", () => {
-  const page = read("docs/explanation/performance.md");
-  const results = read("bench/results.md");
-  for (const [heading, request] of [
-    ["### GET one to-do", "## GET one"],
-    ["### POST", "## POST"],
-    ["### GET a list of 1,000 to-dos", "## GET list of 1,000"],
-  ] as const) {
-    const measured = tableIn(section(results, request)).map(([server, , ratio, spread]) => [
-      server,
-      ratio,
-      spread,
-    ]);
-    const quoted = tableIn(section(page, heading));
-    expect(quoted.length).toBeGreaterThan(3);
-    for (const row of quoted) expect(measured).toContainEqual(row);
-  }
-});
-
 test("the table of the model follows from its formula", () => {
   const page = read("docs/explanation/beyond-one-primary.md");
   const [, fixed, perTodo] = /h = ([\d.]+) ms \+ ([\d.]+) ms × b \+ s/.exec(page) ?? [];
