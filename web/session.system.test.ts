@@ -58,6 +58,8 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await page.getByText("The user name, password or token is wrong.").waitFor();
       await password.fill("secret");
       await page.getByRole("button", { name: "Sign in" }).click();
+      // The page loads again, which expectTitles does not survive.
+      await page.locator(".todo").waitFor();
       await expectTitles(page, ["mine alone"]);
       expect(await page.evaluate("document.cookie")).toBe("");
 
@@ -75,6 +77,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       expect(other.url()).toBe(`${service.url}/`);
       expect(await other.context().cookies()).toEqual([]);
       await other.getByRole("button", { name: "Sign in as ann" }).click();
+      await other.locator(".todo").waitFor();
       await expectTitles(other, ["mine alone"]);
 
       await until(
