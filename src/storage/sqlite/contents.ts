@@ -32,6 +32,10 @@ export function* storedTodos(database: Database): Generator<string> {
   for (const { json } of todoRows(database)) yield json;
 }
 
+export function countTodos(database: Database): number {
+  return Number(database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM todos").get()?.count);
+}
+
 /** Computes the checksum of the current contents. Calls a function with each to-do. */
 function computeChecksum(database: Database, visit: (todo: TodoRow) => void = () => {}): Checksum {
   const checksum = new Checksum();
@@ -63,7 +67,8 @@ export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => v
   const stored = storedChecksum(storeRow(database));
   if (stored !== undefined && computed.equals(stored)) return true;
   const { last_id } = storeRow(database);
-  const invalid = Array.from(todoRows(database)).filter((todo) => !isValidTodo(todo, last_id)).length;
+  let invalid = 0;
+  for (const todo of todoRows(database)) if (!isValidTodo(todo, last_id)) invalid++;
   if (invalid > 0) throw new DamageError(`${invalid} of its to-dos are invalid`);
   if (stored !== undefined)
     throw new DamageError("its to-dos, API keys or counters differ from their checksum");

@@ -5,7 +5,7 @@ import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
-import { assertUndamaged, findStructuralDamage, storeChecksum } from "../contents.ts";
+import { assertUndamaged, countTodos, findStructuralDamage, storeChecksum } from "../contents.ts";
 import { DamageError, isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
@@ -137,8 +137,7 @@ interface Copied extends Omit<BackupSummary, "bytes"> {
 
 function summarize(database: Database): Copied {
   const { id, epoch, sequence } = storeRow(database);
-  const todos = database.query<{ todos: bigint }, []>("SELECT count(*) AS todos FROM todos").get()?.todos;
-  return { id, todos: Number(todos), position: { epoch, sequence: Number(sequence) } };
+  return { id, todos: countTodos(database), position: { epoch, sequence: Number(sequence) } };
 }
 
 /** Makes the copy a new store without events, so that it knows no old position. */

@@ -38,8 +38,8 @@ export async function assertSound(path: string): Promise<void> {
     throw new PreconditionError(`${path}: ${describeDamage(path, new DamageError(damaged.detail))}`);
 }
 
-/** Checks an open store. Starts a transaction, which ends when the connection closes. */
-export function checkDatabase(path: string, database: Database): CheckResult[] {
+/** Starts a transaction, which ends when the connection closes. */
+function checkDatabase(path: string, database: Database): CheckResult[] {
   const mark = compareWithMark(path);
   // The transaction is a snapshot: a server may write meanwhile.
   database.run("BEGIN");

@@ -6,7 +6,13 @@ import { encodeTodo } from "../../../todo.ts";
 import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
 import { inBatches, NdjsonReader, writeExport } from "../../ndjson.ts";
-import { assertUndamaged, storeChecksum, storedIdempotencyRecords, storedTodos } from "../contents.ts";
+import {
+  assertUndamaged,
+  countTodos,
+  storeChecksum,
+  storedIdempotencyRecords,
+  storedTodos,
+} from "../contents.ts";
 import { insertStoredKey, readStoredKeys } from "../keys.ts";
 import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
@@ -105,8 +111,4 @@ export async function importInto(
 function insertKeys(database: Database, keys: readonly StoredKey[]): void {
   if (keys.length > 0 && readStoredKeys(database).length > 0) throw hasKeys();
   for (const key of keys) insertStoredKey(database, key);
-}
-
-function countTodos(database: Database): number {
-  return Number(database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM todos").get()?.count);
 }
