@@ -42,10 +42,17 @@ export const visibleTitles = (page: Page): Promise<string[]> =>
 export const TITLES = `[...document.querySelectorAll(".todo")].map((row) =>
   row.querySelector("input").checked ? "(" + row.textContent + ")" : row.textContent).join()`;
 
+/** Returns no titles while the page loads. */
+const loadedTitles = (page: Page): Promise<string[]> =>
+  visibleTitles(page).catch((error) => {
+    if (String(error).includes("context was destroyed")) return [];
+    throw error;
+  });
+
 /** Waits until the page shows exactly these titles. */
 export async function expectTitles(page: Page, titles: readonly string[]): Promise<void> {
   const deadline = performance.now() + PATIENCE_MS;
-  while (JSON.stringify(await visibleTitles(page)) !== JSON.stringify(titles)) {
+  while (JSON.stringify(await loadedTitles(page)) !== JSON.stringify(titles)) {
     if (performance.now() > deadline) expect(await visibleTitles(page)).toEqual([...titles]);
     await Bun.sleep(10);
   }

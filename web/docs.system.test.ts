@@ -151,7 +151,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     await page.getByRole("button", { name: "Authorize" }).first().click();
     await page.locator("#auth-basic-username, [name=username]").first().fill("admin");
     await page.locator("#auth-basic-password, [name=password]").first().fill("secret");
-    await page.locator(".auth-btn-wrapper .authorize").last().click();
+    const basic = page.locator(".auth-container", { hasText: "(http, Basic)" });
+    await basic.locator(".authorize").click();
     await page.locator(".close-modal").click();
     expect(await send("credentials-greetAdmin")).toContain("Hello, admin!");
     expect(window.faults).toEqual([]);

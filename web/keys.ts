@@ -307,6 +307,7 @@ let shownConfirmation: Confirmation | undefined;
  */
 function confirm(confirmation: Confirmation): void {
   const { title, name, text, label, showsOverlap, run } = confirmation;
+  confirmButton.className = label === "Revoke" ? "danger" : "primary";
   requireElement("#confirm-heading", HTMLElement).textContent = title;
   requireElement("#confirm-text", HTMLElement).replaceChildren(quote(name), text);
   confirmButton.textContent = label;
