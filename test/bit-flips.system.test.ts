@@ -116,13 +116,20 @@ function neededBytes(bytes: Buffer, id: string): ReadonlyMap<string, number> {
   };
   return new Map([
     ["the file header", 0],
-    // The first table of the file is that of the to-dos. It fits into the second page.
+    // The first table of the file is that of the to-dos. It starts in the second page.
     ["the page header of the to-dos", bytes.readUInt16BE(16)],
-    // The events contain the titles again, in a later page. No checksum covers them.
-    ["a title", after('"to-do 20')],
+    ["a title", lastRow(bytes, '{"id":20,"title":"to-do 19')],
     ["the token hash of an API key", after("id 5client 5")],
     ["the id of the store", after(id) - 1],
   ]);
+}
+
+/** Returns the end of a text in a row of the to-dos. The events contain it again, behind a sign, and SQLite leaves old copies before it. */
+function lastRow(bytes: Buffer, text: string): number {
+  let end = -1;
+  for (let at = bytes.indexOf(text); at >= 0; at = bytes.indexOf(text, at + 1))
+    if (!"+=".includes(String.fromCharCode(bytes[at - 1] ?? 0))) end = at + text.length;
+  return end;
 }
 
 /** Copies the store as its killed server left it. */
