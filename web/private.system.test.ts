@@ -66,6 +66,10 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       await expectTitles(page, ["mine alone"]);
       await add(page, "from the page");
       await expectTitles(page, ["mine alone", "from the page"]);
+      await untilStored(service.store, [
+        { id: 1, title: "mine alone", done: false },
+        { id: 2, title: "from the page", done: false },
+      ]);
       await service.store.insert("from elsewhere");
       await expectTitles(page, ["mine alone", "from the page", "from elsewhere"]);
       await page.getByRole("checkbox", { name: "mine alone" }).check();
@@ -143,6 +147,39 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       await expectTitles(window.page, ["mine alone"]);
       secret = "second";
       await expectRejection(window);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.each(["ann", "bob"] as const)(
+    "a change that was not sent before a rejection is sent for the same user only, when %s signs in",
+    async (user) => {
+      const store = openMemory();
+      await store.insert("mine alone");
+      const storedEntry = () => "entry";
+      await using service = startService({
+        store,
+        access: { privateMode: true },
+        credentials: {
+          keys: store.keys,
+          storedEntry,
+          lookupClient: createKeyLookup(store.keys, Date.now, (parent) => isCurrent(parent, storedEntry)),
+          checkUser: (_user, password) => password === "secret",
+        },
+      });
+      await using window = await openSignedIn(service.url, { user: "ann", password: "secret" });
+      const { page } = window;
+      await expectTitles(page, ["mine alone"]);
+      await page.context().setOffline(true);
+      await page.getByRole("checkbox", { name: "mine alone" }).check();
+      for (const { id } of await store.keys.list()) await store.keys.delete(id);
+      await page.context().setOffline(false);
+      await page.getByText("This browser was signed out.").waitFor();
+      await signIn(page, { user, password: "secret" });
+      if (user === "bob")
+        await page.getByText("Changes of another user were not sent: “mine alone”.").waitFor();
+      await expectTitles(page, [user === "ann" ? "(mine alone)" : "mine alone"]);
+      await untilStored(store, [{ id: 1, title: "mine alone", done: user === "ann" }]);
     },
     TIMEOUT_MS,
   );

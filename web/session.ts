@@ -27,10 +27,12 @@ interface DeviceLink {
 }
 
 export interface SessionOptions {
-  /** Deletes what the browser keeps of the list and of unsent changes. */
-  readonly forget: () => Promise<void>;
+  /** Deletes the list that the browser keeps. */
+  readonly forgetList: () => Promise<void>;
+  /** Deletes the changes that were not sent. */
+  readonly forgetChanges: () => Promise<void>;
   /** The service is private, and this browser is signed in. */
-  readonly onSignedIn?: (session: Session) => void;
+  readonly onSignedIn: (session: Session) => Promise<void>;
 }
 
 const app = requireElement("#app", HTMLElement);
@@ -85,13 +87,14 @@ export class SessionView {
     });
   }
 
-  /** The list can be read. Finds out whether the service is private and who is signed in. */
-  async onConnected(): Promise<void> {
+  /** The list can be read. Finds out who is signed in if the service is private. Rejects with a ProblemError without an answer. */
+  async identify(): Promise<void> {
     if (!isPrivate || !devicesButton.hidden) return;
-    const session = await readSession().catch(() => undefined);
-    if (session === undefined || this.#isRejected || !devicesButton.hidden) return;
+    const session = await readSession();
+    if (session === undefined || this.#isRejected) return;
+    await this.#options.onSignedIn(session);
+    if (!devicesButton.hidden) return;
     devicesButton.hidden = false;
-    this.#options.onSignedIn?.(session);
     if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
     // The back button must not show the list again after a sign-out.
     addEventListener("pagehide", () => {
@@ -102,7 +105,7 @@ export class SessionView {
     });
   }
 
-  /** The service has rejected this browser: deletes what it keeps, and shows the form. */
+  /** The service has rejected this browser: deletes the list, keeps unsent changes for the same user, and shows the form. */
   async onRejected({ code, detail }: TodoApiError): Promise<void> {
     if (this.#isRejected) return;
     this.#isRejected = true;
@@ -111,7 +114,7 @@ export class SessionView {
     app.remove();
     dialog.close();
     document.title = "To-dos";
-    await this.#options.forget();
+    if (code !== "https_required") await this.#options.forgetList();
     signInSection.hidden = false;
     if (code === "https_required") {
       form.hidden = true;
@@ -175,7 +178,7 @@ export class SessionView {
       await sendRequest("DELETE", "/api/session").catch((error) => {
         if (!isUnauthorized(error)) throw error;
       });
-      await this.#options.forget();
+      await Promise.all([this.#options.forgetList(), this.#options.forgetChanges()]);
       location.replace("/");
     });
   }

@@ -1,4 +1,5 @@
 import { type LiveList, type Todo, TodoApiError } from "../src/sdk/client.ts";
+import { delay } from "../src/sdk/retry.ts";
 import { createMatcher, prepareSearch } from "../src/search.ts";
 import { copyText } from "./clipboard.ts";
 import { createFetch, PageApi } from "./connection.ts";
@@ -16,8 +17,9 @@ import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
 import { type Change, type ChangeKind, isNewId, newId, Outbox } from "./outbox.ts";
 import { MAX_TITLE_LENGTH, toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
+import { ProblemError } from "./request.ts";
 import { Sender } from "./sender.ts";
-import { SessionView } from "./session.ts";
+import { type Session, SessionView } from "./session.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import { installShortcuts } from "./shortcuts.ts";
 import { type Filter, State } from "./state.ts";
@@ -35,6 +37,7 @@ const MIN_SEARCHABLE = 10;
 const SEARCH_DELAY_MS = 400;
 /** The height of the menu with all its buttons, in pixels. */
 const MENU_HEIGHT = 240;
+const IDENTIFY_RETRY_MS = 5000;
 /** Of many new to-dos, the page scrolls to the latest and highlights this many. */
 const MAX_HIGHLIGHTED = 50;
 
@@ -71,9 +74,9 @@ const list = new VirtualList(listElement, {
 });
 const offlineCopy = new OfflineCopy(() => state.confirmed);
 const session = new SessionView({
-  forget: async () => {
-    await Promise.all([offlineCopy.forget(), outbox.clear()]);
-  },
+  forgetList: () => offlineCopy.forget(),
+  forgetChanges: () => outbox.clear(),
+  onSignedIn,
 });
 /** The last list, while it is shown because the service has not answered yet. */
 let lastList: LastList | undefined;
@@ -461,6 +464,30 @@ function onDelay(error?: TodoApiError): void {
   else renderNotice();
 }
 
+/** Unsent changes belong to the user who was signed in before. Someone else sees what is deleted. */
+async function onSignedIn({ kind, name }: Session): Promise<void> {
+  const [owner, previous] = [`${kind} ${name}`, readSetting("owner")];
+  if (previous !== undefined && previous !== owner && outbox.changes.length > 0) {
+    const titles = outbox.changes.flatMap(({ targets }) => targets.map(({ title }) => title));
+    showToast("Changes of another user were not sent: ", ...nameAll(titles), ".");
+    await outbox.clear();
+  }
+  writeSetting("owner", owner);
+}
+
+/** Sends changes when it is known whose they are. */
+async function send(signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await session.identify();
+      return await sender.run(signal);
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      await delay(IDENTIFY_RETRY_MS, signal);
+    }
+  }
+}
+
 /** The service may have created these to-dos more than a day ago: only the user can say whether they are missing. */
 function onUncertain(change: Change): void {
   ask([...nameAll(change.targets.map(({ title }) => title)), " may have been added before. Add again?"], {
@@ -513,7 +540,6 @@ function onConnected(): void {
   hasTooManyWindows = false;
   renderNotice();
   offlineCopy.onConnected();
-  session.onConnected();
 }
 
 function onDisconnected(error: unknown): void {
@@ -591,7 +617,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) outbox.release();
 });
 addEventListener("pagehide", () => {
-  if (navigator.onLine && !isDisconnected) sender.sendBeforeClosing();
+  if (navigator.onLine && !isDisconnected && !isRejected) sender.sendBeforeClosing();
   else outbox.releaseBeforeClosing();
 });
 addEventListener("pageshow", () => outbox.reload());
@@ -606,7 +632,7 @@ api
       state.confirmed = todos;
       scheduleRender();
     },
-    send: (signal) => sender.run(signal),
+    send,
   })
   .catch((error) => {
     if (!(error instanceof TodoApiError)) throw error;
