@@ -175,7 +175,7 @@ function renderActions(
   filter: Filter,
   { open, done, shown }: { readonly open: number; readonly done: number; readonly shown: number },
 ): void {
-  const isReady = hasList();
+  const isReady = hasList() && !list.isReadOnly;
   const isSearching = query.trim() !== "";
   markAllButton.textContent = isSearching ? `Mark ${formatCount(open)} done` : "Mark all done";
   reopenAllButton.textContent = isSearching ? `Reopen ${formatCount(done)}` : "Reopen all";
@@ -465,7 +465,12 @@ function onDelay(error?: TodoApiError): void {
 }
 
 /** Unsent changes belong to the user who was signed in before. Someone else sees what is deleted. */
-async function onSignedIn({ kind, name }: Session): Promise<void> {
+async function onSignedIn({ kind, name, scope }: Session): Promise<void> {
+  if (scope === "read") {
+    form.hidden = true;
+    list.makeReadOnly();
+    render();
+  }
   const [owner, previous] = [`${kind} ${name}`, readSetting("owner")];
   if (previous !== undefined && previous !== owner && outbox.changes.length > 0) {
     const titles = outbox.changes.flatMap(({ targets }) => targets.map(({ title }) => title));

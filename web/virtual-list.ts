@@ -41,6 +41,7 @@ export class VirtualList {
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
   #isPrinting = false;
+  #isReadOnly = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
   readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
@@ -62,7 +63,8 @@ export class VirtualList {
       const todo = this.#findRow(event.target)?.todo;
       if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      if (key === "Delete" && !repeat) onDelete(todo, this.#focused()?.control ?? "checkbox");
+      if (key === "Delete" && !repeat && !this.#isReadOnly)
+        onDelete(todo, this.#focused()?.control ?? "checkbox");
       else if (key === "ArrowDown") this.#moveFocus(todo.id, 1);
       else if (key === "ArrowUp") this.#moveFocus(todo.id, -1);
       else if (key === "Home") this.#moveFocus(todo.id, Number.NEGATIVE_INFINITY);
@@ -80,6 +82,21 @@ export class VirtualList {
       this.#isPrinting = false;
       this.#renderBlocks();
     });
+  }
+
+  get isReadOnly(): boolean {
+    return this.#isReadOnly;
+  }
+
+  /** Shows no controls that change to-dos. */
+  makeReadOnly(): void {
+    this.#isReadOnly = true;
+    for (const row of this.#rows.values()) this.#setControls(row);
+  }
+
+  #setControls({ checkbox, button }: Row): void {
+    checkbox.disabled = this.#isReadOnly;
+    button.hidden = this.#isReadOnly;
   }
 
   /** Gives the row of a new to-do the id that the service chose, so that it keeps the focus. */
@@ -252,6 +269,7 @@ export class VirtualList {
     );
     element.dataset.id = id;
     const row = { element, checkbox, title, button, todo: undefined };
+    this.#setControls(row);
     this.#rows.set(id, row);
     return row;
   }
