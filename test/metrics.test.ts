@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../package.json" with { type: "json" };
 import { makeCertificate } from "./certificate.ts";
-import { type Command, runTodo } from "./command.ts";
+import type { Command } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { freePort } from "./free-port.ts";
 import { metricsUrl, scrape, serve, store } from "./metrics-server.ts";
@@ -77,16 +77,6 @@ test("todo serve rejects a metrics port that is in use, and does not listen", as
   } finally {
     other.close();
   }
-});
-
-test("todo serve rejects the same port for service and metrics", async () => {
-  await using probe = serve();
-  const { port } = new URL(await probe.url);
-  probe.kill("SIGTERM");
-  await probe.exited;
-  await using server = runTodo(["serve", "--port", port, "--metrics-port", port]);
-  expect(await server.exited).toBe(2);
-  expect(server.stderr()).toContain(`--port and --metrics-port are both ${port}`);
 });
 
 describe("batches of", () => {
