@@ -106,6 +106,14 @@ test("the log has the failures of each route", async () => {
 });
 
 test.each<[what: string, error: unknown]>([
+  [
+    "whose message cannot be read",
+    Object.defineProperty(new Error(), "message", {
+      get() {
+        throw new Error("no");
+      },
+    }),
+  ],
   ["that is a number", 7],
   ["that is undefined", undefined],
   ["with a long message", new Error("x".repeat(1_000_000))],
@@ -114,6 +122,24 @@ test.each<[what: string, error: unknown]>([
   expect(await linesOf(error)).toMatchObject([{ level: "error", fields: { code: "internal_error" } }]);
   expect(await linesOf(error)).toEqual([]);
   expect(summaries()).toMatchObject([{ fields: { code: "internal_error", times: 1 } }]);
+});
+
+test("an error that cannot be serialized is logged without its details", async () => {
+  const written: string[] = [];
+  const log = pino({}, { write: (line) => written.push(line) });
+  const hostile = new Proxy(new Error("hostile"), {
+    get() {
+      throw new Error("no");
+    },
+  });
+  const store = storeWith({ get: () => Promise.reject(hostile) });
+  await using service = startService({ store, log });
+  for (const _ of [1, 2]) expect((await service.send("GET", "/api/todos/1")).status).toBe(500);
+  service.close();
+  expect(written.map((line) => JSON.parse(line))).toMatchObject([
+    { code: "internal_error", route: "/api/todos/:id" },
+    { code: "internal_error", route: "/api/todos/:id", times: 1 },
+  ]);
 });
 
 test("the log distinguishes the reasons of one code by the innermost message", async () => {

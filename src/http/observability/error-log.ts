@@ -4,10 +4,18 @@ import type { Log } from "./log.ts";
 import type { LogLimiter } from "./log-limiter.ts";
 
 const MAX_REASON_LENGTH = 200;
+const MESSAGE = "request failed";
 
 /** Returns a function that logs fields of failed requests with the whole error, limited per route, code and reason. */
 export function createErrorLog(log: Log, limiter: LogLimiter) {
-  const write = limiter.topic((fields) => log.error(fields, "request failed"));
+  const write = limiter.topic((fields) => {
+    try {
+      log.error(fields, MESSAGE);
+    } catch {
+      // An error that a user's module throws can itself throw while it is serialized.
+      log.error({ ...fields, err: undefined }, `${MESSAGE}; its error cannot be logged`);
+    }
+  });
   return (route: string, fields: object, error: ServiceError): void => {
     const { code, cause = error } = error;
     write(`${route} ${code} ${describeCause(cause)}`, { route, ...fields, code, err: cause });
@@ -15,7 +23,11 @@ export function createErrorLog(log: Log, limiter: LogLimiter) {
 }
 
 /** Returns the innermost message, truncated, to distinguish the causes of one code. */
-const describeCause = (cause: unknown): string =>
-  cause instanceof ServiceError && cause.cause !== undefined
-    ? describeCause(cause.cause)
-    : errorMessage(cause).slice(0, MAX_REASON_LENGTH);
+function describeCause(cause: unknown): string {
+  try {
+    if (cause instanceof ServiceError && cause.cause !== undefined) return describeCause(cause.cause);
+    return errorMessage(cause).slice(0, MAX_REASON_LENGTH);
+  } catch {
+    return "unreadable";
+  }
+}

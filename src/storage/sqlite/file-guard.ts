@@ -4,14 +4,17 @@ import { errorMessage, getErrno } from "../../error-message.ts";
 import { assertUndamaged, findStructuralDamage, storedIdempotencyRecords } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
-import { BUSY_TIMEOUT_MS, openDatabase, WAL_SIZE_LIMIT } from "./open.ts";
+import {
+  BUSY_TIMEOUT_MS,
+  openDatabase,
+  WAL_FRAME_BYTES,
+  WAL_FRAME_HEADER_BYTES,
+  WAL_SIZE_LIMIT,
+} from "./open.ts";
 import { storeRow } from "./store-row.ts";
 
 /** The first bytes of a WAL with little-endian checksums. Bun supports no system on which SQLite writes others. */
 const WAL_MAGIC = 0x377f0682;
-const FRAME_HEADER_BYTES = 24;
-/** A frame with a page of SQLite's default size. */
-const FRAME_BYTES = FRAME_HEADER_BYTES + 4096;
 const SAMPLE_SIZE = 32;
 /** Longer than a command that changes API keys takes. */
 const VERIFY_TIMEOUT_MS = 1000;
@@ -126,16 +129,16 @@ export class FileGuard {
    */
   #isWalOverwritten(end: number): boolean {
     const start = new DataView(new ArrayBuffer(4));
-    const frame = new Uint8Array(FRAME_HEADER_BYTES);
+    const frame = new Uint8Array(WAL_FRAME_HEADER_BYTES);
     // Unlike the database, the WAL may be opened beside SQLite, because SQLite has no locks on it.
     const descriptor = openSync(`${this.#path}-wal`, "r");
     try {
       readSync(descriptor, start, { position: 0 });
-      if (end >= FRAME_BYTES) readSync(descriptor, frame, { position: end - FRAME_BYTES });
+      if (end >= WAL_FRAME_BYTES) readSync(descriptor, frame, { position: end - WAL_FRAME_BYTES });
     } finally {
       closeSync(descriptor);
     }
-    return start.getUint32(0) !== WAL_MAGIC || (end >= FRAME_BYTES && frame.every((byte) => byte === 0));
+    return start.getUint32(0) !== WAL_MAGIC || (end >= WAL_FRAME_BYTES && frame.every((byte) => byte === 0));
   }
 
   /** Throws unless the store has everything that the writer committed, also after a crash. */

@@ -183,17 +183,12 @@ export class ServerKeys implements KeyStore {
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    return this.#read(
-      () => this.#keys.find(tokenHash),
-      () => this.#copy.find((key) => Buffer.compare(key.tokenHash, tokenHash) === 0),
-    );
+    if (this.#usesCopy) return this.#copy.find((key) => Buffer.compare(key.tokenHash, tokenHash) === 0);
+    return unlessUnavailable(() => this.#keys.find(tokenHash));
   }
 
   list(): Key[] {
-    const keys = this.#read(
-      () => readStoredKeys(this.#database),
-      () => this.#copy,
-    );
+    const keys = this.#usesCopy ? this.#copy : unlessUnavailable(() => readStoredKeys(this.#database));
     return keys.map(({ tokenHash: _, ...key }) => this.#uses.withLatest(key));
   }
 
@@ -238,16 +233,6 @@ export class ServerKeys implements KeyStore {
     this.#database.close();
   }
 
-  /** Reads the copy if the files are wrong, or cannot be read now. */
-  #read<T>(fromFiles: () => T, fromCopy: () => T): T {
-    if (this.#usesCopy) return fromCopy();
-    try {
-      return fromFiles();
-    } catch {
-      return fromCopy();
-    }
-  }
-
   async #request(request: KeyRequest): Promise<boolean> {
     let result: boolean;
     try {
@@ -263,6 +248,14 @@ export class ServerKeys implements KeyStore {
     }
     this.#onWrite(undefined);
     return result;
+  }
+}
+
+function unlessUnavailable<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new ServiceError("store_unavailable", { cause });
   }
 }
 

@@ -144,13 +144,13 @@ export class Rescue {
       const writes = this.#writes;
       try {
         await this.#write(file);
+        if (writes !== this.#writes) {
+          rmSync(file);
+          return false;
+        }
       } catch (error) {
         reasons.push(errorMessage(error));
         continue;
-      }
-      if (writes !== this.#writes) {
-        rmSync(file);
-        return false;
       }
       this.#file = file;
       onWarning(
