@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
 import { openMemory } from "../src/storage/memory/store.ts";
+import type { TodoStore } from "../src/todo.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { freePort } from "../test/free-port.ts";
 import { openWindow } from "../test/page.ts";
@@ -10,6 +11,7 @@ import {
   createStore,
   dismiss,
   expectTitles,
+  focusedName,
   start,
   storedTodos,
   untilStored,
@@ -21,6 +23,22 @@ const HOUR_MS = 3600_000;
 async function add(page: Page, title: string): Promise<void> {
   await page.getByLabel("New to-do").fill(title);
   await page.keyboard.press("Enter");
+}
+
+/** Adds “two”, which the list has before its answer arrives, then “three” elsewhere. Returns what lets the answer arrive. */
+async function addUnanswered(page: Page, store: TodoStore): Promise<() => void> {
+  const answer = Promise.withResolvers<void>();
+  await page.route("**/api/todos", async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    const response = await route.fetch();
+    await answer.promise;
+    await route.fulfill({ response });
+  });
+  await add(page, "two");
+  await until(async () => (await storedTodos(store)).length === 2, "the service has “two”");
+  await store.insert("three");
+  await expectTitles(page, ["one", "three", "two"]);
+  return answer.resolve;
 }
 
 /** Opens a page whose clock is ahead, as after a pause. */
@@ -250,6 +268,56 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       expect(await storedTodos(store)).toHaveLength(answer === "Add" ? 2 : 1);
     },
   );
+
+  test("shows a new to-do once while its creation has no answer, and ticks it with a key held meanwhile", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one"]);
+    const release = await addUnanswered(page, store);
+    await page.reload();
+    await expectTitles(page, ["one", "three", "two"]);
+    await page.getByRole("checkbox", { name: "two" }).focus();
+    await page.keyboard.down("Space");
+    release();
+    await expectTitles(page, ["one", "two", "three"]);
+    await store.delete(1n);
+    await expectTitles(page, ["two", "three"]);
+    await page.keyboard.up("Space");
+    await expectTitles(page, ["(two)", "three"]);
+    expect(await focusedName(page)).toBe("two");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("moves the focus to a new to-do and ticks it after its answer and before the next frame", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one"]);
+    const release = await addUnanswered(page, store);
+    await page.getByRole("checkbox", { name: "three" }).focus();
+    await page.evaluate(`{
+      globalThis.held = [];
+      globalThis.startFrame = requestAnimationFrame;
+      globalThis.requestAnimationFrame = (run) => held.push(run);
+    }`);
+    release();
+    await until(() => page.evaluate<boolean>("held.length > 0"), "the page has the answer");
+    await page.keyboard.press("ArrowDown");
+    expect(await focusedName(page)).toBe("two");
+    await page.keyboard.press("Space");
+    await page.evaluate("globalThis.requestAnimationFrame = startFrame; for (const run of held) run()");
+    await expectTitles(page, ["one", "(two)", "three"]);
+    expect(await focusedName(page)).toBe("two");
+    await dismiss(page);
+    await untilStored(store, [
+      { id: 1, title: "one", done: false },
+      { id: 2, title: "two", done: true },
+      { id: 3, title: "three", done: false },
+    ]);
+  });
 
   test("keeps working in another window after the one that sends has closed", async () => {
     const store = await createStore(["one", "two"]);

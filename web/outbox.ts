@@ -19,6 +19,8 @@ export interface Target {
   readonly title: string;
   /** A new to-do that is already done. */
   readonly done?: boolean;
+  /** The newest to-do of the list when a new to-do was added. */
+  readonly after?: TodoId;
 }
 
 /** One change of the user's, to one or more to-dos, that the service has not confirmed. */
@@ -89,13 +91,9 @@ export class Outbox {
   isLive = false;
   /** The timers of the changes that were made in this page, by key. */
   readonly #timers = new Map<string, ReturnType<typeof setTimeout> | undefined>();
-  /** The to-dos that the service has created, by their `newId()`. */
   readonly #created = new Map<TodoId, Todo>();
-  readonly #onCreated: (id: TodoId, todo: Todo) => void;
 
-  /** @param onCreated runs when the service has created a new to-do, before the listeners */
-  constructor(onCreated: (id: TodoId, todo: Todo) => void) {
-    this.#onCreated = onCreated;
+  constructor() {
     this.#opened = openDatabase().then((database) => {
       this.#database = database;
     });
@@ -111,6 +109,11 @@ export class Outbox {
 
   get changes(): readonly Change[] {
     return this.#changes;
+  }
+
+  /** The to-dos that the service has created, by their `newId()`. */
+  get created(): ReadonlyMap<TodoId, Todo> {
+    return this.#created;
   }
 
   /** Calls a function after each change of the outbox. Returns a function that ends this. */
@@ -290,12 +293,9 @@ export class Outbox {
 
   #keepConfirmed(confirmed: readonly Confirmed[]): void {
     if (confirmed.length === 0) return;
-    for (const { id, todo } of confirmed) {
-      if (!isNewId(id)) continue;
-      this.#created.set(id, todo);
-      this.#onCreated(id, todo);
-    }
+    for (const { id, todo } of confirmed) if (isNewId(id)) this.#created.set(id, todo);
     this.#confirmed = [...this.#confirmed, ...confirmed];
+    this.#notify();
     const expire = (): void => {
       if (!this.isLive) {
         setTimeout(expire, CONFIRMED_MS);
@@ -333,12 +333,18 @@ export class Outbox {
   #effects(todos: readonly Todo[]): Map<TodoId, Todo | undefined> {
     const effects = new Map<TodoId, Todo | undefined>();
     const find = (id: TodoId): Todo | undefined => (effects.has(id) ? effects.get(id) : findTodo(todos, id));
+    const unanswered = this.#unanswered(todos);
     for (const { kind, todo } of this.#confirmed) effects.set(todo.id, isDeletion(kind) ? undefined : todo);
     for (const { kind, targets } of this.#changes) {
-      for (const { id, title, done = false } of targets) {
+      for (const { id, title, done = false, after = "" } of targets) {
         const todo = find(id);
-        if (kind === "created") effects.set(id, { id, title, done });
-        else if (todo?.title !== title || (kind === "cleared" && !todo.done)) continue;
+        if (kind === "created") {
+          if (this.#created.has(id)) continue;
+          effects.set(id, { id, title, done });
+          const isSame = (one: Todo): boolean => one.title === title && compareIds(one.id, after) > 0;
+          const same = unanswered.find((one) => isSame(one) && !effects.has(one.id));
+          if (same !== undefined) effects.set(same.id, undefined);
+        } else if (todo?.title !== title || (kind === "cleared" && !todo.done)) continue;
         else if (kind === "done" || kind === "open") {
           const isDone = kind === "done";
           effects.set(id, todo.done === isDone ? todo : { ...todo, done: isDone });
@@ -346,6 +352,15 @@ export class Outbox {
       }
     }
     return effects;
+  }
+
+  /** Returns the to-dos that may be new ones whose creation has no answer yet, so that the list shows them once. */
+  #unanswered(todos: readonly Todo[]): readonly Todo[] {
+    const created = this.#changes.filter(({ kind }) => kind === "created");
+    if (created.length === 0) return [];
+    const titles = new Set(created.flatMap(({ targets }) => targets.map(({ title }) => title)));
+    const answered = new Set([...this.#created.values()].map(({ id }) => id));
+    return todos.filter(({ id, title }) => titles.has(title) && !answered.has(id));
   }
 
   /** Releases this page's changes, because it is about to close, and returns them. @param sentAt marks them as sent */

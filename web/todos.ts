@@ -14,7 +14,7 @@ import {
 } from "./messages.ts";
 import { announce, ask, quote, showStatus, showToast, TimedMessage } from "./notifications.ts";
 import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
-import { type Change, type ChangeKind, isNewId, newId, Outbox } from "./outbox.ts";
+import { type Change, type ChangeKind, isNewId, newId, Outbox, type Target } from "./outbox.ts";
 import { MAX_TITLE_LENGTH, toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
 import { ProblemError } from "./request.ts";
@@ -56,7 +56,7 @@ const clearDoneButton = requireElement("#clear-done", HTMLButtonElement);
 const copyButton = requireElement("#copy-list", HTMLButtonElement);
 const newestFirstButton = requireElement("#newest-first", HTMLButtonElement);
 
-const outbox = new Outbox((id, todo) => list.rename(id, todo));
+const outbox = new Outbox();
 const state = new State(outbox);
 const api = new PageApi({ fetch: createFetch(onSlow), retries: 0 });
 const sender = new Sender({
@@ -133,7 +133,7 @@ function render(): void {
   const filter = currentFilter();
   const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
   const isLoaded = hasList();
-  list.render(inOrder(todos));
+  list.render(inOrder(todos), outbox.created);
   listElement.ariaBusy = String(!isLoaded);
   heading.textContent = HEADINGS[filter];
   document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
@@ -269,12 +269,16 @@ form.addEventListener("submit", (event) => {
   showFieldError(titleInput, error);
   if (error === "") {
     titleInput.value = "";
-    showAdded(outbox.add("created", [{ id: newId(), title }]));
+    showAdded(outbox.add("created", [newTarget(title)]));
   } else {
     titleInput.focus();
     announce(error);
   }
 });
+
+function newTarget(title: string): Target {
+  return { id: newId(), title, after: state.confirmed.at(-1)?.id ?? "" };
+}
 
 /** Scrolls to new to-dos, or says where they are if the current view does not contain them. */
 function showAdded(added: Change): void {
@@ -290,7 +294,7 @@ function showAdded(added: Change): void {
 titleInput.addEventListener("input", () => showFieldError(titleInput));
 
 const pasteDialog = new PasteDialog((lines) => {
-  const targets = lines.map(({ title, done }) => ({ id: newId(), title, ...(done && { done }) }));
+  const targets = lines.map(({ title, done }) => ({ ...newTarget(title), ...(done && { done }) }));
   showAdded(outbox.add("created", targets));
 });
 

@@ -99,18 +99,22 @@ export class VirtualList {
     button.hidden = this.#isReadOnly;
   }
 
-  /** Gives the row of a new to-do the id that the service chose, so that it keeps the focus. */
-  rename(id: TodoId, todo: Todo): void {
-    const row = this.#rows.get(id);
-    if (row === undefined) return;
-    this.#rows.delete(id);
-    this.#rows.set(todo.id, row);
-    row.element.dataset.id = todo.id;
-    row.todo = { ...todo, done: row.checkbox.checked };
+  /** Gives the rows of new to-dos the ids that the service chose, so that they keep the focus. */
+  #rename(created: ReadonlyMap<TodoId, Todo>): void {
+    for (const [id, row] of this.#rows) {
+      const todo = created.get(id);
+      if (todo === undefined) continue;
+      this.#rows.delete(id);
+      this.#rows.set(todo.id, row);
+      row.element.dataset.id = todo.id;
+      // A copy, so that the row is updated.
+      row.todo = { ...todo };
+    }
   }
 
   /** Renders these to-dos, in ascending or descending order of id. Keeps the focus, or moves it to the next row. */
-  render(todos: readonly Todo[]): void {
+  render(todos: readonly Todo[], created: ReadonlyMap<TodoId, Todo>): void {
+    this.#rename(created);
     const focused = this.#focused();
     const anchors = this.#visibleRows();
     this.#todos = todos;
@@ -209,17 +213,18 @@ export class VirtualList {
     const { element } = block;
     if (block.isNear || this.#isPrinting) {
       const todos = this.#todos.slice(start, start + BLOCK_SIZE);
-      let next = element.firstElementChild;
       todos.forEach((todo, offset) => {
         const row = this.#updateRow(todo, start + offset);
-        if (row === next) next = next.nextElementSibling;
-        else element.insertBefore(row, next);
+        let present = element.children.item(offset);
+        // A row that moves would lose the focus, and with it a key that is held.
+        const stays = row.parentElement === element && row.contains(document.activeElement);
+        while (stays && present !== null && present !== row) {
+          element.append(present);
+          present = element.children.item(offset);
+        }
+        if (present !== row) element.insertBefore(row, present);
       });
-      while (next !== null) {
-        const removed = next;
-        next = next.nextElementSibling;
-        removed.remove();
-      }
+      while (element.childElementCount > todos.length) element.lastElementChild?.remove();
       this.#setHeight(block, "");
     } else {
       // Only a block without a height contains rows.
