@@ -12,6 +12,8 @@ const UNITS = new Map([
 const MAX_DAYS = 36_500;
 /** The longest duration, in milliseconds. */
 export const MAX_DURATION_MS = MAX_DAYS * DAY;
+/** The latest time that a Date can represent; its negative is the earliest. */
+export const MAX_TIME_MS = 8.64e15;
 
 /** Parses a duration, such as "90d", into milliseconds. Throws `validation_failed` for the field. */
 export function parseDuration(field: string, duration: unknown): number {

@@ -7,7 +7,7 @@ import { isUtf8 } from "node:buffer";
 import { parseScope } from "../credential/client.ts";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
 import { isParent } from "../credential/session.ts";
-import { MAX_DURATION_MS } from "../duration.ts";
+import { MAX_DURATION_MS, MAX_TIME_MS } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
 import { isObject } from "../validation.ts";
@@ -24,8 +24,6 @@ const FORMAT = 1;
 const MAX_LINE_BYTES = 64 * 1024;
 const LINE_BREAK = 0x0a;
 const LINES_PER_PIECE = 500;
-/** The latest time that a Date can represent. */
-const MAX_TIME_MS = 8.64e15;
 
 export interface Header {
   /** The greatest id ever assigned. It is a JSON string, because many parsers lose digits above 2^53. */

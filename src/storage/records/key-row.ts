@@ -1,4 +1,5 @@
 import type { Key, StoredKey } from "../../credential/key.ts";
+import { MAX_TIME_MS } from "../../duration.ts";
 
 /** A row of the table `keys`, the same in SQLite and PostgreSQL. */
 export interface KeyRow {
@@ -41,7 +42,9 @@ export function toKey(row: KeyRow): Key {
     createdAt: Number(created_at),
     ...(expires_at !== null && { expiresAt: Number(expires_at) }),
     ...(lifetime !== null && { lifetime: Number(lifetime) }),
-    ...(last_used_at !== null && { lastUsedAt: Number(last_used_at) }),
+    // A damaged last use must not end a start, because it is only informational.
+    ...(last_used_at !== null &&
+      Math.abs(Number(last_used_at)) <= MAX_TIME_MS && { lastUsedAt: Number(last_used_at) }),
     ...(parent !== null && { parent }),
   };
 }

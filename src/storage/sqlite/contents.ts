@@ -1,4 +1,5 @@
 import type { Database } from "bun:sqlite";
+import { MAX_DURATION_MS, MAX_TIME_MS } from "../../duration.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
 import {
@@ -51,6 +52,18 @@ function computeChecksum(database: Database, visit: (todo: TodoRow) => void = ()
   return checksum;
 }
 
+/** Throws a DamageError for a time that is no date, because the commands and the server cannot show it. */
+function assertDates(database: Database): void {
+  const found = database
+    .query(
+      `SELECT 1 FROM idempotency_records WHERE created_at NOT BETWEEN -?1 AND ?1 UNION ALL
+       SELECT 1 FROM keys WHERE created_at NOT BETWEEN -?1 AND ?1 OR expires_at NOT BETWEEN -?1 AND ?1
+         OR lifetime NOT BETWEEN 0 AND ?2`,
+    )
+    .get(MAX_TIME_MS, MAX_DURATION_MS);
+  if (found !== null) throw new DamageError("a time of an API key or of an idempotency key is out of range");
+}
+
 /** Computes the checksum of the current contents and stores it. */
 export function storeChecksum(database: Database): void {
   const { first, second } = computeChecksum(database);
@@ -63,6 +76,7 @@ export function storeChecksum(database: Database): void {
  * @param visit called with each to-do
  */
 export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => void): boolean {
+  assertDates(database);
   const computed = assertReadable(() => computeChecksum(database, visit));
   const stored = storedChecksum(storeRow(database));
   if (stored !== undefined && computed.equals(stored)) return true;

@@ -4,10 +4,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
+import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import { openSqliteKeys } from "./keys.ts";
+import { restore } from "./maintenance/backup.ts";
 import { check, probeSqlite } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";
 
@@ -128,10 +130,13 @@ describe("openSqlite", () => {
     for (const message of messages) expect(message).toStartWith(`${path}: it is damaged (`);
   });
 
-  test("ignores another last use of an API key", async () => {
+  test.each([5, 9e15, -9e15])("ignores another last use of an API key: %d", async (time) => {
     const path = await makeStore();
-    run(path, "UPDATE keys SET last_used_at = 5");
-    await reopen(path);
+    run(path, `UPDATE keys SET last_used_at = ${time}`);
+    const store = await openSqlite(path, { onWarning: expect.unreachable });
+    const found = await store.keys.list();
+    expect(found.map(({ lastUsedAt }) => lastUsedAt)).toEqual(Array(3).fill(time === 5 ? 5 : undefined));
+    await store.close();
   });
 
   test("computes the checksum of a store without a checksum", async () => {
@@ -188,6 +193,21 @@ describe("a store with damaged events", () => {
     expect((await check(path)).map(({ detail }) => detail)).toEqual(["ok", "ok", "ok"]);
     await (await openSqlite(path, { onWarning: expect.unreachable })).close();
   });
+});
+
+test.each([
+  ["an idempotency key of a time that is no date", "UPDATE idempotency_records SET created_at = 9e15"],
+  ["an API key created at a time that is no date", "UPDATE keys SET created_at = -9e15 WHERE name = 'bob'"],
+  ["an API key that expires at a time that is no date", "UPDATE keys SET expires_at = 9e15"],
+  ["an API key with a lifetime that ends at no date", "UPDATE keys SET lifetime = 8e15"],
+])("a server, a check and a restore refuse a store without a checksum with %s", async (_what, sql) => {
+  const path = await makeStore();
+  run(path, `UPDATE store SET checksum_a = NULL, checksum_b = NULL; ${sql}`);
+  rmSync(`${path}-mark`);
+  expect(await refusal(path)).toStartWith(`${path}: it is damaged (`);
+  expect((await check(path)).map(({ isSound }) => isSound)).toEqual([true, false, true]);
+  const { message } = await errorOf(restore(newPath(), path, new AbortController().signal));
+  expect(message).toStartWith(`${path}: it is damaged (`);
 });
 
 test("openSqlite refuses invalid to-dos in a store without a checksum", async () => {

@@ -1,5 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { ChangeFeed } from "../../change-feed.ts";
+import { MAX_TIME_MS } from "../../duration.ts";
 import type { Position, TodoId } from "../../todo.ts";
 import type { StoredEvent } from "../records/event-codec.ts";
 import { IdempotencyRecords } from "../records/idempotency.ts";
@@ -51,14 +52,14 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
 
 function newestTime(database: Database): number {
   const row = database
-    .query<{ newest: bigint | null }, []>(
+    .query<{ newest: bigint | null }, [number]>(
       `SELECT max(time) AS newest FROM (
          SELECT max(created_at) AS time FROM idempotency_records
          UNION ALL SELECT max(created_at) FROM keys
          UNION ALL SELECT max(last_used_at) FROM keys
-       )`,
+       ) WHERE time <= ?`,
     )
-    .get();
+    .get(MAX_TIME_MS);
   return Number(row?.newest ?? 0n);
 }
 
