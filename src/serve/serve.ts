@@ -260,7 +260,8 @@ function warnOfSurfaces(
   log: Log,
 ) {
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
-  if (checkUser === undefined) log.warn({}, "no user is configured: /admin/ rejects every request");
+  if (checkUser === undefined)
+    log.warn({}, "no user is configured: /admin/ rejects every request until you run todo users add");
   const risk = describeRisk(config, onLoopback);
   if (risk !== undefined) log.warn({}, risk);
 }

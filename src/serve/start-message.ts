@@ -44,8 +44,8 @@ No credentials are configured. These work until the server stops:
 demo-token=${token}
 demo-password=${password}
 
-curl -H 'Authorization: Bearer ${token}' '${url}/api/whoami'
-curl -u '${user}:${password}' '${url}/admin/'
+curl -w '\\n' -H 'Authorization: Bearer ${token}' '${url}/api/whoami'
+curl -w '\\n' -u '${user}:${password}' '${url}/admin/'
 
 `;
 }

@@ -32,6 +32,8 @@ export interface KeyStoreHandle {
 export interface OpenKeysOptions {
   /** Whether to create a missing store. */
   readonly createIfMissing: boolean;
+  /** Called with the URL of a store that did not exist. */
+  readonly onCreated?: (url: string) => void;
   /** Called with one line about a problem that fails no change; by default, the line is dropped. */
   readonly onWarning?: (message: string) => void;
 }

@@ -48,7 +48,7 @@ async function tokenOf(...args: readonly string[]) {
   expect([code, stdout]).toEqual([0, expect.stringMatching(/^todo_\w{49}\n$/)]);
   const token = stdout.trimEnd();
   expect(stderr).not.toContain(token.slice(5, 20));
-  return { token, stderr, id: /^Key (\w{8}) of /.exec(stderr)?.[1] ?? "" };
+  return { token, stderr, id: /^Key (\w{8}) of /m.exec(stderr)?.[1] ?? "" };
 }
 
 /** Returns the one line on standard error of a command that was called wrongly. */
@@ -338,6 +338,13 @@ describe("todo keys", () => {
     await stop(server);
   });
 
+  test("create says that it created the store", async () => {
+    const { path, store } = newStore();
+    const created = `todo: created sqlite:${path}\n`;
+    expect((await keys("create", "one", ...store)).stderr).toStartWith(created);
+    expect((await keys("create", "two", ...store)).stderr).not.toContain("created");
+  });
+
   test("list and create escape control characters in names", async () => {
     const { store } = newStore();
     const name = "\u202egpj.exe";
@@ -480,7 +487,9 @@ describe("todo serve", () => {
     expect((await overHttp(url, "GET", "")).status).toBe(401);
     await stop(server);
     expect(server.stderr()).toBe("");
-    expect(server.stdout()).toContain("no user is configured: /admin/ rejects every request");
+    expect(server.stdout()).toContain(
+      "no user is configured: /admin/ rejects every request until you run todo users add",
+    );
     expect(server.stdout()).not.toContain("no client is configured");
   });
 

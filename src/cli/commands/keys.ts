@@ -135,7 +135,8 @@ async function withKeys(
   work: (keys: KeyStore) => Promise<void>,
 ): Promise<void> {
   const { value: url, source } = readStore(flags, process.env);
-  const opened = await openKeys(url, { createIfMissing, onWarning: printError }).catch((error) => {
+  const onCreated = (created: string) => printError(`created ${created}`);
+  const opened = await openKeys(url, { createIfMissing, onCreated, onWarning: printError }).catch((error) => {
     throw toStoreError(source, error);
   });
   if (opened === undefined)

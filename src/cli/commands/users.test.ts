@@ -186,10 +186,11 @@ describe("todo users rejects, without any change,", () => {
 
   test.each<[what: string, args: readonly string[], line: string]>([
     ["an extra argument", ["hunter2"], "never a password, because other users can see arguments"],
-    ["the value of a flag", ["--password", "hunter2"], "unknown option '-…'"],
-    ["a part of a flag", ["--password=hunter2"], "unknown option '-…'"],
+    ["the value of a flag", ["--password", "hunter2"], "unknown option '--password'"],
+    ["a part of a flag", ["--password=hunter2"], "unknown option '--password'"],
     ["a part of a short flag", ["-phunter2"], "unknown option '-…'"],
     ["a text that looks like a flag", ["--hunter2'\n'"], "unknown option '-…'"],
+    ["a text after the end of a flag", ["--user'\n(hunter2)"], "unknown option '-…'"],
   ])("a password as %s, without repeating it", async (_what, args, line) => {
     const path = usersFile(BOB);
     const said = await refusal(users(path, ["add", "alice", ...args], "one"));
@@ -199,6 +200,7 @@ describe("todo users rejects, without any change,", () => {
   });
 
   test.each<[what: string, args: readonly string[], line: string]>([
+    ["a flag of other commands", ["add", "alice", "--store", "sqlite:todos.db"], "unknown option '--store'"],
     ["a mistyped flag", ["add", "alice", "--user-file", "x"], "(Did you mean --users-file?)"],
     ["an unknown user", ["remove", "alice"], 'user "alice" does not exist'],
     ["a name and another argument", ["remove", BOB.trim()], "does not exist"],

@@ -43,8 +43,9 @@ export function addUsersCommand(program: Command): void {
     .argument("<name>")
     .allowExcessArguments()
     .configureOutput({
-      // An argument that looks like a flag may be a password.
-      outputError: (message, write) => outputError?.(message.replace(/'-.*'/s, "'-…'"), write),
+      // An argument that looks like a flag may be a password, unless it has only the characters of a long flag.
+      outputError: (message, write) =>
+        outputError?.(message.replace(/'(?!--[a-z-]+(?:=[^'\n]*)?'\n(?:\([^'\n]*\n)?$)-.*'/s, "'-…'"), write),
     })
     .action((name: string, flags: Flags, { args }: Command) => {
       if (args.length === 1) return add(name, flags);

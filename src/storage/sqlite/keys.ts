@@ -19,14 +19,16 @@ import { storeRow, updateStoreRow } from "./store-row.ts";
  */
 export function openSqliteKeys(
   path: string,
-  { createIfMissing, onWarning = () => {} }: OpenKeysOptions,
+  { createIfMissing, onCreated = () => {}, onWarning = () => {} }: OpenKeysOptions,
 ): KeyStoreHandle {
-  if (!createIfMissing && !existsSync(path) && !hasOnlyWal(path))
+  const isMissing = !existsSync(path) && !hasOnlyWal(path);
+  if (!createIfMissing && isMissing)
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     assertNotBehindMark(path);
     if (!createIfMissing) assertNotEmpty(path);
     const database = openDatabase(path, "shared");
+    if (isMissing) onCreated(`sqlite:${path}`);
     const onCommit = () => {
       try {
         writeMark(path, toMark(storeRow(database)));
