@@ -200,6 +200,12 @@ test.each([
   ["an API key created at a time that is no date", "UPDATE keys SET created_at = -9e15 WHERE name = 'bob'"],
   ["an API key that expires at a time that is no date", "UPDATE keys SET expires_at = 9e15"],
   ["an API key with a lifetime that ends at no date", "UPDATE keys SET lifetime = 8e15"],
+  ["two rows in its table store", "INSERT INTO store SELECT * FROM store"],
+  ["a negative last id", "DELETE FROM todos; UPDATE store SET last_id = -5"],
+  ["a negative sequence", "UPDATE store SET sequence = -10"],
+  ["a sequence that is too great", "UPDATE store SET sequence = 9223372036854775000"],
+  ["a negative number of transactions", "UPDATE store SET transactions = -1"],
+  ["a number of transactions that is too great", "UPDATE store SET transactions = 9007199254740993"],
 ])("a server, a check and a restore refuse a store without a checksum with %s", async (_what, sql) => {
   const path = await makeStore();
   run(path, `UPDATE store SET checksum_a = NULL, checksum_b = NULL; ${sql}`);

@@ -9,9 +9,18 @@ export interface StoreRow extends Counters {
   readonly checksum_b: bigint | number | null;
 }
 
+/** Half of what a number holds exactly, so that an accepted store has room for as many changes. */
+const MAX_COUNT = 2n ** 52n;
+
+/** Throws a DamageError unless there is one row with possible counters. */
 export function storeRow(database: Database): StoreRow {
-  const row = database.query<StoreRow, []>("SELECT * FROM store").get();
-  if (row === null) throw new DamageError('its table "store" has no row');
+  const [row, ...others] = database.query<StoreRow, []>("SELECT * FROM store LIMIT 2").all();
+  if (row === undefined) throw new DamageError('its table "store" has no row');
+  if (others.length > 0) throw new DamageError('its table "store" has more than one row');
+  const { last_id, sequence, transactions } = row;
+  const counts = [sequence, transactions];
+  if (last_id < 0n || counts.some((count) => count < 0n || count > MAX_COUNT))
+    throw new DamageError("a counter is out of range");
   return row;
 }
 
