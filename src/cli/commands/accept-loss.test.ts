@@ -3,6 +3,7 @@ import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../../test/command.ts";
+import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-accept-loss-"));
@@ -30,7 +31,7 @@ test("todo serve refuses a store that has lost changes until todo accept-loss", 
   const refused = await ran("serve", "--port", "0", "--store", `sqlite:${path}`);
   expect(refused.code).toBe(2);
   expect(refused.stderr).toContain(`--store: ${path}: ${loss}`);
-  expect(refused.stderr).toContain(`todo accept-loss ${path}`);
+  expect(refused.stderr).toContain(`todo accept-loss ${quoteArgument(path)}`);
 
   const accepted = await ran("accept-loss", path);
   expect(accepted).toMatchObject({ code: 0, stderr: "" });

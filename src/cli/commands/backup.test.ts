@@ -4,6 +4,7 @@ import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writ
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../../test/command.ts";
+import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { createProgram } from "../program.ts";
 
@@ -250,7 +251,7 @@ describe("a store that has lost changes", () => {
       expect([code, stdout]).toEqual([1, ""]);
       expect(stderr).toStartWith(`todo: ${path}: ${loss}`);
       expect(stderr).toEndWith(
-        `: put the right files back, restore a backup with todo restore, or continue without them with todo accept-loss ${path}\n`,
+        `: put the right files back, restore a backup with todo restore, or continue without them with todo accept-loss ${quoteArgument(path)}\n`,
       );
       if (args.length === 4) expect(left(args[1])).toEqual([]);
     }

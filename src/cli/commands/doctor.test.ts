@@ -19,6 +19,7 @@ import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
 import { openDatabases, whyNoServer } from "../../../test/postgres.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { restoreCommand } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-doctor-"));
@@ -144,9 +145,7 @@ describe("todo doctor", () => {
     expect(checks).toContainEqual({
       name: "rescue",
       status: "warning",
-      text: expect.stringContaining(
-        `run todo restore ${rescue} --store sqlite:${path}; otherwise remove the file`,
-      ),
+      text: expect.stringContaining(`run ${restoreCommand(rescue, path)}; otherwise remove the file`),
     });
   });
 

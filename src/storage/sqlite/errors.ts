@@ -78,7 +78,7 @@ export const describeDamage = (path: string, error: unknown): string =>
 
 /** Returns what a store has lost, and what to do. */
 export const describeLoss = (path: string, loss: string): string =>
-  `${loss}: ${describeWaysOut(path, `continue without them with todo accept-loss ${quote(path)}`)}`;
+  `${loss}: ${describeWaysOut(path, `continue without them with todo accept-loss ${quoteArgument(path)}`)}`;
 
 /**
  * Returns how to get a store back, in the order of harm.
@@ -109,10 +109,10 @@ export const rescueTime = (file: string): string =>
   file.replace(/^.*\.rescue-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d*Z\.ndjson$/s, "$1-$2-$3 $4:$5 UTC");
 
 export const restoreCommand = (file: string, path: string): string =>
-  `todo restore ${quote(file)} --store ${quote(`sqlite:${path}`)}`;
+  `todo restore ${quoteArgument(file)} --store ${quoteArgument(`sqlite:${path}`)}`;
 
 /** Quotes an argument of a command for a shell if it needs that. */
-const quote = (text: string): string =>
+export const quoteArgument = (text: string): string =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
 function readFolder(folder: string): readonly string[] {

@@ -19,6 +19,7 @@ import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
+import { quoteArgument, restoreCommand } from "./errors.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acceptLoss } from "./maintenance/accept-loss.ts";
 import { migrateFile } from "./maintenance/access.ts";
@@ -40,7 +41,7 @@ function newFile(text: string): string {
 }
 
 const recoveryHint = (path: string): string =>
-  `put the right files back, restore a backup with todo restore, or continue without them with todo accept-loss ${path}`;
+  `put the right files back, restore a backup with todo restore, or continue without them with todo accept-loss ${quoteArgument(path)}`;
 const NOW = Date.UTC(2026, 0, 2);
 const { signal } = new AbortController();
 
@@ -104,7 +105,7 @@ describe("openSqlite", () => {
     const path = await behindStore();
     for (const day of [1, 2]) writeFileSync(`${path}.rescue-2026010${day}T000000000Z.ndjson`, "");
     expect(await start(path)).toContain(
-      `put the right files back, run todo restore ${path}.rescue-20260102T000000000Z.ndjson --store sqlite:${path}, which has what a server held at 2026-01-02 00:00 UTC, restore a backup`,
+      `put the right files back, run ${restoreCommand(`${path}.rescue-20260102T000000000Z.ndjson`, path)}, which has what a server held at 2026-01-02 00:00 UTC, restore a backup`,
     );
   });
 

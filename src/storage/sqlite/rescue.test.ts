@@ -19,6 +19,7 @@ import { read } from "../../../test/store-contract.ts";
 import { until } from "../../../test/until.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store, StoreOptions } from "../store.ts";
+import { restoreCommand } from "./errors.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { restore } from "./maintenance/backup.ts";
 import { Rescue } from "./rescue.ts";
@@ -226,6 +227,6 @@ test("an old copy of the whole store, mark included, does not start after a serv
   await store.close();
   const [rescue = ""] = rescueFiles(path);
   expect((await errorOf(openSqlite(path))).message).toContain(
-    `its last transaction is missing, with one or more acknowledged changes: put the right files back, run todo restore ${rescue} --store sqlite:${path}`,
+    `its last transaction is missing, with one or more acknowledged changes: put the right files back, run ${restoreCommand(rescue, path)}`,
   );
 });
