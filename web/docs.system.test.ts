@@ -50,6 +50,30 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
   });
 
+  test.each([
+    [1280, 800],
+    [390, 844],
+  ])("opens without a layout shift at %d × %d", async (width, height) => {
+    await using service = startService();
+    await using window = await openWindow(browser, "about:blank", { viewport: { width, height } });
+    const { page } = window;
+    await page.addInitScript(`globalThis.shifts = [];
+      new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift" })`);
+    const painted = Promise.withResolvers<void>();
+    await page.route("**/api/openapi.json", async (route) => {
+      await painted.promise;
+      await route.continue();
+    });
+    await page.goto(`${service.url}/docs`);
+    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length > 0);
+    painted.resolve();
+    await page.locator("#reference p").first().waitFor();
+    await page.evaluate(async () => {
+      for (let frame = 0; frame < 10; frame++) await new Promise(requestAnimationFrame);
+    });
+    expect(await page.evaluate("shifts.length")).toBe(0);
+  });
+
   test("opens the description of an error at the address in its type", async () => {
     await using service = startService();
     const problem = await fetch(`${service.url}/api/todos/1`);
