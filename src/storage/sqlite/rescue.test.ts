@@ -217,6 +217,17 @@ test("a rescue file is written to another folder if that of the store is gone, o
   await again.close();
 });
 
+test("a store that closes without its folder warns once, and says that the to-dos are lost", async () => {
+  const path = newPath();
+  const warnings: string[] = [];
+  const store = await serve(path, { onWarning: (message) => warnings.push(message) });
+  rmSync(dirname(path), { recursive: true });
+  expect((await errorOf(store.close())).message).toStartWith(
+    "no rescue file could be written, so the to-dos that only memory had are lost: ",
+  );
+  expect(warnings).toEqual([expect.stringContaining("curl SERVER/api/todos > todos.json")]);
+});
+
 test("an old copy of the whole store, mark included, does not start after a server has noticed it", async () => {
   const path = newPath();
   const store = await serve(path);

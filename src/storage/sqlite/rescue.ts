@@ -67,7 +67,7 @@ export class Rescue {
   }
 
   /**
-   * Ends the checks.
+   * Ends the checks. Throws an Error if the files are wrong and no rescue file could be written.
    * @param failure why the files failed their last check; then the server exits only with a rescue file, or after some attempts
    */
   async close(failure: Error | undefined): Promise<void> {
@@ -79,8 +79,13 @@ export class Rescue {
       if ((await this.#findFailure()) === undefined) this.#recovered();
       return;
     }
-    for (let attempt = 1; !(await this.#save(failure)) && attempt < ATTEMPTS_AT_END; attempt++)
+    for (let attempt = 1; !(await this.#save(failure)); attempt++) {
+      if (attempt === ATTEMPTS_AT_END)
+        throw new Error(
+          `no rescue file could be written, so the to-dos that only memory had are lost: ${failure.message}`,
+        );
       await Bun.sleep(RETRY_INTERVAL_MS);
+    }
   }
 
   #schedule(ms: number): void {
@@ -158,9 +163,11 @@ export class Rescue {
       );
       return true;
     }
-    this.#warnOnce(
-      `do not stop the server, because only its memory has all to-dos: ${failure.message}. No rescue file can be written: ${reasons.join("; ")}. Put the right files back, free space, or make the folder writable; the server tries again`,
-    );
+    const problem = `do not stop the server, because only its memory has all to-dos: ${failure.message}. No rescue file can be written: ${reasons.join("; ")}. Put the right files back, free space, or create the folder and make it writable; the server tries again. Meanwhile, save the list with curl SERVER/api/todos > todos.json`;
+    // The name of the file has the time of the attempt.
+    const withoutTime = problem.replaceAll(time, "");
+    if (withoutTime !== this.#lastProblem) onWarning(problem);
+    this.#lastProblem = withoutTime;
     return false;
   }
 
@@ -170,10 +177,5 @@ export class Rescue {
       const options = { signal: new AbortController().signal };
       return await writeExport(this.#options.contents(), (text) => handle.appendFile(text), options);
     });
-  }
-
-  #warnOnce(problem: string): void {
-    if (problem !== this.#lastProblem) this.#options.onWarning(problem);
-    this.#lastProblem = problem;
   }
 }

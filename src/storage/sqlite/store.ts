@@ -241,12 +241,15 @@ class SqliteStore implements Store {
     this.#feed.end();
     await this.keys.flush();
     const failure = await this.#writer.request({ type: "checkBeforeClose" }).then(() => undefined, toError);
-    await this.#rescue.close(failure);
-    // SQLite moves the WAL to the database and deletes it if the last connection can write. That of the keys cannot.
-    if (failure === undefined) this.keys.close();
-    await this.#writer.close();
-    this.keys.close();
-    this.#lock.close();
+    try {
+      await this.#rescue.close(failure);
+    } finally {
+      // SQLite moves the WAL to the database and deletes it if the last connection can write. That of the keys cannot.
+      if (failure === undefined) this.keys.close();
+      await this.#writer.close();
+      this.keys.close();
+      this.#lock.close();
+    }
   }
 
   #create(batch: Batch, title: string): { id: TodoId; json: string } {
