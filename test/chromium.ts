@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type Browser, chromium, errors } from "playwright-core";
 import { reasonAgainst } from "./tools.ts";
 
@@ -26,8 +29,25 @@ export async function launchBrowser(): Promise<Browser> {
   }
 }
 
-function launch(executablePath: string): Promise<Browser> {
-  return chromium.launch({
+/** Opens a page in a Chromium that blocks all cookies, and with them all storage. */
+export async function openWithoutCookies(url: string) {
+  await using profile = new AsyncDisposableStack();
+  const directory = await mkdtemp(join(tmpdir(), "todo-blocked-"));
+  profile.defer(() => rm(directory, { recursive: true, force: true }));
+  const preferences = { profile: { default_content_setting_values: { cookies: 2 } } };
+  await Bun.write(join(directory, "Default/Preferences"), JSON.stringify(preferences));
+  const context = await chromium.launchPersistentContext(directory, options(PROGRAM ?? ""));
+  profile.defer(() => context.close());
+  const page = await context.newPage();
+  await page.goto(url);
+  const resources = profile.move();
+  return { page, [Symbol.asyncDispose]: () => resources.disposeAsync() };
+}
+
+const launch = (executablePath: string): Promise<Browser> => chromium.launch(options(executablePath));
+
+function options(executablePath: string) {
+  return {
     executablePath,
     headless: true,
     timeout: LAUNCH_WITHIN_MS,
@@ -44,7 +64,7 @@ function launch(executablePath: string): Promise<Browser> {
       // This browser feature would block the requests of other sites to loopback. The test is about the server's own checks.
       "--disable-features=LocalNetworkAccessChecks",
     ],
-  });
+  };
 }
 
 /** Starts a web server that sends an empty page for every path and host name. */

@@ -11,8 +11,7 @@ export function openDatabase(): Promise<IDBDatabase | undefined> {
       request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "key" });
       request.onsuccess = () => resolve(request.result);
       request.onerror = () => resolve(undefined);
-    } catch (error) {
-      if (!(error instanceof DOMException)) throw error;
+    } catch {
       resolve(undefined);
     }
   });

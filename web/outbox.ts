@@ -85,10 +85,13 @@ export class Outbox {
   readonly #uncommitted = new Set<string>();
   #database: IDBDatabase | undefined;
   readonly #opened: Promise<void>;
+  readonly #unstored = new AbortController();
   readonly #channel = new BroadcastChannel("todo-service.outbox");
   readonly #listeners = new Set<() => void>();
   /** The list follows the events of the service. Without them, it does not show changes that were confirmed. */
   isLive = false;
+  /** This window sends the changes of all windows. */
+  sendsAll = false;
   /** The timers of the changes that were made in this page, by key. */
   readonly #timers = new Map<string, ReturnType<typeof setTimeout> | undefined>();
   readonly #created = new Map<TodoId, Todo>();
@@ -96,6 +99,7 @@ export class Outbox {
   constructor() {
     this.#opened = openDatabase().then((database) => {
       this.#database = database;
+      if (database === undefined) this.#unstored.abort();
     });
     this.#channel.onmessage = ({ data }: MessageEvent<Message>) => {
       this.#keepConfirmed(data.confirmed);
@@ -109,6 +113,11 @@ export class Outbox {
 
   get changes(): readonly Change[] {
     return this.#changes;
+  }
+
+  /** Aborts when the browser does not store changes. They then last as long as the page, and only this window has them. */
+  get unstored(): AbortSignal {
+    return this.#unstored.signal;
   }
 
   /** The to-dos that the service has created, by their `newId()`. */
@@ -140,11 +149,18 @@ export class Outbox {
     const editStored = (stored: readonly Change[]): readonly Change[] => {
       const after = edit(stored);
       isEdited = after !== stored;
-      return after;
+      if (!this.unstored.aborted) return after;
+      // A full disk still deletes.
+      const keys = new Set(after.map(({ key }) => key));
+      return stored.filter(({ key }) => keys.has(key));
     };
     const stored = this.#database && (await editChanges(this.#database, editStored).catch(ignoreFullStorage));
     this.#pending--;
-    if (stored !== undefined && this.#pending === 0) {
+    if (stored === undefined) this.#unstored.abort();
+    if (this.unstored.aborted) {
+      // The stored changes may lack earlier edits, so the caller learns what this edit does here.
+      edit(before);
+    } else if (stored !== undefined && this.#pending === 0) {
       this.#uncommitted.clear();
       this.#changes = stored;
       this.#notify();
@@ -225,8 +241,7 @@ export class Outbox {
   #isReady({ key, isReleased }: Change): boolean {
     if (this.#timers.has(key)) return isReleased;
     const isAbandoned = Math.abs(Date.now() - timeOf(key)) > ABANDONED_MS;
-    // Without Web Locks, the window of the change sends it.
-    return isAbandoned || (isReleased && "locks" in navigator);
+    return isAbandoned || (isReleased && this.sendsAll);
   }
 
   /** Marks a change as sent. Resolves to undefined if it was undone meanwhile. */

@@ -1,5 +1,6 @@
 import { type Todo, type TodoApiCore, TodoApiError, type TodoId } from "../src/sdk/client.ts";
 import { delay, retryDelay } from "../src/sdk/retry.ts";
+import { findLocks } from "./locks.ts";
 import { type Change, type ChangeKind, isDeletion, isNewId, type Outbox, type Target } from "./outbox.ts";
 
 /** The maximum number of concurrent requests of one change. */
@@ -43,14 +44,23 @@ export class Sender {
     this.#options = options;
   }
 
-  /** Sends changes until the signal aborts, or until the service rejects the credentials. Only one window does so at a time. */
+  /** Sends changes until the signal aborts, or until the service rejects the credentials. Only one window does so at a time. Windows without locks or stored changes send their own. */
   async run(signal: AbortSignal): Promise<void> {
-    if (!("locks" in navigator)) return this.#run(signal);
+    const { outbox } = this.#options;
+    const locks = await findLocks();
+    if (locks === undefined) return this.#run(signal);
+    const shared = AbortSignal.any([signal, outbox.unstored]);
     try {
-      await navigator.locks.request("todo-service.outbox", { signal }, () => this.#run(signal));
+      await locks.request("todo-service.outbox", { signal: shared }, async () => {
+        outbox.sendsAll = true;
+        await this.#run(shared);
+      });
     } catch (error) {
-      if (!signal.aborted) throw error;
+      if (!shared.aborted) throw error;
+    } finally {
+      outbox.sendsAll = false;
     }
+    if (outbox.unstored.aborted) await this.#run(signal);
   }
 
   async #run(signal: AbortSignal): Promise<void> {

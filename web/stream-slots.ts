@@ -1,3 +1,5 @@
+import { findLocks } from "./locks.ts";
+
 /** Over HTTP/1.1, browsers open six connections to a server. One stays free for requests. */
 const MAX_STREAMS = 5;
 
@@ -9,11 +11,10 @@ export interface StreamSlotOptions {
 
 /**
  * Waits until this window may open an event stream, and returns a function that releases its slot. All windows of the
- * browser share the slots. Without HTTP/1.1 or without Web Locks (a page over HTTP from another machine), slots are
- * unlimited. Rejects if the signal aborts.
+ * browser share the slots. Without HTTP/1.1 or without Web Locks, slots are unlimited. Rejects if the signal aborts.
  */
 export async function acquireStreamSlot({ signal, onFull }: StreamSlotOptions): Promise<() => void> {
-  if (!isLimited()) return () => {};
+  if (isMultiplexed() || (await findLocks()) === undefined) return () => {};
   for (const name of SLOTS) {
     const release = await requestLock(name, { ifAvailable: true });
     if (release !== undefined) return release;
@@ -24,11 +25,9 @@ export async function acquireStreamSlot({ signal, onFull }: StreamSlotOptions): 
 
 const SLOTS = Array.from({ length: MAX_STREAMS }, (_, index) => `todo-service.stream-${index}`);
 
-function isLimited(): boolean {
+function isMultiplexed(): boolean {
   const [navigation] = performance.getEntriesByType("navigation");
-  const isMultiplexed =
-    navigation instanceof PerformanceNavigationTiming && /^h[23]/.test(navigation.nextHopProtocol);
-  return !isMultiplexed && "locks" in navigator;
+  return navigation instanceof PerformanceNavigationTiming && /^h[23]/.test(navigation.nextHopProtocol);
 }
 
 /** Requests all slots and keeps the first one that becomes free. */
