@@ -161,7 +161,8 @@ export class ServerKeys implements KeyStore {
   readonly #write: (request: KeyRequest) => Promise<boolean>;
   readonly #onWrite: (failure: unknown) => void;
   readonly #uses: KeyUsage;
-  #copy: readonly StoredKey[];
+  /** The keys by their token's hash. */
+  #copy: ReadonlyMap<string, StoredKey>;
   #usesCopy = false;
 
   /**
@@ -180,28 +181,34 @@ export class ServerKeys implements KeyStore {
     this.#database = database;
     this.#keys = new SqliteKeys(database, () => {});
     this.#write = write;
-    this.#copy = readStoredKeys(database);
+    this.#copy = readCopy(database);
     this.#uses = new KeyUsage((uses) => write({ type: "recordKeyUses", uses }));
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    if (this.#usesCopy) return this.#copy.find((key) => Buffer.compare(key.tokenHash, tokenHash) === 0);
-    return unlessUnavailable(() => this.#keys.find(tokenHash));
+    const copied = this.#copy.get(mapKey(tokenHash));
+    if (this.#usesCopy) return copied;
+    return unlessUnavailable(() => {
+      const found = this.#keys.find(tokenHash);
+      // A command has changed the keys. What it revoked must not be valid again if the files become wrong.
+      if (found?.id !== copied?.id || found?.expiresAt !== copied?.expiresAt) this.useFiles();
+      return found;
+    });
   }
 
   list(): Key[] {
-    const keys = this.#usesCopy ? this.#copy : unlessUnavailable(() => readStoredKeys(this.#database));
-    return keys.map(({ tokenHash: _, ...key }) => this.#uses.withLatest(key));
+    if (!this.#usesCopy) unlessUnavailable(() => this.useFiles());
+    return this.copy.map(({ tokenHash: _, ...key }) => this.#uses.withLatest(key));
   }
 
   /** The API keys, with the hashes of their tokens, when the files were right for the last time. */
   get copy(): readonly StoredKey[] {
-    return this.#copy;
+    return [...this.#copy.values()];
   }
 
   /** Reads the API keys from the files, which are right. */
   useFiles(): void {
-    this.#copy = readStoredKeys(this.#database);
+    this.#copy = readCopy(this.#database);
     this.#usesCopy = false;
   }
 
@@ -252,6 +259,11 @@ export class ServerKeys implements KeyStore {
     return result;
   }
 }
+
+const mapKey = (tokenHash: Uint8Array): string => Buffer.from(tokenHash).toString("base64");
+
+const readCopy = (database: Database): ReadonlyMap<string, StoredKey> =>
+  new Map(readStoredKeys(database).map((key) => [mapKey(key.tokenHash), key]));
 
 function unlessUnavailable<T>(read: () => T): T {
   try {

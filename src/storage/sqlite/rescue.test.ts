@@ -81,6 +81,22 @@ test("a store whose files are wrong saves everything in a private file, which re
   await again.close();
 });
 
+test("a store whose files are wrong does not find an API key that a command had revoked before", async () => {
+  const path = newPath();
+  const store = await serve(path);
+  const { token = "", key } = (await createKey(store.keys, "ci", undefined, 1)) ?? {};
+  const beside = openSqliteKeys(path, { createIfMissing: false });
+  await beside.keys.delete(key?.id ?? "");
+  await beside.close();
+  expect(await store.keys.find(hashOf(token))).toBeUndefined();
+  renameSync(path, `${path}.elsewhere`);
+  await errorOf(store.insert("c"));
+  const file = await rescued(store);
+  expect(await store.keys.find(hashOf(token))).toBeUndefined();
+  expect(readFileSync(file, "utf8")).not.toContain('"name":"ci"');
+  await store.close();
+});
+
 test("a store that closes while its files are wrong saves everything first", async () => {
   const path = newPath();
   const store = await serve(path);
