@@ -109,8 +109,13 @@ function expiryOf(parent: string, all: readonly Key[], now: number): number | un
 
 /** Deletes the oldest keys of a parent beyond a number. */
 async function trim(keys: KeyStore, all: readonly Key[], parent: string, max: number): Promise<void> {
-  for (const { id } of all.filter((key) => key.parent === parent).slice(0, -max)) await keys.delete(id);
+  const own = all.filter((key) => key.parent === parent);
+  for (const { id } of own.slice(0, Math.max(0, own.length - max))) await keys.delete(id);
 }
+
+/** Deletes the codes of a parent that were not used, because the browser that made one of them was signed out. */
+export const deleteLinks = async (keys: KeyStore, parent: string): Promise<void> =>
+  trim(keys, await keys.list(), LINK_PREFIX + parent, 0);
 
 /**
  * Makes a code that signs in one browser, once, within ten minutes, and deletes the oldest ones of the same parent beyond 5.

@@ -573,6 +573,19 @@ describe("a link", () => {
     }
   });
 
+  test("ends when a browser of the same person is signed out", async () => {
+    await using service = await startPrivate();
+    const [own, other] = [await service.jar(ANN), await service.jar(ANN)];
+    const { devices } = await jsonOf(await service.send("GET", "/api/session", other));
+    const { id } = devices.find(({ isCurrent }: { isCurrent: boolean }) => isCurrent);
+    const first = await newCode(service, other);
+    await service.send("DELETE", `/api/session/devices/${id}`, own);
+    expect((await service.signIn({ code: first })).status).toBe(401);
+    const second = await newCode(service, own);
+    await service.send("DELETE", "/api/session", own);
+    expect((await service.signIn({ code: second })).status).toBe(401);
+  });
+
   test("is no credential, appears in no list, and is one of at most 5", async () => {
     await using service = await startPrivate();
     const init = await service.jar(ANN);
