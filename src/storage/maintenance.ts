@@ -40,6 +40,8 @@ export interface TransferSummary {
   readonly lastId: TodoId;
   /** The number of API keys; absent if they were omitted. */
   readonly keys?: number | undefined;
+  /** The number of API keys that an import left out, because they were made with one that the file does not have. */
+  readonly orphans?: number;
 }
 
 /** The numbers of applied migrations before and after a migration. */

@@ -93,6 +93,26 @@ describe("NdjsonReader", () => {
       expect(keysIn(lines(encodeHeader({ lastId: 2n, todos: 1 }), line(2)))).toEqual([]);
     });
 
+    test("leaves out keys that were made with a key that the file does not have, and counts them", () => {
+      const parents = [undefined, "key:k0", "code:key:k0", "user::zoe", "key:zzz", "code:key:zzz", "key:k4"];
+      const keys = parents.map((parent, i) => ({
+        ...{
+          id: `k${i}`,
+          name: `n${i}`,
+          tokenHash: hashToken(`${i}`),
+          scope: "write" as const,
+          createdAt: 1,
+        },
+        ...(parent !== undefined && { parent }),
+      }));
+      const head = encodeHeader({ lastId: 2n, todos: 1, keys: keys.length });
+      const reader = new NdjsonReader(MAX_ID, "include");
+      const text = lines(head, line(2), ...keys.toReversed().map(encodeKey));
+      expect([...reader.read(Buffer.from(text)), ...reader.end()]).toHaveLength(1);
+      expect(reader.keys.map(({ id }) => id)).toEqual(["k3", "k2", "k1", "k0"]);
+      expect(reader.orphans).toBe(3);
+    });
+
     test("omits the default scope, which older versions reject", () => {
       expect(KEYS.map((key) => encodeKey(key).includes("scope"))).toEqual([false, true]);
     });

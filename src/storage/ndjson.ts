@@ -126,9 +126,18 @@ export class NdjsonReader {
     this.#withKeys = withKeys;
   }
 
-  /** The API keys parsed so far. */
+  /** The API keys parsed so far, without those made with an absent one, because nobody could revoke them. */
   get keys(): readonly StoredKey[] {
-    return this.#keys;
+    const parents = new Set(this.#keys.flatMap(({ id, parent }) => (parent === undefined ? [id] : [])));
+    return this.#keys.filter(({ parent = "" }) => {
+      const [, id] = /^(?:code:)?key:(.+)$/.exec(parent) ?? [];
+      return id === undefined || parents.has(id);
+    });
+  }
+
+  /** The number of API keys that `keys` leaves out. */
+  get orphans(): number {
+    return this.#keys.length - this.keys.length;
   }
 
   /** The records of idempotency keys parsed so far. */

@@ -123,7 +123,10 @@ async function* fileChunks(file: string): AsyncGenerator<Uint8Array> {
 }
 
 function printSummary(output: NodeJS.WriteStream, what: string, summary: TransferSummary): void {
-  const { todos, lastId, keys } = summary;
+  const { todos, lastId, keys, orphans = 0 } = summary;
   const more = keys === undefined ? "" : `, with ${keys} API ${keys === 1 ? "key" : "keys"}`;
-  output.write(`${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}${more}\n`);
+  const less = orphans === 0 ? "" : `; left out ${orphans} made with a key that the file does not have`;
+  output.write(
+    `${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}${more}${less}\n`,
+  );
 }

@@ -1,5 +1,4 @@
 import type { Database } from "bun:sqlite";
-import type { StoredKey } from "../../../credential/key.ts";
 import type { TodoId } from "../../../todo.ts";
 import { PreconditionError, type SkipDamagedSummary, type TransferOptions } from "../../maintenance.ts";
 import {
@@ -41,9 +40,7 @@ export function exportSkippingDamaged(
       unlessDamaged(() => [...parser.read(Buffer.from(`${line}\n`))]) !== undefined;
     accepts(encodeHeader({ lastId, todos: 0, keys: 0, idempotencyRecords: 0 }));
     if (withKeys === "include") readKeys(database, accepts, problems);
-    const keys = withoutOrphans(parser.keys);
-    if (keys.length < parser.keys.length)
-      problems.push(leftOut(parser.keys.length - keys.length, "API key", "made with a damaged one"));
+    if (parser.orphans > 0) problems.push(leftOut(parser.orphans, "API key", "made with a damaged one"));
     readIdempotencyRecords(database, accepts, problems);
     if (counter === undefined) problems.push("the greatest assigned id cannot be read: ids may be reused");
     if (problems.length === 0 && unlessDamaged(() => assertUndamaged(database)) === undefined)
@@ -55,7 +52,7 @@ export function exportSkippingDamaged(
       lastId,
       count: todos.size,
       todos: inBatches([...todos].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, json]) => json)),
-      keys: withKeys === "include" ? keys : undefined,
+      keys: withKeys === "include" ? parser.keys : undefined,
       idempotencyRecords: parser.idempotencyRecords,
     };
     return { ...(await writeExport(contents, write, { signal })), problems };
@@ -93,15 +90,6 @@ function readKeys(database: Database, accepts: (line: string) => boolean, proble
   const invalid = [...lines].filter((line) => !accepts(line)).length;
   if (invalid > 0) problems.push(leftOut(invalid, "damaged API key"));
   if (unreadable.length > 0) problems.push("left out the API keys that cannot be read, if any");
-}
-
-/** A key that was made with another one is not valid longer than that. */
-function withoutOrphans(keys: readonly StoredKey[]): readonly StoredKey[] {
-  const ids = new Set(keys.map(({ id }) => id));
-  return keys.filter(({ parent = "" }) => {
-    const [, id] = /^(?:code:)?key:(.+)$/.exec(parent) ?? [];
-    return id === undefined || ids.has(id);
-  });
 }
 
 function readIdempotencyRecords(

@@ -100,7 +100,7 @@ export async function importInto(
     return {
       todos: reader.count,
       lastId: reader.lastId,
-      ...(keys === "include" && { keys: reader.keys.length }),
+      ...(keys === "include" && { keys: reader.keys.length, orphans: reader.orphans }),
     };
   } finally {
     // Closing rolls back an uncommitted transaction.
