@@ -66,7 +66,7 @@ export class Sender {
   async #run(signal: AbortSignal): Promise<void> {
     const { outbox, onDelay } = this.#options;
     for (let attempt = 0; !signal.aborted; ) {
-      const change = outbox.next((one) => this.#isBlocked(one));
+      const change = outbox.next((one) => this.isBlocked(one));
       if (change === undefined) {
         await changed(outbox, signal);
         continue;
@@ -86,7 +86,7 @@ export class Sender {
   }
 
   /** Returns whether a change waits for the user, or for a new to-do that waits for the user. */
-  #isBlocked({ key, kind, targets }: Change): boolean {
+  isBlocked({ key, kind, targets }: Change): boolean {
     return this.#uncertain.has(key) || (kind !== "created" && targets.some(({ id }) => isNewId(id)));
   }
 

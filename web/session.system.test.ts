@@ -5,10 +5,10 @@ import { isCurrent } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
-import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { accessibilityViolations, openWindow, signIn } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
-import { expectTitles } from "../test/todos-page.ts";
+import { expectTitles, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 const TIMEOUT_MS = 180_000;
@@ -19,7 +19,7 @@ async function startPrivate() {
   const store = openMemory();
   await store.insert("mine alone");
   const storedEntry = () => "entry";
-  return startService({
+  const service = startService({
     store,
     access: { privateMode: true },
     credentials: {
@@ -29,6 +29,7 @@ async function startPrivate() {
       checkUser: (user, password) => user === "ann" && password === "secret",
     },
   });
+  return { ...service, store };
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
@@ -107,6 +108,39 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await page.getByRole("heading", { name: "Sign in" }).waitFor();
       expect(await page.locator("body").textContent()).not.toContain("mine alone");
       expect([...first.faults, ...second.faults].filter((fault) => !/ERR_INTERNET/.test(fault))).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "a sign-out sends the changes that wait, and asks before it deletes those that it cannot send",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, service.url, PHONE);
+      const { page } = window;
+      const body = { user: "ann", password: "secret" };
+      await signIn(page, body);
+      await page.getByRole("checkbox", { name: "mine alone" }).press("Space");
+      await openDevices(page);
+      await page.locator("#sign-out").click();
+      await page.getByText("This list is private.").waitFor();
+      await untilStored(service.store, [{ id: 1, title: "mine alone", done: true }]);
+      expect(await page.evaluate("localStorage.getItem('todo-service.owner')")).toBeNull();
+
+      await signIn(page, body);
+      await openDevices(page);
+      await page.locator("#close-devices").click();
+      await page.route("**/api/todos/*", (route) => route.abort());
+      await page.getByRole("checkbox", { name: "mine alone" }).press("Space");
+      for (const answer of ["Cancel", "Sign out"]) {
+        await openDevices(page);
+        await page.locator("#sign-out").click();
+        const question = page.locator(".question");
+        await question.getByText("1 change is not sent. Sign out and delete it?").waitFor();
+        await question.getByRole("button", { name: answer }).click();
+      }
+      await page.getByText("This list is private.").waitFor();
+      await untilStored(service.store, [{ id: 1, title: "mine alone", done: true }]);
     },
     TIMEOUT_MS,
   );

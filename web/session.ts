@@ -1,7 +1,8 @@
 import type { TodoApiError } from "../src/sdk/client.ts";
 import { copyText } from "./clipboard.ts";
 import { createElement, requireElement, showFieldError } from "./dom.ts";
-import { showToast } from "./notifications.ts";
+import { formatCount } from "./messages.ts";
+import { ask, showToast } from "./notifications.ts";
 import { errorMessage, ProblemError, readJson, sendRequest } from "./request.ts";
 
 /** A signed-in browser. */
@@ -29,7 +30,9 @@ interface DeviceLink {
 export interface SessionOptions {
   /** Deletes the list that the browser keeps. */
   readonly forgetList: () => Promise<void>;
-  /** Deletes the changes that were not sent. */
+  /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
+  readonly sendChanges: () => Promise<number>;
+  /** Deletes the changes that were not sent, and whose they are. */
   readonly forgetChanges: () => Promise<void>;
   /** The service is private, and this browser is signed in. */
   readonly onSignedIn: (session: Session) => Promise<void>;
@@ -174,6 +177,23 @@ export class SessionView {
   }
 
   async #signOut(): Promise<void> {
+    const count = await this.#options.sendChanges();
+    if (this.#isRejected) return;
+    if (count === 0) return this.#endSession();
+    // The question is outside the dialog, which would cover it.
+    dialog.close();
+    const subject = count === 1 ? "1 change is not sent" : `${formatCount(count)} changes are not sent`;
+    const answer = count === 1 ? "delete it" : "delete them";
+    ask([`${subject}. Sign out and ${answer}?`], {
+      "Sign out": () => {
+        if (!dialog.open) dialog.showModal();
+        this.#endSession();
+      },
+      Cancel: () => {},
+    });
+  }
+
+  async #endSession(): Promise<void> {
     await attempt(async () => {
       await sendRequest("DELETE", "/api/session").catch((error) => {
         if (!isUnauthorized(error)) throw error;

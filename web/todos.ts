@@ -38,6 +38,9 @@ const SEARCH_DELAY_MS = 400;
 /** The height of the menu with all its buttons, in pixels. */
 const MENU_HEIGHT = 240;
 const IDENTIFY_RETRY_MS = 5000;
+/** A sign-out waits this long for the changes to be sent, and looks this often. */
+const SEND_ALL_MS = 10_000;
+const SEND_CHECK_MS = 50;
 /** Of many new to-dos, the page scrolls to the latest and highlights this many. */
 const MAX_HIGHLIGHTED = 50;
 
@@ -75,7 +78,11 @@ const list = new VirtualList(listElement, {
 const offlineCopy = new OfflineCopy(() => state.confirmed);
 const session = new SessionView({
   forgetList: () => offlineCopy.forget(),
-  forgetChanges: () => outbox.clear(),
+  sendChanges,
+  forgetChanges: () => {
+    writeSetting("owner");
+    return outbox.clear();
+  },
   onSignedIn,
 });
 /** The last list, while it is shown because the service has not answered yet. */
@@ -427,12 +434,23 @@ let hasTooManyWindows = false;
 /** Why a change could not be sent yet. */
 let sendError: TodoApiError | undefined;
 
+const cannotSend = (): boolean => !navigator.onLine || isWaiting || isDisconnected || sendError !== undefined;
+
+/** Sends changes without waiting for an undo. Resolves to the number of changes that are left when the connection fails. */
+async function sendChanges(): Promise<number> {
+  const end = performance.now() + SEND_ALL_MS;
+  outbox.release();
+  while (outbox.changes.some((one) => !sender.isBlocked(one)) && !cannotSend() && performance.now() < end)
+    await delay(SEND_CHECK_MS, undefined);
+  return outbox.changes.length;
+}
+
 /** Says what keeps the list and the user's changes from being current. */
 function renderNotice(): void {
   if (isRejected) return;
   const { error } = live;
+  const isOffline = cannotSend();
   const busy = [sendError, error].find((one) => one instanceof TodoApiError && one.retryAfter !== undefined);
-  const isOffline = !navigator.onLine || isWaiting || isDisconnected || sendError !== undefined;
   const count = outbox.changes.length;
   const later = `${formatCount(count)} ${count === 1 ? "change" : "changes"} will be sent later.`;
   let text = "";
