@@ -110,7 +110,7 @@ describe("NdjsonReader", () => {
       const text = lines(head, line(2), ...keys.toReversed().map(encodeKey));
       expect([...reader.read(Buffer.from(text)), ...reader.end()]).toHaveLength(1);
       expect(reader.keys.map(({ id }) => id)).toEqual(["k3", "k2", "k1", "k0"]);
-      expect(reader.orphans).toBe(3);
+      expect(reader.summary).toEqual({ todos: 1, lastId: 2n, keys: 4, orphans: 3 });
     });
 
     test("omits the default scope, which older versions reject", () => {

@@ -145,6 +145,12 @@ export class NdjsonReader {
     return this.#idempotencyRecords;
   }
 
+  get summary(): TransferSummary {
+    const { count: todos, lastId, keys, orphans } = this;
+    if (this.#withKeys === "omit") return { todos, lastId };
+    return { todos, lastId, keys: keys.length, ...(orphans > 0 && { orphans }) };
+  }
+
   /** The number of to-dos parsed so far. */
   get count(): number {
     return this.#count;

@@ -63,12 +63,7 @@ export function importTodos(
     await insertKeys(sql, reader);
     await insertIdempotencyRecords(sql, reader.idempotencyRecords);
     await sql.unsafe("SELECT todo_service.finish_import($1)", [reader.lastId]);
-    const { count: todos, lastId } = reader;
-    return {
-      todos,
-      lastId,
-      ...(keys === "include" && { keys: reader.keys.length, orphans: reader.orphans }),
-    };
+    return reader.summary;
   });
 }
 

@@ -97,11 +97,7 @@ export async function importInto(
     removeMark(path);
     fsyncPath(dirname(path));
     database.run("COMMIT");
-    return {
-      todos: reader.count,
-      lastId: reader.lastId,
-      ...(keys === "include" && { keys: reader.keys.length, orphans: reader.orphans }),
-    };
+    return reader.summary;
   } finally {
     // Closing rolls back an uncommitted transaction.
     database.close();
