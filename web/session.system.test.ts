@@ -144,6 +144,43 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     },
     TIMEOUT_MS,
   );
+
+  test(
+    "the dialog of the devices follows them, fits a phone, and says that a link was copied",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, service.url, PHONE);
+      const { page } = window;
+      const body = { user: "ann", password: "secret" };
+      const devices = page.locator("#device-list li");
+      await signIn(page, body);
+      await openDevices(page);
+      for (let count = 0; count < 12; count++) await service.sendJson("POST", "/api/session", body);
+      await page.evaluate("dispatchEvent(new Event('focus'))");
+      await devices.nth(12).waitFor();
+      const broken = await page.$$eval("#devices button, #device-list li > :last-child", (elements) =>
+        elements
+          .filter((element) => {
+            const range = document.createRange();
+            range.selectNodeContents(element);
+            return new Set([...range.getClientRects()].map(({ top }) => top)).size > 1;
+          })
+          .map(({ textContent }) => textContent),
+      );
+      expect(broken).toEqual([]);
+      await page.getByRole("button", { name: "Add a device" }).click();
+      await page.waitForFunction(`{
+        const { top, bottom, height } = document.querySelector("#device-qr").getBoundingClientRect();
+        height > 0 && top >= 0 && bottom <= innerHeight;
+      }`);
+      await page.getByRole("button", { name: "Copy", exact: true }).click();
+      await page.getByRole("status").getByText("Copied.").waitFor();
+      await service.sendJson("POST", "/api/session", body);
+      await devices.nth(13).waitFor();
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
 });
 
 describe.skipIf(skipFor(whyNoFirefox))("in Firefox", () => {

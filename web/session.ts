@@ -61,6 +61,7 @@ export async function fetchList(url: string, init: RequestInit): Promise<Respons
   return response;
 }
 
+const LINK_CHECK_MS = 5000;
 const LINK = /#sign-in=(\w+)$/;
 const TOKEN = /^todo_\w{49}$/;
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -71,6 +72,8 @@ export class SessionView {
   /** The code of the link that opened this page. Nothing is done with it before a person agrees. */
   #code = takeCode();
   #isRejected = false;
+  /** The session that the dialog shows, as JSON. */
+  #shown = "";
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -84,6 +87,13 @@ export class SessionView {
     listen("#sign-out", () => this.#signOut());
     listen("#add-device", () => this.#addDevice());
     listen("#close-devices", () => dialog.close());
+    addEventListener("focus", () => {
+      if (dialog.open) this.#loadDevices();
+    });
+    // Another device may use the link while this window keeps the focus.
+    setInterval(() => {
+      if (dialog.open && !deviceLink.hidden) this.#loadDevices();
+    }, LINK_CHECK_MS);
     // Another link, opened while this page is shown.
     addEventListener("hashchange", () => {
       if (LINK.test(location.hash)) location.reload();
@@ -206,9 +216,16 @@ export class SessionView {
   async #showDevices(): Promise<void> {
     deviceLink.hidden = true;
     if (!dialog.open) dialog.showModal();
+    this.#shown = "";
+    await this.#loadDevices();
+  }
+
+  async #loadDevices(): Promise<void> {
     await attempt(async () => {
       const session = await readSession();
-      if (session === undefined) return;
+      // An unchanged list keeps the focus of its buttons.
+      if (session === undefined || JSON.stringify(session) === this.#shown) return;
+      this.#shown = JSON.stringify(session);
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
@@ -219,13 +236,13 @@ export class SessionView {
   #createItem({ id, name, isCurrent, lastUsedAt }: Device): HTMLElement {
     const used = lastUsedAt === undefined ? "" : `Last used ${TIME.format(new Date(lastUsedAt))}`;
     const text = createElement("span", {}, name, createElement("br"), createElement("small", {}, used));
-    if (isCurrent) return createElement("li", {}, text, "This browser");
+    if (isCurrent) return createElement("li", {}, text, createElement("span", {}, "This browser"));
     const revoke = (): Promise<void> =>
       attempt(async () => {
         await sendRequest("DELETE", `/api/session/devices/${id}`);
         await this.#showDevices();
       });
-    const properties = { type: "button", className: "quiet", ariaLabel: `Sign out ${name}` } as const;
+    const properties = { type: "button", className: "secondary", ariaLabel: `Sign out ${name}` } as const;
     return createElement(
       "li",
       {},
@@ -241,8 +258,13 @@ export class SessionView {
       svg.setAttribute("viewBox", `0 0 ${qrCode.size} ${qrCode.size}`);
       requireElement("#device-qr path", SVGPathElement).setAttribute("d", qrCode.path);
       requireElement("#device-link-text", HTMLElement).textContent = link;
-      listen("#copy-link", () => copyText(link));
+      const copyStatus = requireElement("#copy-status", HTMLElement);
+      copyStatus.textContent = "";
+      listen("#copy-link", async () => {
+        copyStatus.textContent = (await copyText(link)) ? "Copied." : "The browser forbids copying.";
+      });
       deviceLink.hidden = false;
+      deviceLink.scrollIntoView({ block: "nearest" });
     });
   }
 }
