@@ -196,10 +196,10 @@ export class Outbox {
     this.#timers.set(change.key, timer);
   }
 
-  /** Sends changes without waiting any longer: a change with all earlier ones, or all. */
+  /** Sends changes without waiting any longer: a change with all earlier ones, or all of this page. */
   release(last?: Change): void {
     const isWaiting = ({ key, isReleased }: Change): boolean =>
-      !isReleased && (last === undefined || key <= last.key);
+      !isReleased && (last === undefined ? this.#timers.has(key) : key <= last.key);
     for (const change of this.#changes) if (isWaiting(change)) this.pause(change);
     this.#edit((changes) =>
       changes.some(isWaiting)

@@ -53,7 +53,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["buy milk", "(call home)", "<b>pay</b> rent"]);
     await page.locator("#paste").waitFor({ state: "hidden" });
     expect(await focusedName(page)).toBe("title");
-    expect(await storedTodos(store)).toMatchObject([{ done: false }, { done: true }, { done: false }]);
+    await untilStored(store, [
+      { id: 1, title: "buy milk", done: false },
+      { id: 2, title: "call home", done: true },
+      { id: 3, title: "<b>pay</b> rent", done: false },
+    ]);
     expect(window.faults).toEqual([]);
   });
 
