@@ -44,7 +44,10 @@ export class Sender {
     this.#options = options;
   }
 
-  /** Sends changes until the signal aborts, or until the service rejects the credentials. Only one window does so at a time. Windows without locks or stored changes send their own. */
+  /**
+   * Sends changes until the signal aborts, or until the service rejects the credentials. Only one window does so at a time.
+   * A window without locks or without stored changes sends its own.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const { outbox } = this.#options;
     const locks = await findLocks();

@@ -3,7 +3,6 @@ import { parseDuration } from "../duration.ts";
 import type { Scope } from "./client.ts";
 import type { Identity } from "./identity.ts";
 import { isExpired, type Key, type KeyStore, LINK_PREFIX, type MintedKey, mintKey } from "./key.ts";
-
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
 
 /** How long a browser stays signed in without a use, in milliseconds. */
@@ -113,9 +112,14 @@ async function trim(keys: KeyStore, all: readonly Key[], parent: string, max: nu
   for (const { id } of own.slice(0, Math.max(0, own.length - max))) await keys.delete(id);
 }
 
-/** Deletes the codes of a parent that were not used, because the browser that made one of them was signed out. */
-export const deleteLinks = async (keys: KeyStore, parent: string): Promise<void> =>
-  trim(keys, await keys.list(), LINK_PREFIX + parent, 0);
+/**
+ * Deletes the key of a browser, and the codes of its parent that were not used, because the browser may have made one.
+ * Returns whether the key existed.
+ */
+export async function endSession(keys: KeyStore, id: string, parent: string): Promise<boolean> {
+  await trim(keys, await keys.list(), LINK_PREFIX + parent, 0);
+  return keys.delete(id);
+}
 
 /**
  * Makes a code that signs in one browser, once, within ten minutes, and deletes the oldest ones of the same parent beyond 5.

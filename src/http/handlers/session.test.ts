@@ -586,7 +586,7 @@ describe("a link", () => {
     expect((await service.signIn({ code: second })).status).toBe(401);
   });
 
-  test("is no credential, appears in no list, and is one of at most 5", async () => {
+  test("cannot be used as a token, is not listed, and is one of at most 5", async () => {
     await using service = await startPrivate();
     const init = await service.jar(ANN);
     const codes = [];

@@ -3,7 +3,7 @@ import { formatTime, isExpired, type Key, type KeyStore } from "../../credential
 import {
   createLink,
   createSession,
-  deleteLinks,
+  endSession,
   findLink,
   isUnchecked,
   kindOf,
@@ -78,8 +78,7 @@ export function createSessionHandlers(options: SessionOptions) {
 
   const signOut: GuardedHandler = async (_request, _server, { keyId = "", parent }) => {
     if (parent === undefined) throw new ServiceError("key_not_found", { detail: "No browser is signed in." });
-    await deleteLinks(keys, parent);
-    await keys.delete(keyId);
+    await endSession(keys, keyId, parent);
     log.info({ key: keyId }, "signed out");
     return respond(204, { "Set-Cookie": CLEARED_COOKIE, "Clear-Site-Data": '"cache"' });
   };
@@ -87,8 +86,7 @@ export function createSessionHandlers(options: SessionOptions) {
   const revokeDevice: GuardedHandler = async ({ params: { id = "" } }, _server, identity) => {
     const { parent } = parentOf(identity, storedEntry);
     const isOwn = (await keys.list()).some((key) => key.id === id && key.parent === parent);
-    if (!isOwn || !(await keys.delete(id))) throw new ServiceError("key_not_found");
-    await deleteLinks(keys, parent);
+    if (!isOwn || !(await endSession(keys, id, parent))) throw new ServiceError("key_not_found");
     log.info({ device: id, ...identityFields(identity) }, "device signed out");
     return respond(204, {});
   };

@@ -71,7 +71,11 @@ const MIN_DRAIN_MS = 300;
 const DRAIN_TIMEOUT_MS = 8000;
 const POLL_INTERVAL_MS = 20;
 
-const SERVER = { maxRequestBodySize: MAX_REQUEST_BYTES, idleTimeout: IDLE_SECONDS, development: false };
+const SERVER_OPTIONS = {
+  maxRequestBodySize: MAX_REQUEST_BYTES,
+  idleTimeout: IDLE_SECONDS,
+  development: false,
+};
 
 /** Tells clients how long to reuse an idle connection. The runtime closes none before 8 seconds, and a request takes time. */
 const KEEP_ALIVE = "timeout=5";
@@ -97,7 +101,7 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
     hostname: host,
     port,
     routes: withKeepAlive(service.routes),
-    ...SERVER,
+    ...SERVER_OPTIONS,
     // Outside of development, Bun sets SO_REUSEPORT by default, and a second server could share the port.
     reusePort: false,
   });
@@ -141,7 +145,7 @@ export function listenTls(
       hostname: host,
       port,
       routes: openRoutes,
-      ...SERVER,
+      ...SERVER_OPTIONS,
       reusePort: true,
       http2: true,
       tls: { cert, key, ciphers: CIPHERS, secureOptions: constants.SSL_OP_CIPHER_SERVER_PREFERENCE },

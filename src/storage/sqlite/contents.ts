@@ -52,7 +52,7 @@ function computeChecksum(database: Database, visit: (todo: TodoRow) => void = ()
   return checksum;
 }
 
-/** Throws a DamageError for a time that is no date, because the commands and the server cannot show it. */
+/** Throws a DamageError for a time beyond the range of a Date, because nothing could show it. */
 function assertDates(database: Database): void {
   const found = database
     .query(

@@ -63,7 +63,7 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
     removeDatabase(part);
     try {
       createPrivate(part);
-      // An export, such as a rescue file, is no database.
+      // An export, such as a rescue file, is text and not a database.
       const isExport = (await Bun.file(file).slice(0, 1).text()) === "{";
       const { id, ...copied } = isExport
         ? await importExport(file, part, signal)
