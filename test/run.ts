@@ -5,12 +5,15 @@
  * With TODO_TEST_FLAKY_FILES, it runs up to this many failed files once more, each alone. If all of them pass then, it succeeds
  * and prints a line `FLAKY: file: its first error` for each.
  */
+import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
 const allowed = process.env.TODO_TEST_ALLOWED_SKIPS?.split("\n");
 const maxFlaky = Number(process.env.TODO_TEST_FLAKY_FILES ?? 0);
+/** Where the first test that starts PostgreSQL prepares a folder for all of them. */
+const template = join(tmpdir(), `todo-postgres-template-${randomUUID()}`);
 
 let child: Bun.Subprocess | undefined;
 // Ctrl-C also reaches the child. It ends by itself, and its summary is still printed.
@@ -28,6 +31,7 @@ let hasErrors = false;
 
 const args = process.argv.slice(2);
 const code = maxFlaky > 0 ? await runTwice() : await run(args);
+rmSync(template, { recursive: true, force: true });
 const failures = report();
 process.exitCode = code === 0 && failures > 0 ? 1 : code;
 
@@ -36,6 +40,7 @@ async function run(options: readonly string[]): Promise<number> {
   failed = undefined;
   hasErrors = false;
   const tests = Bun.spawn(["bin/bun", "test", ...options], {
+    env: { ...process.env, TODO_TEST_POSTGRES_TEMPLATE: template },
     stdin: "ignore",
     stdout: "inherit",
     stderr: "pipe",
