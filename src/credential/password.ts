@@ -17,18 +17,42 @@ export type VerifyHash = (password: string, passwordHash: string) => Promise<boo
  * A flood of logins from one network therefore cannot delay the others, and its memory is bounded.
  */
 export function createPasswordVerifier(verify: VerifyHash = workerPool()): VerifyPassword {
-  const queue = new RoundRobinQueue();
+  /** The waiting requests in the order in which they start. */
+  const queue: Waiting[] = [];
   let running = 0;
+  let round = 0;
 
   return async (password, passwordHash, network = "") => {
-    if (running >= MAX_CONCURRENT) await queue.turn(network);
+    if (running >= MAX_CONCURRENT) await waitForTurn(network);
     else running++;
     try {
       return await verify(password, passwordHash);
     } finally {
-      if (!queue.next()) running--;
+      const next = queue.shift();
+      if (next === undefined) running--;
+      round = next?.round ?? round;
+      next?.turn.resolve();
     }
   };
+
+  function waitForTurn(network: string): Promise<void> {
+    const latest = queue.findLast((waiting) => waiting.network === network)?.round ?? round;
+    const waiting = { network, round: latest + 1, turn: Promise.withResolvers<void>() };
+    queue.splice(queue.findLastIndex((other) => other.round <= waiting.round) + 1, 0, waiting);
+    // The last one is the newest of those with the most requests of their network before them.
+    const excess = queue.length > MAX_QUEUED ? queue.pop() : undefined;
+    excess?.turn.reject(
+      new ServiceError("credentials_unavailable", { detail: "Too many passwords are being checked." }),
+    );
+    return waiting.turn.promise;
+  }
+}
+
+/** A request that waits. In each round, every network has one. */
+interface Waiting {
+  readonly network: string;
+  readonly round: number;
+  readonly turn: PromiseWithResolvers<void>;
 }
 
 /** Verifies in worker threads that start on demand. Replaces a thread that has exited. */
@@ -44,51 +68,6 @@ function workerPool(): VerifyHash {
       idle.push(thread);
     }
   };
-}
-
-type Turn = PromiseWithResolvers<void>;
-
-/** Requests that wait, grouped by network; the network to serve next comes first. */
-class RoundRobinQueue {
-  readonly #lanes = new Map<string, Turn[]>();
-  #length = 0;
-
-  /** Resolves when the request may start; rejects if the queue is full. */
-  turn(network: string): Promise<void> {
-    const turn: Turn = Promise.withResolvers();
-    const lane = this.#lanes.get(network) ?? [];
-    lane.push(turn);
-    this.#lanes.set(network, lane);
-    this.#length++;
-    if (this.#length > MAX_QUEUED) this.#rejectLastOfLongest();
-    return turn.promise;
-  }
-
-  /** Starts the next request. Returns false if the queue is empty. */
-  next(): boolean {
-    const [first] = this.#lanes;
-    if (first === undefined) return false;
-    const [network, lane] = first;
-    this.#lanes.delete(network);
-    const turn = lane.shift();
-    if (lane.length > 0) this.#lanes.set(network, lane);
-    this.#length--;
-    turn?.resolve();
-    return true;
-  }
-
-  #rejectLastOfLongest(): void {
-    // `>=` selects the last of equal lanes: if every network has one request, the newest is rejected.
-    const [network, lane] = [...this.#lanes].reduce((one, other) =>
-      other[1].length >= one[1].length ? other : one,
-    );
-    const turn = lane.pop();
-    if (lane.length === 0) this.#lanes.delete(network);
-    this.#length--;
-    turn?.reject(
-      new ServiceError("credentials_unavailable", { detail: "Too many passwords are being checked." }),
-    );
-  }
 }
 
 /** Returns a bcrypt hash with the prefix `$2y$`, which Apache's htpasswd writes and every Apache verifies. */
