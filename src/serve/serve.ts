@@ -134,13 +134,7 @@ async function exportMetrics(
   { metricsHost: host, metricsPort: port = 0, metricsPortSource, maxTodos, store: configured }: Config,
   log: Log,
 ): Promise<Listener> {
-  metrics.trackStore({
-    todos: () => store.count,
-    maxTodos,
-    eventLag: () => store.eventLag,
-    rescueFile: () => store.rescueFile,
-    checkWrites: () => store.checkWrites?.(),
-  });
+  metrics.trackStore(store, maxTodos);
   if (store.pool !== undefined) metrics.trackPool(store.pool);
   const path = parseFilePath(configured.value);
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));

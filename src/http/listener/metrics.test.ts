@@ -289,8 +289,15 @@ test("the store is not writable while checkWrites fails, also without a write", 
   const checkWrites = async () => {
     if (isAway) throw new ServiceError("store_unavailable");
   };
-  const rescueFile = () => (isAway ? "rescue.ndjson" : undefined);
-  service.metrics.trackStore({ todos: () => 0, maxTodos: 10, eventLag: () => 0, rescueFile, checkWrites });
+  const store = {
+    count: 0,
+    eventLag: 0,
+    checkWrites,
+    get rescueFile() {
+      return isAway ? "rescue.ndjson" : undefined;
+    },
+  };
+  service.metrics.trackStore(store, 10);
   await service.until("todo_store_writable", 0);
   expect((await service.samples()).get('todo_store_rescue_info{file="rescue.ndjson"}')).toBe(1);
   for (const _ of [1, 2, 3]) expect((await service.samples()).get("todo_store_writable")).toBe(0);
@@ -363,13 +370,7 @@ test("subscribers are counted while they are connected", async () => {
 
 test("the process and the build have metrics", async () => {
   await using service = startObserved();
-  service.metrics.trackStore({
-    todos: () => 7,
-    maxTodos: 10,
-    eventLag: () => 3,
-    rescueFile: () => undefined,
-    checkWrites: () => {},
-  });
+  service.metrics.trackStore({ count: 7, eventLag: 3 }, 10);
   service.metrics.trackFiles(() => ({ databaseBytes: 1, walBytes: 2, freeBytes: 3, totalBytes: 4 }));
   service.metrics.trackPool({ connections: 4, queries: 5 });
   service.metrics.trackCertificate({ expiry: () => new Date(1_900_000_000_000), isRejected: () => false });

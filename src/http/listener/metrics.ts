@@ -18,15 +18,16 @@ import { respond } from "../response.ts";
 import { notFoundRoute, publicRoute } from "../route.ts";
 import type { Service } from "../service.ts";
 
-export interface StoreSources {
-  readonly todos: () => number;
-  readonly maxTodos: number;
+/** What the metrics read of a store. */
+export interface StoreSource {
+  /** The number of to-dos. */
+  readonly count: number;
   /** The number of changes that the slowest event stream has not read. */
-  readonly eventLag: () => number;
+  readonly eventLag: number;
   /** The file with everything that the server holds, while the files of the store are wrong. */
-  readonly rescueFile: () => string | undefined;
+  readonly rescueFile?: string | undefined;
   /** Throws while the cause of the last failed write is still there. */
-  readonly checkWrites: () => Awaitable<void>;
+  checkWrites?(): Awaitable<void>;
 }
 
 /** Its values change. */
@@ -36,17 +37,9 @@ export interface PoolUsage {
   readonly queries: number;
 }
 
-/** Sizes in bytes. A value that cannot be determined is NaN. */
-export interface DiskUsage {
-  /** The space that is available to the user of the server. */
-  readonly freeBytes: number;
-  readonly totalBytes: number;
-}
-
-export interface FileUsage extends DiskUsage {
-  readonly databaseBytes: number;
-  readonly walBytes: number;
-}
+/** Sizes in bytes; NaN if unknown. The free ones are those that the user of the server can use. */
+type DiskUsage = Readonly<Record<"freeBytes" | "totalBytes", number>>;
+type FileUsage = DiskUsage & Readonly<Record<"databaseBytes" | "walBytes", number>>;
 
 export interface CertificateSources {
   /** Returns the end of the validity of the certificate in use. */
@@ -75,20 +68,7 @@ const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PAT
 const OTHER_METHOD = "other";
 
 /** The default metrics of prom-client that are correct on Bun. Those of heap spaces, handles and collections are not. */
-const SUPPORTED_ON_BUN = new Set([
-  "process_cpu_user_seconds_total",
-  "process_cpu_system_seconds_total",
-  "process_cpu_seconds_total",
-  "process_start_time_seconds",
-  "process_resident_memory_bytes",
-  "process_virtual_memory_bytes",
-  "process_open_fds",
-  "process_max_fds",
-  "nodejs_eventloop_lag_seconds",
-  "nodejs_eventloop_lag_max_seconds",
-  "nodejs_eventloop_lag_p50_seconds",
-  "nodejs_eventloop_lag_p99_seconds",
-]);
+const SUPPORTED_ON_BUN = /^(?:process_(?!heap)|nodejs_eventloop_lag_(?:(?:max|p50|p99)_)?seconds$)/;
 
 export type Metrics = ReturnType<typeof openMetrics>;
 
@@ -157,13 +137,13 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
     for (const reason of ["unavailable", "error"]) storeFailures.inc({ operation, reason }, 0);
   let writesFail = false;
   let isUnreachable = false;
-  let checkWrites: StoreSources["checkWrites"] | undefined;
+  let tracked: StoreSource | undefined;
   let isChecking = false;
   const recheckWrites = async (): Promise<void> => {
-    if (checkWrites === undefined || isChecking) return;
+    if (tracked?.checkWrites === undefined || isChecking) return;
     isChecking = true;
     try {
-      await checkWrites();
+      await tracked.checkWrites();
       writesFail = false;
       isUnreachable = false;
     } catch {
@@ -200,7 +180,7 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
   gauge("todo_js_heap_used_bytes", "JavaScript heap in use in bytes.", () => process.memoryUsage().heapUsed);
   collectDefaultMetrics({ register: registry });
   for (const { name } of registry.getMetricsAsArray()) {
-    if (!name.startsWith("todo_") && !SUPPORTED_ON_BUN.has(name)) registry.removeSingleMetric(name);
+    if (!name.startsWith("todo_") && !SUPPORTED_ON_BUN.test(name)) registry.removeSingleMetric(name);
   }
 
   const observer: Observer = {
@@ -243,15 +223,16 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
     /** To be called with the number of idempotency keys that the store evicted before their 24 hours were over. */
     onIdempotencyKeysEvicted: (count: number): void => evictedKeys.inc(count),
     /** Adds metrics of the store. They are read at each scrape, as those of the next functions. */
-    trackStore: ({ todos, maxTodos, eventLag, rescueFile, ...sources }: StoreSources): void => {
-      checkWrites = sources.checkWrites;
-      gauge("todo_store_todos", "To-dos in the store, as far as this process knows.", todos);
+    trackStore: (store: StoreSource, maxTodos: number): void => {
+      tracked = store;
+      const limit = "Maximum number of to-dos in the store; beyond it, inserts fail.";
+      gauge("todo_store_todos", "To-dos in the store, as far as this process knows.", () => store.count);
+      gauge("todo_store_todos_limit", limit, () => maxTodos);
       gauge(
-        "todo_store_todos_limit",
-        "Maximum number of to-dos in the store; beyond it, inserts fail.",
-        () => maxTodos,
+        "todo_event_lag_events",
+        "Changes that the slowest event stream has not read.",
+        () => store.eventLag,
       );
-      gauge("todo_event_lag_events", "Changes that the slowest event stream has not read.", eventLag);
       new Gauge({
         name: "todo_store_rescue_info",
         help: "1 with the rescue file as a label, while the files of the store are wrong and that file has everything.",
@@ -259,8 +240,7 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
         registers,
         collect() {
           this.reset();
-          const file = rescueFile();
-          if (file !== undefined) this.set({ file }, 1);
+          if (store.rescueFile !== undefined) this.set({ file: store.rescueFile }, 1);
         },
       });
     },
@@ -311,20 +291,15 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
       );
     },
     /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
-    service: (options: MetricsServiceOptions): Service => metricsService(registry, options),
+    service: (options: { readonly onLoopback: boolean; readonly log: Log }): Service =>
+      metricsService(registry, options.onLoopback, options.log),
   };
 }
 
 /** Maximum concurrent scrapes. */
 const MAX_SCRAPES = 100;
 
-export interface MetricsServiceOptions {
-  /** Whether to accept only loopback hosts, for a server on a loopback address. */
-  readonly onLoopback: boolean;
-  readonly log: Log;
-}
-
-function metricsService(registry: Registry, { onLoopback, log }: MetricsServiceOptions): Service {
+function metricsService(registry: Registry, onLoopback: boolean, log: Log): Service {
   const network = { ...DEFAULT_NETWORK, onLoopback };
   const getConnectionInfo = createConnectionInfoReader(network.trustedProxies);
   const origins = createOriginPolicy(network, getConnectionInfo);
