@@ -11,9 +11,9 @@ import {
 import { createAuthenticator } from "./auth/authenticator.ts";
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
-import { LoginThrottle } from "./auth/login-throttle.ts";
+import { createLoginThrottle } from "./auth/login-throttle.ts";
 import { privateChallenge, privateGuard, requireWriteScope } from "./auth/private.ts";
-import { RevocationCheck } from "./auth/revocation.ts";
+import { createRevocationCheck } from "./auth/revocation.ts";
 import { readSessionCookie } from "./auth/session-cookie.ts";
 import { createWriteLog } from "./auth/write-log.ts";
 import { BodyReader } from "./body.ts";
@@ -151,13 +151,13 @@ export function createService(options: ServiceOptions): Service {
   });
   const todos = createTodoHandlers(store, bodies, log, limiter);
   const { heartbeatMs: intervalMs } = limits;
-  const revocation = new RevocationCheck({ keys, intervalMs, monotonicNow, now, log, limiter });
+  const revocation = createRevocationCheck({ keys, intervalMs, monotonicNow, now, log, limiter });
   const events = createEventHandlers({ store, log, limiter, getConnectionInfo, limits, revocation });
   observer?.subscribers(events.count);
   let isDraining = false;
   const health = createHealthHandlers(store, () => isDraining);
   const openapi = compressedJson(JSON.stringify(contract));
-  const throttle = new LoginThrottle(access.basicFailures, monotonicNow);
+  const throttle = createLoginThrottle(access.basicFailures, monotonicNow);
   const guardOptions = (surface: Surface): GuardOptions => {
     const write = limiter.topic((fields) => log.warn({ surface, ...fields }, "credential refused"));
     return {

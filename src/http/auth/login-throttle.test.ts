@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import { ServiceError } from "../../error.ts";
-import { LoginThrottle } from "./login-throttle.ts";
+import { createLoginThrottle } from "./login-throttle.ts";
 
 const NETWORK = "10.0.0.5";
 const USER = "admin";
 
 /** Creates a throttle. `tryAs` returns the result of a check, or the code of the rejection. */
 function throttled(maxFailures: number) {
-  const throttle = new LoginThrottle(maxFailures, () => 0);
+  const throttle = createLoginThrottle(maxFailures, () => 0);
   const tryAs = async (user: string, isCorrect = false): Promise<boolean | string> => {
     try {
       return await throttle.attempt(NETWORK, user, async () => isCorrect);
@@ -19,7 +19,7 @@ function throttled(maxFailures: number) {
   return { throttle, tryAs };
 }
 
-describe("LoginThrottle", () => {
+describe("createLoginThrottle", () => {
   test.each<[others: number, outcome: boolean | string]>([
     [9_999, "too_many_failures"],
     [10_000, true],
@@ -44,7 +44,7 @@ describe("LoginThrottle", () => {
     ["10.0.0.11", "x"],
     ["10.0.0.1", "1X"],
   ])("counts each combination of network and user separately: %s, %s", async (network, user) => {
-    const throttle = new LoginThrottle(1, () => 0);
+    const throttle = createLoginThrottle(1, () => 0);
     expect(await throttle.attempt("10.0.0.1", "1x", async () => false)).toBe(false);
     expect(await throttle.attempt(network, user, async () => true)).toBe(true);
   });
@@ -58,7 +58,7 @@ describe("LoginThrottle", () => {
 
   test("allows no extra attempt after an expired entry was evicted", async () => {
     let now = 0;
-    const throttle = new LoginThrottle(2, () => now);
+    const throttle = createLoginThrottle(2, () => now);
     const isWrong = async (): Promise<boolean> => false;
     const evict = async (round: string): Promise<void> => {
       for (let user = 0; user < 10_100; user++) await throttle.attempt(NETWORK, `${round} ${user}`, isWrong);
@@ -84,7 +84,7 @@ describe("LoginThrottle", () => {
   });
 
   test("runs at most 16 concurrent checks per user", async () => {
-    const throttle = new LoginThrottle(100, () => 0);
+    const throttle = createLoginThrottle(100, () => 0);
     const started: PromiseWithResolvers<boolean>[] = [];
     const check = (): Promise<boolean> => {
       const end = Promise.withResolvers<boolean>();

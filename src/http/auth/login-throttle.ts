@@ -20,34 +20,28 @@ interface AttemptCount {
   settled: PromiseWithResolvers<void>;
 }
 
+export type LoginThrottle = ReturnType<typeof createLoginThrottle>;
+
 /**
  * Counts consecutive wrong passwords per network and user. After `maxFailures` of them, it rejects attempts from that
  * network for that user until 15 minutes after the start of the last check.
+ * @param maxFailures consecutive wrong passwords before a rejection; 0 for no limit
+ * @param monotonicNow a steady clock in milliseconds
  */
-export class LoginThrottle {
-  readonly #maxFailures: number;
-  readonly #monotonicNow: () => number;
+export function createLoginThrottle(maxFailures: number, monotonicNow: () => number) {
   /** The counts by a digest of network and user, least recently used first. */
-  readonly #counts = new Map<string, AttemptCount>();
+  const counts = new Map<string, AttemptCount>();
   /** The counts that have reached the limit. They are separate, so that attempts with other names cannot evict them. */
-  readonly #full = new Map<string, AttemptCount>();
-  #delayed = 0;
-
-  /**
-   * @param maxFailures consecutive wrong passwords before a rejection; 0 for no limit
-   * @param monotonicNow a steady clock in milliseconds
-   */
-  constructor(maxFailures: number, monotonicNow: () => number) {
-    this.#maxFailures = maxFailures;
-    this.#monotonicNow = monotonicNow;
-  }
+  const full = new Map<string, AttemptCount>();
+  let delayed = 0;
+  return { attempt, delayRefusal };
 
   /** Runs a password check and returns its result. Throws `too_many_failures` at the limit. A check that throws does not count. */
-  async attempt(network: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
-    if (this.#maxFailures === 0) return check();
+  async function attempt(network: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
+    if (maxFailures === 0) return check();
     // A digest limits the memory for long user names.
     const key = hash("sha256", JSON.stringify([network, user]));
-    const count = await this.#reserve(key);
+    const count = await reserve(key);
     let refund = 1;
     try {
       const isCorrect = await check();
@@ -56,7 +50,7 @@ export class LoginThrottle {
     } finally {
       count.failures = Math.max(0, count.failures - refund);
       count.inFlight--;
-      this.#keep(key, count);
+      keep(key, count);
       count.settled.resolve();
       count.settled = Promise.withResolvers();
     }
@@ -66,24 +60,24 @@ export class LoginThrottle {
    * Delays a rejection by 2 ms for each rejection that is being delayed. This limits instant retries to 500 per second
    * over all connections. Beyond 500 delayed rejections, it does not delay.
    */
-  async delayRefusal(): Promise<void> {
-    if (this.#maxFailures === 0 || this.#delayed >= MAX_DELAYED) return;
-    this.#delayed++;
-    await sleep(this.#delayed * DELAY_STEP_MS);
-    this.#delayed--;
+  async function delayRefusal(): Promise<void> {
+    if (maxFailures === 0 || delayed >= MAX_DELAYED) return;
+    delayed++;
+    await sleep(delayed * DELAY_STEP_MS);
+    delayed--;
   }
 
   /** Counts an attempt before its check. At the limit, waits while a check in flight may still refund an attempt. */
-  async #reserve(key: string): Promise<AttemptCount> {
+  async function reserve(key: string): Promise<AttemptCount> {
     for (;;) {
-      const now = this.#monotonicNow();
-      const count = this.#full.get(key) ?? this.#counts.get(key) ?? newCount();
+      const now = monotonicNow();
+      const count = full.get(key) ?? counts.get(key) ?? newCount();
       if (count.until <= now) count.failures = 0;
-      if (count.failures < this.#maxFailures && count.inFlight < MAX_CONCURRENT) {
+      if (count.failures < maxFailures && count.inFlight < MAX_CONCURRENT) {
         count.failures++;
         count.inFlight++;
         count.until = now + RESET_AFTER_MS;
-        this.#keep(key, count);
+        keep(key, count);
         return count;
       }
       if (count.inFlight === 0) throw tooMany(Math.ceil((count.until - now) / 1000));
@@ -92,13 +86,13 @@ export class LoginThrottle {
   }
 
   /** Marks a count as the most recently used, and evicts the least recently used above `MAX_TRACKED`. */
-  #keep(key: string, count: AttemptCount): void {
-    this.#counts.delete(key);
-    this.#full.delete(key);
-    const counts = count.failures < this.#maxFailures ? this.#counts : this.#full;
-    counts.set(key, count);
-    const [oldest] = counts.keys();
-    if (counts.size > MAX_TRACKED && oldest !== undefined) counts.delete(oldest);
+  function keep(key: string, count: AttemptCount): void {
+    counts.delete(key);
+    full.delete(key);
+    const kept = count.failures < maxFailures ? counts : full;
+    kept.set(key, count);
+    const [oldest] = kept.keys();
+    if (kept.size > MAX_TRACKED && oldest !== undefined) kept.delete(oldest);
   }
 }
 

@@ -28,87 +28,84 @@ interface Watched {
   validAt: number;
 }
 
+export type RevocationCheck = ReturnType<typeof createRevocationCheck>;
+
 /**
  * Ends streams whose identity is no longer valid. All API keys together take one query per check, on each replica. A check
  * of a module is not repeated.
  */
-export class RevocationCheck {
-  readonly #options: RevocationOptions;
-  readonly #watched = new Set<Watched>();
-  readonly #logError: (source: string, fields: object) => void;
-  #timer: NodeJS.Timeout | undefined;
-  #isReading = false;
+export function createRevocationCheck(options: RevocationOptions) {
+  const { keys, monotonicNow, now, log, limiter } = options;
+  const intervalMs = Math.min(options.intervalMs, MAX_INTERVAL_MS);
+  const all = new Set<Watched>();
+  const logError = limiter.topic((fields) => log.error(fields, "credentials of subscribers not checked"));
+  let timer: NodeJS.Timeout | undefined;
+  let isReading = false;
+  return {
+    /** Calls `end` when the identity is no longer valid. Returns a function that stops watching. */
+    watch: (identity: Identity, end: () => void) => {
+      const watched = { identity, end, validAt: monotonicNow() };
+      all.add(watched);
+      timer ??= setInterval(check, intervalMs).unref();
+      return (): void => {
+        all.delete(watched);
+        if (all.size === 0) stop();
+      };
+    },
+    stop,
+  };
 
-  constructor(options: RevocationOptions) {
-    this.#options = { ...options, intervalMs: Math.min(options.intervalMs, MAX_INTERVAL_MS) };
-    const { log, limiter } = options;
-    this.#logError = limiter.topic((fields) => log.error(fields, "credentials of subscribers not checked"));
+  function stop(): void {
+    clearInterval(timer);
+    timer = undefined;
   }
 
-  /** Calls `end` when the identity is no longer valid. Returns a function that stops watching. */
-  watch(identity: Identity, end: () => void): () => void {
-    const watched = { identity, end, validAt: this.#options.monotonicNow() };
-    this.#watched.add(watched);
-    this.#timer ??= setInterval(() => this.#check(), this.#options.intervalMs).unref();
-    return () => {
-      this.#watched.delete(watched);
-      if (this.#watched.size === 0) this.stop();
-    };
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-  }
-
-  #check(): void {
-    const { intervalMs, monotonicNow } = this.#options;
+  function check(): void {
     const withKey: Watched[] = [];
     const deadline = monotonicNow() - MAX_UNCHECKED_MS + intervalMs;
-    for (const watched of [...this.#watched]) {
+    for (const watched of [...all]) {
       const { identity, validAt } = watched;
-      if (this.#isRevoked(identity)) this.#end(watched, "credential no longer valid");
+      if (isRevoked(identity)) end(watched, "credential no longer valid");
       else if (identity.keyId === undefined) continue;
       // The next check would be too late.
-      else if (validAt < deadline) this.#end(watched, "API keys not readable");
+      else if (validAt < deadline) end(watched, "API keys not readable");
       else withKey.push(watched);
     }
-    if (withKey.length > 0 && !this.#isReading) this.#checkKeys(withKey);
+    if (withKey.length > 0 && !isReading) checkKeys(withKey);
   }
 
   /** A check that throws counts as a revocation: the subscriber then authenticates again. */
-  #isRevoked({ isRevoked }: Identity): boolean {
+  function isRevoked(identity: Identity): boolean {
     try {
-      return isRevoked?.() === true;
+      return identity.isRevoked?.() === true;
     } catch (err) {
-      this.#logError("", { err });
+      logError("", { err });
       return true;
     }
   }
 
-  async #checkKeys(watched: readonly Watched[]): Promise<void> {
-    const { keys, monotonicNow, now } = this.#options;
+  async function checkKeys(withKey: readonly Watched[]): Promise<void> {
     if (keys === undefined) return;
-    this.#isReading = true;
+    isReading = true;
     const startedAt = monotonicNow();
     try {
-      const all = await keys.list();
+      const stored = await keys.list();
       const readAt = now();
-      const valid = new Set(all.filter((key) => !isExpired(key, readAt)).map(({ id }) => id));
-      for (const one of watched) {
-        if (valid.has(one.identity.keyId ?? "")) one.validAt = startedAt;
-        else this.#end(one, "credential no longer valid");
+      const valid = new Set(stored.filter((key) => !isExpired(key, readAt)).map(({ id }) => id));
+      for (const watched of withKey) {
+        if (valid.has(watched.identity.keyId ?? "")) watched.validAt = startedAt;
+        else end(watched, "credential no longer valid");
       }
     } catch (err) {
-      this.#logError("", { err });
+      logError("", { err });
     } finally {
-      this.#isReading = false;
+      isReading = false;
     }
   }
 
-  #end(watched: Watched, reason: string): void {
-    if (!this.#watched.has(watched)) return;
-    this.#options.log.info({ ...identityFields(watched.identity), reason }, "subscriber disconnected");
+  function end(watched: Watched, reason: string): void {
+    if (!all.has(watched)) return;
+    log.info({ ...identityFields(watched.identity), reason }, "subscriber disconnected");
     watched.end();
   }
 }

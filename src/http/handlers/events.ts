@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
@@ -9,7 +9,7 @@ import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts";
 import { respond } from "../response.ts";
 import { type Handler, IDLE_SECONDS, readParameter } from "../route.ts";
-import { type Bytes, toReadableStream } from "../stream.ts";
+import type { Bytes } from "../stream.ts";
 
 /** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
 const HIGH_WATER_MARK = 64 * 1024;
@@ -67,25 +67,24 @@ export function createEventHandlers(options: EventOptions) {
     const start = parseStart(request);
     const position = await store.position();
     requireCapacity(connection, network);
-    const endStream = (idleSeconds: number): void => {
-      server.timeout(request, idleSeconds);
-      subscription.end();
-    };
-    const closeStream = (): void => endStream(CLOSE_TIMEOUT_SECONDS);
     let stopWatching = (): void => {};
     const onEnd = (): void => {
       stopWatching();
       open.delete(closeStream);
       countStream(network, -1);
     };
-    const subscription = new Subscription({ store, heartbeatMs, onError, onEnd });
+    const { body, end } = openStream(start, position, { store, heartbeatMs, onError, onEnd });
+    const endStream = (idleSeconds: number): void => {
+      server.timeout(request, idleSeconds);
+      end();
+    };
+    const closeStream = (): void => endStream(CLOSE_TIMEOUT_SECONDS);
     open.add(closeStream);
     countStream(network, 1);
     server.timeout(request, IDLE_TIMEOUT_SECONDS);
     if (identity !== undefined) stopWatching = revocation.watch(identity, () => endStream(IDLE_SECONDS));
-    subscription.run(start, position);
     if (ended) closeStream();
-    return respond(200, HEADERS, toReadableStream(subscription, onError));
+    return respond(200, HEADERS, body);
   };
 
   /** Throws `overloaded` if the limit of open streams is reached, in total or by this network. */
@@ -145,119 +144,98 @@ function parsePosition(text: string): Position | undefined {
   return epoch === undefined ? undefined : { epoch, sequence: Number(n) };
 }
 
-interface SubscriptionOptions {
+interface StreamOptions {
   readonly store: TodoStore;
   readonly heartbeatMs: number;
   readonly onError: (error: unknown) => void;
+  /** Called once, also if the subscriber disconnects. */
   readonly onEnd: () => void;
 }
 
-/** The event stream of one subscriber, in chunks of all pieces that are ready. */
-class Subscription implements AsyncIterableIterator<Bytes, undefined> {
-  readonly #store: TodoStore;
-  readonly #onError: (error: unknown) => void;
-  readonly #onEnd: () => void;
-  readonly #ending = new AbortController();
-  readonly #heartbeat: NodeJS.Timeout;
-  #buffer: Bytes[] = [];
-  #bufferedBytes = 0;
-  #onData = (): void => {};
-  #onDrain = (): void => {};
+/** Opens the event stream of one subscriber, in chunks of all pieces that are ready. Its `end` sends the buffered bytes first. */
+function openStream(start: Start, latest: Position, { store, heartbeatMs, onError, onEnd }: StreamOptions) {
+  const ending = new AbortController();
+  const { signal } = ending;
+  let buffer: Bytes[] = [];
+  let bufferedBytes = 0;
+  let onData = (): void => {};
+  let onDrain = (): void => {};
+  const heartbeat = setInterval(() => {
+    if (bufferedBytes === 0) send(COMMENT);
+  }, heartbeatMs);
+  replay()
+    .catch((error) => {
+      if (!signal.aborted) onError(error);
+    })
+    .finally(end);
+  const body = new ReadableStream<Bytes>(
+    {
+      async pull(controller) {
+        if (bufferedBytes === 0 && !signal.aborted) {
+          await new Promise<void>((resolve) => {
+            onData = resolve;
+          });
+        }
+        // At least one turn of the event loop, so that other requests run in between.
+        await (bufferedBytes < HIGH_WATER_MARK && !signal.aborted ? sleep(COALESCE_MS) : turn());
+        if (bufferedBytes === 0) return controller.close();
+        controller.enqueue(Buffer.concat(buffer, bufferedBytes));
+        buffer = [];
+        bufferedBytes = 0;
+        onDrain();
+      },
+      cancel: end,
+    },
+    { highWaterMark: 0 },
+  );
+  return { body, end };
 
-  constructor({ store, heartbeatMs, onError, onEnd }: SubscriptionOptions) {
-    this.#store = store;
-    this.#onError = onError;
-    this.#onEnd = onEnd;
-    this.#heartbeat = setInterval(() => {
-      if (this.#bufferedBytes === 0) this.#send(COMMENT);
-    }, heartbeatMs);
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  async next(): Promise<IteratorResult<Bytes, undefined>> {
-    if (this.#bufferedBytes === 0 && !this.#hasEnded) {
-      await new Promise<void>((resolve) => {
-        this.#onData = resolve;
-      });
-    }
-    if (this.#bufferedBytes < HIGH_WATER_MARK && !this.#hasEnded) await sleep(COALESCE_MS);
-    if (this.#bufferedBytes === 0) return { done: true, value: undefined };
-    const value = Buffer.concat(this.#buffer, this.#bufferedBytes);
-    this.#buffer = [];
-    this.#bufferedBytes = 0;
-    this.#onDrain();
-    return { done: false, value };
-  }
-
-  /** Ends the stream because the subscriber has disconnected. */
-  async return(): Promise<IteratorResult<Bytes, undefined>> {
-    this.end();
-    return { done: true, value: undefined };
-  }
-
-  /** Ends the stream after the buffered bytes. */
-  end(): void {
-    if (this.#hasEnded) return;
-    this.#ending.abort();
-    clearInterval(this.#heartbeat);
-    this.#onData();
-    this.#onDrain();
-    this.#onEnd();
+  function end(): void {
+    if (signal.aborted) return;
+    ending.abort();
+    clearInterval(heartbeat);
+    onData();
+    onDrain();
+    onEnd();
   }
 
   /** Sends what `start` requires, then every change until the stream ends. */
-  async run(start: Start, latest: Position): Promise<void> {
-    try {
-      await this.#replay(start, latest);
-    } catch (error) {
-      if (!this.#hasEnded) this.#onError(error);
-    }
-    this.end();
-  }
-
-  async #replay(start: Start, latest: Position): Promise<void> {
+  async function replay(): Promise<void> {
     if (start === "latest") {
       // The data is unused, but Firefox and WebKit ignore the id of an event without data.
-      this.#send(encode("position", latest, "{}"));
-      await this.#follow(latest);
+      send(encode("position", latest, "{}"));
+      await sendAfter(latest);
       return;
     }
     if (start !== "unknown") {
       // The runtime sends the head of a response with the first piece of its body.
-      this.#send(COMMENT);
-      if ((await this.#follow(start)) || this.#hasEnded) return;
+      send(COMMENT);
+      if ((await sendAfter(start)) || signal.aborted) return;
     }
-    const position = await this.#store.position();
-    this.#send(encode("resync", position, "{}"));
-    await this.#follow(position);
+    const position = await store.position();
+    send(encode("resync", position, "{}"));
+    await sendAfter(position);
   }
 
   /** Sends every change after a position until the store's iterator ends. Returns whether it sent any. */
-  async #follow(after: Position): Promise<boolean> {
+  async function sendAfter(after: Position): Promise<boolean> {
     let hasSent = false;
-    for await (const event of this.#store.events(after, this.#ending.signal)) {
-      this.#send(encodeCached(event));
+    for await (const event of store.events(after, signal)) {
+      send(encodeCached(event));
       hasSent = true;
-      if (this.#bufferedBytes < HIGH_WATER_MARK || this.#hasEnded) continue;
+      if (bufferedBytes < HIGH_WATER_MARK || signal.aborted) continue;
       await new Promise<void>((resolve) => {
-        this.#onDrain = resolve;
+        onDrain = resolve;
       });
     }
     return hasSent;
   }
 
-  #send(piece: Bytes): void {
-    if (this.#hasEnded) return;
-    this.#buffer.push(piece);
-    this.#bufferedBytes += piece.length;
-    this.#onData();
-  }
-
-  get #hasEnded(): boolean {
-    return this.#ending.signal.aborted;
+  function send(piece: Bytes): void {
+    if (signal.aborted) return;
+    buffer.push(piece);
+    bufferedBytes += piece.length;
+    onData();
   }
 }
 
