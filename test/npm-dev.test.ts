@@ -19,7 +19,7 @@ test("npm run dev restarts the server when a source file changes", async () => {
   const urls = (): readonly string[] => server.stdout().match(/"url":"[^"]+"/g) ?? [];
   await server.url;
   expect(urls()).toHaveLength(1);
-  await appendFile(join(folder, "src/http/handlers/health.ts"), "// changed\n");
+  await appendFile(join(folder, "src/http/service.ts"), "// changed\n");
   while (urls().length < 2) await Bun.sleep(20);
   const url = /"url":"([^"]+)"/.exec(urls()[1] ?? "")?.[1];
   const { status } = await fetch(`${url}/livez`);

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { DEFAULT_ACCESS } from "../http/auth/access.ts";
+import { DEFAULT_ACCESS } from "../http/auth/authenticator.ts";
 import { validateRealm } from "../http/auth/basic.ts";
 import { DEFAULT_LIMITS } from "../http/limits.ts";
 import { validateBlock } from "../http/policy/address.ts";

@@ -59,6 +59,12 @@ export interface Route {
   readonly handler: Handler;
 }
 
+/** The methods and the handler of a path that needs an identity. */
+export interface GuardedRoute {
+  readonly allow: string;
+  readonly handler: GuardedHandler;
+}
+
 type Methods<MethodHandler> = Partial<Readonly<Record<Method, MethodHandler>>>;
 
 /** Returns a route that needs no credentials. */
@@ -73,8 +79,8 @@ export function guardedRoute(guard: Guard, methods?: Methods<GuardedHandler>): R
   return { allow, access: "guarded", handler: behind(guard, handler) };
 }
 
-/** Returns a public route behind a guard, which runs before the method is considered. */
-export const privateRoute = (guard: Guard, { allow, handler }: Route): Route => ({
+/** Returns a route behind a guard, which runs before the method is considered. */
+export const privateRoute = (guard: Guard, { allow, handler }: GuardedRoute): Route => ({
   allow,
   access: "private",
   handler: behind(guard, handler),

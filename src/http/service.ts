@@ -1,24 +1,24 @@
 import contract from "../../openapi.json" with { type: "json" };
 import type { KeyStore } from "../credential/key.ts";
+import { ServiceError } from "../error.ts";
 import type { TodoStore } from "../todo.ts";
 import {
   type Access,
   type Credentials,
+  createAuthenticator,
   DEFAULT_ACCESS,
   type GuardOptions,
   NO_CREDENTIALS,
-} from "./auth/access.ts";
-import { createAuthenticator } from "./auth/authenticator.ts";
+} from "./auth/authenticator.ts";
 import { basicGuard } from "./auth/basic.ts";
 import { bearerGuard } from "./auth/bearer.ts";
 import { createLoginThrottle } from "./auth/login-throttle.ts";
-import { privateChallenge, privateGuard, requireWriteScope } from "./auth/private.ts";
+import { privateChallenge, privateGuard } from "./auth/private.ts";
+import { createWriteGuard } from "./auth/private-writes.ts";
 import { createRevocationCheck } from "./auth/revocation.ts";
 import { readSessionCookie } from "./auth/session-cookie.ts";
-import { createWriteLog } from "./auth/write-log.ts";
 import { BodyReader } from "./body.ts";
 import { createEventHandlers } from "./handlers/events.ts";
-import { createHealthHandlers } from "./handlers/health.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
 import { createMcpHandler, type McpEndpoint } from "./handlers/mcp.ts";
 import {
@@ -40,7 +40,7 @@ import { type Log, NOOP_LOG } from "./observability/log.ts";
 import { LogLimiter } from "./observability/log-limiter.ts";
 import { networkPrefix } from "./policy/address.ts";
 import { createConnectionInfoReader } from "./policy/connection.ts";
-import { createOriginPolicy, DEFAULT_NETWORK, type Network } from "./policy/origin.ts";
+import { createOriginPolicy, DEFAULT_NETWORK, isOwnPage, type Network } from "./policy/origin.ts";
 import { respond, text } from "./response.ts";
 import {
   type Guard,
@@ -155,7 +155,13 @@ export function createService(options: ServiceOptions): Service {
   const events = createEventHandlers({ store, log, limiter, getConnectionInfo, limits, revocation });
   observer?.subscribers(events.count);
   let isDraining = false;
-  const health = createHealthHandlers(store, () => isDraining);
+  /** Says that the store answers, its writes do not fail, and the service is not draining. */
+  const ready: Handler = async () => {
+    if (isDraining) throw new ServiceError("stopping");
+    await store.position();
+    await store.checkWrites?.();
+    return text("ready\n");
+  };
   const openapi = compressedJson(JSON.stringify(contract));
   const throttle = createLoginThrottle(access.basicFailures, monotonicNow);
   const guardOptions = (surface: Surface): GuardOptions => {
@@ -168,13 +174,15 @@ export function createService(options: ServiceOptions): Service {
   };
   const bearer = bearerGuard(guardOptions("bearer"));
   const basic = basicGuard(guardOptions("basic"));
-  const { requireSameOrigin, requireSameSite, isOwnPage } = origins;
+  const { requireSameOrigin, requireSameSite } = origins;
   const privateOptions = guardOptions("private");
   const authenticator = createAuthenticator(privateOptions, privateChallenge("Basic"));
   const programGuard = privateGuard(authenticator);
   const browserGuard = privateGuard(authenticator, (request) =>
     isOwnPage(request) ? readSessionCookie(request) : undefined,
   );
+  const assistantGuard = privateGuard(createAuthenticator(privateOptions, privateChallenge("Bearer")));
+  const guardWrites = createWriteGuard(requireSameOrigin, log, limiter);
   const admin = keys && createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now });
 
   const sameSite =
@@ -190,8 +198,8 @@ export function createService(options: ServiceOptions): Service {
     "/assets/:name": publicRoute({ GET: asset }),
     "/service-worker.js": publicRoute({ GET: serviceWorker }),
     "/favicon.ico": publicRoute({ GET: favicon }),
-    "/livez": publicRoute({ GET: health.live }),
-    "/readyz": publicRoute({ GET: health.ready }),
+    "/livez": publicRoute({ GET: () => text("ok\n") }),
+    "/readyz": publicRoute({ GET: ready }),
     "/api/openapi.json": publicRoute({ GET: openapi }),
     "/api/todos": publicRoute({ GET: todos.list, POST: sameSite(todos.create) }),
     "/api/todos/:id": publicRoute({
@@ -216,7 +224,6 @@ export function createService(options: ServiceOptions): Service {
     "/api/*": notFoundRoute,
     "/*": notFoundRoute,
   };
-  const protect = privateMode ? createProtection() : (_path: string, route: Route) => route;
   const routes: Readonly<Record<string, Handler>> = Object.fromEntries(
     Object.entries(table).map(([path, route]) => [
       path,
@@ -243,7 +250,7 @@ export function createService(options: ServiceOptions): Service {
   function createSessionRoutes(store: KeyStore): Readonly<Record<string, Route>> {
     const { storedEntry } = credentials;
     const session = createSessionHandlers({
-      ...{ keys: store, storedEntry, authenticator, bodies, origins, getConnectionInfo, log, now },
+      ...{ keys: store, storedEntry, authenticator, bodies, getConnectionInfo, log, now },
     });
     const guard: Guard = (request, server) => {
       if (!isSafeMethod(request)) requireSameOrigin(request);
@@ -264,18 +271,12 @@ export function createService(options: ServiceOptions): Service {
     };
   }
 
-  /** Returns a function that puts each route behind the guard of private mode, unless it has its own guard or contains no data. */
-  function createProtection(): (path: string, route: Route) => Route {
-    const mcpGuard = privateGuard(createAuthenticator(privateOptions, privateChallenge("Bearer")));
-    const withWriteLog = createWriteLog(log, limiter);
-    const withWriteScope = requireWriteScope(requireSameOrigin);
-    return (path, route) => {
-      if (route.access === "guarded" || PUBLIC_PATHS.has(path)) return route;
-      // The requests of the tools are checked and logged as writes themselves, so an identity that only reads may POST here.
-      if (path === MCP_PATH) return privateRoute(mcpGuard, route);
-      const guard = COOKIE_PATHS.has(path) ? browserGuard : programGuard;
-      return privateRoute(guard, withWriteLog(path, withWriteScope(route)));
-    };
+  /** Returns the route, in private mode behind a guard, unless it has its own one or contains no data. */
+  function protect(path: string, route: Route): Route {
+    if (!privateMode || route.access === "guarded" || PUBLIC_PATHS.has(path)) return route;
+    // The requests of the tools are checked and logged as writes themselves, so an identity that only reads may POST here.
+    if (path === MCP_PATH) return privateRoute(assistantGuard, route);
+    return privateRoute(COOKIE_PATHS.has(path) ? browserGuard : programGuard, guardWrites(path, route));
   }
 }
 

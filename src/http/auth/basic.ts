@@ -1,8 +1,7 @@
 import { parseBasic } from "../../credential/authorization.ts";
 import { isMintedToken } from "../../credential/token.ts";
 import type { Guard } from "../route.ts";
-import type { GuardOptions } from "./access.ts";
-import { createAuthenticator } from "./authenticator.ts";
+import { createAuthenticator, type GuardOptions } from "./authenticator.ts";
 
 /** Returns a guard that authenticates users by password (RFC 7617) over HTTPS. Throws an Error for an invalid realm. */
 export function basicGuard(options: GuardOptions): Guard {

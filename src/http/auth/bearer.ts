@@ -1,7 +1,6 @@
 import { parseBearer } from "../../credential/authorization.ts";
 import type { Guard } from "../route.ts";
-import type { GuardOptions } from "./access.ts";
-import { createAuthenticator } from "./authenticator.ts";
+import { createAuthenticator, type GuardOptions } from "./authenticator.ts";
 
 const CHALLENGE = 'Bearer realm="todo api"';
 

@@ -1,13 +1,12 @@
 import { chain } from "../../awaitable.ts";
 import { parseBasic, parseBearer } from "../../credential/authorization.ts";
 import { isMintedToken } from "../../credential/token.ts";
-import { ServiceError } from "../../error.ts";
-import { type Guard, isSafeMethod, type Route } from "../route.ts";
+import type { Guard } from "../route.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { basicChallenge } from "./basic.ts";
 
 const REALM = "todo";
-const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
+export const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
 const BASIC_CHALLENGE = basicChallenge(REALM);
 
 /**
@@ -54,30 +53,3 @@ export function privateGuard(
     );
   };
 }
-
-/**
- * Returns a function that checks each write to a route after the guard. It throws `insufficient_scope` for an identity that
- * may not write, and `cross_site_write` if a page of another origin sends Basic credentials.
- * @param requireSameOrigin throws `cross_site_write` if a page of another origin sends the request
- */
-export function requireWriteScope(requireSameOrigin: (request: Request) => void): (route: Route) => Route {
-  return ({ handler, ...route }) => ({
-    ...route,
-    handler: (request, server, identity) => {
-      if (!isSafeMethod(request)) {
-        // Plain JavaScript may return an unknown scope, which may not write.
-        if (identity?.scope !== "write") throw insufficientScope();
-        // Browsers send Basic credentials automatically, so a page of another origin could use them.
-        const { state } = parseBearer(request.headers.get("authorization"));
-        if (state !== "presented") requireSameOrigin(request);
-      }
-      return handler(request, server, identity);
-    },
-  });
-}
-
-const insufficientScope = (): ServiceError =>
-  new ServiceError("insufficient_scope", {
-    detail: "This token may only read. Use an API key with the scope write.",
-    headers: { "WWW-Authenticate": `${BEARER_CHALLENGE}, error="insufficient_scope", scope="write"` },
-  });

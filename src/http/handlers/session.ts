@@ -21,7 +21,7 @@ import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/ses
 import type { BodyReader } from "../body.ts";
 import type { Log } from "../observability/log.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";
-import type { OriginPolicy } from "../policy/origin.ts";
+import { requireOwnPage } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
 
@@ -30,7 +30,6 @@ export interface SessionOptions {
   readonly storedEntry: StoredEntry;
   readonly authenticator: Authenticator;
   readonly bodies: BodyReader;
-  readonly origins: OriginPolicy;
   readonly getConnectionInfo: GetConnectionInfo;
   readonly log: Log;
   /** Milliseconds since 1970. */
@@ -39,11 +38,11 @@ export interface SessionOptions {
 
 /** Returns the handlers of `/api/session` and below. A signed-in browser has an API key in a cookie. */
 export function createSessionHandlers(options: SessionOptions) {
-  const { keys, storedEntry, authenticator, bodies, origins, getConnectionInfo, log, now } = options;
+  const { keys, storedEntry, authenticator, bodies, getConnectionInfo, log, now } = options;
 
   const requireOwnSecurePage = (request: Request, server: HttpServer): void => {
     if (!getConnectionInfo(request, server).isSecure) throw cookieNeedsHttps();
-    origins.requireOwnPage(request);
+    requireOwnPage(request);
   };
 
   const signIn: Handler = async (request, server) => {

@@ -9,30 +9,6 @@ const REQUEST_HEADERS =
   "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
 
-/** Decides which hosts and origins the server accepts. */
-export interface OriginPolicy {
-  /** Throws `misdirected_host` for a `Host` that is not this server's, which prevents DNS rebinding. */
-  readonly requireHost: (request: Request, server: HttpServer) => void;
-  /** Returns the origin of a request if its pages may use the API. */
-  readonly allowedOrigin: (request: Request) => string | undefined;
-  /** Throws `cross_site_write` if a page of another site sends the request, unless its origin is allowed (Fetch Metadata). */
-  readonly requireSameSite: (request: Request) => void;
-  /**
-   * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is listed by name.
-   * Browsers attach Basic credentials automatically, also to requests from a page on another loopback port.
-   */
-  readonly requireSameOrigin: (request: Request) => void;
-  /** Returns whether no page of another origin, not even a listed one, sends the request (Fetch Metadata, `Origin`). */
-  readonly isOwnPage: (request: Request) => boolean;
-  /** Throws `cross_site_write` unless `isOwnPage` is true. */
-  readonly requireOwnPage: (request: Request) => void;
-  /**
-   * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is allowed. Works without
-   * Fetch Metadata, as the Model Context Protocol demands (Streamable HTTP, security warning).
-   */
-  readonly requireKnownOrigin: (request: Request) => void;
-}
-
 /** How requests reach a service, and which of them it accepts. */
 export interface Network {
   /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
@@ -59,16 +35,19 @@ export const DEFAULT_NETWORK: Network = {
   corsOrigins: [],
 };
 
-/** Creates the policy for hosts and origins. */
+export type OriginPolicy = ReturnType<typeof createOriginPolicy>;
+
+/** Decides which hosts and origins the server accepts. */
 export function createOriginPolicy(
   { onLoopback, allowedHosts, ownHost, corsOrigins }: Network,
   getConnectionInfo: GetConnectionInfo,
-): OriginPolicy {
+) {
   const own = ownHost === undefined ? [] : [ownHost];
   const hosts = new Set([...own, ...allowedHosts].map((host) => host.toLowerCase()));
   const origins = new Set(corsOrigins);
   // On loopback, a hostile network must not reach the server with a local name of its own, such as printer.local.
   const isStrict = onLoopback || allowedHosts.length > 0;
+  /** Returns the origin of a request if its pages may use the API. */
   const allowedOrigin = ({ headers }: Request): string | undefined => {
     const origin = headers.get("origin");
     if (origin === null) return undefined;
@@ -80,7 +59,8 @@ export function createOriginPolicy(
     server.protocol === "https" || getConnectionInfo(request, server).forwarding === "used";
   return {
     allowedOrigin,
-    requireHost: (request, server) => {
+    /** Throws `misdirected_host` for a `Host` that is not this server's, which prevents DNS rebinding. */
+    requireHost: (request: Request, server: HttpServer): void => {
       const host = request.headers.get("host");
       // Every browser sends Host, so a request without it cannot be an attack by DNS rebinding.
       if (host === null || isLoopbackHost(host) || hosts.has(host.toLowerCase())) return;
@@ -89,36 +69,45 @@ export function createOriginPolicy(
         detail: `If ${JSON.stringify(host)} is this server, add it to TODO_ALLOWED_HOSTS.`,
       });
     },
-    requireSameSite: (request) => {
+    /** Throws `cross_site_write` if a page of another site sends the request, unless its origin is allowed (Fetch Metadata). */
+    requireSameSite: (request: Request): void => {
       if (request.headers.get("sec-fetch-site") !== "cross-site") return;
-      if (allowedOrigin(request) !== undefined) return;
-      throw crossSite("To allow writes from this page, list its origin in TODO_CORS_ORIGINS.");
+      if (allowedOrigin(request) === undefined) throw crossSite(LIST_ORIGIN);
     },
-    requireKnownOrigin: (request) => {
+    /**
+     * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is allowed. Works without
+     * Fetch Metadata, as the Model Context Protocol demands (Streamable HTTP, security warning).
+     */
+    requireKnownOrigin: (request: Request): void => {
       const { headers, url } = request;
       const origin = headers.get("origin");
       if (origin === null && headers.get("sec-fetch-site") !== "cross-site") return;
       if (allowedOrigin(request) !== undefined) return;
-      if (origin !== null && isOwn(origin, headers.get("host"), url)) return;
-      throw crossSite("To allow requests from this page, list its origin in TODO_CORS_ORIGINS.");
+      if (origin === null || !isOwn(origin, headers.get("host"), url)) throw crossSite(LIST_ORIGIN);
     },
-    isOwnPage,
-    requireOwnPage: (request) => {
-      if (!isOwnPage(request)) throw crossSite("Only the service's own pages may do this.");
-    },
-    requireSameOrigin: (request) => {
+    /**
+     * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is listed by name.
+     * Browsers attach Basic credentials automatically, also to requests from a page on another loopback port.
+     */
+    requireSameOrigin: (request: Request): void => {
       const origin = request.headers.get("origin");
       if ((origin !== null && origins.has(origin)) || isOwnPage(request)) return;
-      throw crossSite(
-        "To allow writes from this page, list its origin in TODO_CORS_ORIGINS. This also applies to loopback origins.",
-      );
+      throw crossSite(`${LIST_ORIGIN} This also applies to loopback origins.`);
     },
   };
 }
 
+const LIST_ORIGIN = "To allow writes from this page, list its origin in TODO_CORS_ORIGINS.";
+
 const crossSite = (detail: string) => new ServiceError("cross_site_write", { detail });
 
-function isOwnPage({ headers, url }: Request): boolean {
+/** Throws `cross_site_write` unless `isOwnPage` is true. */
+export function requireOwnPage(request: Request): void {
+  if (!isOwnPage(request)) throw crossSite("Only the service's own pages may do this.");
+}
+
+/** Returns whether no page of another origin, not even a listed one, sends the request (Fetch Metadata, `Origin`). */
+export function isOwnPage({ headers, url }: Request): boolean {
   const site = headers.get("sec-fetch-site");
   if (site !== null && site !== "same-origin" && site !== "none") return false;
   const origin = headers.get("origin");
