@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants } from "node:zlib";
+import { renderOperations, renderReference } from "./docs-content.ts";
 
 const WEB = fileURLToPath(new URL(".", import.meta.url));
 const BUILT = `${WEB}built/`;
@@ -108,6 +109,8 @@ async function buildPage(name: string, pathByName: ReadonlyMap<string, string>):
     .replace(/<!-- header ?(\S*) -->/, (_, current) =>
       header.replace(`<a href="${current}">`, `<a href="${current}" aria-current="page">`),
     )
+    .replace("<!-- operations -->", renderOperations)
+    .replace("<!-- reference -->", renderReference)
     .replace(/<!--.*?-->/gs, "")
     .replace(/\n\s*/g, "\n")
     .replace(

@@ -1,5 +1,4 @@
 import { createElement, requireElement } from "./dom.ts";
-import { renderMarkdown } from "./markdown.ts";
 import { forDisplay, type OpenApiDocument } from "./openapi.ts";
 
 /** Global from swagger-ui.js. */
@@ -23,38 +22,20 @@ requireElement("#example", HTMLElement).replaceChildren(
 
 // Operations
 
-/** Lists the operations. Swagger UI takes seconds to load on a phone, so the page loads it when the user selects one. */
-function listOperations({ tags, paths }: OpenApiDocument): void {
-  const all = Object.entries(paths).flatMap(([path, item]) =>
-    Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
-  );
-  const groups = tags.map(({ name, description = "" }) => {
-    const links = all
-      .filter(({ operation }) => operation.tags.includes(name))
-      .map(({ path, method, operation: { operationId, summary } }) => {
-        const verb = createElement("span", { className: `method ${method}` }, method.toUpperCase());
-        const content = [verb, " ", createElement("code", {}, path), " ", createElement("span", {}, summary)];
-        return createElement("li", {}, createElement("a", { href: `#/${name}/${operationId}` }, ...content));
-      });
-    return [
-      createElement("h3", {}, name),
-      createElement("p", { className: "hint" }, description),
-      createElement("ul", { className: "operations" }, ...links),
-    ];
-  });
-  operations.replaceChildren(...groups.flat());
-}
-
-/** Replaces the list by Swagger UI, which opens the operation that the address names. */
-async function showSwaggerUi(openapi: OpenApiDocument): Promise<void> {
+/**
+ * Replaces the list by Swagger UI, which opens the operation that the address names. Swagger UI takes seconds to load on a
+ * phone, so the page loads it when the user selects an operation.
+ */
+async function showSwaggerUi(): Promise<void> {
   const { script = "", style = "" } = operations.dataset;
-  await Promise.all([
+  const [openapi] = await Promise.all([
+    fetchOpenApi(),
     loaded(createElement("link", { rel: "stylesheet", href: style })),
     loaded(createElement("script", { src: script })),
   ]);
   SwaggerUIBundle({
     domNode: operations,
-    spec: openapi,
+    spec: forDisplay(openapi),
     deepLinking: true,
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
@@ -82,11 +63,14 @@ interface ExecutedRequest {
   readonly pathName: string;
 }
 
-function loaded(element: HTMLLinkElement | HTMLScriptElement): Promise<void> {
+/** The URL is absolute, because fetch rejects relative URLs on a page whose own URL contains credentials. */
+const fetchOpenApi = async (): Promise<OpenApiDocument> =>
+  (await fetch(`${location.origin}/api/openapi.json`)).json();
+
+function loaded(element: HTMLLinkElement | HTMLScriptElement): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    element.onload = () => resolve();
-    element.onerror = () =>
-      reject(new Error("The forms of the operations cannot be loaded. Reload the page."));
+    element.onload = resolve;
+    element.onerror = reject;
     // Before docs.css, which overrides the styles of Swagger UI.
     document.head.prepend(element);
   });
@@ -141,47 +125,15 @@ applyTheme();
 
 // Start
 
-/** Runs an action and shows its error. */
-async function attempt(run: () => Promise<void>): Promise<void> {
-  try {
-    await run();
-    operationsError.textContent = "";
-  } catch (error) {
-    operationsError.textContent = error instanceof Error ? error.message : String(error);
-  }
+let isStarted = false;
+
+async function start(): Promise<void> {
+  if (isStarted || !location.hash.startsWith("#/")) return;
+  isStarted = true;
+  await showSwaggerUi().catch(() => {
+    operationsError.textContent = "The forms of the operations cannot be loaded. Reload the page.";
+  });
 }
 
-async function fetchOpenApi(): Promise<OpenApiDocument> {
-  // The URL is absolute, because fetch rejects relative URLs on a page whose own URL contains credentials.
-  const response = await fetch(`${location.origin}/api/openapi.json`).catch(() => undefined);
-  const openapi: unknown = await response?.json().catch(() => undefined);
-  if (response?.ok && isOpenApi(openapi)) return openapi;
-  throw new Error(
-    "The operations cannot be loaded from /api/openapi.json. Check the connection, and reload the page.",
-  );
-}
-
-const isOpenApi = (value: unknown): value is OpenApiDocument =>
-  typeof value === "object" && value !== null && "paths" in value && "info" in value;
-
-const namesOperation = (): boolean => location.hash.startsWith("#/");
-
-attempt(async () => {
-  operations.replaceChildren();
-  const openapi = await fetchOpenApi();
-  const shown = forDisplay(openapi);
-  const reference = requireElement("#reference", HTMLElement);
-  reference.append(...renderMarkdown(openapi.info.description));
-  // The `type` of an error leads to its code.
-  for (const code of reference.querySelectorAll("strong > code")) code.id = code.textContent;
-  document.getElementById(location.hash.slice(1))?.scrollIntoView({ block: "center" });
-  let isStarted = false;
-  const start = async (): Promise<void> => {
-    if (isStarted || !namesOperation()) return;
-    isStarted = true;
-    await showSwaggerUi(shown);
-  };
-  listOperations(shown);
-  addEventListener("hashchange", () => attempt(start));
-  await start();
-});
+addEventListener("hashchange", start);
+start();

@@ -35,13 +35,15 @@ interface OperationResponse {
 /** Routes that serve the pages of browsers. They are in the document, but not on its page. */
 const TECHNICAL = ["/", "/docs", "/favicon.ico", "/assets/{name}", "/service-worker.js", "/admin"];
 
+export const isShown = ([path]: readonly [path: string, ...unknown[]]): boolean => !TECHNICAL.includes(path);
+
 /**
- * Returns the document as the page shows it: without the prose, which has its own section, and without technical routes.
+ * Returns the document as Swagger UI shows it: without the prose, which has its own section, and without technical routes.
  * The error responses of an operation become a collapsed list in its description.
  */
 export function forDisplay(openapi: OpenApiDocument): OpenApiDocument {
   const { components } = openapi;
-  const paths = Object.entries(openapi.paths).filter(([path]) => !TECHNICAL.includes(path));
+  const paths = Object.entries(openapi.paths).filter(isShown);
   return {
     ...openapi,
     info: { ...openapi.info, description: "" },
