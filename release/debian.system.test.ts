@@ -78,7 +78,7 @@ describe.skipIf(skipFor(whyNot))("the Debian package", () => {
 
       const token = (await todo("keys", "create", "phone")).trim();
       expect(token).toStartWith("todo_");
-      for (const path of [store, "var/lib/todo-service/users"])
+      for (const path of [store, "var/lib/todo-service/users", "var/lib/todo-service/backups"])
         expect([path, statSync(at(path)).uid]).toEqual([path, owner]);
       writeFileSync(at("etc/todo-service/environment"), "# mine\nTODO_MAX_TODOS=5\n");
 

@@ -34,7 +34,7 @@ export function buildDebianPackage({ executable, architecture, file, ...given }:
     add(UNIT, toPackagedUnit(source("todo-service.service")));
     add("etc/todo-service/environment", source("debian/environment"));
     add("usr/share/doc/todo-service/copyright", readFileSync(join(ROOT, "LICENSE"), "utf8"));
-    for (const name of ["alerts.yml", "prometheus.yml"])
+    for (const name of ["alertmanager.yml", "alerts.yml", "prometheus.yml"])
       add(`usr/share/doc/todo-service/${name}`, source(name));
     add(
       "usr/share/man/man1/todo.1",

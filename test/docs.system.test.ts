@@ -149,11 +149,10 @@ scp() { mv "$SERVER_ROOT"/todo-service_*.deb "$SERVER_ROOT/root/" && cd "$SERVER
 apt() {
   [ "$1" = install ] || return 0
   dpkg-deb --extract "\${!#}" "$SERVER_ROOT"
-  mkdir -p "$SERVER_ROOT/var/lib/todo-service"
+  mkdir -p "$SERVER_ROOT/var/lib/todo-service/backups"
   : >"$SERVER_ROOT/var/lib/todo-service/users"
   sed -i "s#/var/#$SERVER_ROOT/var/#" "$SERVER_ROOT/etc/todo-service/environment"
 }
-install() { mkdir "\${!#}"; }
 end() {
   local group
   [ -e "$1" ] || return 0
