@@ -22,7 +22,7 @@ import { errorMessage } from "../../error-message.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import type { OpenKeysOptions } from "../../storage/store.ts";
-import { addStoreOptions, KEPT_URLS } from "../store-command.ts";
+import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
 import { printError, writeStdout } from "../terminal/output.ts";
 import { escapeControls } from "../terminal/terminal.ts";
 
@@ -30,7 +30,7 @@ import { escapeControls } from "../terminal/terminal.ts";
 export function addKeysCommand(program: Command): void {
   const keys = program.command("keys").description("Manage API keys, also while the server runs.");
   const add = (name: string, description: string): Command =>
-    addStoreOptions(keys.command(name).description(description), KEPT_URLS);
+    addStoreCommand(keys, name, description, KEPT_URLS);
 
   add("create", "Create an API key and print its token, which is shown only once.")
     .argument("<name>", "name of the client")

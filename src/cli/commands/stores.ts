@@ -1,0 +1,107 @@
+import type { Command } from "commander";
+import type { Flags, Sourced } from "../../config/config.ts";
+import { UsageError } from "../../config/usage-error.ts";
+import type { BackupSummary, StoreAdmin } from "../../storage/maintenance.ts";
+import { formatPosition } from "../../todo.ts";
+import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../store-command.ts";
+
+const DAMAGED_EXIT_CODE = 1;
+
+/** Adds the commands for whole stores, besides `export` and `import`. */
+export function addStoreCommands(program: Command): void {
+  const add = (name: string, description: string, urls = SQLITE_URL): Command =>
+    addStoreCommand(program, name, description, urls);
+
+  add("backup", "Back up a SQLite store, API keys included, into a new file. Works while a server runs.")
+    .argument("<file>")
+    .action(backup);
+  add(
+    "restore",
+    "Restore a backup, an export or a rescue file as a SQLite store. Moves the old files aside. Stop the server first.",
+  )
+    .argument("<file>")
+    .action(restore);
+  add("check", "Check a SQLite store or a backup for damage. Works while a server runs.")
+    .argument("[file]", "the file to check; default: the configured store")
+    .option("--json", "print each check as a line of JSON with name, status (ok or damaged) and text")
+    .addHelpText(
+      "after",
+      "\nThe exit code is 0 if the file is sound, 1 if it is damaged, and 2 if it cannot be checked.",
+    )
+    .action(check);
+  add(
+    "migrate",
+    "Bring the schema of a store up to date. On PostgreSQL, run it as the owner of the schema.",
+    KEPT_URLS,
+  )
+    .addHelpText(
+      "after",
+      "\nA server does the same at its start, if it has the rights. On PostgreSQL, this command also creates the schema.",
+    )
+    .action(migrate);
+  program
+    .command("accept-loss")
+    .description(
+      "Let the server start on a SQLite file that has lost changes, without them. Stop the server first.",
+    )
+    .argument("<file>")
+    .action(acceptLoss);
+}
+
+const backup = (file: string, flags: Flags): Promise<void> =>
+  runOnStore(flags, async (store, signal) => printSummary("backed up", await store.backup(file, signal)));
+
+const restore = (file: string, flags: Flags): Promise<void> =>
+  runOnStore(flags, async (store, signal) => {
+    const restored = await store.restore(file, signal);
+    printSummary("restored", restored);
+    if (restored.movedTo !== undefined) process.stdout.write(`moved the old store to ${restored.movedTo}\n`);
+  });
+
+function printSummary(what: string, { todos, bytes, position }: BackupSummary): void {
+  process.stdout.write(
+    `${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, ${bytes} bytes, position ${formatPosition(position)}\n`,
+  );
+}
+
+function check(file: string | undefined, flags: Flags): Promise<void> {
+  const work = async (store: StoreAdmin): Promise<void> => {
+    for (const { name, isSound, detail } of await store.check()) {
+      const line =
+        flags.json === undefined
+          ? `${name}: ${isSound ? "" : "damaged: "}${detail}`
+          : JSON.stringify({ name, status: isSound ? "ok" : "damaged", text: detail });
+      process.stdout.write(`${line}\n`);
+      if (!isSound) process.exitCode = DAMAGED_EXIT_CODE;
+    }
+  };
+  return runOnStore(flags, work, file === undefined ? undefined : sqliteStore(file, "check"));
+}
+
+const migrate = (flags: Flags): Promise<void> =>
+  runOnStore(flags, async (store) => {
+    const { from, to } = await store.migrate();
+    process.stdout.write(
+      from === to
+        ? `the schema is current (format ${to})\n`
+        : `migrated the schema from format ${from} to ${to}\n`,
+    );
+  });
+
+function acceptLoss(file: string, flags: Flags): Promise<void> {
+  const work = async (store: StoreAdmin): Promise<void> => {
+    const { loss, position } = await store.acceptLoss();
+    process.stdout.write(`accepted: ${loss}; position ${formatPosition(position)}\n`);
+  };
+  return runOnStore(flags, work, sqliteStore(file, "accept-loss"));
+}
+
+/**
+ * Returns the SQLite file that an argument names as PATH or sqlite:PATH. Throws a UsageError for other stores. It does not
+ * repeat them, because they may contain a password.
+ */
+function sqliteStore(argument: string, command: string): Sourced {
+  if (argument === "memory:" || /^postgres(?:ql)?:\/\//.test(argument))
+    throw new UsageError(`todo ${command} is for SQLite files: give PATH or sqlite:PATH`);
+  return { value: argument.startsWith("sqlite:") ? argument : `sqlite:${argument}`, source: "the file" };
+}
