@@ -18,6 +18,9 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
   });
 }
 
+/** The first parameters of a query, which `toValues` returns. */
+export const KEY = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9)::todo_service.key";
+
 /** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
 export class PostgresKeys implements KeyStore {
   readonly #primary: Primary;
@@ -39,18 +42,12 @@ export class PostgresKeys implements KeyStore {
   }
 
   insert(key: StoredKey): Promise<boolean> {
-    return this.#changes(
-      "SELECT todo_service.insert_key($1, $2, $3, $4, $5, $6, $7, $8, $9) AS done",
-      toValues(key),
-    );
+    return this.#changes(`SELECT todo_service.insert_key(${KEY}) AS done`, toValues(key));
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
-    const values = [...toValues(successor), id, expiresAt];
-    return this.#changes(
-      "SELECT todo_service.replace_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS done",
-      values,
-    );
+    const query = `SELECT todo_service.replace_key(${KEY}, $10, $11) AS done`;
+    return this.#changes(query, [...toValues(successor), id, expiresAt]);
   }
 
   delete(id: string): Promise<boolean> {

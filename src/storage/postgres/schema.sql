@@ -18,6 +18,12 @@ CREATE TABLE todo_service.keys (
   created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint, scope text NOT NULL,
   parent text, added bigint GENERATED ALWAYS AS IDENTITY
 );
+-- What the functions read and write of a key. A later column needs a new type and new functions, because PostgreSQL would
+-- reject the prepared statements of running replicas if this one changed.
+CREATE TYPE todo_service.key AS (
+  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
+  parent text
+);
 -- The table has one row. Each write locks it, so ids and positions have no gaps and follow the order of commits.
 CREATE TABLE todo_service.store (
   epoch text NOT NULL, run text NOT NULL, last_id bigint NOT NULL, sequence bigint NOT NULL,
@@ -72,16 +78,6 @@ BEGIN
 END
 $$;
 
--- Returns what tail returns, with as many of the latest events as requested.
-CREATE FUNCTION todo_service.latest(
-  max_events bigint, OUT epoch text, OUT sequence bigint, OUT is_known boolean, OUT tail text
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  SELECT t.* INTO STRICT epoch, sequence, is_known, tail
-  FROM todo_service.store s, todo_service.tail(s.epoch, s.sequence - max_events) t;
-END
-$$;
-
 -- Returns the next to-dos after an id, by ascending id.
 CREATE FUNCTION todo_service.todos_after(after_id bigint, max_rows bigint) RETURNS TABLE (id bigint, todo text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -91,11 +87,11 @@ BEGIN
 END
 $$;
 
--- Returns the greatest assigned id and the number of to-dos.
-CREATE FUNCTION todo_service.totals(OUT last_id bigint, OUT todos bigint)
+-- Returns the greatest assigned id, the number of to-dos, and the position of the store.
+CREATE FUNCTION todo_service.totals(OUT last_id bigint, OUT todos bigint, OUT epoch text, OUT sequence bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  SELECT s.last_id, s.todos INTO STRICT last_id, todos FROM todo_service.store s;
+  SELECT s.last_id, s.todos, s.epoch, s.sequence INTO STRICT last_id, todos, epoch, sequence FROM todo_service.store s;
 END
 $$;
 
@@ -129,15 +125,12 @@ BEGIN
         UPDATE todo_service.store SET idempotency_records = idempotency_records - amount RETURNING * INTO s;
       END IF;
     END IF;
-    WITH given AS (
-      SELECT g.ord, g.title, nullif(g.key_hash, '') AS key_hash, g.title_hash
+    WITH known AS (
+      SELECT g.ord, g.title, nullif(g.key_hash, '') AS key_hash, g.title_hash, r.id AS known_id, r.title_hash AS known_title,
+             count(*) FILTER (WHERE r.id IS NULL) OVER (ORDER BY g.ord) AS nth
       FROM unnest(string_to_array(titles, E'\n'), string_to_array(key_hashes, E'\n'),
                   string_to_array(title_hashes, E'\n')) WITH ORDINALITY AS g (title, key_hash, title_hash, ord)
-    ), known AS (
-      SELECT g.*, r.id AS known_id, r.title_hash AS known_title
-      FROM given g LEFT JOIN todo_service.idempotency_records r ON r.key_hash = g.key_hash
-    ), counted AS (
-      SELECT *, count(*) FILTER (WHERE known_id IS NULL) OVER (ORDER BY ord) AS nth FROM known
+      LEFT JOIN todo_service.idempotency_records r ON r.key_hash = nullif(g.key_hash, '')
     ), placed AS (
       SELECT *, CASE
         WHEN known_title = title_hash THEN known_id
@@ -145,7 +138,7 @@ BEGIN
         WHEN s.todos + nth > max_todos THEN -2
         WHEN s.last_id > 9223372036854775807 - nth THEN -3
         ELSE s.last_id + nth
-      END AS placed_id FROM counted
+      END AS placed_id FROM known
     ), new AS (
       SELECT * FROM placed WHERE known_id IS NULL AND placed_id > 0
     ), stored AS (
@@ -218,59 +211,54 @@ BEGIN
 END
 $$;
 
--- The functions that return keys name their columns. If they returned the row type, a new column would make PostgreSQL
--- reject the prepared statements of running replicas.
-CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS TABLE (
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  parent text
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.key
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
     FROM todo_service.keys k WHERE k.token_hash = hash;
 END
 $$;
 
-CREATE FUNCTION todo_service.list_keys() RETURNS TABLE (
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  parent text
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.key
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
     FROM todo_service.keys k ORDER BY k.created_at, k.added;
 END
 $$;
 
--- Adds a key, and keeps the 1,000 expired keys that expired last. Returns false if a key of the same name is still valid. A key
--- is expired only if it is expired by the clock of the database and by that of the replica.
-CREATE FUNCTION todo_service.insert_key(
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  parent text
-) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Adds a key, also one with the name of another, and keeps the 1,000 expired keys that expired last. A key is expired only if
+-- it is expired by the clock of the database and by that of the replica.
+CREATE FUNCTION todo_service.import_key(key todo_service.key) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO todo_service.keys SELECT key.*;
+  DELETE FROM todo_service.keys k WHERE k.expires_at < (
+    SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(key.created_at, todo_service.clock_ms())
+    ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
+  );
+END
+$$;
+
+-- Adds a key as import_key does. Returns false if a key of the same name is still valid.
+CREATE FUNCTION todo_service.insert_key(key todo_service.key) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  now bigint;
+  now bigint := least(key.created_at, todo_service.clock_ms());
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  now := least(created_at, todo_service.clock_ms());
-  IF EXISTS (
-    SELECT FROM todo_service.keys k WHERE k.name = insert_key.name AND coalesce(k.expires_at > now, true)
-  ) THEN
+  IF EXISTS (SELECT FROM todo_service.keys k WHERE k.name = key.name AND coalesce(k.expires_at > now, true)) THEN
     RETURN false;
   END IF;
-  INSERT INTO todo_service.keys
-    VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, parent);
-  DELETE FROM todo_service.keys k WHERE k.expires_at < (
-    SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= now ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
-  );
+  PERFORM todo_service.import_key(key);
   RETURN true;
 END
 $$;
 
--- Makes all keys with the name of a key, and the keys of their browsers, expire at a time or earlier, adds a successor, and deletes keys as insert_key does.
--- Returns false if the key does not exist.
-CREATE FUNCTION todo_service.replace_key(
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  parent text, replaced text, ends_at bigint
-) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Makes all keys with the name of a key, and the keys of their browsers, expire at a time or earlier, and adds a successor as
+-- import_key does. Returns false if the key does not exist.
+CREATE FUNCTION todo_service.replace_key(key todo_service.key, replaced text, ends_at bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
   UPDATE todo_service.keys k SET expires_at = least(k.expires_at, ends_at)
@@ -281,12 +269,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  INSERT INTO todo_service.keys
-    VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, parent);
-  DELETE FROM todo_service.keys k WHERE k.expires_at < (
-    SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(replace_key.created_at, todo_service.clock_ms())
-    ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
-  );
+  PERFORM todo_service.import_key(key);
   RETURN true;
 END
 $$;
@@ -316,7 +299,7 @@ BEGIN
 END
 $$;
 
--- Starts an import. The transaction then holds the store until it ends. Returns false if the store has had to-dos.
+-- Starts or continues an import. The transaction then holds the store until it ends. Returns false if the store has had to-dos.
 CREATE FUNCTION todo_service.start_import() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -325,16 +308,14 @@ BEGIN
 END
 $$;
 
--- Adds to-dos to the store. Each list has one line per to-do.
+-- Adds to-dos to a store that has had none, and otherwise nothing. Each list has one line per to-do.
 CREATE FUNCTION todo_service.import_todos(ids text, titles text, dones text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF NOT todo_service.start_import() THEN
-    RAISE EXCEPTION 'the store has had to-dos';
-  END IF;
   INSERT INTO todo_service.todos
   SELECT * FROM unnest(string_to_array(ids, E'\n')::bigint[], string_to_array(titles, E'\n'),
-                       string_to_array(dones, E'\n')::boolean[]);
+                       string_to_array(dones, E'\n')::boolean[])
+  WHERE (SELECT todo_service.start_import());
 END
 $$;
 
@@ -347,26 +328,14 @@ BEGIN
 END
 $$;
 
--- Adds records of idempotency keys to the store. Each list has one line per record.
+-- Adds records of idempotency keys to a store that has had no to-dos, and otherwise nothing. Each list has one line per record.
 CREATE FUNCTION todo_service.import_idempotency_records(key_hashes text, title_hashes text, ids text, created_ats text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF NOT todo_service.start_import() THEN
-    RAISE EXCEPTION 'the store has had to-dos';
-  END IF;
   INSERT INTO todo_service.idempotency_records
   SELECT * FROM unnest(string_to_array(key_hashes, E'\n'), string_to_array(title_hashes, E'\n'),
-                       string_to_array(ids, E'\n')::bigint[], string_to_array(created_ats, E'\n')::bigint[]);
-END
-$$;
-
-CREATE FUNCTION todo_service.import_key(
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  parent text
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  INSERT INTO todo_service.keys
-    VALUES (id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, parent);
+                       string_to_array(ids, E'\n')::bigint[], string_to_array(created_ats, E'\n')::bigint[])
+  WHERE (SELECT todo_service.start_import());
 END
 $$;
 
@@ -377,14 +346,12 @@ DECLARE
   imported bigint;
   highest bigint;
 BEGIN
-  IF NOT todo_service.start_import() THEN
-    RAISE EXCEPTION 'the store has had to-dos';
-  END IF;
   SELECT count(*), coalesce(max(t.id), 0) INTO imported, highest FROM todo_service.todos t;
   UPDATE todo_service.store SET
     epoch = todo_service.random_epoch(), run = todo_service.current_run(),
     last_id = greatest(greatest_id, highest), sequence = imported, todos = imported,
-    idempotency_records = (SELECT count(*) FROM todo_service.idempotency_records);
+    idempotency_records = (SELECT count(*) FROM todo_service.idempotency_records)
+    WHERE todo_service.start_import();
   PERFORM pg_notify('todo_service', imported::text);
 END
 $$;

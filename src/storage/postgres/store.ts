@@ -293,13 +293,15 @@ type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
 /** Fails on a standby, because pg_current_wal_lsn does. The driver may have reconnected to one by itself. */
 const TAIL = "SELECT * FROM todo_service.tail($1, $2) WHERE pg_current_wal_lsn() IS NOT NULL";
+/** Returns what tail returns, with as many of the latest events as requested. */
+const LATEST = "SELECT t.* FROM todo_service.totals() s, todo_service.tail(s.epoch, s.sequence - $1) t";
 const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
 function load(primary: Primary, maxEvents: number): Promise<Replica> {
   return primary.run((sql, progress) =>
     sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
-      const [tail] = await snapshot.unsafe<Tail[]>("SELECT * FROM todo_service.latest($1)", [maxEvents]);
+      const [tail] = await snapshot.unsafe<Tail[]>(LATEST, [maxEvents]);
       if (tail === undefined) throw new Error(NO_STORE_ROW);
       const events = decodeTail(tail);
       const [first = { position: { epoch: tail.epoch, sequence: Number(tail.sequence) + 1 } }] = events;

@@ -11,6 +11,7 @@ import { inBatches, NdjsonReader, writeExport } from "../ndjson.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
 import { joinLines } from "./batch.ts";
+import { KEY } from "./keys.ts";
 import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { MAX_POSTGRES_ID, readTodos } from "./store.ts";
@@ -112,6 +113,5 @@ async function insertIdempotencyRecords(sql: SQL, records: readonly IdempotencyR
 
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
-  for (const key of keys)
-    await sql.unsafe("SELECT todo_service.import_key($1, $2, $3, $4, $5, $6, $7, $8, $9)", toValues(key));
+  for (const key of keys) await sql.unsafe(`SELECT todo_service.import_key(${KEY})`, toValues(key));
 }
