@@ -45,8 +45,15 @@ const { values: options } = parseArgs({
     only: { type: "string" },
     sessions: { type: "string" },
     against: { type: "string" },
+    help: { type: "boolean", short: "h", default: false },
   },
 });
+if (options.help) {
+  process.stdout.write(
+    "npm run bench -- [--quick] [--only NAME,…] [--sessions N] [--against CHECKOUT]; see bench/README.md\n",
+  );
+  process.exit(0);
+}
 const names = options.only?.toLowerCase().split(",");
 const isChosen = ({ name }: { readonly name: string }) =>
   names === undefined || names.some((part) => name.toLowerCase().includes(part));

@@ -1,4 +1,6 @@
 import { lookup } from "node:dns/promises";
+import { errorMessage, getErrno } from "../error-message.ts";
+import type { ListenOptions } from "../http/listener/listen.ts";
 import { UsageError } from "./usage-error.ts";
 
 /** Returns the address that reaches the server from this machine, in URL syntax. */
@@ -21,5 +23,19 @@ export async function resolveAddress(host: string): Promise<string> {
     return (await lookup(host.replace(/^\[(.*)\]$/, "$1"))).address;
   } catch {
     throw new UsageError(`host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`);
+  }
+}
+
+/** Returns in plain words why a server cannot listen. */
+export function describeListenError(error: unknown, { host, port }: ListenOptions, source: string): string {
+  switch (getErrno(error)) {
+    case "EADDRINUSE":
+      return `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`;
+    case "EACCES":
+      return `this user may not use port ${port}: choose a port above 1023 with ${source}`;
+    case "EADDRNOTAVAIL":
+      return `${host} is not an address of this machine`;
+    default:
+      return `cannot listen on ${host}, port ${port}: ${errorMessage(error)}`;
   }
 }

@@ -28,9 +28,11 @@ export function readConfig(flags: Flags, env: Environment) {
   const { read, readOr, readSourced, rejectBoth } = reader(flags, env);
   rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
 
-  const password = readSourced(SETTINGS.adminPassword);
-  // The value of this setting is the text of the file.
-  const passwordFile = readSourced(SETTINGS.adminPasswordFile);
+  const user = readSourced(SETTINGS.adminUser);
+  // The value of the second setting is the text of the file.
+  const password = readSourced(SETTINGS.adminPassword) ?? readSourced(SETTINGS.adminPasswordFile);
+  rejectAlone(user, password, "a password", SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
+  rejectAlone(password, user, "a user", SETTINGS.adminUser);
   return {
     ...readAddress(flags, env),
     portSource: getSource(SETTINGS.port, flags, env),
@@ -48,7 +50,7 @@ export function readConfig(flags: Flags, env: Environment) {
     },
     stopDelay: readOr(SETTINGS.stopDelay),
     clientsFile: readSourced(SETTINGS.clientsFile),
-    adminCredentials: adminCredentials(readSourced(SETTINGS.adminUser), password ?? passwordFile),
+    adminCredentials: user && password && { user: user.value, password: password.value },
     usersFile: readUsersFile(flags, env),
     authModule: readSourced(SETTINGS.authModule),
     access: {
@@ -83,7 +85,9 @@ export function readStore(flags: Flags, env: Environment): Sourced {
 export function readAddress(flags: Flags, env: Environment) {
   const { readOr, readSourced } = reader(flags, env);
   const [cert, key] = [readSourced(SETTINGS.tlsCert), readSourced(SETTINGS.tlsKey)];
-  return { host: readOr(SETTINGS.host), port: readOr(SETTINGS.port), tls: tlsFiles(cert, key) };
+  rejectAlone(cert, key, "a key", SETTINGS.tlsKey);
+  rejectAlone(key, cert, "a certificate", SETTINGS.tlsCert);
+  return { host: readOr(SETTINGS.host), port: readOr(SETTINGS.port), tls: cert && key && { cert, key } };
 }
 
 /** Returns the maximum number of to-dos. Throws a UsageError as `readConfig` does. */
@@ -103,19 +107,13 @@ export function readUsersFile(flags: Flags, env: Environment): Sourced | undefin
   return reader(flags, env).readSourced(SETTINGS.usersFile);
 }
 
-/** Returns the paths of the configured files with secrets or hashes, each with its flag or variable. */
-export function readSecretFiles(
-  flags: Flags,
-  env: Environment,
-): { readonly source: string; readonly path: string }[] {
-  const { find } = reader(flags, env);
+/** Returns the paths of the configured files with secrets or hashes. */
+export function readSecretFiles(flags: Flags, env: Environment): Sourced[] {
   const { adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey } = SETTINGS;
-  const files = [adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey].flatMap((setting) => {
-    const found = find(setting);
-    return found === undefined ? [] : [{ source: found.source, path: found.text }];
-  });
-  const login = { source: "the token of todo login", path: loginFile(env) };
-  return existsSync(login.path) ? [...files, login] : files;
+  const settings = [adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey];
+  const files = settings.flatMap((setting) => reader(flags, env).find(setting) ?? []);
+  const login = { source: "the token of todo login", value: loginFile(env) };
+  return existsSync(login.value) ? [...files, login] : files;
 }
 
 /**
@@ -141,18 +139,18 @@ function reader(flags: Flags, env: Environment) {
   rejectFlagsOfNpm(env);
 
   /** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
-  function find(setting: Setting): { text: string; source: string } | undefined {
+  function find(setting: Setting): Sourced | undefined {
     const { flag } = setting;
     const value = flag === undefined ? undefined : flags[new Option(flag).attributeName()];
-    if (flag !== undefined && value !== undefined) return { text: String(value), source: longName(flag) };
+    if (flag !== undefined && value !== undefined) return { value: String(value), source: longName(flag) };
     const source = getVariables(setting).find((name) => env[name] && !isKubernetesVariable(name, env[name]));
-    return source === undefined ? undefined : { text: env[source] ?? "", source };
+    return source === undefined ? undefined : { value: env[source] ?? "", source };
   }
 
   function parse<T>(setting: Setting<T>): { value: T; source: string } | undefined {
     const found = find(setting);
     if (found === undefined) return undefined;
-    const { text, source } = found;
+    const { value: text, source } = found;
     const isSecret = setting.flag === undefined;
     const subject = isSecret ? source : `${source} ${JSON.stringify(text)}`;
     return { value: asUsageError(subject, () => setting.parse(text)), source };
@@ -173,27 +171,16 @@ function reader(flags: Flags, env: Environment) {
   return { find, read, readOr, readSourced, rejectBoth };
 }
 
-function adminCredentials(user: Sourced | undefined, password: Sourced | undefined) {
-  if (user === undefined && password === undefined) return undefined;
-  if (user === undefined) throw withoutPartner(password, "a user", SETTINGS.adminUser);
-  if (password === undefined) {
-    const file = nameLike(user.source, SETTINGS.adminPasswordFile);
-    throw new UsageError(`${user.source} is set without a password: set TODO_ADMIN_PASSWORD or ${file}`);
-  }
-  return { user: user.value, password: password.value };
-}
-
-function tlsFiles(cert: Sourced | undefined, key: Sourced | undefined) {
-  if (cert === undefined && key === undefined) return undefined;
-  if (cert === undefined) throw withoutPartner(key, "a certificate", SETTINGS.tlsCert);
-  if (key === undefined) throw withoutPartner(cert, "a key", SETTINGS.tlsKey);
-  return { cert, key };
-}
-
-/** Returns the error for a setting that needs another one. */
-function withoutPartner(configured: Sourced | undefined, what: string, partner: Setting): UsageError {
-  const { source = "" } = configured ?? {};
-  return new UsageError(`${source} is set without ${what}: set ${nameLike(source, partner)}`);
+/** Throws a UsageError that names the missing settings if a setting is without its partner. */
+function rejectAlone(
+  one: Sourced | undefined,
+  partner: Sourced | undefined,
+  what: string,
+  ...missing: readonly Setting[]
+): void {
+  if (one === undefined || partner !== undefined) return;
+  const names = missing.map((setting) => nameLike(one.source, setting)).join(" or ");
+  throw new UsageError(`${one.source} is set without ${what}: set ${names}`);
 }
 
 /** Returns the name of a setting of the same form as another name: its flag after a flag, its variable after a variable. */

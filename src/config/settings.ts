@@ -266,13 +266,8 @@ const GROUP_STARTS: Readonly<Partial<Record<string, string>>> = {
   logLevel: "Log",
 };
 
-export interface SettingGroup {
-  readonly heading: string;
-  readonly settings: readonly Setting[];
-}
-
 /** Returns the settings of `todo serve` in groups. */
-export function serveSettingGroups(): SettingGroup[] {
+export function serveSettingGroups() {
   const groups: { heading: string; settings: Setting[] }[] = [];
   for (const [name, setting] of Object.entries<Setting>(SETTINGS)) {
     const heading = GROUP_STARTS[name];

@@ -132,8 +132,9 @@ describe("scheduled backups", () => {
       lines.filter(({ message }) => message === "backup finished").length >= count;
     setSystemTime(new Date("2099-01-01T00:00:00Z"));
     try {
-      const schedule = { folder: backups, everyMs: 1000, keep: 1 };
-      const { lastSuccess } = scheduleBackups(store.replace("sqlite:", ""), storeId ?? "", schedule, log);
+      const path = store.replace("sqlite:", "");
+      const schedule = { path, folder: backups, everyMs: 1000, keep: 1 };
+      const { lastSuccess } = scheduleBackups(schedule, storeId ?? "", log);
       await until(madeBefore(1), "a backup is made while the clock is ahead");
       expect(readdirSync(backups)).toEqual([expect.stringMatching(/^todos-2099/)]);
       setSystemTime();

@@ -1,24 +1,11 @@
-import { readdirSync, rmSync, statSync } from "node:fs";
+import { accessSync, constants, readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
+import type { Config } from "../config/config.ts";
+import { asUsageError, CommandError, FAILED_EXIT_CODE, UsageError } from "../config/usage-error.ts";
 import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
+import { parseFilePath } from "../storage/open.ts";
 import { backupInBackground } from "../storage/sqlite/maintenance/backup.ts";
-
-export interface BackupSchedule {
-  /** The folder of the backups. */
-  readonly folder: string;
-  /** Milliseconds between two backups. */
-  readonly everyMs: number;
-  /** How many backups to keep. */
-  readonly keep: number;
-}
-
-export interface ScheduledBackups {
-  /** Returns the time of the last backup in milliseconds since 1970; 0 if none exists. */
-  readonly lastSuccess: () => number;
-  /** Returns the number of failed backups since the start. */
-  readonly failures: () => number;
-}
 
 const TIME = "\\d{8}T\\d{6}Z";
 const RETRY_MS = 10 * 60_000;
@@ -26,15 +13,42 @@ const RETRY_MS = 10 * 60_000;
 const MAX_TIMER_MS = 3_600_000;
 
 /**
+ * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
+ * is 1 if the folder cannot be used now, because its disk may be mounted later.
+ */
+export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
+  if (backupDir === undefined) return undefined;
+  const { value: folder, source } = backupDir;
+  const path = asUsageError(store.source, () => parseFilePath(store.value));
+  if (path === undefined) {
+    const next =
+      store.value === "memory:"
+        ? `set ${store.source} to sqlite:PATH`
+        : "back up PostgreSQL with its own tools, such as pg_dump";
+    throw new UsageError(`${source} needs a sqlite: store: ${next}`);
+  }
+  const subject = `${source} "${folder}"`;
+  let isFolder: boolean;
+  try {
+    isFolder = statSync(folder).isDirectory();
+    if (isFolder) accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (cause) {
+    throw new CommandError(`${subject}: ${describeFsError(cause)}`, FAILED_EXIT_CODE, { cause });
+  }
+  if (!isFolder) throw new UsageError(`${subject}: it is not a folder: name an existing folder`);
+  return { path, folder, everyMs, keep };
+}
+
+/**
  * Backs up the store at a path when its newest backup is old enough, and removes its oldest backups. The names contain the
- * id of the store, so that backups of another store in the same folder stay.
+ * id of the store, so that backups of another store in the same folder stay. Returns functions that return the time of the
+ * last backup in milliseconds since 1970, or 0, and the number of failed backups since the start.
  */
 export function scheduleBackups(
-  path: string,
+  { path, folder, everyMs, keep }: NonNullable<ReturnType<typeof readSchedule>>,
   storeId: string,
-  { folder, everyMs, keep }: BackupSchedule,
   log: Log,
-): ScheduledBackups {
+) {
   /** What an interrupted backup leaves. */
   const ownPart = new RegExp(`^todos-${TIME}-${storeId}\\.db\\.part(?:-journal|-wal|-shm)?$`);
   let failures = 0;

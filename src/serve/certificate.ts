@@ -1,4 +1,4 @@
-import type { Sourced } from "../config/config.ts";
+import type { Config, Sourced } from "../config/config.ts";
 import { readText, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
@@ -6,17 +6,7 @@ import { type Certificate, parseCertificate, validityError } from "../http/liste
 import type { Log } from "../http/observability/log.ts";
 
 /** The settings with the paths of a certificate and its private key. */
-export interface CertificateFiles {
-  readonly cert: Sourced;
-  readonly key: Sourced;
-}
-
-export interface WatchedCertificate {
-  /** Returns the certificate in use. */
-  readonly current: () => Certificate;
-  /** Returns whether the last check could not use the files. */
-  readonly isRejected: () => boolean;
-}
+type CertificateFiles = NonNullable<Config["tls"]>;
 
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {
@@ -31,13 +21,14 @@ const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
 /**
  * Renews the certificate of a listener whenever its files change. If that fails, for example because only one of the files
  * has been written so far, logs the reason, keeps the previous certificate and tries again.
+ * Returns functions that return the certificate in use, and whether the last check could not use the files.
  */
 export function watchCertificate(
   files: CertificateFiles,
   first: Certificate,
   { renew }: Pick<TlsListener, "renew">,
   log: Log,
-): WatchedCertificate {
+) {
   let current = first;
   warnUnlessValid(first, log);
   const check = async (): Promise<void> => {

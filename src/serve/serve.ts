@@ -1,11 +1,9 @@
-import { accessSync, constants, statSync } from "node:fs";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
-import { reachableHost, resolveAddress } from "../config/address.ts";
+import { describeListenError, reachableHost, resolveAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { clusterVariables, type Environment } from "../config/environment.ts";
-import { CommandError, FAILED_EXIT_CODE, toStoreError, UsageError } from "../config/usage-error.ts";
-import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
+import { toStoreError, UsageError } from "../config/usage-error.ts";
 import type { McpEndpoint } from "../http/handlers/mcp.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Metrics } from "../http/listener/metrics.ts";
@@ -16,13 +14,13 @@ import { openStore, parseFilePath } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/files.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
-import { scheduleBackups } from "./backups.ts";
+import { readSchedule, scheduleBackups } from "./backups.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
 import { type Credentials, openCredentials } from "./credentials.ts";
 import { showFirstKey, whereToOpen } from "./first-key.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
-import { describeAddresses, describeDemo, describeMemory } from "./start-message.ts";
+import { describeAddresses, describeDemo, describeMemory, describeRisk } from "./start-message.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** How long the last lines wait for a slow reader of the log. */
@@ -51,11 +49,11 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     observer: metrics?.observer,
     mcp: config.mcp ? await loadMcpEndpoint() : undefined,
   });
-  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
+  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   if (schedule !== undefined && store.id !== undefined) {
-    const backups = scheduleBackups(schedule.path, store.id, schedule, log);
+    const backups = scheduleBackups(schedule, store.id, log);
     const disk = () => fileUsage(join(schedule.folder, "todos.db"));
     metrics?.trackBackups({ ...backups, disk, intervalMs: schedule.everyMs });
   }
@@ -77,42 +75,6 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   // After the start, so that a port in use does not lose the token.
   if (credentials.needsFirstKey) await showFirstKey(store.keys, whereToOpen(listener.url, subject));
   if (stderr.isTTY) stderr.write(describeMemory(subject.store));
-}
-
-/**
- * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
- * is 1 if the folder cannot be used now, because its disk may be mounted later.
- */
-export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
-  if (backupDir === undefined) return undefined;
-  const { value: folder, source } = backupDir;
-  const path = getSqlitePath(store);
-  if (path === undefined) {
-    const next =
-      store.value === "memory:"
-        ? `set ${store.source} to sqlite:PATH`
-        : "back up PostgreSQL with its own tools, such as pg_dump";
-    throw new UsageError(`${source} needs a sqlite: store: ${next}`);
-  }
-  try {
-    if (!statSync(folder).isDirectory())
-      throw new UsageError(`${source} "${folder}": it is not a folder: name an existing folder`);
-    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new CommandError(`${source} "${folder}": ${describeFsError(error)}`, FAILED_EXIT_CODE, {
-      cause: error,
-    });
-  }
-  return { path, folder, everyMs, keep };
-}
-
-function getSqlitePath({ value, source }: Config["store"]): string | undefined {
-  try {
-    return parseFilePath(value);
-  } catch (error) {
-    throw toStoreError(source, error);
-  }
 }
 
 /** Loads the metrics library only if metrics are configured. */
@@ -192,20 +154,6 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
   }
 }
 
-/** Returns in plain words why a server cannot listen. */
-export function describeListenError(error: unknown, { host, port }: ListenOptions, source: string): string {
-  switch (getErrno(error)) {
-    case "EADDRINUSE":
-      return `port ${port} on ${host} is in use: stop the other program, or choose another port with ${source}`;
-    case "EACCES":
-      return `this user may not use port ${port}: choose a port above 1023 with ${source}`;
-    case "EADDRNOTAVAIL":
-      return `${host} is not an address of this machine`;
-    default:
-      return `cannot listen on ${host}, port ${port}: ${errorMessage(error)}`;
-  }
-}
-
 /** Shuts down on the first SIGTERM or SIGINT; exits immediately on the next one. */
 function shutdownOnSignal(
   listener: Listener,
@@ -258,13 +206,4 @@ function warnOfSurfaces(
     log.warn({}, "no user is configured: /admin/ rejects every request until you run todo users add");
   const risk = describeRisk(config, onLoopback);
   if (risk !== undefined) log.warn({}, risk);
-}
-
-/** Returns what valid settings put at risk, or whom they shut out; `undefined` if that is nothing. */
-export function describeRisk({ access, tls, network }: Config, onLoopback: boolean): string | undefined {
-  if (access.allowBasicOverHttp)
-    return `${access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP), where others can read them`;
-  if (onLoopback || tls !== undefined || network.trustedProxies.length > 0) return undefined;
-  const [surface, secrets] = access.privateMode ? ["the service", "credentials"] : ["/admin/", "passwords"];
-  return `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front`;
 }

@@ -49,3 +49,12 @@ curl -w '\\n' -u '${user}:${password}' '${url}/admin/'
 
 `;
 }
+
+/** Returns what valid settings put at risk, or whom they shut out; `undefined` if that is nothing. */
+export function describeRisk({ access, tls, network }: Config, onLoopback: boolean): string | undefined {
+  if (access.allowBasicOverHttp)
+    return `${access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP), where others can read them`;
+  if (onLoopback || tls !== undefined || network.trustedProxies.length > 0) return undefined;
+  const [surface, secrets] = access.privateMode ? ["the service", "credentials"] : ["/admin/", "passwords"];
+  return `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front`;
+}

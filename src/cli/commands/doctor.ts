@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
-import { reachableHost, resolveAddress } from "../../config/address.ts";
+import { describeListenError, reachableHost, resolveAddress } from "../../config/address.ts";
 import { type Config, type Flags, readConfig, readSecretFiles, type Sourced } from "../../config/config.ts";
 import type { Environment } from "../../config/environment.ts";
 import { addServeOptions } from "../../config/settings.ts";
@@ -10,9 +10,10 @@ import { describeFsError, errorMessage, getErrno } from "../../error-message.ts"
 import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
 import { isLoopback } from "../../http/policy/address.ts";
-import { findBackups } from "../../serve/backups.ts";
+import { findBackups, readSchedule } from "../../serve/backups.ts";
 import { readCertificate } from "../../serve/certificate.ts";
 import { openCredentials } from "../../serve/credentials.ts";
+import { describeRisk } from "../../serve/start-message.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { parseFilePath, probeStore, type StoreProbe } from "../../storage/open.ts";
 import { findRescueFiles, rescueTime, restoreCommand } from "../../storage/sqlite/errors.ts";
@@ -86,7 +87,6 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
   yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
   const onLoopback = isLoopback(await resolveAddress(config.host).catch(() => ""));
-  const { describeRisk } = await import("../../serve/serve.ts");
   const risk = describeRisk(config, onLoopback);
   yield ["risks", risk === undefined ? ["ok", "none known"] : ["warning", risk]];
 }
@@ -187,8 +187,7 @@ function checkClock(store: StoreProbe): Outcome {
 }
 
 /** Checks the folder of the scheduled backups, and the age of the newest one of the store. */
-async function checkBackups(config: Config, store: StoreProbe | undefined): Promise<Outcome> {
-  const { readSchedule } = await import("../../serve/serve.ts");
+function checkBackups(config: Config, store: StoreProbe | undefined): Outcome {
   const schedule = readSchedule(config);
   if (schedule === undefined) return ["ok", "not scheduled by the server"];
   const { folder, everyMs } = schedule;
@@ -219,7 +218,6 @@ async function checkPort({ host, port, tls }: Address, source: string): Promise<
     const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
     if (getErrno(error) === "EADDRINUSE" && (await isOurs(url)))
       return ["ok", `${port} on ${host} ${USED_BY_US}`];
-    const { describeListenError } = await import("../../serve/serve.ts");
     return ["failed", describeListenError(error, { host, port }, source)];
   } finally {
     server.close();
@@ -245,10 +243,10 @@ function checkFiles(flags: Flags, env: Environment, store: StoreProbe | undefine
   const files = readSecretFiles(flags, env);
   if (store?.kind === "sqlite" && store.lastChange !== undefined)
     files.push(
-      { source: "the store", path: store.path },
-      ...[`${store.path}-wal`].filter(existsSync).map((path) => ({ source: "the log of the store", path })),
+      { source: "the store", value: store.path },
+      ...[`${store.path}-wal`].filter(existsSync).map((value) => ({ source: "the log of the store", value })),
     );
-  const outcomes = files.flatMap(({ source, path }): Outcome[] => {
+  const outcomes = files.flatMap(({ source, value: path }): Outcome[] => {
     try {
       const { mode } = statSync(path);
       if (mode & WRITABLE_BY_OTHERS)
