@@ -15,7 +15,7 @@ import { skipFor } from "./skip.ts";
 import { decode, read } from "./store-contract.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
-const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 40);
+const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 20);
 const HOUR = 60 * 60 * 1000;
 /** Small limits, so that the sequences reach them. */
 const LIMITS = { maxTodos: 6, maxEvents: 12 };
@@ -29,7 +29,7 @@ type Write =
 type Step =
   | { readonly name: "write"; readonly atOnce: readonly Write[] }
   | { readonly name: "get"; readonly id: TodoId }
-  | { readonly name: "list"; readonly query: ListQuery }
+  | { readonly name: "list"; readonly query: ListQuery; readonly maxBlobBytes: number | undefined }
   | { readonly name: "events"; readonly back: number }
   | { readonly name: "wait"; readonly hours: number }
   | { readonly name: "reopen" };
@@ -69,6 +69,11 @@ const QUERY = fc.record(
   { after: ID, limit: fc.integer({ min: 1, max: 5 }), done: fc.boolean() },
   { requiredKeys: [] },
 );
+const LIST = fc.record({
+  name: fc.constant("list"),
+  query: QUERY,
+  maxBlobBytes: fc.constantFrom(undefined, 0, 100),
+});
 const STEP: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 24,
@@ -78,7 +83,7 @@ const STEP: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 6, arbitrary: fc.record({ name: fc.constant("get"), id: ID }) },
-  { weight: 6, arbitrary: fc.record({ name: fc.constant("list"), query: QUERY }) },
+  { weight: 6, arbitrary: LIST },
   { weight: 4, arbitrary: fc.record({ name: fc.constant("events"), back: fc.integer({ min: 1, max: 20 }) }) },
   { weight: 2, arbitrary: fc.record({ name: fc.constant("wait"), hours: fc.constantFrom(1, 12, 24) }) },
   { weight: 1, arbitrary: fc.record({ name: fc.constant("reopen") }) },
@@ -268,7 +273,7 @@ async function take(
     }
     case "list": {
       const { after = 0n, ...query } = step.query;
-      const list = await store.list({ ...query, after: idFrom(base, after) });
+      const list = await store.list({ ...query, after: idFrom(base, after) }, step.maxBlobBytes);
       return { next: list.next, todos: (await read(list)).todos };
     }
     case "events":

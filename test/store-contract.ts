@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import fc from "fast-check";
 import type { Key, KeyStore, StoredKey } from "../src/credential/key.ts";
 import { hashToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
@@ -22,7 +21,6 @@ export type OpenStore = (options: {
   readonly onIdempotencyKeysEvicted?: (count: number) => void;
 }) => Promise<Store>;
 
-const SEQUENCES = Number(process.env.TODO_TEST_CONTRACT_SEQUENCES ?? 20);
 const LIMITS = { maxTodos: 1000, maxEvents: 100 };
 
 /** The test suite that every store passes. */
@@ -60,13 +58,15 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await list()).map(({ title }) => title)).toHaveLength(100);
     });
 
-    test.each(HOSTILE_TITLES)("insert stores the title %j unchanged", async (title) => {
-      const { id } = await insert(title);
-      const found = await store.get(id);
-      expect(found === undefined ? undefined : decode(found).title).toBe(title);
-      expect((await list())[0]?.title).toBe(title);
-      await store.setDone(id, true);
-      expect(await list()).toEqual([{ id, title, done: true }]);
+    test("insert stores any title unchanged", async () => {
+      for (const title of HOSTILE_TITLES) {
+        const { id } = await insert(title);
+        const found = await store.get(id);
+        expect(found === undefined ? undefined : decode(found).title).toBe(title);
+        expect((await list({ after: id - 1n }))[0]?.title).toBe(title);
+        await store.setDone(id, true);
+        expect(await list({ after: id - 1n })).toEqual([{ id, title, done: true }]);
+      }
     });
 
     test("insert into a full store fails and changes neither the id counter nor the position", async () => {
@@ -308,21 +308,6 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       await closing.close();
       expect((await inserts).map(({ id }) => id)).toEqual(upTo(3));
     });
-
-    test("any sequence of calls returns the same results as a simple model", async () => {
-      const property = fc.asyncProperty(fc.array(CALL, { maxLength: 200, size: "max" }), async (calls) => {
-        const fresh = await openStore(LIMITS);
-        const model = new Model();
-        try {
-          for (const call of calls) expect(await apply(fresh, call)).toEqual(model.apply(call));
-          expect((await read(await fresh.list({}))).todos).toEqual(model.list({}));
-          expect((await fresh.position()).sequence).toBe(model.n);
-        } finally {
-          await fresh.close();
-        }
-      });
-      await fc.assert(property, { numRuns: SEQUENCES });
-    });
   });
 
   keyContract(`${engine} store's API keys`, async () => {
@@ -386,15 +371,15 @@ export function keyContract(
       expect((await found("c"))?.scope).toBe("write");
     });
 
-    test.each(["Zoë 😀", "'; DROP TABLE keys; --", "\u2028", '"\\', "%", "__proto__", "x".repeat(100)])(
-      "insert stores the name %j unchanged",
-      async (name) => {
-        await keys.insert(storedKey("a", { name }));
-        expect((await found("a"))?.name).toBe(name);
-        expect((await keys.list())[0]?.name).toBe(name);
-        expect(await keys.insert(storedKey("b", { name }))).toBe(false);
-      },
-    );
+    test("insert stores any name unchanged", async () => {
+      for (const name of HOSTILE_NAMES) {
+        const key = storedKey(`a${name}`, { name });
+        await keys.insert(key);
+        expect(await found(key.id)).toEqual(key);
+        expect((await keys.list()).at(-1)?.name).toBe(name);
+        expect(await keys.insert(storedKey(`b${name}`, { name }))).toBe(false);
+      }
+    });
 
     test("list returns all keys, including expired keys, without hashes and ordered by creation time", async () => {
       const latest = storedKey("c", { createdAt: 30 });
@@ -551,7 +536,7 @@ const hashOf = (id: string): Buffer => hashToken(`token of ${id}`);
 
 const withoutHash = ({ tokenHash: _, ...key }: StoredKey): Key => key;
 
-const HOSTILE_TITLES = [
+export const HOSTILE_TITLES = [
   "\u0000",
   "a\u0000b",
   '"\\/\b\f\n\r\t',
@@ -568,72 +553,15 @@ const HOSTILE_TITLES = [
   "\u0000".repeat(120),
 ];
 
-type Call =
-  | { readonly name: "insert"; readonly title: string }
-  | { readonly name: "get"; readonly id: TodoId }
-  | { readonly name: "delete"; readonly id: TodoId }
-  | { readonly name: "setDone"; readonly id: TodoId; readonly done: boolean }
-  | { readonly name: "list"; readonly query: ListQuery; readonly maxBlobBytes?: number | undefined };
-
-const ID = fc.bigInt({ min: 0n, max: 30n });
-const TITLE = fc.oneof(
-  fc.string({ unit: "binary", minLength: 1, maxLength: 120 }),
-  fc.constantFrom(...HOSTILE_TITLES),
-);
-const QUERY = fc.record(
-  { after: ID, limit: fc.integer({ min: 1, max: 8 }), done: fc.boolean() },
-  { requiredKeys: [] },
-);
-const LIST = fc.record({
-  name: fc.constant("list"),
-  query: QUERY,
-  maxBlobBytes: fc.constantFrom(undefined, 0, 100),
-});
-const CALL: fc.Arbitrary<Call> = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ name: fc.constant("insert"), title: TITLE }) },
-  { weight: 2, arbitrary: fc.record({ name: fc.constant("setDone"), id: ID, done: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ name: fc.constant("get"), id: ID }) },
-  { weight: 2, arbitrary: fc.record({ name: fc.constant("delete"), id: ID }) },
-  { weight: 1, arbitrary: LIST },
-);
-
-/** A model of a store. */
-class Model {
-  readonly #todos = new Map<TodoId, Todo>();
-  #lastId = 0n;
-  n = 0;
-
-  apply(call: Call): unknown {
-    if (call.name === "list") return this.list(call.query);
-    if (call.name === "insert") {
-      this.n++;
-      return this.#set({ id: ++this.#lastId, title: call.title, done: false });
-    }
-    const todo = this.#todos.get(call.id);
-    if (todo === undefined) return call.name === "delete" ? false : undefined;
-    if (call.name === "get") return todo;
-    if (call.name === "delete" || todo.done !== call.done) this.n++;
-    return call.name === "delete" ? this.#todos.delete(call.id) : this.#set({ ...todo, done: call.done });
-  }
-
-  list({ after = 0n, limit = Number.POSITIVE_INFINITY, done }: ListQuery): Todo[] {
-    const all = [...this.#todos.values()];
-    return all.filter((todo) => todo.id > after && (done ?? todo.done) === todo.done).slice(0, limit);
-  }
-
-  #set(todo: Todo): Todo {
-    this.#todos.set(todo.id, todo);
-    return todo;
-  }
-}
-
-async function apply(store: Store, call: Call): Promise<unknown> {
-  if (call.name === "insert") return decode((await store.insert(call.title)).json);
-  if (call.name === "list") return (await read(await store.list(call.query, call.maxBlobBytes))).todos;
-  if (call.name === "delete") return store.delete(call.id);
-  const json = call.name === "get" ? await store.get(call.id) : await store.setDone(call.id, call.done);
-  return json === undefined ? undefined : decode(json);
-}
+const HOSTILE_NAMES = [
+  "Zoë 😀",
+  "'; DROP TABLE keys; --",
+  "\u2028",
+  '"\\',
+  "%",
+  "__proto__",
+  "x".repeat(100),
+];
 
 /** Reads all to-dos of a list. */
 export async function read({ json, position }: TodoList): Promise<{ position: Position; todos: Todo[] }> {

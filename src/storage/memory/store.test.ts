@@ -1,11 +1,18 @@
 import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { decode, expectRenewed, read, storeContract, useKeys } from "../../../test/store-contract.ts";
+import {
+  decode,
+  expectRenewed,
+  HOSTILE_TITLES,
+  read,
+  storeContract,
+  useKeys,
+} from "../../../test/store-contract.ts";
 import { MAX_EXPIRED_KEYS } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
-import { MAX_TODO_ID, type Todo, type TodoId, type TodoStore } from "../../todo.ts";
+import { type ListQuery, MAX_TODO_ID, type Todo, type TodoId, type TodoStore } from "../../todo.ts";
 import { openMemory } from "./store.ts";
 
 storeContract("memory", async (options) => openMemory(options));
@@ -159,4 +166,83 @@ async function bytesHeld(): Promise<number> {
   Bun.gc(true);
   const { heapSize, extraMemorySize } = heapStats();
   return heapSize + extraMemorySize;
+}
+
+// The other stores return the same results as this one, as test/engines-agree.test.ts checks.
+test("any sequence of calls returns the same results as a simple model", async () => {
+  const property = fc.asyncProperty(fc.array(CALL, { maxLength: 200, size: "max" }), async (calls) => {
+    const store = openMemory();
+    const model = new Model();
+    for (const call of calls) expect(await apply(store, call)).toEqual(model.apply(call));
+    expect(await todosOf(store)).toEqual(model.list({}));
+    expect((await store.position()).sequence).toBe(model.n);
+  });
+  await fc.assert(property);
+});
+
+type Call =
+  | { readonly name: "insert"; readonly title: string }
+  | { readonly name: "get"; readonly id: TodoId }
+  | { readonly name: "delete"; readonly id: TodoId }
+  | { readonly name: "setDone"; readonly id: TodoId; readonly done: boolean }
+  | { readonly name: "list"; readonly query: ListQuery; readonly maxBlobBytes?: number | undefined };
+
+const ID = fc.bigInt({ min: 0n, max: 30n });
+const TITLE = fc.oneof(
+  fc.string({ unit: "binary", minLength: 1, maxLength: 120 }),
+  fc.constantFrom(...HOSTILE_TITLES),
+);
+const QUERY = fc.record(
+  { after: ID, limit: fc.integer({ min: 1, max: 8 }), done: fc.boolean() },
+  { requiredKeys: [] },
+);
+const LIST = fc.record({
+  name: fc.constant("list"),
+  query: QUERY,
+  maxBlobBytes: fc.constantFrom(undefined, 0, 100),
+});
+const CALL: fc.Arbitrary<Call> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ name: fc.constant("insert"), title: TITLE }) },
+  { weight: 2, arbitrary: fc.record({ name: fc.constant("setDone"), id: ID, done: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ name: fc.constant("get"), id: ID }) },
+  { weight: 2, arbitrary: fc.record({ name: fc.constant("delete"), id: ID }) },
+  { weight: 1, arbitrary: LIST },
+);
+
+/** A model of a store. */
+class Model {
+  readonly #todos = new Map<TodoId, Todo>();
+  #lastId = 0n;
+  n = 0;
+
+  apply(call: Call): unknown {
+    if (call.name === "list") return this.list(call.query);
+    if (call.name === "insert") {
+      this.n++;
+      return this.#set({ id: ++this.#lastId, title: call.title, done: false });
+    }
+    const todo = this.#todos.get(call.id);
+    if (todo === undefined) return call.name === "delete" ? false : undefined;
+    if (call.name === "get") return todo;
+    if (call.name === "delete" || todo.done !== call.done) this.n++;
+    return call.name === "delete" ? this.#todos.delete(call.id) : this.#set({ ...todo, done: call.done });
+  }
+
+  list({ after = 0n, limit = Number.POSITIVE_INFINITY, done }: ListQuery): Todo[] {
+    const all = [...this.#todos.values()];
+    return all.filter((todo) => todo.id > after && (done ?? todo.done) === todo.done).slice(0, limit);
+  }
+
+  #set(todo: Todo): Todo {
+    this.#todos.set(todo.id, todo);
+    return todo;
+  }
+}
+
+async function apply(store: TodoStore, call: Call): Promise<unknown> {
+  if (call.name === "insert") return decode((await store.insert(call.title)).json);
+  if (call.name === "list") return (await read(await store.list(call.query, call.maxBlobBytes))).todos;
+  if (call.name === "delete") return store.delete(call.id);
+  const json = call.name === "get" ? await store.get(call.id) : await store.setDone(call.id, call.done);
+  return json === undefined ? undefined : decode(json);
 }

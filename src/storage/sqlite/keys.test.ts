@@ -59,7 +59,7 @@ keyContract("the keys of a file", async () =>
 );
 
 keyContract("the keys of a file that is being served", async () => {
-  const { served, beside, [Symbol.asyncDispose]: close } = await openTwice(await emptyFile());
+  const { served, beside, [Symbol.asyncDispose]: close } = await openTwice(newPath());
   // Alternates between the two.
   const turn = turns(served.keys, beside.keys);
   const keys: KeyStore = {
@@ -72,12 +72,6 @@ keyContract("the keys of a file that is being served", async () => {
   };
   return { keys, close };
 });
-
-async function emptyFile(): Promise<string> {
-  const path = newPath();
-  await (await openSqlite(path)).close();
-  return path;
-}
 
 function turns<T>(one: T, other: T): () => T {
   let count = 0;
@@ -128,7 +122,7 @@ test("the last use is listed immediately and stored when the store closes", asyn
 });
 
 test("changes to keys on one connection are immediately visible on the other", async () => {
-  await using twice = await openTwice(await emptyFile());
+  await using twice = await openTwice(newPath());
   for (const [one, other] of [
     [twice.served, twice.beside],
     [twice.beside, twice.served],
@@ -159,7 +153,7 @@ test("a key that was revoked beside the server is not found while the files cann
 });
 
 test("concurrent inserts of one name on both connections create one key", async () => {
-  await using twice = await openTwice(await emptyFile());
+  await using twice = await openTwice(newPath());
   const { served, beside } = twice;
   for (let round = 0; round < 20; round++) {
     const [one, other] = await Promise.all(
@@ -171,7 +165,7 @@ test("concurrent inserts of one name on both connections create one key", async 
 });
 
 test("keys and to-dos can be created concurrently", async () => {
-  await using twice = await openTwice(await emptyFile());
+  await using twice = await openTwice(newPath());
   const { served, beside } = twice;
   const written = Promise.all(Array.from({ length: 2000 }, (_, i) => served.insert(`${i}`)));
   for (let i = 0; i < 50; i++) {
@@ -213,8 +207,8 @@ test("files contain the hash of a token but not the token", async () => {
 });
 
 test("a new key deletes the expired keys that exceed the limit", async () => {
-  const path = await emptyFile();
-  const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+  const path = newPath();
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
   for (let i = 0; i <= MAX_EXPIRED_KEYS; i++) {
     const key = { id: `${i}`, name: `${i}`, tokenHash: hashToken(`${i}`), createdAt: 0, expiresAt: i };
     await keys.insert({ ...key, scope: "read" });
