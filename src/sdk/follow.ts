@@ -23,30 +23,23 @@ interface Source {
 /** Yields each state of the list. A slow reader gets only the latest one. */
 export function followList(source: Source, options: CallOptions): AsyncGenerator<LiveList, void, undefined> {
   return abortOnReturn(options.signal, async function* (signal) {
-    let isChanged = false;
+    const latest: LiveList[] = [];
     let wake = (): void => {};
-    const list = new FollowedList(() => {
-      isChanged = true;
+    signal.addEventListener("abort", () => wake());
+    const onState = (state: LiveList): void => {
+      latest[0] = state;
       wake();
-    });
-    let end: Promise<void> | undefined;
-    const running = list.synchronize(source, options, signal).finally(() => {
-      end = running;
-      wake();
-    });
-    // `await end` below throws the error.
-    running.catch(() => {});
-    while (end === undefined) {
-      if (isChanged) {
-        isChanged = false;
-        yield list.state;
-      } else {
+    };
+    watchList(source, onState, { ...options, signal });
+    while (!signal.aborted) {
+      const state = latest.pop();
+      if (state?.status === "failed") throw state.error;
+      if (state !== undefined) yield state;
+      else
         await new Promise<void>((resolve) => {
           wake = resolve;
         });
-      }
     }
-    await end;
   });
 }
 
@@ -57,90 +50,77 @@ export function watchList(
   options: CallOptions,
 ): () => void {
   const { signal, abort } = linkAbort(options.signal);
-  const list = new FollowedList(() => onState(list.state));
-  list.synchronize(source, options, signal).catch((error) => {
+  /** By ascending id. The list and the events belong to the same history, so each change applies. */
+  let todos: Todo[] = [];
+  /** The array that the user got last. It is a copy, because the user may change it. */
+  let copy: Todo[] | undefined;
+  let state: Omit<LiveList, "todos"> = { status: "connecting" };
+  let isWaiting = false;
+  synchronize().catch((error) => {
     if (signal.aborted) return;
     // A pending timer must not pass another state after the last one.
     abort();
-    onState({ ...list.state, status: "failed", error });
+    onState({ ...state, todos: copy ?? todos.slice(), status: "failed", error });
   });
   return abort;
-}
-
-/** A list that is kept current. */
-class FollowedList {
-  readonly #onChange: () => void;
-  /** By ascending id. The list and the events belong to the same history, so each change applies. */
-  #todos: Todo[] = [];
-  /** The array that users got last. It is a copy, because they may change it. */
-  #copy: Todo[] | undefined;
-  #state: Omit<LiveList, "todos"> = { status: "connecting" };
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  /** @param onChange is called once for changes that arrive together */
-  constructor(onChange: () => void) {
-    this.#onChange = onChange;
-  }
-
-  get state(): LiveList {
-    this.#copy ??= this.#todos.slice();
-    return { ...this.#state, todos: this.#copy };
-  }
 
   /** Keeps the list current until the signal aborts. Rejects if the service rejects a request. */
-  async synchronize(source: Source, options: CallOptions, signal: AbortSignal): Promise<void> {
-    const onChange = (): void => {
-      this.#timer = undefined;
-      if (!signal.aborted) this.#onChange();
-    };
+  async function synchronize(): Promise<void> {
     for (let attempt = 0; !signal.aborted; ) {
       let error: TodoApiError | undefined;
       try {
-        const { todos, position } = await source.list({}, { ...options, signal, retries: 0 });
+        const list = await source.list({}, { ...options, signal, retries: 0 });
         attempt = 0;
-        this.#todos = todos;
-        this.#copy = undefined;
-        this.#state = { ...this.#state, position };
-        this.#timer ??= setTimeout(onChange, FRAME_MS);
-        for await (const event of source.events({ ...options, signal, since: position })) {
+        todos = list.todos;
+        copy = undefined;
+        setState({ ...state, position: list.position });
+        for await (const event of source.events({ ...options, signal, since: list.position })) {
           if (event.type === "resync") break;
-          this.#apply(event);
-          this.#timer ??= setTimeout(onChange, FRAME_MS);
+          apply(event);
         }
       } catch (caught) {
         if (signal.aborted) return;
         if (!isTransient(caught)) throw caught;
         error = caught;
-        this.#state = { ...this.#state, status: "disconnected", error };
-        this.#timer ??= setTimeout(onChange, FRAME_MS);
+        setState({ ...state, status: "disconnected", error });
       }
       await delay(retryDelay(attempt++, error), signal);
     }
   }
 
-  #apply(event: Exclude<TodoEvent, { type: "resync" }>): void {
+  function apply(event: Exclude<TodoEvent, { type: "resync" }>): void {
     if (event.type === "disconnected") {
       const closed = new TodoApiError("network_error", "the service closed the event stream");
-      this.#state = { ...this.#state, status: "disconnected", error: event.error ?? closed };
+      setState({ ...state, status: "disconnected", error: event.error ?? closed });
       return;
     }
-    const { position } = event;
-    this.#state = { position, status: "connected" };
-    if (event.type === "connected") return;
-    this.#copy = undefined;
-    if (event.type === "deleted") this.#replace(event.id);
-    else this.#replace(event.todo.id, event.todo);
+    if (event.type === "deleted") replace(event.id);
+    else if (event.type !== "connected") replace(event.todo.id, event.todo);
+    setState({ position: event.position, status: "connected" });
   }
 
   /** Puts a to-do in the place of its id, or nothing if it is deleted. */
-  #replace(id: TodoId, ...todo: Todo[]): void {
+  function replace(id: TodoId, ...todo: Todo[]): void {
+    copy = undefined;
     let low = 0;
-    let high = this.#todos.length;
+    let high = todos.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (compareIds(this.#todos[middle]?.id ?? id, id) < 0) low = middle + 1;
+      if (compareIds(todos[middle]?.id ?? id, id) < 0) low = middle + 1;
       else high = middle;
     }
-    this.#todos.splice(low, this.#todos[low]?.id === id ? 1 : 0, ...todo);
+    todos.splice(low, todos[low]?.id === id ? 1 : 0, ...todo);
+  }
+
+  /** Passes the state to the user after one frame, with the changes until then. */
+  function setState(next: typeof state): void {
+    state = next;
+    if (isWaiting) return;
+    isWaiting = true;
+    setTimeout(() => {
+      isWaiting = false;
+      copy ??= todos.slice();
+      if (!signal.aborted) onState({ ...state, todos: copy });
+    }, FRAME_MS);
   }
 }
