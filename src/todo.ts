@@ -12,14 +12,6 @@ export interface Todo {
   readonly done: boolean;
 }
 
-export interface NewTodo {
-  readonly title: string;
-}
-
-export interface Patch {
-  readonly done: boolean;
-}
-
 /** An encoded to-do: the JSON object `{"id":…,"title":…,"done":…}` as text or as UTF-8 bytes. */
 export type TodoJson = string | Uint8Array<ArrayBuffer>;
 
@@ -111,7 +103,7 @@ export function parseTodoId(text: string): TodoId | undefined {
 }
 
 /** Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties. */
-export function parseNewTodo(body: unknown): NewTodo {
+export function parseNewTodo(body: unknown): { readonly title: string } {
   const title = ownProperty(body, "title");
   if (title === undefined) throw validationError("title", "is required");
   if (typeof title !== "string") throw validationError("title", "must be a string");
@@ -121,7 +113,7 @@ export function parseNewTodo(body: unknown): NewTodo {
 }
 
 /** Validates the body of an update request. Throws `validation_failed`. Coerces nothing: `"true"` is not a boolean. */
-export function parsePatch(body: unknown): Patch {
+export function parsePatch(body: unknown): { readonly done: boolean } {
   const done = ownProperty(body, "done");
   if (done === undefined) throw validationError("done", "is required");
   if (typeof done !== "boolean") throw validationError("done", "must be a boolean");

@@ -14,15 +14,10 @@ import { createTodoServer } from "./server.ts";
 /** The maximum number of members and elements in a message, at any depth. 100 to-dos with idempotency keys have 300. */
 const MAX_VALUES = 400;
 
-/** Options of `createMcpEndpoint`. */
-export interface McpEndpointOptions {
-  /** The version of the program, which clients show. */
-  readonly version: string;
-}
-
 /**
  * Creates the handler of `/mcp`, which offers the to-dos to assistants (Model Context Protocol, Streamable HTTP). It keeps
  * nothing between two requests, so every replica can answer each of them. It does not report changes of the to-dos.
+ * Clients show the version of the program.
  * @example
  * ```ts
  * import { createService } from "todo-service";
@@ -32,7 +27,7 @@ export interface McpEndpointOptions {
  * const service = createService({ store: openMemory(), mcp: createMcpEndpoint({ version: "1.0.0" }) });
  * ```
  */
-export function createMcpEndpoint({ version }: McpEndpointOptions) {
+export function createMcpEndpoint({ version }: { readonly version: string }) {
   return async (
     request: Request,
     readBody: () => Promise<unknown>,

@@ -161,7 +161,7 @@ export async function throwIfProblem(exchange: Exchange): Promise<void> {
     return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
       ...outcomeOf(response),
       detail,
-      fields,
+      fields: fields ?? [],
     });
   });
 }

@@ -63,14 +63,8 @@ export interface LiveList {
   readonly error?: Error;
 }
 
-interface TodoApiErrorOptions {
-  readonly status?: number | undefined;
-  readonly detail?: string | undefined;
-  readonly fields?: readonly FieldError[] | undefined;
-  readonly retryAfter?: number | undefined;
-  readonly requestId?: string | undefined;
-  readonly cause?: unknown;
-}
+type TodoApiErrorOptions = ErrorOptions &
+  Partial<Pick<TodoApiError, "status" | "detail" | "fields" | "retryAfter" | "requestId">>;
 
 /**
  * The error of every call that fails. Two cases are different: an aborted call rejects with the signal's reason, and a

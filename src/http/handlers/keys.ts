@@ -17,7 +17,7 @@ import type { BodyReader } from "../body.ts";
 import type { Log } from "../observability/log.ts";
 import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, noContent, respond } from "../response.ts";
-import type { GuardedHandler, HttpServer, RoutedRequest } from "../route.ts";
+import type { GuardedHandler, RoutedRequest } from "../route.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
 
 export interface KeyOptions {
@@ -56,7 +56,9 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
 
     rotate: audited("rotate", async (request, server, user) => {
       const id = getKeyId(request);
-      const minted = await rotateKey(keys, id, await readOverlap(request, server, id), now());
+      const body = await bodies.readJsonIfAny(request, server);
+      const overlap = body === undefined ? parseOverlap() : parseRotation(body);
+      const minted = await rotateKey(keys, id, overlap, now());
       if (minted === undefined) throw notFound();
       const { id: successor, name: client } = minted.key;
       log.info({ id: request.id, key: id, successor, client, user: user.name }, "key rotated");
@@ -85,20 +87,6 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
         throw error;
       }
     };
-  }
-
-  /**
-   * Returns the overlap in milliseconds, the default without a body. If both the key and the body are wrong, it reports
-   * the absent key. A valid body needs no lookup for that.
-   */
-  async function readOverlap(request: Request, server: HttpServer, id: string): Promise<number> {
-    try {
-      const body = await bodies.readJsonIfAny(request, server);
-      return body === undefined ? parseOverlap() : parseRotation(body);
-    } catch (error) {
-      if ((await keys.list()).every((key) => key.id !== id)) throw notFound();
-      throw error;
-    }
   }
 }
 

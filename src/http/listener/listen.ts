@@ -1,7 +1,7 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { MAX_REQUEST_BYTES } from "../body.ts";
-import { type Handler, IDLE_SECONDS, withHeader } from "../route.ts";
+import { type Handler, IDLE_SECONDS, withHeaders } from "../route.ts";
 import type { Service } from "../service.ts";
 import type { Certificate } from "./tls.ts";
 
@@ -82,7 +82,9 @@ const KEEP_ALIVE = "timeout=5";
 
 /** Adds `Keep-Alive` to each response that keeps its connection open. The runtime omits it over HTTP/2 (RFC 9113 §8.2.2). */
 const withKeepAlive = (routes: Readonly<Record<string, Handler>>): Record<string, Handler> =>
-  withHeader(routes, "Keep-Alive", KEEP_ALIVE, (headers) => headers.get("Connection") !== "close");
+  withHeaders(routes, (headers) => {
+    if (headers.get("Connection") !== "close") headers.set("Keep-Alive", KEEP_ALIVE);
+  });
 
 /**
  * Serves a service over HTTP/1.1. Throws the system's error, such as `EADDRINUSE`, if it cannot listen.
@@ -133,9 +135,9 @@ export function listenTls(
   certificate: Certificate,
   { host, port: requestedPort, retireMs = RETIRE_MS }: TlsListenOptions,
 ): TlsListener {
-  const routes = withHeader(service.routes, "Strict-Transport-Security", HSTS);
+  const routes = withHeaders(service.routes, (headers) => headers.set("Strict-Transport-Security", HSTS));
   const openRoutes = withKeepAlive(routes);
-  const lastRoutes = withHeader(routes, "Connection", "close");
+  const lastRoutes = withHeaders(routes, (headers) => headers.set("Connection", "close"));
   // Old and new certificate need two servers on one port (SO_REUSEPORT), so first check that no other process uses it.
   const exclusive = listen(service, { host, port: requestedPort });
   const port = Number(new URL(exclusive.url).port);
