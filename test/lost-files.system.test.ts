@@ -131,7 +131,8 @@ test("an idle server notices that its database was truncated, and saves everythi
 
 /**
  * Runs a server under load and changes its files. Then does what the log says: stops the server, restores the rescue file
- * and starts the server. Returns the acknowledged to-dos that are missing.
+ * and starts the server. Kills a server that goes on acknowledging writes, because SQLite has written everything again.
+ * Returns the acknowledged to-dos that are missing.
  */
 async function lostAfterRescue(path: string, change: (path: string) => void) {
   const load = new Load();
@@ -148,14 +149,17 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
     for (const suffix of ["", "-wal", "-mark"]) copyFileSync(path + suffix, `${path}.old${suffix}`);
     await until(() => load.acknowledged.size >= 2 * BEFORE, "more writes are acknowledged");
     change(path);
+    const { size } = load.acknowledged;
+    let isRepaired = false;
     await until(async () => {
       expect((await list(url)).length).toBeGreaterThanOrEqual(2 * BEFORE);
       restore = /todo (restore \S+ --store \S+),/.exec(server.stdout())?.[1]?.split(" ") ?? [];
-      return restore.length > 0;
-    }, "the log names the rescue file");
-    expect((await fetch(`${url}/readyz`)).status).toBe(503);
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+      isRepaired = load.acknowledged.size >= size + AFTER;
+      return restore.length > 0 || isRepaired;
+    }, "the log names the rescue file, or writes are acknowledged again");
+    if (!isRepaired) expect((await fetch(`${url}/readyz`)).status).toBe(503);
+    server.kill(isRepaired ? "SIGKILL" : "SIGTERM");
+    expect(await server.exited).toBe(isRepaired ? undefined : 0);
     await Promise.all(writers);
     // SQLite moves a removed WAL, which it has open, to the database when the server stops.
     if (server.stdout().includes("right again: do not restore")) restore = [];

@@ -23,6 +23,7 @@ import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo } from "../../todo.ts";
 import type { Store } from "../store.ts";
+import { storeChecksum } from "./contents.ts";
 import { FileGuard } from "./file-guard.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
@@ -342,6 +343,54 @@ describe("FileGuard", () => {
     },
   );
 
+  test("detects an old copy of a WAL of the same size that was written over it during a commit", () => {
+    const path = newPath();
+    using lock = acquireLock(path);
+    using database = openDatabase(path, "server");
+    const insert = inserter(database);
+    database.run("PRAGMA synchronous = OFF");
+    // SQLite starts the WAL again, so the file keeps its size.
+    for (let i = 0; i < 800; i++) insert();
+    const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
+    const guard = new FileGuard(path, lock.identity, database);
+    const old = readFileSync(`${path}-wal`);
+    for (let i = 0; i < 100; i++) insert();
+    guard.checkBefore(committed);
+    writeFileSync(`${path}-wal`, old);
+    database.transaction(() => {
+      insert();
+      storeChecksum(database);
+    })();
+    expect(statSync(`${path}-wal`).size).toBe(old.length);
+    for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
+    expect(() => guard.checkBefore(committed)).toThrow();
+  });
+
+  test("detects an old copy of a database that was written over it during a commit", () => {
+    const path = newPath();
+    using lock = acquireLock(path);
+    using database = openDatabase(path, "server");
+    const insert = inserter(database);
+    database.transaction(() => {
+      for (let i = 0; i < 1000; i++) insert();
+    })();
+    database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    const old = readFileSync(path);
+    database.run(`UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 500`);
+    storeChecksum(database);
+    database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+    const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
+    const guard = new FileGuard(path, lock.identity, database);
+    guard.checkBefore(committed);
+    writeFileSync(path, old);
+    database.transaction(() => {
+      insert();
+      storeChecksum(database);
+    })();
+    for (let i = 0; i < 2; i++)
+      expect(() => guard.checkAfter(committed)).toThrow("differ from their checksum");
+  });
+
   test("rejects a WAL that lost frames which only a crash needs, until the WAL can be moved to the database", () => {
     const path = newPath();
     using lock = acquireLock(path);
@@ -387,7 +436,7 @@ describe("FileGuard", () => {
       for (let i = 0; i < 200; i++) insert();
     })();
     database.run("PRAGMA wal_checkpoint(PASSIVE)");
-    guard.remember();
+    guard.checkAfter(committed);
     rmSync(`${path}-wal`);
     guard.checkBeforeClose(committed);
   });

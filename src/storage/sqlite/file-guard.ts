@@ -4,17 +4,17 @@ import { errorMessage, getErrno } from "../../error-message.ts";
 import { assertUndamaged, findStructuralDamage, storedIdempotencyRecords } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
-import {
-  BUSY_TIMEOUT_MS,
-  openDatabase,
-  WAL_FRAME_BYTES,
-  WAL_FRAME_HEADER_BYTES,
-  WAL_SIZE_LIMIT,
-} from "./open.ts";
+import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
 import { storeRow } from "./store-row.ts";
 
-/** The first bytes of a WAL with little-endian checksums. Bun supports no system on which SQLite writes others. */
-const WAL_MAGIC = 0x377f0682;
+const WAL_HEADER_BYTES = 32;
+const FRAME_HEADER_BYTES = 24;
+/** A frame has a page of SQLite's default size. */
+const FRAME_BYTES = FRAME_HEADER_BYTES + 4096;
+/** A WAL from which on each commit makes a checkpoint. */
+const CHECKPOINT_BYTES = 1000 * FRAME_BYTES;
+/** SQLite increments the first salt when it starts a WAL again; commands may do so, too. */
+const MAX_RESTARTS = 65_536;
 const SAMPLE_SIZE = 32;
 /** Longer than a command that changes API keys takes. */
 const VERIFY_TIMEOUT_MS = 1000;
@@ -32,6 +32,16 @@ interface Files {
   readonly wal: Stats;
 }
 
+/** The committed frames of a WAL. */
+interface Wal {
+  readonly header: Buffer;
+  /** Where the last frame ends, and its header. Its checksum covers all frames before it. */
+  readonly end: number;
+  readonly frame: Buffer;
+}
+
+const EMPTY_WAL: Wal = { header: Buffer.alloc(0), end: WAL_HEADER_BYTES, frame: Buffer.alloc(0) };
+
 /**
  * Notices when another program removes, replaces, overwrites or truncates the files of a store, because SQLite would go on
  * writing without an error. Uses `stat`, because closing a descriptor of the database, the lock or the shared memory would
@@ -44,6 +54,7 @@ export class FileGuard {
   readonly #sharedMemory: FileIdentity;
   /** The files as the writer left them. */
   #lastSeen: Files;
+  #wal: Wal = EMPTY_WAL;
   /** Whether a transaction of the writer failed after it had written to the WAL. */
   #hasFailed = false;
   /** Whether a transaction of the writer has found damage, which the state of the files does not show. */
@@ -59,6 +70,7 @@ export class FileGuard {
     this.#database = database;
     this.#sharedMemory = statSync(`${path}-shm`);
     this.#lastSeen = { database: statSync(path), wal: statSync(`${path}-wal`) };
+    this.#wal = readWal(path, EMPTY_WAL) ?? EMPTY_WAL;
   }
 
   /** Throws unless the files are as the writer left them, or another program has changed them without a loss. */
@@ -84,30 +96,20 @@ export class FileGuard {
       throw changedError(this.#path);
   }
 
-  /** Throws if a part of the files was removed or overwritten during a commit. */
+  /** To be called after each transaction that changes the files. Throws if another program has changed them meanwhile. */
   checkAfter(committed: Committed): void {
-    const before = this.#lastSeen;
+    const last = this.#lastSeen.database;
     const files = this.#statFiles();
-    // SQLite itself shortens a WAL that a long reader made grow.
-    const isShortened = before.wal.size > WAL_SIZE_LIMIT && files.wal.size === WAL_SIZE_LIMIT;
-    const hasLost =
-      files.database.size < before.database.size ||
-      (!isShortened && files.wal.size < before.wal.size) ||
-      this.#isWalOverwritten(isShortened ? 0 : before.wal.size);
-    if (hasLost) {
+    const wal = readWal(this.#path, this.#wal);
+    const isCheckpoint = !isUnchanged(last, files.database);
+    // SQLite makes a checkpoint only of a long WAL, and never shortens the database.
+    const isExpected = wal !== undefined && (!isCheckpoint || wal.end >= CHECKPOINT_BYTES);
+    if (!isExpected || wal.end === this.#wal.end || files.database.size < last.size) {
       this.#verify(committed);
       return;
     }
-    // Only a checkpoint of SQLite, or another program, changes the database.
-    if (isShortened || !isUnchanged(before.database, files.database)) this.#readBack(committed, sampleTodos);
-    this.#lastSeen = files;
-  }
-
-  /** Remembers the files after a transaction that is not counted. */
-  remember(): void {
-    this.#lastSeen = this.#statFiles();
-    this.#hasFailed = false;
-    this.#isDamaged = false;
+    if (isCheckpoint) this.#readBack(committed, sampleTodos);
+    this.#remember(files, wal);
   }
 
   /** To be called after a transaction that failed. It may have changed the WAL. */
@@ -123,52 +125,43 @@ export class FileGuard {
     };
   }
 
-  /**
-   * Returns whether another program has overwritten the WAL during a commit, so that its size does not show it. After a
-   * truncation, SQLite writes beyond the end, and the last frame before that consists of zeros.
-   */
-  #isWalOverwritten(end: number): boolean {
-    const start = new DataView(new ArrayBuffer(4));
-    const frame = new Uint8Array(WAL_FRAME_HEADER_BYTES);
-    // Unlike the database, the WAL may be opened beside SQLite, because SQLite has no locks on it.
-    const descriptor = openSync(`${this.#path}-wal`, "r");
-    try {
-      readSync(descriptor, start, { position: 0 });
-      if (end >= WAL_FRAME_BYTES) readSync(descriptor, frame, { position: end - WAL_FRAME_BYTES });
-    } finally {
-      closeSync(descriptor);
-    }
-    return start.getUint32(0) !== WAL_MAGIC || (end >= WAL_FRAME_BYTES && frame.every((byte) => byte === 0));
-  }
-
   /** Throws unless the store has everything that the writer committed, also after a crash. */
   #verify(committed: Committed): void {
-    const { wal } = this.#statFiles();
-    const transactions = this.#readBack(committed, this.#isDamaged ? assertIntact : assertSound);
-    // SQLite reads a WAL with lost frames now, but not after a crash. A command or a failed commit explains a changed WAL.
-    const isExplained =
-      (transactions > committed.transactions || this.#hasFailed) && wal.size >= this.#lastSeen.wal.size;
-    if (!isUnchanged(this.#lastSeen.wal, wal) && !isExplained && !this.#emptyWal(VERIFY_TIMEOUT_MS))
+    const files = this.#statFiles();
+    const wal = readWal(this.#path, this.#wal);
+    this.#readBack(committed, this.#isDamaged ? assertIntact : assertSound);
+    // SQLite reads a WAL with lost frames now, but not after a crash. A commit, also a failed one, explains a changed WAL.
+    const isExplained = this.#hasFailed || isUnchanged(this.#lastSeen.wal, files.wal);
+    const isComplete =
+      wal !== undefined && (wal.frame.length === 0 || wal.end !== this.#wal.end || isExplained);
+    if (isComplete) {
+      this.#remember(files, wal);
+      return;
+    }
+    if (!this.#emptyWal(VERIFY_TIMEOUT_MS))
       throw new Error(`${this.#path}-wal was changed while another program uses it: end that program`);
-    this.remember();
+    this.#wal = EMPTY_WAL;
+    this.#verify(committed);
   }
 
-  /**
-   * Reads the store through a new connection. Throws unless it has the position of the last commit. Returns its number of
-   * transactions.
-   */
-  #readBack({ id, sequence, transactions }: Committed, check: (database: Database) => void): number {
+  #remember(files: Files, wal: Wal): void {
+    this.#lastSeen = files;
+    this.#wal = wal;
+    this.#hasFailed = false;
+    this.#isDamaged = false;
+  }
+
+  /** Reads the store through a new connection. Throws unless it has the position of the last commit. */
+  #readBack({ id, sequence, transactions }: Committed, check: (database: Database) => void): void {
     try {
       // SQLite would delete the WAL of an empty database.
       if (statSync(this.#path).size === 0) throw new Error("it is empty");
       using database = openDatabase(this.#path, "readOnly");
-      return database.transaction(() => {
+      database.transaction(() => {
         const row = storeRow(database);
-        const found = Number(row.transactions);
-        if (row.id !== id || Number(row.sequence) !== sequence || found < transactions)
+        if (row.id !== id || Number(row.sequence) !== sequence || Number(row.transactions) < transactions)
           throw new Error("its last change is another one");
         check(database);
-        return found;
       })();
     } catch (error) {
       throw changedError(this.#path, errorMessage(error));
@@ -184,6 +177,40 @@ export class FileGuard {
       this.#database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
     }
   }
+}
+
+/** Reads which frames a WAL has. Returns `undefined` unless it continues an earlier state, as only SQLite does. */
+function readWal(path: string, before: Wal): Wal | undefined {
+  // Unlike the database, the WAL may be opened beside SQLite, because SQLite has no locks on it.
+  const descriptor = openSync(`${path}-wal`, "r");
+  const read = (length: number, position: number): Buffer => {
+    const bytes = Buffer.alloc(length);
+    return bytes.subarray(0, readSync(descriptor, bytes, { position }));
+  };
+  try {
+    const header = read(WAL_HEADER_BYTES, 0);
+    const isSame = header.equals(before.header);
+    let { end, frame } = isSame ? before : EMPTY_WAL;
+    if (frame.length > 0 && !read(FRAME_HEADER_BYTES, end - FRAME_BYTES).equals(frame)) return undefined;
+    for (let start = end; ; start += FRAME_BYTES) {
+      const next = read(FRAME_HEADER_BYTES, start);
+      // A frame from before a restart has other salts.
+      if (next.length < FRAME_HEADER_BYTES || next.compare(header, 16, 24, 8, 16) !== 0) break;
+      // Only the last frame of a transaction has a database size.
+      if (next.readUInt32BE(4) === 0) continue;
+      frame = next;
+      end = start + FRAME_BYTES;
+    }
+    return isSame || isRestarted(before.header, header, frame) ? { header, end, frame } : undefined;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Returns whether SQLite has started a WAL again, with the first frames of the new one. */
+function isRestarted(before: Buffer, now: Buffer, frame: Buffer): boolean {
+  if (before.length === 0) return true;
+  return frame.length > 0 && (now.readUInt32BE(16) - before.readUInt32BE(16)) >>> 0 < MAX_RESTARTS;
 }
 
 /** Throws if contents are damaged: the position may be in the WAL while pages of the database are old. */

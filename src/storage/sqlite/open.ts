@@ -3,15 +3,8 @@ import { assertNotOnlyWal, createPrivate } from "./files.ts";
 import { acquireLock, type Lock } from "./lock.ts";
 import { assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
 
-const WAL_HEADER_BYTES = 32;
-export const WAL_FRAME_HEADER_BYTES = 24;
-/** A frame with a page of SQLite's default size. */
-export const WAL_FRAME_BYTES = WAL_FRAME_HEADER_BYTES + 4096;
-/**
- * A WAL without a long reader has about 4 MB and is reused. SQLite shortens a longer one when it starts again. The limit is
- * 8 MB, and ends with a frame, as every WAL does.
- */
-export const WAL_SIZE_LIMIT = WAL_HEADER_BYTES + 2036 * WAL_FRAME_BYTES;
+/** A WAL without a long reader has about 4 MB and is reused. SQLite shortens a longer one when it starts again. */
+export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
 /** How long a connection waits for the lock of another. */
 export const BUSY_TIMEOUT_MS = 5000;
 

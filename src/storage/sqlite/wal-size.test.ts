@@ -26,8 +26,6 @@ test("the WAL shrinks with the next write after a long read has ended", async ()
     await store.insert("last");
     return walSize() <= WAL_SIZE_LIMIT;
   }, "the WAL is short");
-  // The server reads the last frame to find out whether the WAL was overwritten.
-  expect((walSize() - 32) % (24 + 4096)).toBe(0);
   const next = new Database(path);
   next.run("BEGIN");
   next.query("SELECT * FROM todos LIMIT 1").all();

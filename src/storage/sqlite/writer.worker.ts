@@ -138,7 +138,7 @@ class Writer {
         this.#database.transaction(() => {
           for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
         })();
-        this.#files.remember();
+        this.#files.checkAfter(this.#committed);
         return true;
       case "close":
         this.#database.close();
@@ -184,7 +184,7 @@ class Writer {
       this.#database.query(ADD_EVENTS).run(unused, "", CHECKED_TEXT);
       this.#database.query("DELETE FROM events WHERE last_sequence = ?").run(unused);
     })();
-    this.#files.remember();
+    this.#files.checkAfter(this.#committed);
   }
 
   /** Returns the number of transactions of the store, this one included. */
