@@ -110,7 +110,8 @@ export class NdjsonReader {
   readonly #maxId: TodoId;
   readonly #withKeys: NonNullable<TransferOptions["keys"]>;
   readonly #keys: StoredKey[] = [];
-  readonly #idempotencyRecords: IdempotencyRecord[] = [];
+  /** The records of idempotency keys parsed so far. */
+  readonly idempotencyRecords: IdempotencyRecord[] = [];
   /** The ids and hashes of the API keys and records so far, which must be unique. */
   readonly #uniqueValues = new Set<string>();
   #header: Header | undefined;
@@ -140,11 +141,6 @@ export class NdjsonReader {
     return this.#keys.length - this.keys.length;
   }
 
-  /** The records of idempotency keys parsed so far. */
-  get idempotencyRecords(): readonly IdempotencyRecord[] {
-    return this.#idempotencyRecords;
-  }
-
   get summary(): TransferSummary {
     const { count: todos, lastId, keys, orphans } = this;
     if (this.#withKeys === "omit") return { todos, lastId };
@@ -154,11 +150,6 @@ export class NdjsonReader {
   /** The number of to-dos parsed so far. */
   get count(): number {
     return this.#count;
-  }
-
-  /** The number of to-dos that the header declares, if there is a header. */
-  get total(): number | undefined {
-    return this.#header?.todos;
   }
 
   get lastId(): TodoId {
@@ -202,7 +193,7 @@ export class NdjsonReader {
     const { todos, keys = 0, idempotencyRecords = 0 } = this.#header;
     assertComplete("to-dos", todos, this.#count);
     assertComplete("API keys", keys, this.#keys.length);
-    assertComplete("idempotency records", idempotencyRecords, this.#idempotencyRecords.length);
+    assertComplete("idempotency records", idempotencyRecords, this.idempotencyRecords.length);
   }
 
   *#parseLines(lines: Buffer, hint = ""): Generator<Todo> {
@@ -231,7 +222,7 @@ export class NdjsonReader {
       return undefined;
     }
     if (value.idempotencyRecord !== undefined && this.#header?.idempotencyRecords !== undefined) {
-      this.#idempotencyRecords.push(this.#parseIdempotencyRecord(value, this.#header.lastId));
+      this.idempotencyRecords.push(this.#parseIdempotencyRecord(value, this.#header.lastId));
       return undefined;
     }
     return this.#parseTodo(value);
@@ -262,10 +253,11 @@ export class NdjsonReader {
     return {
       lastId: BigInt(lastId),
       todos: this.#parseCount("todos", todos),
-      ...(keys !== undefined && { keys: this.#parseCount("keys", keys) }),
-      ...(idempotencyRecords !== undefined && {
-        idempotencyRecords: this.#parseCount("idempotencyRecords", idempotencyRecords),
-      }),
+      keys: keys === undefined ? undefined : this.#parseCount("keys", keys),
+      idempotencyRecords:
+        idempotencyRecords === undefined
+          ? undefined
+          : this.#parseCount("idempotencyRecords", idempotencyRecords),
     };
   }
 

@@ -1,6 +1,5 @@
 import type { KeyStore } from "../credential/key.ts";
 import { ServiceError } from "../error.ts";
-import { toError } from "../error-message.ts";
 import type { Awaitable, TodoStore } from "../todo.ts";
 
 /** A store of to-dos and API keys. */
@@ -67,27 +66,6 @@ export const DEFAULTS: Required<StoreOptions> = {
   onWarning: () => {},
   rescueFolder: undefined,
 };
-
-/** Adds the defaults. An error of a callback becomes a warning of the process, because it must not fail a stored write. */
-export function completeOptions(given: StoreOptions): Required<StoreOptions> {
-  const { onBatch, onIdempotencyKeysEvicted, onWarning, ...options } = { ...DEFAULTS, ...given };
-  return {
-    ...options,
-    onBatch: isolate(onBatch),
-    onIdempotencyKeysEvicted: isolate(onIdempotencyKeysEvicted),
-    onWarning: isolate(onWarning),
-  };
-}
-
-function isolate<Arguments extends readonly unknown[]>(callback: (...given: Arguments) => void) {
-  return (...given: Arguments): void => {
-    try {
-      callback(...given);
-    } catch (error) {
-      process.emitWarning(toError(error));
-    }
-  };
-}
 
 export const storeFull = (maxTodos: number): ServiceError =>
   new ServiceError("store_full", { detail: `The store is full (${maxTodos} to-dos). Delete one first.` });

@@ -26,9 +26,7 @@ interface Waiting {
   readonly fail: (failure: ServiceError) => void;
 }
 
-export type Write = Waiting & (Insert | Update | Delete);
-
-interface Insert {
+interface Insert extends Waiting {
   readonly type: "insert";
   readonly title: string;
   /** SHA-256 of the idempotency key and of the title; empty without such a key. */
@@ -36,16 +34,10 @@ interface Insert {
   readonly titleHash: string;
 }
 
-interface Update {
-  readonly type: "update";
-  readonly id: TodoId;
-  readonly done: boolean;
-}
-
-interface Delete {
-  readonly type: "delete";
-  readonly id: TodoId;
-}
+export type Write =
+  | Insert
+  | (Waiting & { readonly type: "update"; readonly id: TodoId; readonly done: boolean })
+  | (Waiting & { readonly type: "delete"; readonly id: TodoId });
 
 /** The columns that `todo_service.write` returns: one line per write of each type, and a count. */
 export interface Outcomes {
@@ -58,54 +50,53 @@ export interface Outcomes {
 
 /** Writes that one query sends to the database. They are concurrent, so any order is correct. */
 export class Batch {
-  readonly #inserts: (Waiting & Insert)[] = [];
-  readonly #updates: (Waiting & Update)[] = [];
-  readonly #deletes: (Waiting & Delete)[] = [];
+  readonly #writes: Write[] = [];
   /** The to-dos and idempotency keys that the batch affects. */
   readonly #subjects = new Set<TodoId | string>();
-  #size = 0;
 
   get size(): number {
-    return this.#size;
+    return this.#writes.length;
   }
 
   /** Adds a write. Returns false if the batch is full or already affects the same to-do or idempotency key. */
   add(write: Write): boolean {
     const subject = write.type === "insert" ? write.keyHash : write.id;
-    if (this.#size === MAX_WRITES || this.#subjects.has(subject)) return false;
+    if (this.size === MAX_WRITES || this.#subjects.has(subject)) return false;
     if (subject !== "") this.#subjects.add(subject);
-    this.#size++;
-    if (write.type === "insert") this.#inserts.push(write);
-    else if (write.type === "update") this.#updates.push(write);
-    else this.#deletes.push(write);
+    this.#writes.push(write);
     return true;
   }
 
   /** The parameters of `todo_service.write`. */
   get values(): Value[] {
+    const [inserts, updates, deletes] = [this.#of("insert"), this.#of("update"), this.#of("delete")];
     return [
-      joinLines(this.#inserts, ({ title }) => JSON.stringify(title)),
-      joinLines(this.#inserts, ({ keyHash }) => keyHash),
-      joinLines(this.#inserts, ({ titleHash }) => titleHash),
-      joinLines(this.#updates, ({ id }) => String(id)),
-      joinLines(this.#updates, ({ done }) => String(done)),
-      joinLines(this.#deletes, ({ id }) => String(id)),
+      joinLines(inserts, ({ title }) => JSON.stringify(title)),
+      joinLines(inserts, ({ keyHash }) => keyHash),
+      joinLines(inserts, ({ titleHash }) => titleHash),
+      joinLines(updates, ({ id }) => String(id)),
+      joinLines(updates, ({ done }) => String(done)),
+      joinLines(deletes, ({ id }) => String(id)),
     ];
   }
 
   settle({ created, updated, deleted }: Outcomes): void {
-    settleEach(this.#inserts, created, (line) => {
+    settleEach(this.#of("insert"), created, (line) => {
       const error = INSERT_ERRORS.get(line);
       return error === undefined ? { type: "created", id: BigInt(line) } : { type: error };
     });
-    settleEach(this.#updates, updated, (json) =>
+    settleEach(this.#of("update"), updated, (json) =>
       json === "" ? { type: "absent" } : { type: "updated", json },
     );
-    settleEach(this.#deletes, deleted, (line) => ({ type: line === "true" ? "deleted" : "absent" }));
+    settleEach(this.#of("delete"), deleted, (line) => ({ type: line === "true" ? "deleted" : "absent" }));
   }
 
   fail(failure: ServiceError): void {
-    for (const { fail } of [...this.#inserts, ...this.#updates, ...this.#deletes]) fail(failure);
+    for (const { fail } of this.#writes) fail(failure);
+  }
+
+  #of<Type extends Write["type"]>(type: Type): Extract<Write, { type: Type }>[] {
+    return this.#writes.filter((write): write is Extract<Write, { type: Type }> => write.type === type);
   }
 }
 

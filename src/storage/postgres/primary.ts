@@ -46,12 +46,8 @@ export async function openPrimary<Opened>(
 }
 
 /** Calls `use` with a connection pool, and then closes it. Throws what `openPrimary` throws. */
-export function withPrimary<T>(
-  url: string,
-  use: (primary: Primary) => Promise<T>,
-  options = PRIMARY_DEFAULTS,
-): Promise<T> {
-  return openPrimary(url, options, async (primary) => {
+export function withPrimary<T>(url: string, use: (primary: Primary) => Promise<T>): Promise<T> {
+  return openPrimary(url, PRIMARY_DEFAULTS, async (primary) => {
     const result = await use(primary);
     await primary.close();
     return result;

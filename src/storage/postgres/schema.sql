@@ -321,7 +321,7 @@ $$;
 
 -- Returns the records of idempotency keys, the oldest first.
 CREATE FUNCTION todo_service.list_idempotency_records() RETURNS TABLE (
-  key_hash text, title_hash text, id bigint, created_at bigint
+  "keyHash" text, "titleHash" text, id bigint, "createdAt" bigint
 ) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY SELECT r.key_hash, r.title_hash, r.id, r.created_at FROM todo_service.idempotency_records r ORDER BY r.created_at, r.id;

@@ -1,6 +1,6 @@
 import { SQL } from "bun";
 import type { MigrationSummary } from "../maintenance.ts";
-import { PRIMARY_DEFAULTS, withPrimary } from "./primary.ts";
+import { withPrimary } from "./primary.ts";
 import schema from "./schema.sql" with { type: "text" };
 
 /** The schema, and then its later changes in order. A released one must never change. */
@@ -55,19 +55,15 @@ export async function ensureSchema(sql: SQL): Promise<void> {
  * of the database's clock in milliseconds. Throws an Error with the reason.
  */
 export function probePostgres(url: string): Promise<number> {
-  return withPrimary(
-    url,
-    async (primary) => {
-      const [row] = await primary.query<{ now: string; read_only: string }>(
-        `SELECT (extract(epoch FROM clock_timestamp()) * 1000)::text AS now,
+  return withPrimary(url, async (primary) => {
+    const [row] = await primary.query<{ now: string; read_only: string }>(
+      `SELECT (extract(epoch FROM clock_timestamp()) * 1000)::text AS now,
                 current_setting('transaction_read_only') AS read_only`,
-      );
-      if (row === undefined || row.read_only === "on") throw new Error("the database is read-only");
-      await primary.run(assertSufficientRights);
-      return Number(row.now);
-    },
-    { ...PRIMARY_DEFAULTS, connections: 1 },
-  );
+    );
+    if (row === undefined || row.read_only === "on") throw new Error("the database is read-only");
+    await primary.run(assertSufficientRights);
+    return Number(row.now);
+  });
 }
 
 /** Throws an Error that says what to do if a server with this role could not start or not write. Changes nothing. */

@@ -10,14 +10,7 @@ import {
   type TodoList,
 } from "../../todo.ts";
 import { idempotencyKeyReused, sha256 } from "../records/idempotency.ts";
-import {
-  completeOptions,
-  DEFAULTS,
-  idsExhausted,
-  type Store,
-  type StoreOptions,
-  storeFull,
-} from "../store.ts";
+import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
 import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
@@ -64,7 +57,7 @@ const POSTGRES_DEFAULTS = { ...DEFAULTS, ...PRIMARY_DEFAULTS };
  * database, so it sees every write that any process has acknowledged.
  */
 export async function openPostgres(url: string, given: PostgresOptions = {}): Promise<Store> {
-  const options = { ...POSTGRES_DEFAULTS, ...given, ...completeOptions(given) };
+  const options = { ...POSTGRES_DEFAULTS, ...given };
   return openPrimary(url, options, async (primary) => {
     await primary.run(ensureSchema);
     return new PostgresStore(primary, await load(primary, options.maxEvents), options);

@@ -90,15 +90,10 @@ const storedKeys = async (sql: SQL) =>
   (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(toStoredKey);
 
 async function storedIdempotencyRecords(sql: SQL): Promise<IdempotencyRecord[]> {
-  const rows = await sql.unsafe<{ key_hash: string; title_hash: string; id: bigint; created_at: bigint }[]>(
+  const rows = await sql.unsafe<(Omit<IdempotencyRecord, "createdAt"> & { createdAt: bigint })[]>(
     "SELECT * FROM todo_service.list_idempotency_records()",
   );
-  return rows.map(({ key_hash, title_hash, id, created_at }) => ({
-    keyHash: key_hash,
-    titleHash: title_hash,
-    id,
-    createdAt: Number(created_at),
-  }));
+  return rows.map((row) => ({ ...row, createdAt: Number(row.createdAt) }));
 }
 
 async function insertIdempotencyRecords(sql: SQL, records: readonly IdempotencyRecord[]): Promise<void> {

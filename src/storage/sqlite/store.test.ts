@@ -312,20 +312,6 @@ test("a writer thread that exits fails its pending writes and is restarted", asy
   await store.close();
 });
 
-test("a callback that throws fails no write, and its error becomes a warning of the process", async () => {
-  using warn = spyOn(process, "emitWarning").mockImplementation(() => {});
-  const fail = () => {
-    throw new Error("the callback fails");
-  };
-  const store = await openSqlite(newPath(), { maxTodos: 1, onBatch: fail, onIdempotencyKeysEvicted: fail });
-  await store.insert("a", "first key");
-  await store.delete(1n);
-  expect((await store.insert("b", "second key")).id).toBe(2n);
-  expect(warn).toHaveBeenCalledTimes(4);
-  expect((await read(await store.list({}))).todos.map(({ title }) => title)).toEqual(["b"]);
-  await store.close();
-});
-
 test("a write whose commit was not confirmed is part of the store after the next write", async () => {
   const path = newPath();
   const store = await openSqlite(path);

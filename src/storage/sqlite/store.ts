@@ -15,14 +15,7 @@ import {
 } from "../../todo.ts";
 import type { ExportContents } from "../ndjson.ts";
 import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
-import {
-  completeOptions,
-  type DEFAULTS,
-  idsExhausted,
-  type Store,
-  type StoreOptions,
-  storeFull,
-} from "../store.ts";
+import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
 import type { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
 import { Batch } from "./batch.ts";
@@ -47,7 +40,7 @@ export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
  * never wait for the disk.
  */
 export async function openSqlite(path: string, given: StoreOptions = {}): Promise<Store> {
-  const options = completeOptions(given);
+  const options = { ...DEFAULTS, ...given };
   const lock = acquireLock(path);
   let database: Database | undefined;
   let reader: Database | undefined;

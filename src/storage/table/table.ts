@@ -38,12 +38,6 @@ export class Table {
     return slot === undefined ? undefined : segment?.json(slot);
   }
 
-  isDone(id: TodoId): boolean | undefined {
-    const segment = this.#segments[this.#indexOf(id)];
-    const slot = segment?.slotOf(id);
-    return slot === undefined ? undefined : segment?.isDone(slot);
-  }
-
   /** Sets a to-do's `done`. Returns the resulting to-do and whether it changed; `undefined` if it is absent. */
   setDone(id: TodoId, done: boolean): { json: Uint8Array<ArrayBuffer>; changed: boolean } | undefined {
     const index = this.#indexOf(id);
