@@ -15,9 +15,12 @@ export async function runCommand(
     await work(interrupt.signal);
   } catch (error) {
     if (error instanceof CommandError) throw error;
-    throw interrupt.signal.aborted ? new CommandError("interrupted", INTERRUPTED_EXIT_CODE) : toError(error);
+    throw interrupt.signal.aborted ? interrupted() : toError(error);
   }
 }
+
+/** Returns the error of a command that Ctrl-C ended. */
+export const interrupted = (): CommandError => new CommandError("interrupted", INTERRUPTED_EXIT_CODE);
 
 /** Settles as the promise does, or rejects with the reason of the signal if that aborts first. */
 export function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {

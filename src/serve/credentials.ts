@@ -31,14 +31,12 @@ export interface Credentials {
 /**
  * Opens all configured sources of credentials. Throws a UsageError for a source that cannot be used.
  * @param poll calls a check of files repeatedly
- * @param confirm asks whether to create the first API key
  */
 export async function openCredentials(
   config: Config,
   keys: KeyStore,
   log: Log,
   poll?: Poll,
-  confirm = confirmFirstKey,
 ): Promise<Credentials> {
   const { access, clientsFile, usersFile, adminCredentials, authModule } = config;
   const module = authModule === undefined ? {} : await importAuthModule(authModule);
@@ -51,7 +49,7 @@ export async function openCredentials(
     access.privateMode &&
     !isConfigured &&
     allKeys.every((key) => key.parent !== undefined || isExpired(key, Date.now()));
-  if (needsFirstKey && !(await confirm())) throw new UsageError(withoutCredentials(config));
+  if (needsFirstKey && !confirmFirstKey()) throw new UsageError(withoutCredentials(config));
   if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
@@ -79,7 +77,7 @@ export async function openCredentials(
     entries.push((kind, name) => (kind === "user" && name === user ? entry : undefined));
   }
   if (usersFile !== undefined) {
-    const hashes = watchFile(usersFile, usersIn, log, poll);
+    const hashes = watchFile(usersFile, parseUsers, log, poll);
     entries.push((kind, name) => (kind === "user" ? hashes().get(name) : undefined));
     checks.push(createUserCheck(hashes, createPasswordVerifier(), () => performance.now()));
   }
@@ -132,12 +130,6 @@ function combineChecks(checks: readonly CheckUser[]): CheckUser | undefined {
   };
 }
 
-/** The parsed content of a credentials file and its number of entries. */
-interface FileContent<T> {
-  readonly value: T;
-  readonly entries: number;
-}
-
 const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
 
 function clientsIn(text: string) {
@@ -147,22 +139,17 @@ function clientsIn(text: string) {
     const entry = `${Buffer.from(tokenHash).toString("hex")} ${client.scope}`;
     entries.set(client.name, `${entries.get(client.name) ?? ""} ${entry}`);
   }
-  return { value: { lookup: createClientLookup(clients), entries }, entries: clients.length };
-}
-
-function usersIn(text: string): FileContent<ReadonlyMap<string, string>> {
-  const users = parseUsers(text);
-  return { value: users, entries: users.size };
+  return { lookup: createClientLookup(clients), entries, size: clients.length };
 }
 
 /**
- * Returns a function that returns the current content of a file. The file is read now and after each change. If it cannot
+ * Returns a function that returns the parsed entries of a file. The file is read now and after each change. If it cannot
  * be read, logs the reason and keeps the previous entries. A file without entries revokes all of them. An empty file does so
  * at the second check in a row, because an editor may truncate a file before it writes the new text.
  */
-function watchFile<T>(
+function watchFile<T extends { readonly size: number }>(
   { value: path, source }: Sourced,
-  parse: (text: string) => FileContent<T>,
+  parse: (text: string) => T,
   log: Log,
   poll: Poll | undefined,
 ): () => T {
@@ -171,9 +158,8 @@ function watchFile<T>(
   let isEmpty = false;
   try {
     read = readText(path);
-    const { value, entries } = parse(read);
-    if (entries === 0) throw new Error("the file has no entries: add one, or remove the setting");
-    current = value;
+    current = parse(read);
+    if (current.size === 0) throw new Error("the file has no entries: add one, or remove the setting");
   } catch (error) {
     throw toUsageError(`${source} "${path}"`, error);
   }
@@ -188,9 +174,8 @@ function watchFile<T>(
       return;
     }
     read = text;
-    const { value, entries } = parse(text);
-    current = value;
-    log.info({ file: path, entries }, "credentials read again");
+    current = parse(text);
+    log.info({ file: path, entries: current.size }, "credentials read again");
   };
   const onFailure = (reason: string): void =>
     log.error({ file: path, reason }, "credentials not read: the previous ones stay in use");

@@ -1,4 +1,3 @@
-import { createInterface } from "node:readline/promises";
 import { reachableUrl } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { createKey, type KeyStore } from "../credential/key.ts";
@@ -7,22 +6,9 @@ import { createKey, type KeyStore } from "../credential/key.ts";
 const NAME = "first";
 
 /** Asks on a terminal whether to create the first API key. Returns false without a terminal. */
-export async function confirmFirstKey(): Promise<boolean> {
-  if (!process.stdin.isTTY || !process.stderr.isTTY) return false;
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    const question = `No credentials exist, and private mode needs one. Create an API key named "${NAME}"? [y/N] `;
-    const aborted = new AbortController();
-    // Ctrl-D and Ctrl-C mean no.
-    for (const event of ["close", "SIGINT"]) terminal.once(event, () => aborted.abort());
-    const answer = await terminal.question(question, { signal: aborted.signal });
-    return /^y(?:es)?$/i.test(answer.trim());
-  } catch (error) {
-    if (error instanceof Error && error.name === "AbortError") return false;
-    throw error;
-  } finally {
-    terminal.close();
-  }
+export function confirmFirstKey(): boolean {
+  if (!process.stdin.isTTY || !process.stdout.isTTY) return false;
+  return confirm(`No credentials exist, and private mode needs one. Create an API key named "${NAME}"?`);
 }
 
 export interface Reachability {

@@ -4,7 +4,6 @@ import { describeListenError, reachableHost, resolveAddress } from "../config/ad
 import type { Config } from "../config/config.ts";
 import { clusterVariables, type Environment } from "../config/environment.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
-import type { McpEndpoint } from "../http/handlers/mcp.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Metrics } from "../http/listener/metrics.ts";
 import type { Log } from "../http/observability/log.ts";
@@ -34,7 +33,14 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const schedule = readSchedule(config);
-  const metrics = await openConfiguredMetrics(config);
+  // Libraries are loaded only if a setting needs them.
+  const metrics =
+    config.metricsPort === undefined
+      ? undefined
+      : (await import("../http/listener/metrics.ts")).openMetrics({
+          version,
+          runtime: `bun ${process.versions.bun}`,
+        });
   const store = await openConfiguredStore(config, metrics, log);
   const credentials = await openCredentials(config, store.keys, log);
   const onLoopback = isLoopback(await resolveAddress(config.host));
@@ -47,7 +53,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     log,
     accessLog: config.accessLog,
     observer: metrics?.observer,
-    mcp: config.mcp ? await loadMcpEndpoint() : undefined,
+    mcp: config.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
@@ -77,19 +83,6 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   if (stderr.isTTY) stderr.write(describeMemory(subject.store));
 }
 
-/** Loads the metrics library only if metrics are configured. */
-async function openConfiguredMetrics({ metricsPort }: Config): Promise<Metrics | undefined> {
-  if (metricsPort === undefined) return undefined;
-  const { openMetrics } = await import("../http/listener/metrics.ts");
-  return openMetrics({ version, runtime: `bun ${process.versions.bun}` });
-}
-
-/** Loads the Model Context Protocol only if it is on. */
-async function loadMcpEndpoint(): Promise<McpEndpoint> {
-  const { createMcpEndpoint } = await import("../mcp/http.ts");
-  return createMcpEndpoint({ version });
-}
-
 async function exportMetrics(
   metrics: Metrics,
   store: Store,
@@ -107,10 +100,6 @@ async function exportMetrics(
 
 async function openConfiguredStore(config: Config, metrics: Metrics | undefined, log: Log): Promise<Store> {
   const { store, maxTodos, maxEvents, storeConnections: connections } = config;
-  const callbacks = metrics && {
-    onBatch: metrics.onBatch,
-    onIdempotencyKeysEvicted: metrics.onIdempotencyKeysEvicted,
-  };
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
     return await openStore(store.value, {
@@ -119,7 +108,10 @@ async function openConfiguredStore(config: Config, metrics: Metrics | undefined,
       connections,
       onWarning,
       rescueFolder: config.backupDir?.value,
-      ...callbacks,
+      ...(metrics && {
+        onBatch: metrics.onBatch,
+        onIdempotencyKeysEvicted: metrics.onIdempotencyKeysEvicted,
+      }),
     });
   } catch (error) {
     throw toStoreError(store.source, error);

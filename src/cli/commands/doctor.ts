@@ -78,11 +78,8 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
     yield ["clock", checkClock(store)];
   }
   yield ["port", port];
-  if (metricsPort === undefined) yield ["metrics", NOT_CONFIGURED];
-  else {
-    const address = { host: metricsHost, port: metricsPort, tls: undefined };
-    yield ["metrics", await attempt(() => checkPort(address, metricsPortSource))];
-  }
+  const metrics = { host: metricsHost, port: metricsPort, tls: undefined };
+  yield ["metrics", await attempt(() => checkPort(metrics, metricsPortSource))];
   for (const outcome of findRescue(config.store.value)) yield ["rescue", outcome];
   yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
@@ -205,9 +202,10 @@ function checkBackups(config: Config, store: StoreProbe | undefined): Outcome {
   return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
 }
 
-type Address = Pick<Config, "host" | "port" | "tls">;
+type Address = Pick<Config, "host" | "tls"> & { readonly port: number | undefined };
 
 async function checkPort({ host, port, tls }: Address, source: string): Promise<Outcome> {
+  if (port === undefined) return NOT_CONFIGURED;
   const address = await resolveAddress(host);
   if (port === 0) return ["ok", `the server uses any free port on ${host}`];
   const server = createServer();

@@ -1,29 +1,17 @@
 import { isUtf8 } from "node:buffer";
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import type { Flags } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
-import {
-  asUsageError,
-  CommandError,
-  INTERRUPTED_EXIT_CODE,
-  NOT_FOUND_EXIT_CODE,
-  UsageError,
-} from "../../config/usage-error.ts";
+import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
 import { ServiceError } from "../../error.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
 import { isBlank } from "../../validation.ts";
-import {
-  type CommandContext,
-  createApi,
-  describeError,
-  runOnService,
-  toCommandError,
-} from "../client-command.ts";
-import { unlessAborted } from "../command.ts";
+import { type CommandContext, createApi, runOnService, toCommandError } from "../client-command.ts";
+import { interrupted, unlessAborted } from "../command.ts";
 import { printError } from "../terminal/output.ts";
 import { escapeControls, getColumns, paint, truncate } from "../terminal/terminal.ts";
 
@@ -39,6 +27,12 @@ export function addTodoCommands(program: Command): void {
       .description(description)
       .addOption(optionFor(CLIENT_SETTINGS.url))
       .option("--json", "print lines of JSON");
+  const addForIds = (name: string, description: string, work: Parameters<typeof forEachId>[2]): Command =>
+    add(name, description)
+      .argument("<id...>")
+      .action((ids: string[], flags: Flags) =>
+        runOnService(flags, (context) => forEachId(context, ids, work)),
+      );
 
   add("list", "Show the to-dos, or those whose titles contain all the words.")
     .alias("ls")
@@ -49,19 +43,14 @@ export function addTodoCommands(program: Command): void {
     .action((words: string[], flags: Flags) =>
       runOnService(flags, (context) => list(context, words.join(" "))),
     );
-  add("show", "Show to-dos with their whole titles.")
-    .argument("<id...>")
-    .action((ids: string[], flags: Flags) => runOnService(flags, (context) => show(context, ids)));
+  addForIds("show", "Show to-dos with their whole titles.", show);
   add("add", "Add a to-do with the words as its title. With -, add one for each line of standard input.")
     .argument("<title...>")
     .option("--batch <name>", "with -: skip lines that were added under this name in the last 24 hours")
     .action((words: string[], flags: Flags) => runOnService(flags, (context) => addTodos(context, words)));
-  add("done", "Mark to-dos as done.").argument("<id...>").action(setDoneCommand(true));
-  add("reopen", "Mark to-dos as not done.").argument("<id...>").action(setDoneCommand(false));
-  add("rm", "Delete to-dos.")
-    .aliases(["remove", "delete"])
-    .argument("<id...>")
-    .action((ids: string[], flags: Flags) => runOnService(flags, (context) => remove(context, ids)));
+  addForIds("done", "Mark to-dos as done.", (context, id) => setDone(context, id, true));
+  addForIds("reopen", "Mark to-dos as not done.", (context, id) => setDone(context, id, false));
+  addForIds("rm", "Delete to-dos.", remove).aliases(["remove", "delete"]);
   add(
     "watch",
     "Show the to-dos, then each change, until Ctrl-C. With --json, print only the changes.",
@@ -99,11 +88,9 @@ function describeEmpty({ done }: ListQuery, text: string): string {
   return done ? "No to-dos are done." : "No to-dos are open.";
 }
 
-function show({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
-  return forEachId(ids, async (id) => {
-    const todo = await api.get(id, { signal });
-    printLine(todo, () => formatWhole(todo));
-  });
+async function show({ api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
+  const todo = await api.get(id, { signal });
+  printLine(todo, () => formatRow(todo, { columns: Number.POSITIVE_INFINITY }));
 }
 
 async function addTodos(context: CommandContext, words: readonly string[]): Promise<void> {
@@ -129,12 +116,9 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
       added++;
     }
   } catch (error) {
-    const why = signal.aborted ? "interrupted" : describeError(error, service);
+    const failure = signal.aborted ? interrupted() : toCommandError(error, service);
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
-    const { exitCode } = signal.aborted
-      ? { exitCode: INTERRUPTED_EXIT_CODE }
-      : toCommandError(error, service);
-    throw new CommandError(`${why}\n${next}`, exitCode, { cause: error });
+    throw new CommandError(`${failure.message}\n${next}`, failure.exitCode, { cause: error });
   }
   if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
 }
@@ -168,32 +152,26 @@ function* withIdempotencyKeys(
   for (const title of titles) {
     const time = (times.get(title) ?? 0) + 1;
     times.set(title, time);
-    yield [
-      title,
-      createHash("sha256")
-        .update(JSON.stringify([batch, title, time]))
-        .digest("hex"),
-    ];
+    yield [title, hash("sha256", JSON.stringify([batch, title, time]))];
   }
 }
 
-const setDoneCommand = (done: boolean) => (ids: string[], flags: Flags) =>
-  runOnService(flags, ({ api, signal, printLine }) =>
-    forEachId(ids, async (id) => {
-      const todo = await api.setDone(id, done, { signal });
-      printLine(todo, () => formatRow(todo));
-    }),
-  );
+async function setDone({ api, signal, printLine }: CommandContext, id: TodoId, done: boolean): Promise<void> {
+  const todo = await api.setDone(id, done, { signal });
+  printLine(todo, () => formatRow(todo));
+}
 
-function remove({ api, signal, printLine }: CommandContext, ids: readonly string[]): Promise<void> {
-  return forEachId(ids, async (id) => {
-    await api.delete(id, { signal });
-    printLine({ id: String(id) }, () => `deleted ${id}`);
-  });
+async function remove({ api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
+  await api.delete(id, { signal });
+  printLine({ id: String(id) }, () => `deleted ${id}`);
 }
 
 /** Calls `work` for every id, then throws a CommandError that lists the ids without a to-do. */
-async function forEachId(texts: readonly string[], work: (id: TodoId) => Promise<void>): Promise<void> {
+async function forEachId(
+  context: CommandContext,
+  texts: readonly string[],
+  work: (context: CommandContext, id: TodoId) => Promise<void>,
+): Promise<void> {
   const ids = texts.map((text) => {
     const id = parseTodoId(text);
     if (id === undefined)
@@ -203,7 +181,7 @@ async function forEachId(texts: readonly string[], work: (id: TodoId) => Promise
   const absent: TodoId[] = [];
   for (const id of ids) {
     try {
-      await work(id);
+      await work(context, id);
     } catch (error) {
       if (!(error instanceof TodoApiError && error.code === "todo_not_found")) throw error;
       absent.push(id);
@@ -276,15 +254,12 @@ function formatRows(todos: readonly Todo[]): string[] {
 }
 
 /** Returns a to-do as one line of the terminal, with as much of its title as fits. */
-function formatRow(todo: Todo, { idWidth = 0, before = "" } = {}): string {
-  const start = formatStart(todo, { idWidth, before });
-  const columns = Math.max(getColumns(process.stdout) - start.length, MIN_TITLE_COLUMNS);
-  return styled(todo, start + truncate(escapeControls(todo.title), columns));
+function formatRow(
+  { id, title, done }: Todo,
+  { idWidth = 0, before = "", columns = getColumns(process.stdout) } = {},
+): string {
+  const start = `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
+  const titleColumns = Math.max(columns - start.length, MIN_TITLE_COLUMNS);
+  const row = start + truncate(escapeControls(title), titleColumns);
+  return done ? paint("dim", row, process.stdout) : row;
 }
-
-const formatWhole = (todo: Todo): string => styled(todo, formatStart(todo) + escapeControls(todo.title));
-
-const formatStart = ({ id, done }: Todo, { idWidth = 0, before = "" } = {}): string =>
-  `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
-
-const styled = ({ done }: Todo, text: string): string => (done ? paint("dim", text, process.stdout) : text);
