@@ -25,20 +25,30 @@ export const KEEP_STATUS = `{
   globalThis.setTimeout = (run, ms, ...rest) => start(run, ms === 6000 ? 600_000 : ms, ...rest);
 }`;
 
+/** Makes the page show done to-dos and the oldest ones first, as if the user had chosen so before. */
+export const SHOW_ALL = `try {
+  localStorage["todo-service.completed"] ??= "shown";
+  localStorage["todo-service.order"] ??= "oldest";
+} catch {}`;
+
+/** Opens a page without motions. Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones first. */
 export async function openWindow(
   browser: Browser,
   url: string,
   options: BrowserContextOptions = {},
+  settings = SHOW_ALL,
 ): Promise<Window> {
   // With a service worker, Playwright would not see all requests of the page. offline.system.test.ts allows it.
   const context = await browser.newContext({
     viewport: { width: 1000, height: 800 },
     serviceWorkers: "block",
+    reducedMotion: "reduce",
     ...options,
   });
   // Shorter than the timeout of the test.
   context.setDefaultTimeout(60_000);
   await context.addInitScript(KEEP_STATUS);
+  await context.addInitScript(settings);
   const page = await context.newPage();
   const faults: string[] = [];
   const hosts = new Set<string>();

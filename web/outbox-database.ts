@@ -2,11 +2,14 @@ import type { Change } from "./outbox.ts";
 
 const NAME = "todo-service";
 const STORE = "changes";
+/** Browsers with a damaged profile never answer. */
+const OPEN_MS = 3000;
 
 /** Opens the database of the unsent changes. Returns undefined if the browser blocks it: changes then last as long as the page. */
 export function openDatabase(): Promise<IDBDatabase | undefined> {
   return new Promise((resolve) => {
     try {
+      setTimeout(resolve, OPEN_MS, undefined);
       const request = indexedDB.open(NAME, 1);
       request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "key" });
       request.onsuccess = () => resolve(request.result);

@@ -1,14 +1,10 @@
 import type { Todo } from "../src/sdk/client.ts";
 import type { Outbox } from "./outbox.ts";
 
-export type Filter = "all" | "open" | "done";
-
+/** The to-dos that match the search, in ascending order of id. */
 export interface View {
-  /** The to-dos that match the filter and the search. */
-  readonly todos: readonly Todo[];
-  /** The numbers of open and done to-dos that match the search. */
-  readonly open: number;
-  readonly done: number;
+  readonly open: readonly Todo[];
+  readonly done: readonly Todo[];
   /** The numbers of all to-dos and of all open ones. */
   readonly total: number;
   readonly totalOpen: number;
@@ -41,20 +37,16 @@ export class State {
     this.#shown = undefined;
   }
 
-  /** Returns the to-dos that match the filter and the search, with counts. Includes the user's unsent changes. */
-  view(filter: Filter, matches: (todo: Todo) => boolean = () => true): View {
+  /** Returns the to-dos that match a search, and counts of all. Includes the user's unsent changes. */
+  view(matches: (todo: Todo) => boolean): View {
     this.#shown ??= this.#outbox.apply(this.#confirmed);
-    const todos: Todo[] = [];
-    let open = 0;
-    let done = 0;
+    const open: Todo[] = [];
+    const done: Todo[] = [];
     let totalOpen = 0;
     for (const todo of this.#shown) {
       if (!todo.done) totalOpen++;
-      if (!matches(todo)) continue;
-      if (todo.done) done++;
-      else open++;
-      if (filter === "all" || todo.done === (filter === "done")) todos.push(todo);
+      if (matches(todo)) (todo.done ? done : open).push(todo);
     }
-    return { todos, open, done, total: this.#shown.length, totalOpen };
+    return { open, done, total: this.#shown.length, totalOpen };
   }
 }

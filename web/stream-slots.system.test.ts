@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { SHOW_ALL } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, expectTitles, start, untilStored } from "../test/todos-page.ts";
 
@@ -17,6 +18,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const store = await createStore(["one"]);
     await using service = start(store);
     const context = await browser.newContext();
+    await context.addInitScript(SHOW_ALL);
     context.setDefaultTimeout(60_000);
     const pages = [];
     for (let count = 1; count <= 7; count++) {

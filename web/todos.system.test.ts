@@ -578,7 +578,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       const name = await focusedName(page);
       expect([key, name, await isCovered(":focus")]).toEqual([key, name, false]);
     }
-    await chooseAction(page, "Newest first");
+    await chooseAction(page, "Oldest first");
     await page.evaluate(() => scrollTo({ top: 1500 }));
     const field = page.getByLabel("New to-do");
     const scrolled = await page.evaluate(() => scrollY);
@@ -697,7 +697,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     }
     // The button, three filters, the menu with the actions, then the first row.
     await press("Tab", "Tab", "Tab", "Tab", "Tab", "Enter");
-    for (const action of ["Mark all done", "Copy as Markdown", "Newest first", "Shortcuts"]) {
+    for (const action of ["Mark all done", "Copy as Markdown", "Oldest first", "Shortcuts"]) {
       await press("Tab");
       expect(await page.evaluate(() => document.activeElement?.textContent)).toBe(action);
     }
@@ -711,7 +711,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     });
     expect(outline).toBe("solid 2px");
     await press("ArrowDown", "Space");
-    await expectTitles(page, ["one", "(two)", "three"]);
+    await expectTitles(page, ["one", "three", "(two)"]);
+    expect(await focusedName(page)).toBe("three");
+    await press("ArrowDown", "ArrowDown");
     for (const modifier of ["Control", "Alt", "Meta"]) {
       await press(`${modifier}+Delete`);
       expect(await page.locator("#announcement").textContent()).not.toContain("Deleted");

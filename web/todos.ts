@@ -22,7 +22,7 @@ import { Sender } from "./sender.ts";
 import { type Session, SessionView } from "./session.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import { installShortcuts } from "./shortcuts.ts";
-import { type Filter, State } from "./state.ts";
+import { State } from "./state.ts";
 import { VirtualList } from "./virtual-list.ts";
 
 /** Delay before the page reports a lost connection, so that short interruptions stay silent. */
@@ -57,7 +57,7 @@ const markAllButton = requireElement("#mark-all", HTMLButtonElement);
 const reopenAllButton = requireElement("#reopen-all", HTMLButtonElement);
 const clearDoneButton = requireElement("#clear-done", HTMLButtonElement);
 const copyButton = requireElement("#copy-list", HTMLButtonElement);
-const newestFirstButton = requireElement("#newest-first", HTMLButtonElement);
+const oldestFirstButton = requireElement("#oldest-first", HTMLButtonElement);
 
 const outbox = new Outbox();
 const state = new State(outbox);
@@ -73,6 +73,11 @@ const sender = new Sender({
 const list = new VirtualList(listElement, {
   onToggle: (todo, done) => change(done ? "done" : "open", [todo], () => list.focusTodo(todo.id, "checkbox")),
   onDelete: (todo, control) => change("deleted", [todo], () => list.focusTodo(todo.id, control)),
+  onFold: () => {
+    isFolded = !isFolded;
+    writeSetting("completed", isFolded ? undefined : "shown");
+    render();
+  },
   onFocusLost: () => titleInput.focus(),
 });
 const offlineCopy = new OfflineCopy(() => state.confirmed);
@@ -105,14 +110,24 @@ const UNDO_KEYS = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z"
 const toText = (message: readonly (string | Node)[]): string =>
   message.map((part) => (typeof part === "string" ? part : part.textContent)).join("");
 
-const isNewestFirst = (): boolean => newestFirstButton.ariaPressed === "true";
+const isOldestFirst = (): boolean => oldestFirstButton.ariaPressed === "true";
 
-/** Safari before version 16 has no `toReversed`. */
-const inOrder = (todos: readonly Todo[]): readonly Todo[] => (isNewestFirst() ? [...todos].reverse() : todos);
+const inOrder = <T>(items: readonly T[]): readonly T[] => (isOldestFirst() ? items : items.toReversed());
 
-function currentFilter(): Filter {
-  const show = new URLSearchParams(location.search).get("show");
-  return show === "open" || show === "done" ? show : "all";
+type Filter = keyof typeof HEADINGS;
+
+const parseFilter = (show: string | null | undefined): Filter =>
+  show === "open" || show === "done" ? show : "all";
+
+const currentFilter = (): Filter => parseFilter(new URLSearchParams(location.search).get("show"));
+
+let isFolded = readSetting("completed") !== "shown";
+
+/** Returns the to-dos that match the search, in the order of the page, and their numbers by filter. */
+function findTodos() {
+  const { open, done, ...totals } = state.view(createMatcher(query));
+  const counts = { all: open.length + done.length, open: open.length, done: done.length };
+  return { ...totals, counts, open: inOrder(open), done: inOrder(done) };
 }
 
 function formatFilterUrl(filter: Filter): string {
@@ -138,34 +153,46 @@ function scheduleRender(): void {
 
 function render(): void {
   const filter = currentFilter();
-  const { todos, open, done, total, totalOpen } = state.view(filter, createMatcher(query));
+  const { open, done, counts, total, totalOpen } = findTodos();
   const isLoaded = hasList();
-  list.render(inOrder(todos), outbox.created);
+  const hasFold = filter === "all" && query.trim() === "" && counts.done > 0;
+  const label = `Completed (${formatCount(counts.done)})`;
+  list.render(
+    {
+      direction: isOldestFirst() ? 1 : -1,
+      open: filter === "done" ? [] : open,
+      done: filter === "open" || (hasFold && isFolded) ? [] : done,
+      ...(hasFold && { fold: { label, isExpanded: !isFolded } }),
+    },
+    outbox.created,
+  );
   listElement.ariaBusy = String(!isLoaded);
   heading.textContent = HEADINGS[filter];
   document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
-  renderFilter(filter, { all: open + done, open, done });
-  renderActions(filter, { open, done, shown: todos.length });
+  renderFilter(filter, counts);
+  renderActions(filter, counts);
   const isSearching = query !== "" || document.activeElement === searchInput;
   searchField.hidden = total < MIN_SEARCHABLE && !isSearching;
   if (isLoaded) {
     const isAllDone = filter !== "done" && totalOpen === 0 && total > 0 && query === "";
     placeholder.classList.toggle("all-done", isAllDone);
     if (isAllDone) placeholder.textContent = "All done.";
-    else if (todos.length > 0) placeholder.textContent = "";
+    else if (counts[filter] > 0) placeholder.textContent = "";
     else if (query !== "") placeholder.replaceChildren("No matches for ", quote(query), ".");
     else if (lastList?.total === 0) placeholder.textContent = "The list was empty.";
     else placeholder.textContent = EMPTY_MESSAGES[filter];
-  } else if (todos.length > 0) placeholder.textContent = "";
+  } else if (counts[filter] > 0) placeholder.textContent = "";
 }
 
 /** Returns whether the page has a list to show: the service's, or the last one that the browser kept. */
 const hasList = (): boolean => state.position !== undefined || lastList !== undefined;
 
-function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>): void {
+type Counts = Readonly<Record<Filter, number>>;
+
+function renderFilter(filter: Filter, counts: Counts): void {
   const isLoaded = hasList();
   for (const link of filterLinks) {
-    const show = parseFilter(link);
+    const show = parseFilter(link.dataset.show);
     link.href = formatFilterUrl(show);
     if (show === filter) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -174,14 +201,7 @@ function renderFilter(filter: Filter, counts: Readonly<Record<Filter, number>>):
   }
 }
 
-function parseFilter({ dataset: { show } }: HTMLAnchorElement): Filter {
-  return show === "open" || show === "done" ? show : "all";
-}
-
-function renderActions(
-  filter: Filter,
-  { open, done, shown }: { readonly open: number; readonly done: number; readonly shown: number },
-): void {
+function renderActions(filter: Filter, { open, done, [filter]: shown }: Counts): void {
   const isReady = hasList() && !list.isReadOnly;
   const isSearching = query.trim() !== "";
   markAllButton.textContent = isSearching ? `Mark ${formatCount(open)} done` : "Mark all done";
@@ -191,7 +211,7 @@ function renderActions(
   reopenAllButton.hidden = !isReady || done === 0 || (filter !== "done" && open > 0);
   clearDoneButton.hidden = !isReady || done === 0 || filter === "open";
   copyButton.hidden = shown === 0;
-  newestFirstButton.hidden = shown < 2;
+  oldestFirstButton.hidden = shown < 2;
 }
 
 for (const link of filterLinks) {
@@ -202,7 +222,7 @@ for (const link of filterLinks) {
     if (link.href !== location.href) history.pushState(undefined, "", link.href);
     scrollTo({ top: 0 });
     render();
-    announce(`${heading.textContent}: ${formatCount(state.view(currentFilter()).todos.length)}`);
+    announce(`${heading.textContent}: ${formatCount(findTodos().counts[currentFilter()])}`);
   });
 }
 
@@ -217,10 +237,10 @@ addEventListener("popstate", () => {
   render();
 });
 
-newestFirstButton.ariaPressed = String(readSetting("order") === "newest");
-newestFirstButton.addEventListener("click", () => {
-  newestFirstButton.ariaPressed = String(!isNewestFirst());
-  writeSetting("order", isNewestFirst() ? "newest" : undefined);
+oldestFirstButton.ariaPressed = String(readSetting("order") === "oldest");
+oldestFirstButton.addEventListener("click", () => {
+  oldestFirstButton.ariaPressed = String(!isOldestFirst());
+  writeSetting("order", isOldestFirst() ? "oldest" : undefined);
   render();
 });
 
@@ -235,9 +255,9 @@ function search(text: string): void {
   clearTimeout(searchTimer);
   searchTimer = setTimeout(() => {
     history.replaceState(undefined, "", formatFilterUrl(currentFilter()));
-    const { length } = state.view(currentFilter(), createMatcher(query)).todos;
+    const count = findTodos().counts[currentFilter()];
     if (query.trim() === "") announce("Search cleared.");
-    else announce(length === 1 ? "1 match." : `${formatCount(length)} matches.`);
+    else announce(count === 1 ? "1 match." : `${formatCount(count)} matches.`);
   }, SEARCH_DELAY_MS);
 }
 
@@ -295,13 +315,15 @@ function showAdded(added: Change): void {
   const message = describeChange(added);
   if (isVisible) announce(toText(message));
   else if (currentFilter() === "done") showStatus(...message, " to the open to-dos.");
+  else if (query.trim() === "") showStatus(...message, " to the completed to-dos.");
   else showStatus(...message, ". The search does not show it.");
 }
 
 titleInput.addEventListener("input", () => showFieldError(titleInput));
 
 const pasteDialog = new PasteDialog((lines) => {
-  const targets = lines.map(({ title, done }) => ({ ...newTarget(title), ...(done && { done }) }));
+  // The page shows them in the order of the text.
+  const targets = inOrder(lines).map(({ title, done }) => ({ ...newTarget(title), ...(done && { done }) }));
   showAdded(outbox.add("created", targets));
 });
 
@@ -322,7 +344,7 @@ function takeSharedText(): void {
 
 // Change to-dos
 
-ignoreAccidentalClicks(".todo, .menu button");
+ignoreAccidentalClicks(".todo, .fold, .menu button");
 
 const menu = requireElement("#menu", HTMLElement);
 const menuButton = requireElement("#show-menu", HTMLButtonElement);
@@ -407,8 +429,7 @@ outbox.onChange(() => {
 
 /** Changes every to-do in a state that matches the search. */
 function changeAll(from: "open" | "done", kind: ChangeKind): void {
-  const { todos } = state.view(from, createMatcher(query));
-  change(kind, todos, () => menuButton.focus());
+  change(kind, findTodos()[from], () => menuButton.focus());
 }
 
 markAllButton.addEventListener("click", () => changeAll("open", "done"));
@@ -416,8 +437,9 @@ reopenAllButton.addEventListener("click", () => changeAll("done", "open"));
 clearDoneButton.addEventListener("click", () => changeAll("done", "cleared"));
 
 copyButton.addEventListener("click", async () => {
-  const { todos } = state.view(currentFilter(), createMatcher(query));
-  const isCopied = await copyText(toMarkdown(inOrder(todos)));
+  const { open, done } = findTodos();
+  const todos = { all: [...open, ...done], open, done }[currentFilter()];
+  const isCopied = await copyText(toMarkdown(todos));
   if (isCopied) showStatus(`Copied ${countTodos(todos.length)}.`);
   else showToast("The browser forbids copying. Allow it in the site's settings.");
 });
@@ -625,8 +647,8 @@ function announceSoon(): void {
   isAnnouncementScheduled = true;
   setTimeout(() => {
     isAnnouncementScheduled = false;
-    const { open, done } = state.view("all");
-    announce(`${formatCount(open)} open, ${formatCount(done)} done.`);
+    const { total, totalOpen } = findTodos();
+    announce(`${formatCount(totalOpen)} open, ${formatCount(total - totalOpen)} done.`);
   }, ANNOUNCE_INTERVAL_MS);
 }
 

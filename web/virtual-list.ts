@@ -1,4 +1,4 @@
-import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
+import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { createElement } from "./dom.ts";
 import { indexOf } from "./outbox.ts";
 
@@ -23,10 +23,34 @@ interface Row {
 
 export type Control = "checkbox" | "button";
 
+/** Where the focus is. Without a to-do, it is on the fold. */
+interface Focused {
+  readonly todo: Todo | undefined;
+  readonly control: Control;
+}
+
+/** The rows of the list. */
+export interface Content {
+  /** Both arrays are in ascending order of id if this is 1, and in descending order if it is -1. */
+  readonly direction: 1 | -1;
+  readonly open: readonly Todo[];
+  readonly done: readonly Todo[];
+  /** The button between the two, which shows and hides the done ones. */
+  readonly fold?: { readonly label: string; readonly isExpanded: boolean };
+}
+
+/** Where a row is in the window. */
+interface Place {
+  readonly row: Row;
+  readonly isDone: boolean | undefined;
+  readonly top: number;
+}
+
 export interface VirtualListOptions {
   readonly onToggle: (todo: Todo, done: boolean) => void;
   /** `control` had the focus. */
   readonly onDelete: (todo: Todo, control: Control) => void;
+  readonly onFold: () => void;
   /** The focused row was removed, and no other row is left. */
   readonly onFocusLost: () => void;
 }
@@ -35,11 +59,15 @@ export interface VirtualListOptions {
 export class VirtualList {
   readonly #list: HTMLElement;
   readonly #onFocusLost: () => void;
-  #todos: readonly Todo[] = [];
+  #content: Content = { direction: 1, open: [], done: [] };
+  readonly #foldButton = createElement("button", { type: "button" });
+  readonly #foldRow = createElement("div", { className: "fold", role: "listitem" }, this.#foldButton);
   readonly #blocks: Block[] = [];
   readonly #blockByElement = new WeakMap<Element, Block>();
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
+  /** The row under the pointer or the finger, while the user does not type. */
+  #pointed: Element | null = null;
   #isPrinting = false;
   #isReadOnly = false;
   /** In pixels. Updated by each measurement. */
@@ -48,31 +76,44 @@ export class VirtualList {
     rootMargin: ROOT_MARGIN,
   });
 
-  constructor(list: HTMLElement, { onToggle, onDelete, onFocusLost }: VirtualListOptions) {
+  constructor(list: HTMLElement, { onToggle, onDelete, onFold, onFocusLost }: VirtualListOptions) {
     this.#list = list;
     this.#onFocusLost = onFocusLost;
+    this.#foldButton.addEventListener("click", onFold);
     list.addEventListener("change", ({ target }) => {
-      const todo = this.#findRow(target)?.todo;
-      if (todo !== undefined && target instanceof HTMLInputElement) onToggle(todo, target.checked);
+      const row = this.#findRow(target);
+      if (target instanceof HTMLInputElement) this.#leave(row, (todo) => onToggle(todo, target.checked));
     });
     list.addEventListener("click", ({ target }) => {
-      const todo = this.#findRow(target)?.todo;
-      if (todo !== undefined && target instanceof HTMLButtonElement) onDelete(todo, "button");
+      const row = this.#findRow(target);
+      if (target instanceof HTMLButtonElement) this.#leave(row, (todo) => onDelete(todo, "button"));
     });
     list.addEventListener("keydown", (event) => {
-      const todo = this.#findRow(event.target)?.todo;
-      if (todo === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+      const focused = this.#focused();
+      if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
       if (key === "Delete" && !repeat && !this.#isReadOnly)
-        onDelete(todo, this.#focused()?.control ?? "checkbox");
-      else if (key === "ArrowDown") this.#moveFocus(todo.id, 1);
-      else if (key === "ArrowUp") this.#moveFocus(todo.id, -1);
-      else if (key === "Home") this.#moveFocus(todo.id, Number.NEGATIVE_INFINITY);
-      else if (key === "End") this.#moveFocus(todo.id, Number.POSITIVE_INFINITY);
+        this.#leave(this.#findRow(event.target), (todo) => onDelete(todo, focused.control));
+      else if (key === "ArrowDown") this.#moveFocus(focused, 1);
+      else if (key === "ArrowUp") this.#moveFocus(focused, -1);
+      else if (key === "Home") this.#moveFocus(focused, Number.NEGATIVE_INFINITY);
+      else if (key === "End") this.#moveFocus(focused, Number.POSITIVE_INFINITY);
       // Ignore the repeats of a held key, so that it deletes one to-do. The browser handles Enter on a button itself.
       else if (!repeat || (key !== "Delete" && key !== "Enter")) return;
       event.preventDefault();
     });
+    for (const type of ["pointerover", "pointermove"] as const)
+      list.addEventListener(type, ({ target }) => {
+        this.#pointed = target instanceof Element ? target.closest(".todo") : null;
+      });
+    const releasePlace = (): void => {
+      this.#pointed = null;
+      list.style.top = "";
+      document.body.style.minHeight = "";
+    };
+    // Not `pointerleave`, which comes before the click of a finger.
+    list.addEventListener("mouseleave", releasePlace);
+    addEventListener("keydown", releasePlace, { capture: true });
     // A print must contain every row.
     addEventListener("beforeprint", () => {
       this.#isPrinting = true;
@@ -107,22 +148,39 @@ export class VirtualList {
       this.#rows.delete(id);
       this.#rows.set(todo.id, row);
       row.element.dataset.id = todo.id;
-      // A copy, so that the row is updated.
-      row.todo = { ...todo };
+      // The rest stays as it is shown, so that the row is found at its place.
+      row.todo &&= { ...row.todo, id: todo.id };
     }
   }
 
-  /** Renders these to-dos, in ascending or descending order of id. Keeps the focus, or moves it to the next row. */
-  render(todos: readonly Todo[], created: ReadonlyMap<TodoId, Todo>): void {
+  /** Renders these rows. The focus stays, or moves to the next row if its own leaves its part of the list. */
+  render(content: Content, created: ReadonlyMap<TodoId, Todo>): void {
     this.#rename(created);
     const focused = this.#focused();
-    const anchors = this.#visibleRows();
-    this.#todos = todos;
+    const places = this.#places();
+    this.#content = content;
+    this.#foldButton.textContent = content.fold?.label ?? "";
+    this.#foldButton.ariaExpanded = String(content.fold?.isExpanded);
     this.#resize();
     this.#renderBlocks();
     for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
-    this.#restoreScrollAnchor(anchors);
-    if (focused !== undefined) this.#focus(this.#indexOf(focused.id), focused.control);
+    this.#restorePlace(places);
+    if (focused !== undefined) this.#focus(this.#indexOf(focused.todo), focused.control);
+  }
+
+  /** Runs the user's change of a row. If the row is gone then, it leaves with the motion that the styles give it. */
+  #leave(row: Row | undefined, change: (todo: Todo) => void): void {
+    if (row?.todo === undefined) return;
+    const { element } = row;
+    const { offsetTop } = element;
+    change(row.todo);
+    if (element.isConnected) return;
+    element.inert = true;
+    element.classList.add("leaving");
+    element.style.top = `${offsetTop}px`;
+    this.#list.prepend(element);
+    const motions = element.getAnimations().map(({ finished }) => finished);
+    Promise.allSettled(motions).then(() => element.remove());
   }
 
   #renderBlocks(): void {
@@ -131,55 +189,86 @@ export class VirtualList {
     });
   }
 
-  /** Returns the index of a to-do, or the index at which it would be. */
-  #indexOf(id: TodoId): number {
-    const isDescending = compareIds(this.#todos[0]?.id ?? "", this.#todos.at(-1)?.id ?? "") > 0;
-    return indexOf(this.#todos, id, isDescending ? -1 : 1);
+  /** The index of the first done to-do. */
+  get #doneStart(): number {
+    const { open, fold } = this.#content;
+    return open.length + (fold === undefined ? 0 : 1);
   }
 
-  /** Focuses the row of a to-do. Returns false if the list does not contain it. */
-  focusTodo(id: TodoId, control: Control): boolean {
-    const index = this.#indexOf(id);
-    if (this.#todos[index]?.id !== id) return false;
-    this.#focus(index, control);
-    return true;
+  get #length(): number {
+    return this.#doneStart + this.#content.done.length;
+  }
+
+  /** Returns the to-do at an index. The index of the fold has none. */
+  #todoAt(index: number): Todo | undefined {
+    return this.#content.open[index] ?? this.#content.done[index - this.#doneStart];
+  }
+
+  /** Returns the index of a to-do, or the index at which it would be. Without a to-do, returns the index of the fold. */
+  #indexOf(todo: Pick<Todo, "id" | "done"> | undefined): number {
+    const { open, done, direction } = this.#content;
+    if (todo === undefined) return open.length;
+    if (todo.done) return this.#doneStart + indexOf(done, todo.id, direction);
+    return indexOf(open, todo.id, direction);
+  }
+
+  /** Returns the index of a to-do, or undefined if the list does not contain it. */
+  #find(id: TodoId): number | undefined {
+    return [false, true]
+      .map((done) => this.#indexOf({ id, done }))
+      .find((index) => this.#todoAt(index)?.id === id);
+  }
+
+  /** Focuses the row of a to-do if the list contains it. */
+  focusTodo(id: TodoId, control: Control): void {
+    const index = this.#find(id);
+    if (index !== undefined) this.#focus(index, control);
   }
 
   /** Focuses the first row, if there is one. */
   focusFirst(): void {
-    if (this.#todos.length > 0) this.#focus(0, "checkbox");
+    if (this.#length > 0) this.#focus(0, "checkbox");
   }
 
-  /** Returns the visible rows and their positions, from the top. Returns none while the top of the list is visible. */
-  #visibleRows(): { readonly id: TodoId; readonly top: number }[] {
-    if (this.#list.getBoundingClientRect().top >= 0) return [];
-    return [...this.#rows]
-      .map(([id, { element }]) => ({ id, top: element.getBoundingClientRect().top }))
+  /** Returns the places of the row under the pointer, and of all visible rows while the top of the list is not visible. */
+  #places(): readonly Place[] {
+    const isScrolled = this.#list.getBoundingClientRect().top < 0;
+    const isPointed = ({ element }: Row): boolean => element === this.#pointed;
+    return [...this.#rows.values()]
+      .filter((row) => isScrolled || isPointed(row))
+      .map((row) => ({ row, isDone: row.todo?.done, top: row.element.getBoundingClientRect().top }))
       .filter(({ top }) => top >= 0 && top < innerHeight)
-      .sort((a, b) => a.top - b.top);
+      .sort((a, b) => Number(isPointed(b.row)) - Number(isPointed(a.row)) || a.top - b.top);
   }
 
-  /** Scrolls the first remaining anchor to its old position. Browsers do so only for elements that stay in the document. */
-  #restoreScrollAnchor(anchors: readonly { readonly id: TodoId; readonly top: number }[]): void {
-    for (const { id, top } of anchors) {
-      const element = this.#rows.get(id)?.element;
-      if (element === undefined) continue;
-      scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
-      return;
-    }
+  /**
+   * Keeps the first row that stays in its part of the list at its place. The page scrolls, and is extended above or below the
+   * list if necessary. Browsers scroll so only for elements that stay in the document.
+   */
+  #restorePlace(places: readonly Place[]): void {
+    const place = places.find(({ row, isDone }) => row.element.isConnected && row.todo?.done === isDone);
+    if (place === undefined) return;
+    const { style } = this.#list;
+    const shift = place.row.element.getBoundingClientRect().top - place.top;
+    if (shift === 0) return;
+    const scroll = scrollY + shift - (Number.parseFloat(style.top) || 0);
+    style.top = `${Math.max(0, -scroll)}px`;
+    document.body.style.minHeight = `calc(100vh + ${Math.max(0, scroll)}px)`;
+    scrollTo({ top: scroll, behavior: "instant" });
   }
 
   /** Scrolls to a to-do and highlights it. Returns false if the list does not contain it. */
   scrollToTodo(id: TodoId): boolean {
-    const row = this.#ensureRendered(this.#indexOf(id));
-    if (row === undefined || row.todo?.id !== id) return false;
-    row.element.scrollIntoView({ block: "nearest" });
-    row.element.classList.add("new");
+    const index = this.#find(id);
+    if (index === undefined) return false;
+    const element = this.#ensureRendered(index);
+    element?.scrollIntoView({ block: "nearest" });
+    element?.classList.add("new");
     return true;
   }
 
   #resize(): void {
-    const count = Math.ceil(this.#todos.length / BLOCK_SIZE);
+    const count = Math.ceil(this.#length / BLOCK_SIZE);
     for (const { element } of this.#blocks.splice(count)) {
       this.#observer.unobserve(element);
       element.remove();
@@ -211,10 +300,10 @@ export class VirtualList {
     if (block === undefined) return;
     const start = index * BLOCK_SIZE;
     const { element } = block;
+    const count = Math.min(this.#length - start, BLOCK_SIZE);
     if (block.isNear || this.#isPrinting) {
-      const todos = this.#todos.slice(start, start + BLOCK_SIZE);
-      todos.forEach((todo, offset) => {
-        const row = this.#updateRow(todo, start + offset);
+      for (let offset = 0; offset < count; offset++) {
+        const row = this.#updateRow(start + offset);
         let present = element.children.item(offset);
         // A row that moves would lose the focus, and with it a key that is held.
         const stays = row.parentElement === element && row.contains(document.activeElement);
@@ -223,8 +312,8 @@ export class VirtualList {
           present = element.children.item(offset);
         }
         if (present !== row) element.insertBefore(row, present);
-      });
-      while (element.childElementCount > todos.length) element.lastElementChild?.remove();
+      }
+      while (element.childElementCount > count) element.lastElementChild?.remove();
       this.#setHeight(block, "");
     } else {
       // Only a block without a height contains rows.
@@ -235,7 +324,6 @@ export class VirtualList {
         }
         element.replaceChildren();
       }
-      const count = Math.min(this.#todos.length - start, BLOCK_SIZE);
       this.#setHeight(block, `${count * this.#rowHeight}px`);
     }
   }
@@ -247,8 +335,16 @@ export class VirtualList {
     block.element.style.height = height;
   }
 
-  /** Creates or updates the row of a to-do. Returns its element. */
-  #updateRow(todo: Todo, index: number): HTMLElement {
+  /** Creates or updates the row at an index. Returns its element. */
+  #updateRow(index: number): HTMLElement {
+    const todo = this.#todoAt(index);
+    const element = todo === undefined ? this.#foldRow : this.#updateTodo(todo).element;
+    element.ariaPosInSet = String(index + 1);
+    element.ariaSetSize = String(this.#length);
+    return element;
+  }
+
+  #updateTodo(todo: Todo): Row {
     const row = this.#rows.get(todo.id) ?? this.#createRow(todo.id);
     if (row.todo !== todo) {
       row.todo = todo;
@@ -257,9 +353,7 @@ export class VirtualList {
       row.button.ariaLabel = `Delete: ${todo.title}`;
       row.element.classList.toggle("done", todo.done);
     }
-    row.element.ariaPosInSet = String(index + 1);
-    row.element.ariaSetSize = String(this.#todos.length);
-    return row.element;
+    return row;
   }
 
   #createRow(id: TodoId): Row {
@@ -284,37 +378,37 @@ export class VirtualList {
     return id === undefined ? undefined : this.#rows.get(id);
   }
 
-  #focused(): { readonly id: TodoId; readonly control: Control } | undefined {
+  #focused(): Focused | undefined {
     const { activeElement } = document;
+    if (activeElement === this.#foldButton) return { todo: undefined, control: "checkbox" };
     const row = this.#findRow(activeElement);
     if (row?.todo === undefined) return undefined;
-    return { id: row.todo.id, control: activeElement === row.button ? "button" : "checkbox" };
+    return { todo: row.todo, control: activeElement === row.button ? "button" : "checkbox" };
   }
 
-  /** Returns the row at an index and adds its block to the document if necessary. */
-  #ensureRendered(index: number): Row | undefined {
-    const todo = this.#todos[index];
+  /** Returns the row at an index and adds its block to the document if necessary. Without rows, returns undefined. */
+  #ensureRendered(index: number): HTMLElement | undefined {
     const blockIndex = Math.floor(index / BLOCK_SIZE);
     const block = this.#blocks[blockIndex];
-    if (todo === undefined || block === undefined) return undefined;
+    if (block === undefined) return undefined;
     if (!block.isNear) {
       block.isNear = true;
       this.#renderBlock(blockIndex);
     }
-    return this.#rows.get(todo.id);
+    return this.#updateRow(index);
   }
 
   /** Focuses the row at an index, or the last row if the index is too large. */
   #focus(index: number, control: Control): void {
-    const row = this.#ensureRendered(Math.min(index, this.#todos.length - 1));
-    if (row === undefined) this.#onFocusLost();
-    else if (row[control] !== document.activeElement) row[control].focus();
+    const element = this.#ensureRendered(Math.min(index, this.#length - 1));
+    const target = this.#findRow(element ?? null)?.[control] ?? this.#foldButton;
+    if (element === undefined) this.#onFocusLost();
+    else if (target !== document.activeElement) target.focus();
   }
 
-  #moveFocus(from: TodoId, step: number): void {
-    const focused = this.#focused();
-    const index = this.#indexOf(from) + step;
+  #moveFocus({ todo, control }: Focused, step: number): void {
+    const index = this.#indexOf(todo) + step;
     const isPast = index < 0 && Number.isFinite(step);
-    if (focused !== undefined && !isPast) this.#focus(Math.max(index, 0), focused.control);
+    if (!isPast) this.#focus(Math.max(index, 0), control);
   }
 }

@@ -23,21 +23,21 @@ describe.skipIf(skipFor(whyNoWebkit))("to-dos page in WebKitGTK", () => {
     await using service = start(store);
     const page = await webkit.open(service.url);
     await page.run(KEEP_STATUS);
-    await untilShown(page, ["one", "two"]);
+    await untilShown(page, ["two", "one"]);
     await page.click("#title");
     await page.type(`three${KEYS.Enter}`);
-    await untilShown(page, ["one", "two", "three"]);
+    await untilShown(page, ["three", "two", "one"]);
     await page.click(".todo input");
-    await untilShown(page, ["(one)", "two", "three"]);
+    await untilShown(page, ["two", "one"]);
     await page.click(".todo:nth-child(2) button");
-    await untilShown(page, ["(one)", "three"]);
+    await untilShown(page, ["two"]);
     await page.click("#undo button:not(.dismiss)");
-    await untilShown(page, ["(one)", "two", "three"]);
-    await page.click(".todo:nth-child(3) button");
+    await untilShown(page, ["two", "one"]);
+    await page.click(".todo:nth-child(2) button");
     await page.click("#undo .dismiss");
     await untilStored(store, [
-      { id: 1, title: "one", done: true },
       { id: 2, title: "two", done: false },
+      { id: 3, title: "three", done: true },
     ]);
   });
 

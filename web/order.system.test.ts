@@ -1,0 +1,191 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, expectTitles, focusedName, start, visibleTitles } from "../test/todos-page.ts";
+
+const numbered = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `to-do ${index + 1}`);
+
+/** Returns a store with “one” and “two” done, and with “three” and “four”. */
+async function createMixedStore() {
+  const store = await createStore(["one", "two", "three", "four"]);
+  for (const id of [1n, 2n]) await store.setDone(id, true);
+  return store;
+}
+
+const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+
+const focusedText = (page: Page): Promise<string | null | undefined> =>
+  page.evaluate(() => document.activeElement?.textContent);
+
+/** Puts the pointer or a finger on a point, and leaves it there. */
+async function point(page: Page, how: "pointer" | "finger", { x, y }: { x: number; y: number }) {
+  if (how === "pointer") return page.mouse.move(x, y);
+  const devTools = await page.context().newCDPSession(page);
+  await devTools.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: [{ x, y }] });
+}
+
+async function pasteLines(page: Page, text: string): Promise<void> {
+  await page.getByLabel("New to-do").evaluate((field, content) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", content);
+    field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+  }, text);
+  await page.locator("#paste-submit").click();
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  /** Opens the page as on a first visit. */
+  const open = (url: string, options: BrowserContextOptions = {}) => openWindow(browser, url, options, "");
+
+  test("folds done to-dos below the open ones, and remembers that they are shown", async () => {
+    await using service = start(await createMixedStore());
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["four", "three"]);
+    const fold = page.getByRole("button", { name: "Completed (2)" });
+    expect(await fold.getAttribute("aria-expanded")).toBe("false");
+    await fold.click();
+    await expectTitles(page, ["four", "three", "(two)", "(one)"]);
+    expect(await fold.getAttribute("aria-expanded")).toBe("true");
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      expect(await accessibilityViolations(page)).toEqual([]);
+    }
+    await page.reload();
+    await expectTitles(page, ["four", "three", "(two)", "(one)"]);
+    await fold.press("Enter");
+    await expectTitles(page, ["four", "three"]);
+    expect(await focusedText(page)).toBe("Completed (2)");
+    expect(await accessibilityViolations(page)).toEqual([]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows done to-dos without a fold in a search and in the filter for them", async () => {
+    await using service = start(await createMixedStore());
+    await using window = await open(`${service.url}/?q=o`);
+    const { page } = window;
+    await expectTitles(page, ["four", "(two)", "(one)"]);
+    await page.goto(`${service.url}/?show=done`);
+    await expectTitles(page, ["(two)", "(one)"]);
+    expect(await page.locator(".fold").count()).toBe(0);
+  });
+
+  test("moves the focus over the fold with arrow keys, and to the next row when a row leaves", async () => {
+    await using service = start(await createMixedStore());
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("checkbox", { name: "four" }).focus();
+    await press(page, "Space");
+    await expectTitles(page, ["three"]);
+    expect(await focusedName(page)).toBe("three");
+    await press(page, "ArrowDown");
+    expect(await focusedText(page)).toBe("Completed (3)");
+    await press(page, "Enter", "End");
+    expect(await focusedName(page)).toBe("one");
+    await press(page, "ArrowUp", "Space");
+    await expectTitles(page, ["three", "two", "(four)", "(one)"]);
+    expect(await focusedName(page)).toBe("one");
+    await press(page, "ControlOrMeta+z");
+    expect(await focusedName(page)).toBe("two");
+    await press(page, "ArrowUp", "ArrowUp", "ArrowUp", "Space");
+    await expectTitles(page, ["(four)", "(three)", "(two)", "(one)"]);
+    expect(await focusedText(page)).toBe("Completed (4)");
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows a new to-do below the field without scrolling, and pasted lines in their order", async () => {
+    await using service = start(await createStore(numbered(60)));
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByLabel("New to-do").fill("new");
+    await press(page, "Enter");
+    await page.locator(".todo.new").waitFor();
+    expect(await page.locator(".todo").first().textContent()).toBe("new");
+    expect(await page.evaluate(() => scrollY)).toBe(0);
+    await pasteLines(page, "first\nsecond");
+    await page.getByRole("checkbox", { name: "second" }).waitFor();
+    expect((await visibleTitles(page)).slice(0, 3)).toEqual(["first", "second", "new"]);
+  });
+
+  test("says that a new done to-do is folded", async () => {
+    await using service = start(await createStore(["one"]));
+    await using window = await open(service.url);
+    const { page } = window;
+    await pasteLines(page, "[x] first\n[x] second");
+    await page.getByText("Added 2 to-dos to the completed to-dos.").first().waitFor();
+    await page.getByRole("button", { name: "Completed (2)" }).waitFor();
+  });
+
+  test.each([
+    ["pointer", 6, 0],
+    ["finger", 6, 0],
+    ["pointer", 100, 0],
+    ["pointer", 100, 700],
+  ] as const)(
+    "keeps the row under the %s in place when other clients change others of %d, scrolled by %d pixels",
+    async (how, count, scroll) => {
+      const store = await createStore(numbered(count));
+      await using service = start(store);
+      await using window = await open(service.url, { hasTouch: how === "finger" });
+      const { page } = window;
+      await page.getByRole("checkbox", { name: `to-do ${count}` }).waitFor();
+      const firstTop = () =>
+        page.evaluate(() => document.querySelector(".todo")?.getBoundingClientRect().top);
+      const before = await firstTop();
+      await page.evaluate((top) => scrollTo({ top }), scroll);
+      await point(page, how, { x: 500, y: 450 });
+      const row = await page.evaluateHandle(() => document.elementFromPoint(500, 450)?.closest(".todo"));
+      const top = () => page.evaluate((element) => element?.getBoundingClientRect().top, row);
+      const place = await top();
+      expect(place).toBeWithin(350, 451);
+      const last = BigInt(count);
+      const changes = [
+        () => store.delete(last),
+        () => store.insert("new"),
+        () => store.insert("newer"),
+        () => store.setDone(last - 1n, true),
+      ];
+      for (const change of changes) {
+        const title = await page.title();
+        await change();
+        await page.waitForFunction((old) => document.title !== old, title);
+        expect(await top()).toBeCloseTo(place ?? 0, 0);
+      }
+      if (how === "finger" || scroll > 0) return;
+      await page.mouse.move(500, 10);
+      expect(await firstTop()).toBe(before);
+    },
+  );
+
+  test.each(["reduce", "no-preference"] as const)(
+    "lets a row leave with a motion unless reduced motion is %s",
+    async (reducedMotion) => {
+      await using service = start(await createStore(["one", "two"]));
+      await using window = await open(service.url, { reducedMotion });
+      const { page } = window;
+      await expectTitles(page, ["two", "one"]);
+      const hasMotion = await page.evaluate(async () => {
+        const motions: string[] = [];
+        document.addEventListener("animationstart", ({ animationName }) => motions.push(animationName));
+        document.querySelector<HTMLElement>(".todo input")?.click();
+        const isLeaving = document.querySelector(".todo.leaving") !== null;
+        while (document.querySelector(".todo.leaving") !== null)
+          await new Promise((resolve) => requestAnimationFrame(resolve));
+        return isLeaving && motions.includes("leave");
+      });
+      expect(hasMotion).toBe(reducedMotion === "no-preference");
+      await expectTitles(page, ["one"]);
+    },
+  );
+});
