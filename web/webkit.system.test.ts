@@ -33,10 +33,10 @@ describe.skipIf(skipFor(whyNoWebkit))("to-dos page in WebKitGTK", () => {
     await untilShown(page, ["two"]);
     await page.click("#undo button:not(.dismiss)");
     await untilShown(page, ["two", "one"]);
-    await page.click(".todo:nth-child(2) button");
+    await page.click(".todo:nth-child(1) button");
     await page.click("#undo .dismiss");
     await untilStored(store, [
-      { id: 2, title: "two", done: false },
+      { id: 1, title: "one", done: false },
       { id: 3, title: "three", done: true },
     ]);
   });
