@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { PassThrough } from "node:stream";
 import { version } from "../../package.json" with { type: "json" };
 import { runTodo } from "../../test/command.ts";
@@ -7,10 +7,11 @@ import {
   callTool,
   isModern,
   PROTOCOL_VERSIONS,
+  type StdioClient,
   startStdioClient,
   startStdioServer,
 } from "../../test/mcp-client.ts";
-import { startService } from "../../test/service.ts";
+import { startService, type TestService } from "../../test/service.ts";
 import { until } from "../../test/until.ts";
 import { createKey, createKeyLookup } from "../credential/key.ts";
 import { TodoApi } from "../sdk/client.ts";
@@ -22,9 +23,18 @@ const line = (message: object): string => `${JSON.stringify({ jsonrpc: "2.0", ..
 const PING = line({ id: "ping", method: "ping" });
 
 describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protocolVersion) => {
+  let service: TestService;
+  let client: StdioClient;
+  beforeAll(async () => {
+    service = startService();
+    client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
+  });
+  afterAll(async () => {
+    await client[Symbol.asyncDispose]();
+    await service[Symbol.asyncDispose]();
+  });
+
   test("lists, adds, marks and deletes", async () => {
-    await using service = startService();
-    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     const milk = { id: "1", title: "buy milk", done: false };
     expect((await callTool(client, "find_todos")).structured).toEqual({ todos: [], matches: 0 });
     expect(await callTool(client, "add_todos", { todos: [{ title: "buy milk" }] })).toEqual({
@@ -47,12 +57,9 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     });
     const { result } = await client.request("resources/read", { uri: TODOS_URI });
     expect(JSON.stringify(result)).toContain('\\"title\\":\\"buy milk\\",\\"done\\":true');
-    expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
   });
 
   test("offers exactly the capabilities that work", async () => {
-    await using service = startService();
-    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     expect(client.offer.result).toMatchObject({
       capabilities: { tools: {}, resources: {} },
       ...(!isModern(protocolVersion) && { protocolVersion, serverInfo: { name: "todo-service", version } }),
@@ -65,14 +72,8 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     const listed = await client.request("resources/list");
     expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
   });
-});
 
-const [OLDEST, NEWEST] = [PROTOCOL_VERSIONS[0], "2026-07-28" as const];
-
-describe.each([OLDEST, NEWEST])("todo mcp with a client of version %s", (protocolVersion) => {
   test("reports a failure as a tool error with the service's code and message", async () => {
-    await using service = startService();
-    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     expect(await callTool(client, "delete_todos", { ids: ["7"] })).toEqual({
       isError: true,
       structured: undefined,
@@ -81,8 +82,6 @@ describe.each([OLDEST, NEWEST])("todo mcp with a client of version %s", (protoco
   });
 
   test("rejects an unknown tool and an unknown resource with a protocol error", async () => {
-    await using service = startService();
-    await using client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
     for (const name of ["drop_table", "constructor", "__proto__", ""]) {
       const { error } = await client.request("tools/call", { name, arguments: {} });
       expect([name, error?.code]).toEqual([name, -32602]);
@@ -92,6 +91,10 @@ describe.each([OLDEST, NEWEST])("todo mcp with a client of version %s", (protoco
       expect([uri, error?.code]).toEqual([uri, -32602]);
     }
     expect((await client.request("resources/read", {})).error?.code).toBe(-32602);
+  });
+
+  test("exits with 0 at the end of the input, without a message on standard error", async () => {
+    expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
   });
 });
 
@@ -186,30 +189,30 @@ describe("todo mcp", () => {
     expect([await command.exited, command.stdout()]).toEqual([2, ""]);
   });
 
-  test.each<[what: string, text: string | Uint8Array]>([
-    ["text that is not JSON", "hello\n"],
-    ["bytes that are not UTF-8", new Uint8Array([0x22, 0xff, 0x22, 0x0a])],
-    ["a batch", `[${PING.trim()},${PING.trim()}]\n`],
-    ["a number", "1\n"],
-    ["a message without a version", '{"id":"a","method":"ping"}\n'],
-    ["a request without a method", line({ id: "a" })],
-    ["a request whose parameters are a list", line({ id: "a", method: "ping", params: [] })],
-  ])("ignores %s, and continues", async (_what, text) => {
+  test("ignores what is not a request, and continues", async () => {
+    const texts = [
+      "hello\n",
+      // Bytes that are not UTF-8.
+      new Uint8Array([0x22, 0xff, 0x22, 0x0a]),
+      // A batch.
+      `[${PING.trim()},${PING.trim()}]\n`,
+      "1\n",
+      '{"id":"a","method":"ping"}\n',
+      line({ id: "a" }),
+      line({ id: "a", method: "ping", params: [] }),
+      "\n \r\n",
+      line({ method: "notifications/unknown" }),
+      line({ id: 5, result: {} }),
+      line({ method: "notifications/cancelled", params: { requestId: "never sent" } }),
+    ];
     await using server = startStdioServer({});
-    server.write(text);
-    server.write(PING);
-    expect((await server.next("the response", (message) => message.id === "ping")).result).toEqual({});
-    expect([await server.end(), server.messages().length]).toEqual([0, 1]);
-  });
-
-  test("ignores blank lines, notifications and responses", async () => {
-    await using server = startStdioServer({});
-    server.write("\n \r\n");
-    server.write(line({ method: "notifications/unknown" }));
-    server.write(line({ id: 5, result: {} }));
-    server.write(line({ method: "notifications/cancelled", params: { requestId: "never sent" } }));
-    server.write(PING);
-    await server.next("the response", (message) => message.id === "ping");
-    expect([await server.end(), server.messages().length]).toEqual([0, 1]);
+    for (const [id, text] of texts.entries()) {
+      server.write(text);
+      server.write(line({ id, method: "ping" }));
+      expect(
+        (await server.next(`the response after ${text}`, (message) => message.id === id)).result,
+      ).toEqual({});
+    }
+    expect([await server.end(), server.messages().length]).toEqual([0, texts.length]);
   });
 });
