@@ -11,7 +11,6 @@ import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
 import { run } from "./command.ts";
 import { readPage, readPages, runPage } from "./docs.ts";
-import { FAST_PAGES } from "./docs-pages.ts";
 import { freePort } from "./free-port.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { startService } from "./service.ts";
@@ -21,6 +20,8 @@ import { until } from "./until.ts";
 
 setDefaultTimeout(300_000);
 
+/** test/docs.test.ts runs its commands. */
+const README = "README.md";
 /** test/reference.test.ts runs its examples, each of which uses the token of an earlier one. */
 const HTTP_API = "docs/reference/http-api.md";
 const LIVE_PAGE = "docs/tutorials/live-page.md";
@@ -29,7 +30,7 @@ const POSTGRES = "docs/how-to/postgresql.md";
 const SERVER = "docs/tutorials/server-with-https.md";
 
 const others = readPages()
-  .filter(({ path }) => ![...FAST_PAGES, HTTP_API, LIVE_PAGE, POSTGRES, SERVER].includes(path))
+  .filter(({ path }) => ![README, HTTP_API, LIVE_PAGE, POSTGRES, SERVER].includes(path))
   .filter(({ blocks }) => blocks.some(({ language }) => language === "sh"))
   .map(({ path }) => path);
 

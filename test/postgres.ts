@@ -130,7 +130,7 @@ class DatabasesAt implements Databases {
 
   async newDatabase(options = ""): Promise<string> {
     const name = `todo_test_${randomBytes(6).toString("hex")}`;
-    await this.query(`CREATE DATABASE ${name} ${options}`);
+    await this.query(`CREATE DATABASE ${name} STRATEGY FILE_COPY ${options}`);
     this.#made.push(name);
     const url = new URL(this.#url);
     url.pathname = `/${name}`;
