@@ -64,6 +64,13 @@ function assertDates(database: Database): void {
   if (found !== null) throw new DamageError("a time of an API key or of an idempotency key is out of range");
 }
 
+/** Throws a DamageError if the structure or the contents of a database are damaged. */
+export function assertIntact(database: Database): void {
+  const [found] = findStructuralDamage(database);
+  if (found !== undefined) throw new DamageError(found);
+  assertUndamaged(database);
+}
+
 /** Computes the checksum of the current contents and stores it. */
 export function storeChecksum(database: Database): void {
   const { first, second } = computeChecksum(database);
@@ -71,22 +78,21 @@ export function storeChecksum(database: Database): void {
 }
 
 /**
- * Throws a DamageError if the contents differ from the stored checksum or, without one, if to-dos are not what this program
- * writes. Returns whether a checksum is stored.
+ * Throws a DamageError if the contents differ from the stored checksum.
  * @param visit called with each to-do
  */
-export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => void): boolean {
+export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => void): void {
   assertDates(database);
   const computed = assertReadable(() => computeChecksum(database, visit));
-  const stored = storedChecksum(storeRow(database));
-  if (stored !== undefined && computed.equals(stored)) return true;
-  const { last_id } = storeRow(database);
+  const row = storeRow(database);
+  if (computed.equals(storedChecksum(row))) return;
   let invalid = 0;
-  for (const todo of todoRows(database)) if (!isValidTodo(todo, last_id)) invalid++;
-  if (invalid > 0) throw new DamageError(`${invalid} of its to-dos are invalid`);
-  if (stored !== undefined)
-    throw new DamageError("its to-dos, API keys or counters differ from their checksum");
-  return false;
+  for (const todo of todoRows(database)) if (!isValidTodo(todo, row.last_id)) invalid++;
+  throw new DamageError(
+    invalid > 0
+      ? `${invalid} of its to-dos are invalid`
+      : "its to-dos, API keys or counters differ from their checksum",
+  );
 }
 
 /** Returns whether this program can have written a row of `todos`. */

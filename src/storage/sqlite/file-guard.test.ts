@@ -23,27 +23,30 @@ import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo } from "../../todo.ts";
 import type { Store } from "../store.ts";
+import { Checksum } from "./checksum.ts";
 import { storeChecksum } from "./contents.ts";
 import { FileGuard } from "./file-guard.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
-import { storeRow } from "./store-row.ts";
+import { storeRow, updateStoreRow } from "./store-row.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-guard-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 let files = 0;
 const newPath = (): string => join(folder, `${++files}.db`);
 const NOW = Date.UTC(2026, 0, 2);
-/** Returns a function that inserts a to-do as the writer does, but counts no transaction. */
+/** Returns a function that inserts a to-do as the writer does. */
 function inserter(database: Database): () => void {
-  let id = 0n;
   const insert = database.query("INSERT INTO todos VALUES (?, ?)");
-  const count = database.query("UPDATE store SET last_id = ?, checksum_a = NULL, checksum_b = NULL");
   return () => {
-    insert.run(++id, encodeTodo({ id, title: "x".repeat(120), done: false }));
-    count.run(id);
+    const id = storeRow(database).last_id + 1n;
+    const json = encodeTodo({ id, title: "x".repeat(120), done: false });
+    const checksum = new Checksum();
+    checksum.add(json);
+    insert.run(id, json);
+    updateStoreRow(database, checksum, () => ({ last_id: id }));
   };
 }
 
@@ -357,10 +360,7 @@ describe("FileGuard", () => {
     for (let i = 0; i < 100; i++) insert();
     guard.checkBefore(committed);
     writeFileSync(`${path}-wal`, old);
-    database.transaction(() => {
-      insert();
-      storeChecksum(database);
-    })();
+    insert();
     expect(statSync(`${path}-wal`).size).toBe(old.length);
     for (let i = 0; i < 2; i++) expect(() => guard.checkAfter(committed)).toThrow();
     expect(() => guard.checkBefore(committed)).toThrow();
@@ -383,10 +383,7 @@ describe("FileGuard", () => {
     const guard = new FileGuard(path, lock.identity, database);
     guard.checkBefore(committed);
     writeFileSync(path, old);
-    database.transaction(() => {
-      insert();
-      storeChecksum(database);
-    })();
+    insert();
     for (let i = 0; i < 2; i++)
       expect(() => guard.checkAfter(committed)).toThrow("differ from their checksum");
   });

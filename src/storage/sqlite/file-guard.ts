@@ -1,7 +1,7 @@
 import { type Database, SQLiteError } from "bun:sqlite";
 import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
-import { assertUndamaged, findStructuralDamage, storedIdempotencyRecords } from "./contents.ts";
+import { assertIntact } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
 import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
@@ -91,7 +91,7 @@ export class FileGuard {
   checkBeforeClose(committed: Committed): void {
     if (existsSync(`${this.#path}-wal`)) {
       this.checkBefore(committed);
-      this.#readBack(committed, assertSound);
+      this.#readBack(committed, assertIntact);
     } else if (!isUnchanged(this.#lastSeen.database, assertSame(this.#path, this.#lastSeen.database)))
       throw changedError(this.#path);
   }
@@ -129,7 +129,8 @@ export class FileGuard {
   #verify(committed: Committed): void {
     const files = this.#statFiles();
     const wal = readWal(this.#path, this.#wal);
-    this.#readBack(committed, this.#isDamaged ? assertIntact : assertSound);
+    // The position may be in the WAL while pages of the database are old.
+    this.#readBack(committed, assertIntact);
     // SQLite reads a WAL with lost frames now, but not after a crash. A commit, also a failed one, explains a changed WAL.
     const isExplained = this.#hasFailed || isUnchanged(this.#lastSeen.wal, files.wal);
     const isComplete =
@@ -211,21 +212,6 @@ function readWal(path: string, before: Wal): Wal | undefined {
 function isRestarted(before: Buffer, now: Buffer, frame: Buffer): boolean {
   if (before.length === 0) return true;
   return frame.length > 0 && (now.readUInt32BE(16) - before.readUInt32BE(16)) >>> 0 < MAX_RESTARTS;
-}
-
-/** Throws if contents are damaged: the position may be in the WAL while pages of the database are old. */
-function assertSound(database: Database): void {
-  assertUndamaged(database);
-  const found = database.query<{ quick_check: string }, []>("PRAGMA quick_check(1)").get()?.quick_check;
-  if (found !== "ok") throw new Error(found);
-}
-
-/** Throws if anything in a store cannot be read. Takes longer than `assertSound`. */
-function assertIntact(database: Database): void {
-  assertSound(database);
-  const [found] = findStructuralDamage(database);
-  if (found !== undefined) throw new Error(found);
-  Array.from(storedIdempotencyRecords(database));
 }
 
 /** Reads a few to-dos. Throws if one of their pages consists of zeros, as after a truncation during a checkpoint. */

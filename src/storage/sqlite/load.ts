@@ -6,7 +6,7 @@ import type { StoredEvent } from "../records/event-codec.ts";
 import { IdempotencyRecords } from "../records/idempotency.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
-import { assertUndamaged, readEvents, storeChecksum, storedIdempotencyRecords } from "./contents.ts";
+import { assertUndamaged, readEvents, storedIdempotencyRecords } from "./contents.ts";
 import { assertReadable, DamageError } from "./errors.ts";
 import { storeRow } from "./store-row.ts";
 
@@ -24,7 +24,7 @@ export interface State {
 }
 
 /**
- * Loads the contents of a file into memory. Compares them with their checksum, or stores it if there is none. Throws a DamageError if they differ.
+ * Loads the contents of a file into memory. Throws a DamageError if they differ from their checksum.
  */
 export function load(database: Database, options: typeof DEFAULTS): State {
   // Otherwise a command that changes API keys could commit while the checksum is computed.
@@ -35,7 +35,7 @@ export function load(database: Database, options: typeof DEFAULTS): State {
 function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
   const { id, epoch, last_id, sequence, transactions } = storeRow(database);
   const table = new Table();
-  if (!assertUndamaged(database, (todo) => table.append(todo.id, todo.json))) storeChecksum(database);
+  assertUndamaged(database, (todo) => table.append(todo.id, todo.json));
   const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
   const feed = loadFeed(database, { epoch, sequence: Number(sequence) }, options);

@@ -1,5 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
+import { storeChecksum } from "./contents.ts";
 
 /** All migrations of the file, in order. A released migration must never change. */
 export const MIGRATIONS: readonly string[] = [
@@ -16,11 +17,10 @@ export const MIGRATIONS: readonly string[] = [
      created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER,
      scope TEXT NOT NULL, parent TEXT
    ) STRICT;
-   -- The id and the number of committed transactions are for the high-water mark. The epoch is that of the last change. The
-   -- checksums of the contents are NULL until they are computed.
+   -- The id and the number of committed transactions are for the high-water mark. The epoch is that of the last change.
    CREATE TABLE store (
      id TEXT NOT NULL, epoch TEXT NOT NULL, last_id INTEGER NOT NULL, sequence INTEGER NOT NULL,
-     transactions INTEGER NOT NULL, checksum_a INTEGER, checksum_b INTEGER
+     transactions INTEGER NOT NULL, checksum_a INTEGER NOT NULL, checksum_b INTEGER NOT NULL
    ) STRICT;`,
 ];
 
@@ -29,8 +29,10 @@ export function migrate(database: Database, migrations = MIGRATIONS): void {
   const version = assertKnownFormat(database, migrations);
   database.transaction(() => {
     for (const migration of migrations.slice(version)) database.run(migration);
-    if (version === 0)
-      database.run("INSERT INTO store VALUES (?, ?, 0, 0, 0, NULL, NULL)", [randomId(), randomId()]);
+    if (version === 0) {
+      database.run("INSERT INTO store VALUES (?, ?, 0, 0, 0, 0, 0)", [randomId(), randomId()]);
+      storeChecksum(database);
+    }
     database.run(`PRAGMA user_version = ${migrations.length}`);
   })();
 }

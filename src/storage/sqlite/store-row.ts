@@ -4,9 +4,9 @@ import { DamageError } from "./errors.ts";
 
 /** The only row of the table `store`. */
 export interface StoreRow extends Counters {
-  /** The checksum of the contents; `null` until it is computed. */
-  readonly checksum_a: bigint | number | null;
-  readonly checksum_b: bigint | number | null;
+  /** The checksum of the contents. */
+  readonly checksum_a: bigint;
+  readonly checksum_b: bigint;
 }
 
 /** Half of what a number holds exactly, so that an accepted store has room for as many changes. */
@@ -24,11 +24,9 @@ export function storeRow(database: Database): StoreRow {
   return row;
 }
 
-/** Returns the stored checksum; `undefined` if it is not computed yet. */
-export function storedChecksum({ checksum_a, checksum_b }: StoreRow): Checksum | undefined {
-  if (checksum_a === null || checksum_b === null) return undefined;
-  return new Checksum(Number(checksum_a), Number(checksum_b));
-}
+/** Returns the stored checksum. */
+export const storedChecksum = ({ checksum_a, checksum_b }: StoreRow): Checksum =>
+  new Checksum(Number(checksum_a), Number(checksum_b));
 
 /**
  * Updates the row in a transaction that changes the contents. Returns the number of transactions, this one included.
@@ -43,14 +41,14 @@ export function updateStoreRow(
   const before = storeRow(database);
   const after = { ...before, ...advance(before), transactions: before.transactions + 1n };
   const checksum = storedChecksum(before);
-  checksum?.subtract(countersText(before));
-  checksum?.add(countersText(after));
-  checksum?.merge(changes);
+  checksum.subtract(countersText(before));
+  checksum.add(countersText(after));
+  checksum.merge(changes);
   const { epoch, last_id, sequence, transactions } = after;
   database
     .query(
       "UPDATE store SET epoch = ?, last_id = ?, sequence = ?, transactions = ?, checksum_a = ?, checksum_b = ?",
     )
-    .run(epoch, last_id, sequence, transactions, checksum?.first ?? null, checksum?.second ?? null);
+    .run(epoch, last_id, sequence, transactions, checksum.first, checksum.second);
   return Number(transactions);
 }

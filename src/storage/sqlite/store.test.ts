@@ -16,6 +16,7 @@ import { decode, read, storeContract, take } from "../../../test/store-contract.
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
 import type { Store } from "../store.ts";
+import { storeChecksum } from "./contents.ts";
 import { MAX_SQLITE_ID, openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-"));
@@ -406,8 +407,9 @@ test("an evicted idempotency key leaves the file although the batch after it fai
 test("ids reach SQLite's greatest integer", async () => {
   const path = newPath();
   await (await openSqlite(path)).close();
-  const database = new Database(path);
-  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}, checksum_a = NULL, checksum_b = NULL`);
+  const database = new Database(path, { safeIntegers: true });
+  database.run(`UPDATE store SET last_id = ${MAX_SQLITE_ID - 1n}`);
+  storeChecksum(database);
   database.close();
   const store = await openSqlite(path);
   expect((await store.insert("last")).id).toBe(MAX_SQLITE_ID);

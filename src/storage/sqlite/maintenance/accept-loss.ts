@@ -2,13 +2,12 @@ import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { fsyncPath } from "../../atomic-file.ts";
 import { type LossSummary, PreconditionError } from "../../maintenance.ts";
-import { storeChecksum } from "../contents.ts";
+import { assertIntact, storeChecksum } from "../contents.ts";
 import { beginMark, checkMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
 import { openOrRefuse, withExclusiveAccess } from "./access.ts";
-import { checkIntegrity } from "./backup.ts";
 import { assertSound } from "./check.ts";
 
 /** Implements `StoreAdmin.acceptLoss`. */
@@ -18,7 +17,7 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
     const loss = await findLoss(path);
     const database = openOrRefuse(path, () => openDatabase(path, "server"));
     try {
-      openOrRefuse(path, () => checkIntegrity(database));
+      openOrRefuse(path, () => assertIntact(database));
       const id = randomId();
       database.transaction(() => {
         database.run("UPDATE store SET id = ?, transactions = 0", [id]);

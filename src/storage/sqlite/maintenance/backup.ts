@@ -5,8 +5,8 @@ import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
-import { assertUndamaged, countTodos, findStructuralDamage, storeChecksum } from "../contents.ts";
-import { DamageError, isDamage } from "../errors.ts";
+import { assertIntact, countTodos, storeChecksum } from "../contents.ts";
+import { isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, randomId } from "../migrations.ts";
@@ -24,7 +24,7 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
       const copy = openDatabase(part, "exclusive");
       try {
         const { id: _id, ...copied } = summarize(copy);
-        checkIntegrity(copy);
+        assertIntact(copy);
         resetIdentity(copy);
         return { ...copied, bytes: statSync(part).size };
       } finally {
@@ -151,13 +151,6 @@ function resetIdentity(copy: Database): void {
   })();
 }
 
-/** Throws if a database is damaged. */
-export function checkIntegrity(database: Database): void {
-  const [found] = findStructuralDamage(database);
-  if (found !== undefined) throw new DamageError(found);
-  assertUndamaged(database);
-}
-
 /** Migrates the copy of a backup to the current format, and makes it a new store. */
 function migrateCopy(part: string): Copied {
   const database = openDatabase(part, "exclusive");
@@ -167,7 +160,7 @@ function migrateCopy(part: string): Copied {
     migrate(database);
     if (readSchema(database) !== currentSchema())
       throw new Error("it is not a store of this program: name another file");
-    checkIntegrity(database);
+    assertIntact(database);
     resetIdentity(database);
     return summarize(database);
   } finally {

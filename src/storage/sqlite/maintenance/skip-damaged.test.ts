@@ -89,12 +89,6 @@ describe("exportSkippingDamaged", () => {
     expect(text).toBe(await exported(path));
   });
 
-  test("reports no problem in an undamaged store without a checksum", async () => {
-    const unopened = await makeStore();
-    run(unopened, "UPDATE store SET checksum_a = NULL, checksum_b = NULL");
-    expect((await rescue(unopened)).problems).toEqual([]);
-  });
-
   test("omits invalid to-dos and names them", async () => {
     const path = await makeStore();
     run(

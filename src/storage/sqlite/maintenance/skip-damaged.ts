@@ -43,7 +43,11 @@ export function exportSkippingDamaged(
     if (parser.orphans > 0) problems.push(leftOut(parser.orphans, "API key", "made with a damaged one"));
     readIdempotencyRecords(database, accepts, problems);
     if (counter === undefined) problems.push("the greatest assigned id cannot be read: ids may be reused");
-    if (problems.length === 0 && unlessDamaged(() => assertUndamaged(database)) === undefined)
+    const isUndamaged = unlessDamaged(() => {
+      assertUndamaged(database);
+      return true;
+    });
+    if (problems.length === 0 && isUndamaged === undefined)
       problems.push(
         "the contents differ from their checksum: some of the exported to-dos may be wrong or missing",
       );
