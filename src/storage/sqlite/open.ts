@@ -40,20 +40,15 @@ function prepare(path: string, database: Database, mode: OpenMode): void {
   database.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
   // In one transaction, because another process may be creating the file.
   database.transaction(assertOwnSchema)(database);
-  switch (mode) {
-    case "readOnly":
-      return;
-    case "exclusive":
-      database.run("PRAGMA journal_mode = DELETE");
-      return;
-    case "server":
-      makeDurable(database);
-      if (!isCurrent(database)) migrate(database);
-      return;
-    case "shared":
-      makeDurable(database);
-      if (!isCurrent(database)) migrateAlone(path, database);
+  if (mode === "readOnly") return;
+  if (mode === "exclusive") {
+    database.run("PRAGMA journal_mode = DELETE");
+    return;
   }
+  makeDurable(database);
+  if (isCurrent(database)) return;
+  if (mode === "server") migrate(database);
+  else migrateAlone(path, database);
 }
 
 /** Sets the journal mode WAL and synchronous=FULL, and reads them back. */
@@ -104,11 +99,8 @@ function migrateAlone(path: string, database: Database): void {
     if (isCurrent(database)) return;
     throw error;
   }
-  try {
-    migrate(database);
-  } finally {
-    lock.close();
-  }
+  using _ = lock;
+  migrate(database);
 }
 
 /** Throws if a database has no schema, and changes nothing. */

@@ -7,32 +7,26 @@ import { beginMark, checkMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
-import { openOrRefuse, withExclusiveAccess } from "./access.ts";
+import { lockOrRefuse, openOrRefuse } from "./access.ts";
 import { assertSound } from "./check.ts";
 
 /** Implements `StoreAdmin.acceptLoss`. */
 export async function acceptLoss(path: string): Promise<LossSummary> {
-  await findLoss(path);
-  return withExclusiveAccess(path, async () => {
-    const loss = await findLoss(path);
-    const database = openOrRefuse(path, () => openDatabase(path, "server"));
-    try {
-      openOrRefuse(path, () => assertIntact(database));
-      const id = randomId();
-      database.transaction(() => {
-        database.run("UPDATE store SET id = ?, transactions = 0", [id]);
-        storeChecksum(database);
-      })();
-      // The old mark reports the loss until the new id is on disk.
-      removeMark(path);
-      fsyncPath(dirname(path));
-      beginMark(path, id);
-      const { epoch, sequence } = storeRow(database);
-      return { loss, position: { epoch, sequence: Number(sequence) } };
-    } finally {
-      database.close();
-    }
-  });
+  using _ = lockOrRefuse(path);
+  const loss = await findLoss(path);
+  using database = openOrRefuse(path, () => openDatabase(path, "server"));
+  openOrRefuse(path, () => assertIntact(database));
+  const id = randomId();
+  database.transaction(() => {
+    database.run("UPDATE store SET id = ?, transactions = 0", [id]);
+    storeChecksum(database);
+  })();
+  // The old mark reports the loss until the new id is on disk.
+  removeMark(path);
+  fsyncPath(dirname(path));
+  beginMark(path, id);
+  const { epoch, sequence } = storeRow(database);
+  return { loss, position: { epoch, sequence: Number(sequence) } };
 }
 
 async function findLoss(path: string): Promise<string> {

@@ -80,12 +80,6 @@ function readFormat(path: string, mode: "readOnly" | "shared"): number {
   return assertKnownFormat(database);
 }
 
-/** Runs a function while no server can use the store. */
-export async function withExclusiveAccess<T>(path: string, act: () => Promise<T>): Promise<T> {
-  using _ = lock(path);
-  return await act();
-}
-
 /** Opens or inspects a file. Throws a PreconditionError for an unusable file; disk errors stay plain Errors. */
 export function openOrRefuse<T>(path: string, open: () => T): T {
   try {
@@ -98,7 +92,8 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   }
 }
 
-function lock(path: string): Lock {
+/** Locks a store, so that no server can use it. Throws a PreconditionError if another process has locked it. */
+export function lockOrRefuse(path: string): Lock {
   try {
     return acquireLock(path);
   } catch (cause) {

@@ -12,7 +12,7 @@ import { beginMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
-import { openOrRefuse, withExclusiveAccess, withSharedAccess, yieldToEventLoop } from "./access.ts";
+import { lockOrRefuse, openOrRefuse, withSharedAccess, yieldToEventLoop } from "./access.ts";
 import { importInto } from "./transfer.ts";
 
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
@@ -21,15 +21,11 @@ export function backup(path: string, file: string, signal: AbortSignal): Promise
     createFileAtomic(file, PRIVATE_MODE, async (part) => {
       source.run("VACUUM INTO ?", [part]);
       await yieldToEventLoop(signal);
-      const copy = openDatabase(part, "exclusive");
-      try {
-        const { id: _id, ...copied } = summarize(copy);
-        assertIntact(copy);
-        resetIdentity(copy);
-        return { ...copied, bytes: statSync(part).size };
-      } finally {
-        copy.close();
-      }
+      using copy = openDatabase(part, "exclusive");
+      const { id: _id, ...copied } = summarize(copy);
+      assertIntact(copy);
+      resetIdentity(copy);
+      return { ...copied, bytes: statSync(part).size };
     }),
   );
 }
@@ -58,31 +54,29 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   assertBackupFile(file);
   if (realpathSync(file) === part)
     throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
-  return withExclusiveAccess(path, async () => {
-    openOrRefuse(path, () => assertNotOfAnotherProgram(path));
+  using _ = lockOrRefuse(path);
+  openOrRefuse(path, () => assertNotOfAnotherProgram(path));
+  removeDatabase(part);
+  try {
+    createPrivate(part);
+    // An export, such as a rescue file, is text and not a database.
+    if ((await Bun.file(file).slice(0, 1).text()) === "{") await importExport(file, part, signal);
+    else openOrRefuse(file, () => copyBackup(file, part));
+    const { id, ...copied } = summarizeFile(part);
+    await yieldToEventLoop(signal);
+    fsyncPath(part);
+    const movedTo = existsSync(path) || hasWal(path) ? moveAside(path) : undefined;
+    removeMark(path);
+    // SQLite would replay the WAL that a crashed server left beside its empty store.
+    for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
+    fsyncPath(dirname(path));
+    renameSync(part, path);
+    fsyncPath(dirname(path));
+    beginMark(path, id);
+    return { ...copied, bytes: statSync(path).size, movedTo };
+  } finally {
     removeDatabase(part);
-    try {
-      createPrivate(part);
-      // An export, such as a rescue file, is text and not a database.
-      const isExport = (await Bun.file(file).slice(0, 1).text()) === "{";
-      const { id, ...copied } = isExport
-        ? await importExport(file, part, signal)
-        : openOrRefuse(file, () => copyBackup(file, part));
-      await yieldToEventLoop(signal);
-      fsyncPath(part);
-      const movedTo = existsSync(path) || hasWal(path) ? moveAside(path) : undefined;
-      removeMark(path);
-      // SQLite would replay the WAL that a crashed server left beside its empty store.
-      for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
-      fsyncPath(dirname(path));
-      renameSync(part, path);
-      fsyncPath(dirname(path));
-      beginMark(path, id);
-      return { ...copied, bytes: statSync(path).size, movedTo };
-    } finally {
-      removeDatabase(part);
-    }
-  });
+  }
 }
 
 /** Throws for the intact database of another program. An unreadable file may have been a store. */
@@ -95,29 +89,30 @@ function assertNotOfAnotherProgram(path: string): void {
   }
 }
 
-/** Copies a backup to a new file, and migrates the copy. */
-function copyBackup(file: string, part: string): Copied {
+/** Copies a backup to a new file, migrates the copy, and makes it a new store. */
+function copyBackup(file: string, part: string): void {
   copyFileSync(file, part);
   chmodSync(part, PRIVATE_MODE);
-  const summary = migrateCopy(part);
+  migrateCopy(part);
   // A server that sets WAL itself and is killed meanwhile would leave a rollback journal, which hides the position.
   openDatabase(part, "server").close();
-  return summary;
+}
+
+function migrateCopy(part: string): void {
+  using database = openDatabase(part, "exclusive");
+  if (assertKnownFormat(database) > 0) migrate(database);
+  if (readSchema(database) !== currentSchema())
+    throw new Error("it is not a store of this program: name another file");
+  assertIntact(database);
+  resetIdentity(database);
 }
 
 /** Imports an export with its API keys to a new file. */
-async function importExport(file: string, part: string, signal: AbortSignal): Promise<Copied> {
-  await importInto(part, randomId(), Bun.file(file).stream(), Number.POSITIVE_INFINITY, {
+const importExport = (file: string, part: string, signal: AbortSignal): Promise<unknown> =>
+  importInto(part, randomId(), Bun.file(file).stream(), Number.POSITIVE_INFINITY, {
     signal,
     keys: "include",
   });
-  const database = openDatabase(part, "readOnly");
-  try {
-    return summarize(database);
-  } finally {
-    database.close();
-  }
-}
 
 /** Renames the files of a store, so that a restore can take its place. Returns the new path. */
 function moveAside(path: string): string {
@@ -133,6 +128,11 @@ function moveAside(path: string): string {
 /** The contents of a copy, and the id of the store. */
 interface Copied extends Omit<BackupSummary, "bytes"> {
   readonly id: string;
+}
+
+function summarizeFile(path: string): Copied {
+  using database = openDatabase(path, "readOnly");
+  return summarize(database);
 }
 
 function summarize(database: Database): Copied {
@@ -151,23 +151,6 @@ function resetIdentity(copy: Database): void {
   })();
 }
 
-/** Migrates the copy of a backup to the current format, and makes it a new store. */
-function migrateCopy(part: string): Copied {
-  const database = openDatabase(part, "exclusive");
-  try {
-    if (assertKnownFormat(database) === 0)
-      throw new Error("it is not a store of this program: name another file");
-    migrate(database);
-    if (readSchema(database) !== currentSchema())
-      throw new Error("it is not a store of this program: name another file");
-    assertIntact(database);
-    resetIdentity(database);
-    return summarize(database);
-  } finally {
-    database.close();
-  }
-}
-
 function readSchema(database: Database): string {
   const schema = database.query<{ sql: string | null }, []>("SELECT sql FROM sqlite_schema ORDER BY name");
   return schema
@@ -177,13 +160,9 @@ function readSchema(database: Database): string {
 }
 
 function currentSchema(): string {
-  const database = new Database(":memory:", { safeIntegers: true });
-  try {
-    migrate(database);
-    return readSchema(database);
-  } finally {
-    database.close();
-  }
+  using database = new Database(":memory:", { safeIntegers: true });
+  migrate(database);
+  return readSchema(database);
 }
 
 function assertBackupFile(file: string): void {

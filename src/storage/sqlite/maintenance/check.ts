@@ -40,56 +40,48 @@ export async function assertSound(path: string): Promise<void> {
 
 /** Starts a transaction, which ends when the connection closes. */
 function checkDatabase(path: string, database: Database): CheckResult[] {
-  const mark = compareWithMark(path);
+  const mark = runCheck("mark", () => compareWithMark(path));
   // The transaction is a snapshot: a server may write meanwhile.
   database.run("BEGIN");
-  return [
-    { name: "structure", ...checkStructure(database) },
-    { name: "contents", ...checkContents(database) },
-    { name: "mark", ...mark },
-  ];
+  const structure = runCheck("structure", () => checkStructure(database));
+  const contents = runCheck("contents", () => {
+    assertUndamaged(database);
+    return checkEvents(database);
+  });
+  return [structure, contents, mark];
 }
 
-type Result = Omit<CheckResult, "name">;
-
-const compareWithMark = (path: string): Result =>
-  reportDamage(() => {
-    const { loss, problem } = checkMark(path);
-    if (loss !== undefined) return { isSound: false, detail: loss };
-    return { isSound: true, detail: problem === undefined ? "ok" : `not checked, because ${problem}` };
-  });
-
-function reportDamage(act: () => Result): Result {
+/** @param check returns the detail of a sound result, or throws a DamageError */
+function runCheck(name: string, check: () => string): CheckResult {
   try {
-    return act();
+    return { name, isSound: true, detail: check() };
   } catch (error) {
-    if (isDamage(error)) return { isSound: false, detail: errorMessage(error) };
+    if (isDamage(error)) return { name, isSound: false, detail: errorMessage(error) };
     throw error;
   }
 }
 
-function checkStructure(database: Database): Result {
-  const [first, ...others] = findStructuralDamage(database);
-  if (first === undefined) return { isSound: true, detail: "ok" };
-  return { isSound: false, detail: others.length === 0 ? first : `${first} (and ${others.length} more)` };
+function compareWithMark(path: string): string {
+  const { loss, problem } = checkMark(path);
+  if (loss !== undefined) throw new DamageError(loss);
+  return problem === undefined ? "ok" : `not checked, because ${problem}`;
 }
 
-const checkContents = (database: Database): Result =>
-  reportDamage(() => {
-    assertUndamaged(database);
-    return checkEvents(database);
-  });
+function checkStructure(database: Database): string {
+  const [first, ...others] = findStructuralDamage(database);
+  if (first === undefined) return "ok";
+  throw new DamageError(others.length === 0 ? first : `${first} (and ${others.length} more)`);
+}
 
 /** A server starts without damaged events, so they are no damage of the store. */
-function checkEvents(database: Database): Result {
+function checkEvents(database: Database): string {
   const { epoch, sequence } = storeRow(database);
   try {
     readEvents(database, { epoch, sequence: Number(sequence) }, DEFAULTS.maxEvents);
-    return { isSound: true, detail: "ok" };
+    return "ok";
   } catch (error) {
     if (!(error instanceof DamageError)) throw error;
-    const detail = `ok, but ${error.message}: the server deletes all stored events when it starts`;
-    return { isSound: true, detail };
+    return `ok, but ${error.message}: the server deletes all stored events when it starts`;
   }
 }
 

@@ -1,7 +1,5 @@
-import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
-import type { StoredKey } from "../../../credential/key.ts";
 import { encodeTodo } from "../../../todo.ts";
 import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
@@ -19,7 +17,7 @@ import { randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
-import { openOrRefuse, withExclusiveAccess, withSharedAccess } from "./access.ts";
+import { lockOrRefuse, openOrRefuse, withSharedAccess } from "./access.ts";
 
 /** Implements `StoreAdmin.export`. */
 export function exportTodos(
@@ -47,23 +45,22 @@ export function exportTodos(
 }
 
 /** Implements `StoreAdmin.import` in one transaction. */
-export function importTodos(
+export async function importTodos(
   path: string,
   source: AsyncIterable<Uint8Array>,
   maxTodos: number,
   work: TransferOptions,
 ): Promise<TransferSummary> {
-  return withExclusiveAccess(path, async () => {
-    openOrRefuse(path, () => assertNotBehindMark(path));
-    const wasThere = existsSync(path);
-    const id = randomId();
-    const summary = await importInto(path, id, source, maxTodos, work).catch((error) => {
-      if (!wasThere) removeDatabase(path);
-      throw error;
-    });
-    beginMark(path, id);
-    return summary;
+  using _ = lockOrRefuse(path);
+  openOrRefuse(path, () => assertNotBehindMark(path));
+  const wasThere = existsSync(path);
+  const id = randomId();
+  const summary = await importInto(path, id, source, maxTodos, work).catch((error) => {
+    if (!wasThere) removeDatabase(path);
+    throw error;
   });
+  beginMark(path, id);
+  return summary;
 }
 
 /** Imports an export into a database without to-dos, and begins a new epoch. */
@@ -74,37 +71,29 @@ export async function importInto(
   maxTodos: number,
   { keys, ...options }: TransferOptions,
 ): Promise<TransferSummary> {
-  const database = openOrRefuse(path, () => openDatabase(path, "server"));
-  try {
-    database.run("BEGIN IMMEDIATE");
-    if (storeRow(database).last_id > 0n) {
-      throw new PreconditionError(
-        `${path} has contained to-dos: import into a new file, or move this file away first`,
-      );
-    }
-    const insert = database.query("INSERT INTO todos VALUES (?, ?)");
-    const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
-    for await (const todos of reader.readAll(source, maxTodos, options))
-      for (const todo of todos) insert.run(todo.id, encodeTodo(todo));
-    insertKeys(database, reader.keys);
-    const insertRecord = database.query("INSERT INTO idempotency_records VALUES (?, ?, ?, ?)");
-    for (const { keyHash, titleHash, id, createdAt } of reader.idempotencyRecords)
-      insertRecord.run(keyHash, titleHash, id, createdAt);
-    database
-      .query("UPDATE store SET id = ?, epoch = ?, last_id = ?, sequence = ?, transactions = 0")
-      .run(storeId, randomId(), reader.lastId, reader.count);
-    storeChecksum(database);
-    removeMark(path);
-    fsyncPath(dirname(path));
-    database.run("COMMIT");
-    return reader.summary;
-  } finally {
-    // Closing rolls back an uncommitted transaction.
-    database.close();
+  // Closing rolls back an uncommitted transaction.
+  using database = openOrRefuse(path, () => openDatabase(path, "server"));
+  database.run("BEGIN IMMEDIATE");
+  if (storeRow(database).last_id > 0n) {
+    throw new PreconditionError(
+      `${path} has contained to-dos: import into a new file, or move this file away first`,
+    );
   }
-}
-
-function insertKeys(database: Database, keys: readonly StoredKey[]): void {
-  if (keys.length > 0 && readStoredKeys(database).length > 0) throw hasKeys();
-  for (const key of keys) insertStoredKey(database, key);
+  const insert = database.query("INSERT INTO todos VALUES (?, ?)");
+  const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
+  for await (const todos of reader.readAll(source, maxTodos, options))
+    for (const todo of todos) insert.run(todo.id, encodeTodo(todo));
+  if (reader.keys.length > 0 && readStoredKeys(database).length > 0) throw hasKeys();
+  for (const key of reader.keys) insertStoredKey(database, key);
+  const insertRecord = database.query("INSERT INTO idempotency_records VALUES (?, ?, ?, ?)");
+  for (const { keyHash, titleHash, id, createdAt } of reader.idempotencyRecords)
+    insertRecord.run(keyHash, titleHash, id, createdAt);
+  database
+    .query("UPDATE store SET id = ?, epoch = ?, last_id = ?, sequence = ?, transactions = 0")
+    .run(storeId, randomId(), reader.lastId, reader.count);
+  storeChecksum(database);
+  removeMark(path);
+  fsyncPath(dirname(path));
+  database.run("COMMIT");
+  return reader.summary;
 }
