@@ -1,4 +1,4 @@
-import { ownProperty, textViolations, validationError } from "./validation.ts";
+import { ownProperty, requireText, textViolations, validationError } from "./validation.ts";
 
 /** An unsigned 64-bit integer, starting at 1. A bigint, because a number loses digits above 2^53. */
 export type TodoId = bigint;
@@ -104,9 +104,7 @@ export function parseTodoId(text: string): TodoId | undefined {
 
 /** Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties. */
 export function parseNewTodo(body: unknown): { readonly title: string } {
-  const title = ownProperty(body, "title");
-  if (title === undefined) throw validationError("title", "is required");
-  if (typeof title !== "string") throw validationError("title", "must be a string");
+  const title = requireText(body, "title");
   const messages = textViolations(title, MAX_TITLE_LENGTH);
   if (messages.length > 0) throw validationError("title", ...messages);
   return { title };

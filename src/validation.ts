@@ -15,6 +15,13 @@ export function validationError(field: string, ...messages: string[]): ServiceEr
   return new ServiceError("validation_failed", { errors });
 }
 
+/** Returns an own property of a body that is a string. Throws `validation_failed`. */
+export function requireText(body: unknown, field: string): string {
+  const value = ownProperty(body, field);
+  if (typeof value === "string") return value;
+  throw validationError(field, value === undefined ? "is required" : "must be a string");
+}
+
 /** Returns the rules this text violates. A text must not be blank, too long, or contain lone surrogates. */
 export function textViolations(text: string, maxLength: number): string[] {
   const messages: string[] = [];

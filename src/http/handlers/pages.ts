@@ -75,9 +75,9 @@ const assets = new Map(
 );
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-export const todosPage = page(built.pages.todos, PAGE_CSP);
-export const keysPage = page(built.pages.keys, PAGE_CSP);
-export const docsPage = page(built.pages.docs, DOCS_CSP);
+export const todosPage = revalidated(built.pages.todos, HTML, PAGE_CSP);
+export const keysPage = revalidated(built.pages.keys, HTML, PAGE_CSP);
+export const docsPage = revalidated(built.pages.docs, HTML, DOCS_CSP);
 
 /** Handles the script of the service worker. */
 export const serviceWorker = revalidated(built.serviceWorker, JAVASCRIPT, WORKER_CSP);
@@ -144,10 +144,6 @@ export function errorPage({ code, headers }: ServiceError, request: Request): Re
     },
     html,
   );
-}
-
-function page(html: string, contentSecurityPolicy: string): (request: Request) => Promise<Response> {
-  return revalidated(html, HTML, contentSecurityPolicy);
 }
 
 /** Returns a handler of a text that clients store and revalidate each time. */

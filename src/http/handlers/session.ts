@@ -14,7 +14,7 @@ import {
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
-import { ownProperty, validationError } from "../../validation.ts";
+import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { describeBrowser } from "../auth/browser.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
@@ -59,7 +59,7 @@ export function createSessionHandlers(options: SessionOptions) {
   /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
   const describeLink: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const { parent } = await requireLink(getText(await bodies.readJson(request, server), "code"));
+    const { parent } = await requireLink(requireText(await bodies.readJson(request, server), "code"));
     return reply(200, await describeOwner(parent));
   };
 
@@ -103,15 +103,15 @@ export function createSessionHandlers(options: SessionOptions) {
 
   async function authenticate(body: unknown, request: Request, server: HttpServer): Promise<Parent> {
     if (ownProperty(body, "code") !== undefined) {
-      const { id, ...parent } = await requireLink(getText(body, "code"));
+      const { id, ...parent } = await requireLink(requireText(body, "code"));
       // Only one request can delete the code, on any replica.
       if (!(await keys.delete(id))) throw invalidLink();
       return parent;
     }
     const isToken = ownProperty(body, "token") !== undefined;
     const identity = isToken
-      ? await authenticator.client(getText(body, "token"), request, server)
-      : await authenticator.user(getText(body, "user"), getText(body, "password"), request, server);
+      ? await authenticator.client(requireText(body, "token"), request, server)
+      : await authenticator.user(requireText(body, "user"), requireText(body, "password"), request, server);
     return requireParent(identity);
   }
 
@@ -135,12 +135,6 @@ export function createSessionHandlers(options: SessionOptions) {
   async function describeOwner(parent: string) {
     return { kind: kindOf(parent), name: ownerOf(parent, await keys.list()) };
   }
-}
-
-function getText(body: unknown, field: string): string {
-  const value = ownProperty(body, field);
-  if (typeof value === "string") return value;
-  throw validationError(field, value === undefined ? "is required" : "must be a string");
 }
 
 const invalidLink = () => unauthorized("The link was used, has expired or was revoked. Create a new one.");
