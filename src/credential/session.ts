@@ -1,7 +1,6 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { parseDuration } from "../duration.ts";
-import type { Scope } from "./client.ts";
-import type { Identity } from "./identity.ts";
+import type { Identity, Scope } from "./client.ts";
 import { isExpired, type Key, type KeyStore, LINK_PREFIX, type MintedKey, mintKey } from "./key.ts";
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
 

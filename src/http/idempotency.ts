@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { Identity } from "../credential/identity.ts";
+import type { Identity } from "../credential/client.ts";
 import { ServiceError } from "../error.ts";
 
 const MAX_LENGTH = 255;

@@ -3,13 +3,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { chain } from "../awaitable.ts";
 import { type ErrorCode, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
-import { type Limits, OVERLOADED } from "./limits.ts";
+import type { Context } from "./context.ts";
+import { OVERLOADED } from "./limits.ts";
 import { createErrorLog } from "./observability/error-log.ts";
-import { type Log, loggedPath } from "./observability/log.ts";
-import type { LogLimiter } from "./observability/log-limiter.ts";
+import { loggedPath } from "./observability/log.ts";
 import { traceId } from "./observability/trace.ts";
-import type { GetConnectionInfo } from "./policy/connection.ts";
-import { allowOrigin, isPreflight, type OriginPolicy, preflight } from "./policy/origin.ts";
+import { allowOrigin, isPreflight, preflight } from "./policy/origin.ts";
 import { forbidSharing, problem } from "./response.ts";
 import {
   type Handler,
@@ -29,16 +28,10 @@ const SLOW_IDLE_SECONDS = 60;
 const extendIdleTimeout = (request: Request, server: HttpServer): void =>
   server.timeout(request, SLOW_IDLE_SECONDS);
 
-export interface MiddlewareOptions {
-  readonly origins: OriginPolicy;
-  readonly log: Log;
-  readonly limiter: LogLimiter;
+export interface MiddlewareOptions
+  extends Pick<Context, "origins" | "log" | "limiter" | "getConnectionInfo" | "limits" | "monotonicNow"> {
   /** Whether to write one log line per request. */
   readonly accessLog: boolean;
-  readonly getConnectionInfo: GetConnectionInfo;
-  readonly limits: Limits;
-  /** A steady clock in milliseconds. */
-  readonly monotonicNow: () => number;
   /** The paths that do not check `Host`. */
   readonly anyHostPaths: ReadonlySet<string>;
   /** Returns the HTML page of an error, or undefined if the client gets JSON. By default, every client gets JSON. */

@@ -1,5 +1,5 @@
 import { chain } from "../awaitable.ts";
-import type { Identity } from "../credential/identity.ts";
+import type { Identity } from "../credential/client.ts";
 import { ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { respond } from "./response.ts";

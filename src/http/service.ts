@@ -18,6 +18,7 @@ import { createWriteGuard } from "./auth/private-writes.ts";
 import { createRevocationCheck } from "./auth/revocation.ts";
 import { readSessionCookie } from "./auth/session-cookie.ts";
 import { BodyReader } from "./body.ts";
+import type { Context } from "./context.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
 import { createMcpHandler, type McpEndpoint } from "./handlers/mcp.ts";
@@ -132,27 +133,20 @@ export function createService(options: ServiceOptions): Service {
   const getConnectionInfo = createConnectionInfoReader(network.trustedProxies);
   const origins = createOriginPolicy(network, getConnectionInfo);
   const limiter = new LogLimiter();
-  const middleware = createMiddleware({
-    origins,
-    log,
-    limiter,
-    accessLog,
-    getConnectionInfo,
-    limits,
-    monotonicNow,
-    anyHostPaths: HEALTH_PATHS,
-    errorPage,
-  });
   const logUnfinished = limiter.topic((fields) => log.warn(fields, "too many unfinished bodies"));
   const bodies = new BodyReader({
     limits,
     networkOf: (request, server) => networkPrefix(getConnectionInfo(request, server).address),
     onReject: (sender) => logUnfinished(sender, { network: sender }),
   });
-  const todos = createTodoHandlers(store, bodies, log, limiter);
-  const { heartbeatMs: intervalMs } = limits;
-  const revocation = createRevocationCheck({ keys, intervalMs, monotonicNow, now, log, limiter });
-  const events = createEventHandlers({ store, log, limiter, getConnectionInfo, limits, revocation });
+  const context: Context = {
+    ...{ store, credentials, access, limits, bodies, origins, getConnectionInfo },
+    ...{ log, limiter, monotonicNow, now },
+  };
+  const middleware = createMiddleware({ ...context, accessLog, anyHostPaths: HEALTH_PATHS, errorPage });
+  const todos = createTodoHandlers(context);
+  const revocation = createRevocationCheck(context);
+  const events = createEventHandlers(context, revocation);
   observer?.subscribers(events.count);
   let isDraining = false;
   /** Says that the store answers, its writes do not fail, and the service is not draining. */
@@ -167,7 +161,8 @@ export function createService(options: ServiceOptions): Service {
   const guardOptions = (surface: Surface): GuardOptions => {
     const write = limiter.topic((fields) => log.warn({ surface, ...fields }, "credential refused"));
     return {
-      ...{ credentials, access, throttle, getConnectionInfo },
+      ...context,
+      throttle,
       logRejection: (reason, address) => write(`${reason} ${networkPrefix(address)}`, { reason, address }),
       recordOutcome: instrumentation.surface(surface),
     };
@@ -182,8 +177,8 @@ export function createService(options: ServiceOptions): Service {
     isOwnPage(request) ? readSessionCookie(request) : undefined,
   );
   const assistantGuard = privateGuard(createAuthenticator(privateOptions, privateChallenge("Bearer")));
-  const guardWrites = createWriteGuard(requireSameOrigin, log, limiter);
-  const admin = keys && createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now });
+  const guardWrites = createWriteGuard(context);
+  const admin = keys && createKeyHandlers(keys, context);
 
   const sameSite =
     (handler: Handler): Handler =>
@@ -217,7 +212,7 @@ export function createService(options: ServiceOptions): Service {
     "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
     "/admin/*": guardedRoute(basic),
     ...(mcp !== undefined && {
-      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, bodies, origins, getHandler) }),
+      [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, context, getHandler) }),
     }),
     ...(keys !== undefined && privateMode && createSessionRoutes(keys)),
     "/api": notFoundRoute,
@@ -248,10 +243,7 @@ export function createService(options: ServiceOptions): Service {
 
   /** Returns the routes with which a browser signs in and out. Signing in needs no credentials beside the body. */
   function createSessionRoutes(store: KeyStore): Readonly<Record<string, Route>> {
-    const { storedEntry } = credentials;
-    const session = createSessionHandlers({
-      ...{ keys: store, storedEntry, authenticator, bodies, getConnectionInfo, log, now },
-    });
+    const session = createSessionHandlers(store, authenticator, context);
     const guard: Guard = (request, server) => {
       if (!isSafeMethod(request)) requireSameOrigin(request);
       return browserGuard(request, server);

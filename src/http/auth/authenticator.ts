@@ -1,6 +1,5 @@
 import { chain, isThenable } from "../../awaitable.ts";
-import type { Client, LookupClient } from "../../credential/client.ts";
-import type { Identity } from "../../credential/identity.ts";
+import type { Client, Identity, LookupClient } from "../../credential/client.ts";
 import type { KeyStore } from "../../credential/key.ts";
 import type { StoredEntry } from "../../credential/session.ts";
 import { hasInvalidChecksum } from "../../credential/token.ts";
@@ -60,8 +59,8 @@ export const DEFAULT_ACCESS: Access = {
 export interface GuardOptions {
   readonly credentials: Credentials;
   readonly access: Access;
-  readonly throttle: LoginThrottle;
   readonly getConnectionInfo: GetConnectionInfo;
+  readonly throttle: LoginThrottle;
   /** Logs a rejected credential with the reason and the client's IP address. */
   readonly logRejection: (reason: string, address: string) => void;
   readonly recordOutcome: RecordOutcome;

@@ -1,9 +1,8 @@
 import { parseBearer } from "../../credential/authorization.ts";
-import { type Identity, identityFields } from "../../credential/identity.ts";
+import { type Identity, identityFields } from "../../credential/client.ts";
 import { ServiceError } from "../../error.ts";
 import { parseTodoId } from "../../todo.ts";
-import type { Log } from "../observability/log.ts";
-import type { LogLimiter } from "../observability/log-limiter.ts";
+import type { Context } from "../context.ts";
 import { traceId } from "../observability/trace.ts";
 import {
   type GuardedHandler,
@@ -18,13 +17,8 @@ import { BEARER_CHALLENGE } from "./private.ts";
  * Returns a function that makes a route check and log every write, without its token. The check throws `insufficient_scope`
  * for an identity that may not write, and `cross_site_write` if a page of another origin sends Basic credentials. The log
  * limits rejected writes per identity, route and reason.
- * @param requireSameOrigin throws `cross_site_write` if a page of another origin sends the request
  */
-export function createWriteGuard(
-  requireSameOrigin: (request: Request) => void,
-  log: Log,
-  limiter: LogLimiter,
-) {
+export function createWriteGuard({ origins, log, limiter }: Context) {
   const logRejected = limiter.topic((fields) => log.warn(fields, "write refused"));
   return (path: string, { allow, handler }: Route): GuardedRoute => {
     const write: GuardedHandler = async (request, server, identity) => {
@@ -55,7 +49,8 @@ export function createWriteGuard(
     // Plain JavaScript may return an unknown scope, which may not write.
     if (scope !== "write") throw insufficientScope();
     // Browsers send Basic credentials automatically, so a page of another origin could use them.
-    if (parseBearer(request.headers.get("authorization")).state !== "presented") requireSameOrigin(request);
+    if (parseBearer(request.headers.get("authorization")).state !== "presented")
+      origins.requireSameOrigin(request);
   }
 }
 

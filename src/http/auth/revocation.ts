@@ -1,25 +1,11 @@
-import { type Identity, identityFields } from "../../credential/identity.ts";
-import { isExpired, type KeyStore } from "../../credential/key.ts";
-import type { Log } from "../observability/log.ts";
-import type { LogLimiter } from "../observability/log-limiter.ts";
+import { type Identity, identityFields } from "../../credential/client.ts";
+import { isExpired } from "../../credential/key.ts";
+import type { Context } from "../context.ts";
 
 /** How long the stream of an API key continues while the keys cannot be read. */
 const MAX_UNCHECKED_MS = 60_000;
 /** The longest time between two checks, so that a stream ends within 20 seconds of a revocation. */
 const MAX_INTERVAL_MS = 15_000;
-
-export interface RevocationOptions {
-  /** The API keys. Without them, a stream of an API key ends after a minute, and the subscriber authenticates again. */
-  readonly keys: KeyStore | undefined;
-  /** Milliseconds between two checks, at most 15,000. */
-  readonly intervalMs: number;
-  /** A steady clock in milliseconds. */
-  readonly monotonicNow: () => number;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
-  readonly log: Log;
-  readonly limiter: LogLimiter;
-}
 
 interface Watched {
   readonly identity: Identity;
@@ -32,11 +18,12 @@ export type RevocationCheck = ReturnType<typeof createRevocationCheck>;
 
 /**
  * Ends streams whose identity is no longer valid. All API keys together take one query per check, on each replica. A check
- * of a module is not repeated.
+ * of a module is not repeated. Without a store of keys, a stream of an API key ends after a minute, and the subscriber
+ * authenticates again.
  */
-export function createRevocationCheck(options: RevocationOptions) {
-  const { keys, monotonicNow, now, log, limiter } = options;
-  const intervalMs = Math.min(options.intervalMs, MAX_INTERVAL_MS);
+export function createRevocationCheck({ credentials, limits, monotonicNow, now, log, limiter }: Context) {
+  const { keys } = credentials;
+  const intervalMs = Math.min(limits.heartbeatMs, MAX_INTERVAL_MS);
   const all = new Set<Watched>();
   const logError = limiter.topic((fields) => log.error(fields, "credentials of subscribers not checked"));
   let timer: NodeJS.Timeout | undefined;

@@ -2,11 +2,10 @@ import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises"
 import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
-import { type Limits, OVERLOADED } from "../limits.ts";
-import type { Log } from "../observability/log.ts";
-import type { LogLimiter } from "../observability/log-limiter.ts";
+import type { Context } from "../context.ts";
+import { OVERLOADED } from "../limits.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
-import type { ConnectionInfo, GetConnectionInfo } from "../policy/connection.ts";
+import type { ConnectionInfo } from "../policy/connection.ts";
 import { respond } from "../response.ts";
 import { type Handler, IDLE_SECONDS, readParameter } from "../route.ts";
 import type { Bytes } from "../stream.ts";
@@ -26,18 +25,9 @@ const HEADERS = {
   "X-Accel-Buffering": "no",
 };
 
-export interface EventOptions {
-  readonly store: TodoStore;
-  readonly log: Log;
-  readonly limiter: LogLimiter;
-  readonly getConnectionInfo: GetConnectionInfo;
-  readonly limits: Limits;
-  readonly revocation: RevocationCheck;
-}
-
 /** Returns the handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), a stream count, and a function that ends all streams. */
-export function createEventHandlers(options: EventOptions) {
-  const { store, log, limiter, getConnectionInfo, limits, revocation } = options;
+export function createEventHandlers(context: Context, revocation: RevocationCheck) {
+  const { store, log, limiter, getConnectionInfo, limits } = context;
   const { maxSubscribers, heartbeatMs } = limits;
   const maxPerNetwork = limits.maxSubscribersPerNetwork ?? Math.ceil(maxSubscribers / 4);
   /** A function per open stream that ends it. */

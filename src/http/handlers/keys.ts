@@ -13,26 +13,13 @@ import {
 } from "../../credential/key.ts";
 import { ownerOf } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
-import type { BodyReader } from "../body.ts";
-import type { Log } from "../observability/log.ts";
-import type { LogLimiter } from "../observability/log-limiter.ts";
+import type { Context } from "../context.ts";
 import { created, noContent, respond } from "../response.ts";
 import type { GuardedHandler, RoutedRequest } from "../route.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
 
-export interface KeyOptions {
-  readonly keys: KeyStore;
-  readonly bodies: BodyReader;
-  /** Throws `cross_site_write` if a page of another origin sends the request. */
-  readonly requireSameOrigin: (request: Request) => void;
-  readonly log: Log;
-  readonly limiter: LogLimiter;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
-}
-
 /** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
-export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limiter, now }: KeyOptions) {
+export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limiter, now }: Context) {
   const logRejection = limiter.topic((fields) => log.warn(fields, "key write refused"));
   return {
     list: async (request) => {
@@ -77,7 +64,7 @@ export function createKeyHandlers({ keys, bodies, requireSameOrigin, log, limite
   function audited(action: string, write: GuardedHandler): GuardedHandler {
     return async (request, server, user) => {
       try {
-        requireSameOrigin(request);
+        origins.requireSameOrigin(request);
         return await write(request, server, user);
       } catch (error) {
         if (error instanceof ServiceError) {

@@ -1,5 +1,4 @@
-import type { BodyReader } from "../body.ts";
-import type { OriginPolicy } from "../policy/origin.ts";
+import type { Context } from "../context.ts";
 import { secure } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 
@@ -29,8 +28,7 @@ const TODO_PATH = /^\/api\/todos\/([^/]+)$/;
  */
 export function createMcpHandler(
   endpoint: McpEndpoint,
-  bodies: BodyReader,
-  origins: OriginPolicy,
+  { bodies, origins }: Context,
   getHandler: (path: string) => Handler,
 ): Handler {
   return async (request, server) => {

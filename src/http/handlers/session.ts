@@ -1,4 +1,4 @@
-import { type Identity, identityFields } from "../../credential/identity.ts";
+import { type Identity, identityFields } from "../../credential/client.ts";
 import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
 import {
   createLink,
@@ -10,7 +10,6 @@ import {
   ownerOf,
   type Parent,
   parentOf,
-  type StoredEntry,
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
@@ -18,27 +17,15 @@ import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { describeBrowser } from "../auth/browser.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
-import type { BodyReader } from "../body.ts";
-import type { Log } from "../observability/log.ts";
-import type { GetConnectionInfo } from "../policy/connection.ts";
+import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
 
-export interface SessionOptions {
-  readonly keys: KeyStore;
-  readonly storedEntry: StoredEntry;
-  readonly authenticator: Authenticator;
-  readonly bodies: BodyReader;
-  readonly getConnectionInfo: GetConnectionInfo;
-  readonly log: Log;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
-}
-
 /** Returns the handlers of `/api/session` and below. A signed-in browser has an API key in a cookie. */
-export function createSessionHandlers(options: SessionOptions) {
-  const { keys, storedEntry, authenticator, bodies, getConnectionInfo, log, now } = options;
+export function createSessionHandlers(keys: KeyStore, authenticator: Authenticator, context: Context) {
+  const { bodies, getConnectionInfo, log, now } = context;
+  const { storedEntry } = context.credentials;
 
   const requireOwnSecurePage = (request: Request, server: HttpServer): void => {
     if (!getConnectionInfo(request, server).isSecure) throw cookieNeedsHttps();

@@ -11,13 +11,10 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
-  type TodoStore,
 } from "../../todo.ts";
-import type { BodyReader } from "../body.ts";
+import type { Context } from "../context.ts";
 import { matchesEtag } from "../etag.ts";
 import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
-import type { Log } from "../observability/log.ts";
-import type { LogLimiter } from "../observability/log-limiter.ts";
 import { created, json, list, noContent, respond } from "../response.ts";
 import { type Handler, type HttpServer, type RoutedRequest, readParameter } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
@@ -31,7 +28,7 @@ const LONG_LIST_IDLE_SECONDS = 120;
 const TLS_CHUNK_BYTES = 16 * 1024;
 
 /** Returns the handlers of `/api/todos` and `/api/todos/:id`. */
-export function createTodoHandlers(store: TodoStore, bodies: BodyReader, log: Log, limiter: LogLimiter) {
+export function createTodoHandlers({ store, bodies, log, limiter }: Context) {
   const logError = limiter.topic((fields) => log.error(fields, "list response aborted"));
   const onStreamError = (err: unknown): void => logError("", { err });
 
