@@ -10,6 +10,7 @@ import {
 import { readEvents } from "../src/sdk/event-stream.ts";
 import { followList } from "../src/sdk/follow.ts";
 import { delay } from "../src/sdk/retry.ts";
+import { pageVisible } from "./dom.ts";
 import { fetchList } from "./session.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
 
@@ -124,14 +125,6 @@ export class PageApi extends TodoApiCore {
       release();
     }
   }
-}
-
-/** Resolves when the window is visible. */
-function pageVisible(): Promise<void> {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((resolve) => {
-    document.addEventListener("visibilitychange", () => resolve(), { once: true });
-  });
 }
 
 /**

@@ -1,47 +1,35 @@
-import type { ApiKey, MintedApiKey } from "../src/sdk/client.ts";
-import { createElement, requireElement, showFieldError } from "./dom.ts";
-import { announce, quote, showToast } from "./notifications.ts";
-import {
-  errorMessage,
-  type FieldErrors,
-  FOREIGN_RESPONSE,
-  type Problem,
-  ProblemError,
-  readJson,
-  sendRequest,
-} from "./request.ts";
+import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from "../src/sdk/client.ts";
+import { createKeysApi } from "../src/sdk/keys.ts";
+import { delay } from "../src/sdk/retry.ts";
+import { copyText } from "./clipboard.ts";
+import { createElement, pageVisible, requireElement, showFieldError } from "./dom.ts";
+import { errorMessage } from "./messages.ts";
+import { announce, showToast } from "./notifications.ts";
+import { request } from "./request.ts";
 
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
 const POLL_INTERVAL_MS = 10_000;
 
+const main = requireElement("main", HTMLElement);
 const form = requireElement("#new-key", HTMLFormElement);
 const nameInput = requireElement("#name", HTMLInputElement);
 const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
 const otherDuration = requireElement("#other-duration", HTMLElement);
 const scopeInput = requireElement("#scope", HTMLSelectElement);
-const createKeyButton = requireElement("#new-key button", HTMLButtonElement);
 const tokenCard = requireElement("#token", HTMLElement);
 const tokenHeading = requireElement("#token-heading", HTMLElement);
-const tokenHint = requireElement("#token-hint", HTMLElement);
+const moreTokens = requireElement("#more-tokens", HTMLElement);
 const tokenText = requireElement("#token-text", HTMLElement);
 const copyButton = requireElement("#copy", HTMLButtonElement);
 const tableBody = requireElement("#keys", HTMLTableSectionElement);
 const keysHeading = requireElement("#keys-heading", HTMLElement);
 const placeholder = requireElement("#placeholder", HTMLElement);
-const dialog = requireElement("#confirm", HTMLDialogElement);
-const confirmButton = requireElement("#confirm-submit", HTMLButtonElement);
-const confirmForm = requireElement("#confirm form", HTMLFormElement);
-const overlapInput = requireElement("#overlap", HTMLInputElement);
 
-interface Row {
-  /** The key as JSON and whether it has expired. The row shows nothing else. */
-  readonly content: string;
-  readonly element: HTMLTableRowElement;
-}
-
-const rows = new Map<string, Row>();
+const api = createKeysApi(request);
 let loads = 0;
+/** The keys that the table shows, as JSON. */
+let shown = "";
 /** The tokens that the user has not hidden. The last one is shown. The service cannot show them again. */
 let tokens: readonly MintedApiKey[] = [];
 /** The tokens that were copied. */
@@ -54,8 +42,7 @@ async function load(): Promise<void> {
   const id = ++loads;
   let message = "";
   try {
-    const keys = await readJson<readonly ApiKey[]>(await sendRequest("GET", "/admin/keys"));
-    if (!Array.isArray(keys)) throw new ProblemError(FOREIGN_RESPONSE);
+    const keys = await api.list();
     if (id !== loads) return;
     showKeys(keys);
     if (keys.length === 0) message = "No keys yet.";
@@ -66,33 +53,16 @@ async function load(): Promise<void> {
   placeholder.textContent = message;
 }
 
-/** Shows the keys, newest first. Keeps the rows that did not change, and with them the focus. */
+/** Shows the keys, newest first, and only the tokens of valid ones. Keeps the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
+  const valid = keys.filter((key) => !isExpired(key)).map(({ id }) => id);
+  const content = JSON.stringify([keys, valid]);
+  if (content === shown) return;
+  shown = content;
   const focused = focusedButton();
-  const listed = new Set(rows.keys());
-  const shown = new Set(keys.map(({ id }) => id));
-  for (const id of rows.keys()) if (!shown.has(id)) rows.delete(id);
-  const elements = keys.map((key) => {
-    const content = JSON.stringify([key, isExpired(key)]);
-    const row = rows.get(key.id);
-    if (row?.content === content) return row.element;
-    const element = createRow(key);
-    rows.set(key.id, { content, element });
-    return element;
-  });
-  elements.reverse();
-  for (const element of [...tableBody.children]) {
-    if (!elements.some((shownElement) => shownElement === element)) element.remove();
-  }
-  // Rows that stay are not moved, because a moved element loses the focus.
-  let next = tableBody.firstElementChild;
-  for (const element of elements) {
-    if (element === next) next = next.nextElementSibling;
-    else tableBody.insertBefore(element, next);
-  }
-  if (focused !== undefined && !focused.button.isConnected) focusButton(focused);
-  const valid = new Set(keys.filter((key) => !isExpired(key)).map(({ id }) => id));
-  keepTokens(tokens.filter(({ id }) => valid.has(id) || !listed.has(id)));
+  tableBody.replaceChildren(...keys.map(createRow).reverse());
+  if (focused !== undefined) focusButton(focused);
+  keepTokens(tokens.filter(({ id }) => valid.includes(id)));
 }
 
 interface FocusedButton {
@@ -102,26 +72,22 @@ interface FocusedButton {
 
 function focusedButton(): FocusedButton | undefined {
   const { activeElement: button } = document;
-  const keyId = button?.closest("tr")?.dataset.id;
+  const keyId = button?.closest("tr")?.id;
   return keyId !== undefined && button instanceof HTMLButtonElement ? { keyId, button } : undefined;
 }
 
 /** Focuses the button with the same label in the row of the key, or the heading if the row has none. */
 function focusButton({ keyId, button }: FocusedButton): void {
-  const buttons = rows.get(keyId)?.element.querySelectorAll("button") ?? [];
+  const buttons = document.getElementById(keyId)?.querySelectorAll("button") ?? [];
   const successor = [...buttons].find(({ textContent }) => textContent === button.textContent);
   (successor ?? keysHeading).focus();
 }
 
 async function poll(): Promise<never> {
   while (true) {
-    await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
-    if (document.hidden) {
-      await new Promise<void>((resolve) => {
-        document.addEventListener("visibilitychange", () => resolve(), { once: true });
-      });
-    }
     await load();
+    await delay(POLL_INTERVAL_MS, undefined);
+    await pageVisible();
   }
 }
 
@@ -136,9 +102,9 @@ function createRow(key: ApiKey): HTMLTableRowElement {
     if (key.deviceOf === undefined) actions.append(createButton("Rotate", key, () => rotate(key)));
     actions.append(createButton("Revoke", key, () => revoke(key)));
   }
-  const element = createElement(
+  return createElement(
     "tr",
-    { className: isExpired(key) ? "expired" : "" },
+    { id: key.id, className: isExpired(key) ? "expired" : "" },
     createElement("th", { scope: "row", dir: "auto" }, key.name, ...describeDevice(key)),
     createCell("ID", createElement("code", {}, key.id)),
     createCell("Scope", key.scope),
@@ -147,8 +113,6 @@ function createRow(key: ApiKey): HTMLTableRowElement {
     createCell("Last used", key.lastUsedAt === undefined ? "never" : createTime(key.lastUsedAt)),
     actions,
   );
-  element.dataset.id = key.id;
-  return element;
 }
 
 const describeDevice = ({ deviceOf }: ApiKey): (string | Node)[] =>
@@ -166,12 +130,8 @@ function createCell(label: string, ...content: readonly (string | Node)[]): HTML
   return element;
 }
 
-function createButton(label: string, key: ApiKey, onclick: () => void): HTMLButtonElement {
-  return createElement(
-    "button",
-    { type: "button", className: "quiet", ariaLabel: `${label} ${key.name}`, onclick },
-    label,
-  );
+function createButton(label: string, { name }: ApiKey, onclick: () => void): HTMLButtonElement {
+  return createElement("button", { type: "button", ariaLabel: `${label} ${name}`, onclick }, label);
 }
 
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -195,88 +155,84 @@ function readExpires(): string | undefined {
   return presetInput.value === "never" ? undefined : presetInput.value;
 }
 
-const createOnce = exclusive(createKeyButton);
+/** Runs an action when a form is submitted, unless the previous one is pending, and shows that at the button. */
+function onSubmit(target: HTMLFormElement, run: () => Promise<void>): void {
+  target.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const { submitter } = event;
+    if (submitter === null || submitter.ariaDisabled === "true") return;
+    submitter.ariaDisabled = "true";
+    await run().finally(() => {
+      submitter.ariaDisabled = null;
+    });
+  });
+}
 
-/**
- * Requests a key with a new token. An error that is not from the service gets `advice`, because the key may exist and its
- * token is lost.
- */
-async function mint(path: string, body: object | undefined, advice: string): Promise<MintedApiKey> {
+/** Waits for a new token and shows it. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */
+async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<void> {
   pendingTokens++;
   try {
-    return await readJson<MintedApiKey>(await sendRequest("POST", path, body));
+    const minted = await minting;
+    // A list that was requested earlier may lack the key. Only the response to the last request counts.
+    load();
+    keepTokens([...tokens, minted]);
+    announce(`The token for ${minted.name} is shown above your keys.`);
   } catch (error) {
     if (!isUncertain(error)) throw error;
-    throw new ProblemError({ title: `${error.message} ${advice}` });
+    throw new TodoApiError(error.code, error.message, { detail: `${errorMessage(error)} ${advice}` });
   } finally {
     pendingTokens--;
   }
 }
 
 /** Returns whether a request failed without an answer from the service, which may have done what was requested. */
-const isUncertain = (error: unknown): error is ProblemError =>
-  error instanceof ProblemError && error.problem.code === undefined;
+const isUncertain = (error: unknown): error is TodoApiError =>
+  error instanceof TodoApiError && /^(?:network_error|timeout|unexpected_answer)$/.test(error.code);
 
 const readForm = (): string =>
   JSON.stringify([nameInput, presetInput, expiresInput, scopeInput].map(({ value }) => value));
 
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  createOnce(async () => {
-    const submitted = readForm();
-    try {
-      const expires = readExpires();
-      const input = {
-        name: nameInput.value,
-        scope: scopeInput.value,
-        ...(expires !== undefined && { expires }),
-      };
-      const advice =
-        "If the key is listed below, revoke it and create another one, because its token is lost.";
-      const minted = await mint("/admin/keys", input, advice);
-      showToken(minted);
-      // The user may have typed the next name, or opened a dialog, before the response came.
-      if (readForm() === submitted) {
-        form.reset();
-        showOtherDuration();
-        showFieldErrors([nameInput, expiresInput], []);
-        focusToken();
-      }
-      await load();
-    } catch (error) {
-      if (readForm() === submitted) showError(error, [nameInput, expiresInput]);
-      else showToast("The key was not created: ", errorMessage(error));
-      if (isUncertain(error)) await load();
-    }
-  });
+onSubmit(form, async () => {
+  const submitted = readForm();
+  const scope = scopeInput.value === "read" ? "read" : "write";
+  const expires = readExpires();
+  const advice = "If the key is listed below, revoke it and create another one, because its token is lost.";
+  try {
+    await mint(api.create(nameInput.value, { scope, ...(expires !== undefined && { expires }) }), advice);
+    // The user may have typed the next name, or opened a dialog, before the response came.
+    if (readForm() !== submitted) return;
+    form.reset();
+    showOtherDuration();
+    showFieldErrors([nameInput, expiresInput], []);
+    focusResult();
+  } catch (error) {
+    if (readForm() === submitted) showError(error, [nameInput, expiresInput]);
+    else showToast("The key was not created: ", errorMessage(error));
+    if (isUncertain(error)) await load();
+  }
 });
 
 function rotate(key: ApiKey): void {
-  overlapInput.value = "24h";
-  showFieldErrors([overlapInput], []);
-  const text = " gets a new token. The old token works for the time below, so that the client can switch.";
-  const run = async (): Promise<void> => {
-    const overlap = overlapInput.value.trim();
-    const body = overlap === "" ? undefined : { overlap };
+  confirm("#rotate", key, () => {
+    const overlap = requireElement("#overlap", HTMLInputElement).value.trim();
     const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
-    showToken(await mint(`/admin/keys/${key.id}/rotate`, body, advice));
-  };
-  confirm({ title: "Rotate this key?", name: key.name, text, label: "Rotate", showsOverlap: true, run });
+    return mint(api.rotate(key.id, overlap === "" ? {} : { overlap }), advice);
+  });
+  const input = requireElement("#overlap", HTMLInputElement);
+  input.oninput = () => showFieldError(input);
 }
 
-function revoke({ id, name }: ApiKey): void {
-  const text = " stops working immediately. This can't be undone.";
-  const run = async (): Promise<void> => {
-    await sendRequest("DELETE", `/admin/keys/${id}`);
-    announce(`Revoked: ${name}`);
-  };
-  confirm({ title: "Revoke this key?", name, text, label: "Revoke", run });
+function revoke(key: ApiKey): void {
+  confirm("#revoke", key, async () => {
+    await api.revoke(key.id);
+    announce(`Revoked: ${key.name}`);
+  });
 }
 
 /** Deletes an expired key without confirmation, because the service rejects it already. */
 async function remove({ id, name }: ApiKey): Promise<void> {
   try {
-    await sendRequest("DELETE", `/admin/keys/${id}`);
+    await api.revoke(id);
     announce(`Removed: ${name}`);
     await load();
     keysHeading.focus();
@@ -286,116 +242,62 @@ async function remove({ id, name }: ApiKey): Promise<void> {
   }
 }
 
-interface Confirmation {
-  readonly title: string;
-  /** Name of the key, the subject of `text`. */
-  readonly name: string;
-  readonly text: string;
-  /** Label of the button that runs the action. */
-  readonly label: string;
-  /** Whether the dialog has a field for how long the old token works. Default: false. */
-  readonly showsOverlap?: boolean;
-  readonly run: () => Promise<void>;
-}
-
-/** The confirmation that the dialog shows, if it is open. */
-let shownConfirmation: Confirmation | undefined;
-
 /**
  * Runs an action after confirmation. Shows a validation error at the dialog's field and any other error as a toast. An
- * action continues if the user closes the dialog; its outcome then leaves the dialog and the focus alone.
+ * action continues if the user closes the dialog; its outcome then leaves the next dialog and the focus alone.
  */
-function confirm(confirmation: Confirmation): void {
-  const { title, name, text, label, showsOverlap, run } = confirmation;
-  confirmButton.className = label === "Revoke" ? "danger" : "primary";
-  requireElement("#confirm-heading", HTMLElement).textContent = title;
-  requireElement("#confirm-text", HTMLElement).replaceChildren(quote(name), text);
-  confirmButton.textContent = label;
-  requireElement("#overlap-field", HTMLElement).hidden = showsOverlap !== true;
+function confirm(template: string, { name }: ApiKey, run: () => Promise<void>): void {
+  document.querySelector("dialog")?.remove();
+  main.append(requireElement(template, HTMLTemplateElement).content.cloneNode(true));
+  const dialog = requireElement("dialog", HTMLDialogElement);
+  requireElement("dialog bdi", HTMLElement).textContent = `“${name}”`;
+  requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => dialog.close();
+  const inputs = [...dialog.querySelectorAll("input")];
   const opener = focusedButton();
-  const runOnce = exclusive(confirmButton);
-  const isShown = (): boolean => shownConfirmation === confirmation;
   let isDone = false;
-  confirmForm.onsubmit = (event) => {
-    event.preventDefault();
-    runOnce(async () => {
-      try {
-        await run();
-        isDone = true;
-        const wasShown = isShown();
-        if (wasShown) dialog.close();
-        await load();
-        if (!wasShown || dialog.open) return;
-        if (tokenCard.hidden) keysHeading.focus();
-        else focusToken();
-      } catch (error) {
-        if (isShown() && showError(error, [overlapInput])) return;
-        if (isShown()) dialog.close();
-        else showToast(errorMessage(error));
-        // Another window may have revoked the key.
-        await load();
-      }
-    });
-  };
+  onSubmit(requireElement("dialog form", HTMLFormElement), async () => {
+    try {
+      await run();
+      isDone = true;
+      const wasOpen = dialog.open;
+      dialog.close();
+      await load();
+      if (wasOpen) focusResult();
+    } catch (error) {
+      if (!dialog.open) showToast(errorMessage(error));
+      else if (showError(error, inputs)) return;
+      dialog.close();
+      // Another window may have revoked the key.
+      await load();
+    }
+  });
   dialog.onclose = () => {
-    // The event arrives late: the next dialog may be open already.
-    if (dialog.open) return;
-    shownConfirmation = undefined;
-    confirmButton.ariaDisabled = null;
+    dialog.remove();
     // The row may have been replaced while the dialog was open. After the action, the focus goes elsewhere.
     if (!isDone && opener !== undefined && !opener.button.isConnected) focusButton(opener);
   };
-  shownConfirmation = confirmation;
   dialog.showModal();
 }
 
-requireElement("#confirm-cancel", HTMLButtonElement).addEventListener("click", () => dialog.close());
-
-/** Returns a function that runs an action unless the previous one is pending, and shows that at the button. */
-function exclusive(button: HTMLButtonElement): (run: () => Promise<void>) => Promise<void> {
-  let isPending = false;
-  return async (run) => {
-    if (isPending) return;
-    isPending = true;
-    button.ariaDisabled = "true";
-    await run().finally(() => {
-      isPending = false;
-      button.ariaDisabled = null;
-    });
-  };
-}
-
-/** Shows a token above those that the user has not hidden yet. */
-function showToken(minted: MintedApiKey): void {
-  keepTokens([...tokens, minted]);
-  announce(`The token for ${minted.name} is shown above your keys.`);
-}
-
-/** Moves the focus to the token, unless a dialog is open. */
-function focusToken(): void {
-  if (!dialog.open) tokenHeading.focus();
+/** Moves the focus to a new token, or to the keys, unless a dialog is open. */
+function focusResult(): void {
+  if (document.querySelector("dialog[open]") === null)
+    (tokenCard.hidden ? keysHeading : tokenHeading).focus();
 }
 
 /** Forgets all tokens except these, and shows the last one. */
 function keepTokens(kept: readonly MintedApiKey[]): void {
   const hadFocus = tokenCard.contains(document.activeElement);
-  const shown = tokens.at(-1);
+  const isSame = kept.at(-1) === tokens.at(-1);
   tokens = kept;
-  const last = kept.at(-1);
-  const others = kept.length - 1;
-  tokenHint.textContent = "Copy the token now. The service cannot show it again.";
-  if (others > 0)
-    tokenHint.append(
-      others === 1
-        ? " Another token appears when you hide this one."
-        : ` ${others} other tokens appear when you hide this one.`,
-    );
-  if (last === shown) return;
-  tokenCard.hidden = last === undefined;
-  tokenText.textContent = last?.token ?? "";
-  tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, last?.name ?? ""));
+  moreTokens.hidden = kept.length < 2;
+  if (isSame) return;
+  const { name = "", token = "" } = kept.at(-1) ?? {};
+  tokenCard.hidden = token === "";
+  tokenText.textContent = token;
+  tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, name));
   copyButton.textContent = "Copy";
-  if (hadFocus) (last === undefined ? keysHeading : tokenHeading).focus();
+  if (hadFocus) focusResult();
 }
 
 // A token that nobody has copied would be lost.
@@ -406,25 +308,26 @@ tokenText.addEventListener("copy", () => copied.add(tokenText.textContent ?? "")
 
 copyButton.addEventListener("click", async () => {
   const token = tokenText.textContent ?? "";
-  try {
-    await navigator.clipboard.writeText(token);
+  if (await copyText(token)) {
     copied.add(token);
     announce("Copied.");
     copyButton.textContent = "Copied";
-  } catch {
-    // Without HTTPS browsers have no clipboard API. Select the text instead.
-    getSelection()?.selectAllChildren(tokenText);
-    announce("The token is selected. Copy it with the keyboard.");
-  }
+  } else showToast("The browser forbids copying. Select the token, and copy it with the keyboard.");
 });
 
 requireElement("#hide-token", HTMLButtonElement).addEventListener("click", () => {
   keepTokens(tokens.slice(0, -1));
 });
 
+const NAME_IN_USE: FieldError = {
+  field: "name",
+  message: "is already in use: rotate or revoke the key of this name, or enter another name",
+};
+
 /** Shows an error at its field, or as a toast if it belongs to no visible field. Returns whether it was shown at a field. */
 function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
-  const errors = error instanceof ProblemError ? toFieldErrors(error.problem) : [];
+  const { code, fields = [] } = error instanceof TodoApiError ? error : {};
+  const errors = code === "key_exists" ? [NAME_IN_USE] : fields;
   const visible = inputs.filter((input) => input.checkVisibility());
   const isAtField = errors.length > 0 && errors.every(({ field }) => visible.some(({ id }) => id === field));
   if (isAtField) showFieldErrors(inputs, errors);
@@ -432,17 +335,7 @@ function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean
   return isAtField;
 }
 
-function toFieldErrors({ code, errors = [] }: Problem): FieldErrors {
-  if (code !== "key_exists") return errors;
-  return [
-    {
-      field: "name",
-      message: "is already in use: rotate or revoke the key of this name, or enter another name",
-    },
-  ];
-}
-
-function showFieldErrors(inputs: readonly HTMLInputElement[], errors: FieldErrors): void {
+function showFieldErrors(inputs: readonly HTMLInputElement[], errors: readonly FieldError[]): void {
   const invalid = inputs.filter((input) => {
     const messages = errors.filter(({ field }) => field === input.id).map(({ message }) => message);
     showFieldError(input, messages.length === 0 ? "" : `It ${messages.join(" and ")}.`);
@@ -451,10 +344,8 @@ function showFieldErrors(inputs: readonly HTMLInputElement[], errors: FieldError
   invalid[0]?.focus();
 }
 
-for (const input of [nameInput, expiresInput, overlapInput])
-  input.addEventListener("input", () => showFieldError(input));
+for (const input of [nameInput, expiresInput]) input.addEventListener("input", () => showFieldError(input));
 
 requireElement(".no-script", HTMLElement).remove();
 showOtherDuration();
-load();
 poll();

@@ -55,6 +55,8 @@ function describeReason({ reason }: Rejection): string {
 /** Returns why a request failed, as a sentence. Throws what is not an error of the service. */
 export function errorMessage(error: unknown): string {
   if (!(error instanceof TodoApiError)) throw error;
-  if (error.code === "network_error" || error.code === "timeout") return "the service cannot be reached.";
-  return error.detail ?? `${error.message}.`;
+  const { code, detail, message } = error;
+  if (detail !== undefined) return detail;
+  if (code === "network_error" || code === "timeout") return "The service cannot be reached.";
+  return code === "unexpected_answer" ? "The response is not from the service." : `${message}.`;
 }

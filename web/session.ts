@@ -1,9 +1,10 @@
-import type { TodoApiError } from "../src/sdk/client.ts";
+import { TodoApiError } from "../src/sdk/client.ts";
+import { readDeletion } from "../src/sdk/exchange.ts";
 import { copyText } from "./clipboard.ts";
 import { createElement, requireElement, showFieldError } from "./dom.ts";
-import { formatCount } from "./messages.ts";
+import { errorMessage, formatCount } from "./messages.ts";
 import { ask, showToast } from "./notifications.ts";
-import { errorMessage, ProblemError, readJson, sendRequest } from "./request.ts";
+import { request, requestJson } from "./request.ts";
 
 /** A signed-in browser. */
 interface Device {
@@ -100,7 +101,7 @@ export class SessionView {
     });
   }
 
-  /** The list can be read. Finds out who is signed in if the service is private. Rejects with a ProblemError without an answer. */
+  /** The list can be read. Finds out who is signed in if the service is private. Rejects with a TodoApiError without an answer. */
   async identify(): Promise<void> {
     if (!isPrivate || !devicesButton.hidden) return;
     const session = await readSession();
@@ -147,8 +148,7 @@ export class SessionView {
   /** Asks whether to sign in with a link. Another person may have sent it, so the service says whose it is. */
   async #showLink(code: string): Promise<void> {
     try {
-      const response = await sendRequest("POST", "/api/session/link", { code });
-      const { name } = await readJson<Pick<Session, "name">>(response);
+      const { name } = await requestJson<Session>("POST", "/api/session/link", { code });
       this.#code = code;
       requireElement("#link-owner", HTMLElement).textContent = name;
       linkButton.textContent = `Sign in as ${name}`;
@@ -157,8 +157,7 @@ export class SessionView {
       form.hidden = true;
       linkQuestion.hidden = false;
     } catch (error) {
-      this.#showForm("");
-      showFieldError(passwordInput, errorMessage(error));
+      this.#showError(errorMessage(error));
     }
   }
 
@@ -172,18 +171,19 @@ export class SessionView {
 
   async #signIn(body: object): Promise<void> {
     try {
-      await sendRequest("POST", "/api/session", body);
-      if ((await readSession()) === undefined) throw new ProblemError({ title: NO_COOKIE });
+      await requestJson("POST", "/api/session", body);
+      if ((await readSession()) === undefined) return this.#showError(NO_COOKIE);
       location.reload();
     } catch (error) {
       const isWrong = isUnauthorized(error) && !("code" in body);
-      this.#showForm("");
-      passwordInput.focus();
-      showFieldError(
-        passwordInput,
-        isWrong ? "The user name, password or token is wrong." : errorMessage(error),
-      );
+      this.#showError(isWrong ? "The user name, password or token is wrong." : errorMessage(error));
     }
+  }
+
+  #showError(message: string): void {
+    this.#showForm("");
+    passwordInput.focus();
+    showFieldError(passwordInput, message);
   }
 
   async #signOut(): Promise<void> {
@@ -205,7 +205,7 @@ export class SessionView {
 
   async #endSession(): Promise<void> {
     await attempt(async () => {
-      await sendRequest("DELETE", "/api/session").catch((error) => {
+      await deleteSession("/api/session").catch((error) => {
         if (!isUnauthorized(error)) throw error;
       });
       await Promise.all([this.#options.forgetList(), this.#options.forgetChanges()]);
@@ -239,7 +239,7 @@ export class SessionView {
     if (isCurrent) return createElement("li", {}, text, createElement("span", {}, "This browser"));
     const revoke = (): Promise<void> =>
       attempt(async () => {
-        await sendRequest("DELETE", `/api/session/devices/${id}`);
+        await deleteSession(`/api/session/devices/${id}`);
         await this.#showDevices();
       });
     const properties = { type: "button", className: "secondary", ariaLabel: `Sign out ${name}` } as const;
@@ -253,7 +253,7 @@ export class SessionView {
 
   async #addDevice(): Promise<void> {
     await attempt(async () => {
-      const { link, qrCode } = await readJson<DeviceLink>(await sendRequest("POST", "/api/session/links"));
+      const { link, qrCode } = await requestJson<DeviceLink>("POST", "/api/session/links");
       const svg = requireElement("#device-qr", SVGSVGElement);
       svg.setAttribute("viewBox", `0 0 ${qrCode.size} ${qrCode.size}`);
       requireElement("#device-qr path", SVGPathElement).setAttribute("d", qrCode.path);
@@ -272,14 +272,16 @@ export class SessionView {
 const NO_COOKIE = "This browser does not keep the cookie of a sign-in. Allow cookies, or use HTTPS.";
 
 const isUnauthorized = (error: unknown): boolean =>
-  error instanceof ProblemError && error.problem.code === "unauthorized";
+  error instanceof TodoApiError && error.code === "unauthorized";
+
+const deleteSession = (path: string): Promise<void> => request({ method: "DELETE", path }, {}, readDeletion);
 
 /** Returns who is signed in, or `undefined` if nobody is or the service is not private. */
 async function readSession(): Promise<Session | undefined> {
   try {
-    return await readJson<Session>(await sendRequest("GET", "/api/session"));
+    return await requestJson<Session>("GET", "/api/session");
   } catch (error) {
-    if (error instanceof ProblemError && /^(?:unauthorized|route_not_found)$/.test(error.problem.code ?? ""))
+    if (error instanceof TodoApiError && /^(?:unauthorized|route_not_found)$/.test(error.code))
       return undefined;
     throw error;
   }

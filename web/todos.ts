@@ -17,7 +17,6 @@ import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
 import { type Change, type ChangeKind, isNewId, newId, Outbox, type Target } from "./outbox.ts";
 import { MAX_TITLE_LENGTH, toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
-import { ProblemError } from "./request.ts";
 import { Sender } from "./sender.ts";
 import { type Session, SessionView } from "./session.ts";
 import { readSetting, writeSetting } from "./settings.ts";
@@ -531,7 +530,7 @@ async function send(signal: AbortSignal): Promise<void> {
       await session.identify();
       return await sender.run(signal);
     } catch (error) {
-      if (!(error instanceof ProblemError)) throw error;
+      if (!(error instanceof TodoApiError)) throw error;
       await delay(IDENTIFY_RETRY_MS, signal);
     }
   }
