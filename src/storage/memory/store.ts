@@ -43,21 +43,17 @@ export function openMemory(options: MemoryOptions = {}): Store {
 
 class MemoryStore implements Store {
   readonly keys = new MemoryKeys();
-  readonly #maxTodos: number;
+  readonly #options: Required<StoreOptions>;
   readonly #feed: ChangeFeed;
   readonly #table = new Table();
   readonly #idempotencyRecords: IdempotencyRecords;
-  readonly #now: () => number;
-  readonly #onIdempotencyKeysEvicted: (count: number) => void;
   #lastId: TodoId;
 
   constructor({ lastId = 0n, ...options }: MemoryOptions) {
-    const { maxTodos, maxEvents, now, onIdempotencyKeysEvicted } = { ...DEFAULTS, ...options };
-    this.#maxTodos = maxTodos;
+    this.#options = { ...DEFAULTS, ...options };
+    const { maxTodos, maxEvents, now } = this.#options;
     this.#feed = new ChangeFeed(maxEvents, { epoch: randomBytes(8).toString("hex"), sequence: 0 });
     this.#idempotencyRecords = new IdempotencyRecords(maxTodos, now);
-    this.#now = now;
-    this.#onIdempotencyKeysEvicted = onIdempotencyKeysEvicted;
     this.#lastId = lastId;
   }
 
@@ -74,8 +70,10 @@ class MemoryStore implements Store {
     const id = this.#idempotencyRecords.find(idempotencyKey, title);
     if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
     const todo = this.#insert(title);
-    const evicted = this.#idempotencyRecords.add(createRecord(idempotencyKey, title, todo.id, this.#now()));
-    if (evicted !== undefined) this.#onIdempotencyKeysEvicted(1);
+    const evicted = this.#idempotencyRecords.add(
+      createRecord(idempotencyKey, title, todo.id, this.#options.now()),
+    );
+    if (evicted !== undefined) this.#options.onIdempotencyKeysEvicted(1);
     return todo;
   }
 
@@ -113,7 +111,8 @@ class MemoryStore implements Store {
   }
 
   #insert(title: string): { id: TodoId; json: string } {
-    if (this.#table.count >= this.#maxTodos) throw storeFull(this.#maxTodos);
+    const { maxTodos } = this.#options;
+    if (this.#table.count >= maxTodos) throw storeFull(maxTodos);
     if (this.#lastId >= MAX_TODO_ID) throw idsExhausted();
     const id = this.#lastId + 1n;
     const json = encodeTodo({ id, title, done: false });

@@ -1,32 +1,25 @@
 import type { ServiceError } from "../../error.ts";
-import type { TodoId } from "../../todo.ts";
+import type { TodoId, TodoJson } from "../../todo.ts";
+import { idempotencyKeyReused } from "../records/idempotency.ts";
+import { idsExhausted, storeFull } from "../store.ts";
 import type { Value } from "./primary.ts";
 
 const MAX_WRITES = 1000;
 
-/** The result of a write: the id or the JSON of the to-do, or the reason why there is none. */
-export type Outcome =
-  | { readonly type: "created"; readonly id: TodoId }
-  | { readonly type: "updated"; readonly json: string }
-  | { readonly type: "deleted" | "absent" | InsertError };
-
-/** The reason why an insert created nothing. */
-type InsertError = "reused" | "no room" | "no id";
-
-/** The codes that `todo_service.write` returns in place of an id. */
-const INSERT_ERRORS = new Map<string, InsertError>([
-  ["-1", "reused"],
-  ["-2", "no room"],
-  ["-3", "no id"],
+/** The errors of the codes that `todo_service.write` returns in place of an id. */
+const INSERT_ERRORS = new Map<string, (maxTodos: number) => ServiceError>([
+  ["-1", idempotencyKeyReused],
+  ["-2", storeFull],
+  ["-3", idsExhausted],
 ]);
 
 /** A write that waits for its batch. */
-interface Waiting {
-  readonly settle: (outcome: Outcome) => void;
+export interface Waiting<Result> {
+  readonly settle: (result: Result) => void;
   readonly fail: (failure: ServiceError) => void;
 }
 
-interface Insert extends Waiting {
+interface Insert extends Waiting<TodoId> {
   readonly type: "insert";
   readonly title: string;
   /** SHA-256 of the idempotency key and of the title; empty without such a key. */
@@ -34,10 +27,18 @@ interface Insert extends Waiting {
   readonly titleHash: string;
 }
 
-export type Write =
-  | Insert
-  | (Waiting & { readonly type: "update"; readonly id: TodoId; readonly done: boolean })
-  | (Waiting & { readonly type: "delete"; readonly id: TodoId });
+interface Update extends Waiting<TodoJson | undefined> {
+  readonly type: "update";
+  readonly id: TodoId;
+  readonly done: boolean;
+}
+
+interface Delete extends Waiting<boolean> {
+  readonly type: "delete";
+  readonly id: TodoId;
+}
+
+export type Write = Insert | Update | Delete;
 
 /** The columns that `todo_service.write` returns: one line per write of each type, and a count. */
 export interface Outcomes {
@@ -80,15 +81,14 @@ export class Batch {
     ];
   }
 
-  settle({ created, updated, deleted }: Outcomes): void {
-    settleEach(this.#of("insert"), created, (line) => {
+  settle({ created, updated, deleted }: Outcomes, maxTodos: number): void {
+    forEachLine(this.#of("insert"), created, ({ settle, fail }, line) => {
       const error = INSERT_ERRORS.get(line);
-      return error === undefined ? { type: "created", id: BigInt(line) } : { type: error };
+      if (error === undefined) settle(BigInt(line));
+      else fail(error(maxTodos));
     });
-    settleEach(this.#of("update"), updated, (json) =>
-      json === "" ? { type: "absent" } : { type: "updated", json },
-    );
-    settleEach(this.#of("delete"), deleted, (line) => ({ type: line === "true" ? "deleted" : "absent" }));
+    forEachLine(this.#of("update"), updated, ({ settle }, json) => settle(json === "" ? undefined : json));
+    forEachLine(this.#of("delete"), deleted, ({ settle }, line) => settle(line === "true"));
   }
 
   fail(failure: ServiceError): void {
@@ -104,13 +104,13 @@ export class Batch {
 export const joinLines = <W>(writes: readonly W[], line: (write: W) => string): string | null =>
   writes.length === 0 ? null : writes.map(line).join("\n");
 
-function settleEach(
-  writes: readonly Waiting[],
+function forEachLine<W>(
+  writes: readonly W[],
   lines: string | null,
-  outcome: (line: string) => Outcome,
+  settle: (write: W, line: string) => void,
 ): void {
   const outcomes = lines?.split("\n") ?? [];
   if (outcomes.length !== writes.length)
     throw new Error(`the database returned ${outcomes.length} outcomes for ${writes.length} writes`);
-  for (const [index, line] of outcomes.entries()) writes[index]?.settle(outcome(line));
+  for (const [index, write] of writes.entries()) settle(write, outcomes[index] ?? "");
 }

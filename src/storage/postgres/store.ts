@@ -9,11 +9,11 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
-import { idempotencyKeyReused, sha256 } from "../records/idempotency.ts";
-import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
+import { sha256 } from "../records/idempotency.ts";
+import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
-import { Batch, type Outcome, type Outcomes, type Write } from "./batch.ts";
+import { Batch, type Outcomes, type Waiting, type Write } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
 import {
   openPrimary,
@@ -36,16 +36,13 @@ const POLL_INTERVAL_MS = 1000;
 const MIN_EVENTS = 100_000;
 /** The number of to-dos that one query reads. */
 const FETCH_SIZE = 10_000;
-/** Together, they need more than a page, so that a table whose last page has room still needs space on the disk. */
-const INSERTS_OF_CHECK = 100;
-const INSERT_OF_CHECK: Write = {
-  type: "insert",
-  title: "x".repeat(120),
-  keyHash: "",
-  titleHash: "",
-  settle: () => {},
-  fail: () => {},
-};
+/** The parameters of 100 inserts, which need more than a page: a table whose last page has room still needs space on the disk. */
+const INSERTS_OF_CHECK: readonly Value[] = [
+  `"${"x".repeat(120)}"\n`.repeat(100).trimEnd(),
+  "\n".repeat(99),
+  "\n".repeat(99),
+  ...[null, null, null],
+];
 
 export interface PostgresOptions extends StoreOptions, Partial<PrimaryOptions> {}
 
@@ -101,24 +98,14 @@ class PostgresStore implements Store {
   }
 
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
-    const outcome = await this.#write({
+    const id = await this.#write<TodoId>((waiting) => ({
+      ...waiting,
       type: "insert",
       title,
       keyHash: idempotencyKey === undefined ? "" : sha256(idempotencyKey),
       titleHash: idempotencyKey === undefined ? "" : sha256(title),
-    });
-    switch (outcome.type) {
-      case "created":
-        return { id: outcome.id, json: encodeTodo({ id: outcome.id, title, done: false }) };
-      case "reused":
-        throw idempotencyKeyReused();
-      case "no room":
-        throw storeFull(this.#options.maxTodos);
-      case "no id":
-        throw idsExhausted();
-      default:
-        throw new Error(`an insert has the outcome "${outcome.type}"`);
-    }
+    }));
+    return { id, json: encodeTodo({ id, title, done: false }) };
   }
 
   async get(id: TodoId): Promise<TodoJson | undefined> {
@@ -132,13 +119,12 @@ class PostgresStore implements Store {
 
   async setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
     if (id > MAX_POSTGRES_ID) return undefined;
-    const outcome = await this.#write({ type: "update", id, done });
-    return outcome.type === "updated" ? outcome.json : undefined;
+    return this.#write<TodoJson | undefined>((waiting) => ({ ...waiting, type: "update", id, done }));
   }
 
   async delete(id: TodoId): Promise<boolean> {
     if (id > MAX_POSTGRES_ID) return false;
-    return (await this.#write({ type: "delete", id })).type === "deleted";
+    return this.#write<boolean>((waiting) => ({ ...waiting, type: "delete", id }));
   }
 
   async position(): Promise<Position> {
@@ -154,15 +140,13 @@ class PostgresStore implements Store {
   async #checkWrites(): Promise<void> {
     try {
       await this.#sendBatch(new Batch());
-      const inserts = new Batch();
-      for (let n = 0; n < INSERTS_OF_CHECK; n++) inserts.add(INSERT_OF_CHECK);
       const limits = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
       await this.#primary.run(async (sql) => {
         using connection = await sql.reserve();
         await connection.unsafe("BEGIN");
         try {
           const { epoch, sequence } = this.#replica.position;
-          await connection.unsafe(WRITE, [epoch, sequence, ...limits, ...inserts.values]);
+          await connection.unsafe(WRITE, [epoch, sequence, ...limits, ...INSERTS_OF_CHECK]);
         } finally {
           await connection.unsafe("ROLLBACK");
         }
@@ -230,9 +214,9 @@ class PostgresStore implements Store {
     return row;
   }
 
-  #write(write: Unsettled<Write>): Promise<Outcome> {
-    const { promise, resolve: settle, reject: fail } = Promise.withResolvers<Outcome>();
-    this.#waiting.push({ ...write, settle, fail });
+  #write<Result>(write: (waiting: Waiting<Result>) => Write): Promise<Result> {
+    const { promise, resolve: settle, reject: fail } = Promise.withResolvers<Result>();
+    this.#waiting.push(write({ settle, fail }));
     this.#writing ??= this.#writeBatches();
     return promise;
   }
@@ -262,7 +246,7 @@ class PostgresStore implements Store {
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
       // The result is ignored, because the writes are done and the next read refreshes again.
       replica.follow(row);
-      batch.settle(row);
+      batch.settle(row, this.#options.maxTodos);
     } catch (cause) {
       const failure = storeUnavailable(cause);
       this.#writeHealth.failed();
@@ -280,8 +264,6 @@ class PostgresStore implements Store {
     return this.#queryAtPosition<Tail & Outcomes>(WRITE, values);
   }
 }
-
-type Unsettled<W> = W extends unknown ? Omit<W, "settle" | "fail"> : never;
 
 const NO_STORE_ROW = "the table todo_service.store is empty: restore the database from a backup";
 /** Fails on a standby, because pg_current_wal_lsn does. The driver may have reconnected to one by itself. */

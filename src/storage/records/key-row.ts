@@ -17,19 +17,9 @@ export interface KeyRow {
 export const toStoredKey = (row: KeyRow): StoredKey => ({ ...toKey(row), tokenHash: row.token_hash });
 
 /** Returns the values of a row in the order of its columns. */
-export function toValues({
-  id,
-  name,
-  tokenHash,
-  createdAt,
-  expiresAt,
-  lastUsedAt,
-  lifetime,
-  scope,
-  parent,
-}: StoredKey): (string | number | Uint8Array | null)[] {
-  const optional = [expiresAt ?? null, lastUsedAt ?? null, lifetime ?? null];
-  return [id, name, tokenHash, createdAt, ...optional, scope, parent ?? null];
+export function toValues(key: StoredKey): (string | number | Uint8Array | null)[] {
+  const { id, name, tokenHash, createdAt, expiresAt = null, lastUsedAt = null, lifetime = null } = key;
+  return [id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, key.scope, key.parent ?? null];
 }
 
 export function toKey(row: KeyRow): Key {

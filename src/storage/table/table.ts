@@ -85,32 +85,26 @@ export class Table {
   }
 
   #page(filter: Filter, limit: number, maxBlobBytes: number): Pick<TodoList, "json" | "next"> {
-    const chunks: Uint8Array<ArrayBuffer>[] = [];
-    const segments = new Set<Segment>();
+    const found: Run[] = [];
     let left = limit;
-    let bytes = 1;
-    let last: Run | undefined;
     let hasNext = false;
     for (const { segment, from, to } of runs(this.#segmentsAfter(filter.after), filter)) {
       hasNext = to - from > left;
-      if (left === 0) break;
-      last = { segment, from, to: Math.min(to, from + left) };
-      const chunk = segment.view(from, last.to);
-      chunks.push(chunk);
-      segments.add(segment);
-      bytes += chunk.length;
-      left -= last.to - from;
+      if (left > 0) found.push({ segment, from, to: Math.min(to, from + left) });
+      left -= to - from;
       if (hasNext) break;
     }
+    const last = found.at(-1);
     const next = last !== undefined && hasNext ? { next: last.segment.idAt(last.to - 1) } : {};
+    const chunks = [...views(found)];
+    const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 1);
     if (bytes <= maxBlobBytes) {
       const json = joined(chunks);
       // Bun sends a short Uint8Array with less work than a new Blob.
       return { json: bytes <= CHUNK_BYTES ? json : new Blob([json]), ...next };
     }
     this.#generation++;
-    // Finds the slots again while the list is sent, because a slow client would otherwise keep up to 1,000 runs alive.
-    return { json: jsonArray(views(first(limit, runs([...segments], filter)))), ...next };
+    return { json: jsonArray(views(found)), ...next };
   }
 
   /** Returns the index of the only segment that can contain the id: the last one that starts at or before it. */
@@ -199,17 +193,6 @@ function* runs(segments: readonly Segment[], { after, done }: Filter): Generator
 
 function* views(found: Iterable<Run>): Generator<Uint8Array<ArrayBuffer>> {
   for (const { segment, from, to } of found) yield segment.view(from, to);
-}
-
-/** Yields the first `count` slots of the runs. */
-function* first(count: number, found: Iterable<Run>): Generator<Run> {
-  let left = count;
-  for (const { segment, from, to } of found) {
-    const end = Math.min(to, from + left);
-    yield { segment, from, to: end };
-    left -= end - from;
-    if (left === 0) return;
-  }
 }
 
 /** Yields a JSON array of to-dos that are each preceded by a comma. Joins short views and passes long ones on. */
