@@ -13,6 +13,7 @@ import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
 import { errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
+import { isObject } from "../validation.ts";
 import { confirmFirstKey } from "./first-key.ts";
 
 export interface Credentials {
@@ -39,7 +40,7 @@ export async function openCredentials(
   poll?: Poll,
 ): Promise<Credentials> {
   const { access, clientsFile, usersFile, adminCredentials, authModule } = config;
-  const module = authModule === undefined ? {} : await importAuthModule(authModule);
+  const module = authModule && (await importAuthModule(authModule));
   const allKeys = await keys.list();
   const hasKeys = allKeys.length > 0;
   const isConfigured = [clientsFile, usersFile, adminCredentials, authModule].some(
@@ -68,7 +69,7 @@ export async function openCredentials(
     return found.every((entry) => entry === undefined) ? undefined : found.join(" ");
   };
   lookups.push(createKeyLookup(keys, Date.now, (parent) => isCurrent(parent, storedEntry)));
-  if (module.lookupClient !== undefined) lookups.push(module.lookupClient);
+  if (module?.lookupClient !== undefined) lookups.push(module.lookupClient);
   if (adminCredentials !== undefined) {
     const { user, password } = adminCredentials;
     checks.push(createFixedUserCheck(user, password));
@@ -81,7 +82,7 @@ export async function openCredentials(
     entries.push((kind, name) => (kind === "user" ? hashes().get(name) : undefined));
     checks.push(createUserCheck(hashes, createPasswordVerifier(), () => performance.now()));
   }
-  if (module.checkUser !== undefined) checks.push(module.checkUser);
+  if (module?.checkUser !== undefined) checks.push(module.checkUser);
   const hasClients = lookups.length > 1 || hasKeys || needsFirstKey;
   return {
     lookupClient: firstClient(lookups),
@@ -183,50 +184,42 @@ function watchFile<T extends { readonly size: number }>(
   return () => current;
 }
 
-async function importAuthModule({
-  value: path,
-  source,
-}: Sourced): Promise<{ lookupClient?: LookupClient; checkUser?: CheckUser }> {
+/** Loads the operator's module. Its functions' results are checked, because the types of a loaded module are not. */
+async function importAuthModule({ value: path, source }: Sourced) {
   const subject = `${source} "${path}"`;
-  const url = pathToFileURL(resolve(path)).href;
-  let module: Readonly<Record<string, unknown>>;
-  try {
-    module = await import(url);
-  } catch (error) {
-    const reason = errorMessage(error).split("\n")[0];
-    throw new UsageError(`${subject}: cannot load the module: ${reason}`);
-  }
-  const { lookupClient, checkUser } = module;
-  if (lookupClient === undefined && checkUser === undefined) {
+  const load = async (): Promise<Readonly<Record<string, unknown>>> =>
+    import(pathToFileURL(resolve(path)).href);
+  const module = await load().catch((error) => {
+    throw new UsageError(`${subject}: cannot load the module: ${errorMessage(error).split("\n")[0]}`);
+  });
+  const [lookup, check] = ["lookupClient", "checkUser"].map((name) => {
+    const exported = module[name];
+    if (exported === undefined || isFunction(exported)) return exported;
+    throw new UsageError(`${subject}: ${name} is not a function`);
+  });
+  if (lookup === undefined && check === undefined)
     throw new UsageError(`${subject}: the module exports neither lookupClient nor checkUser`);
-  }
-  return {
-    ...(lookupClient !== undefined && { lookupClient: lookupFrom(subject, lookupClient) }),
-    ...(checkUser !== undefined && { checkUser: checkFrom(subject, checkUser) }),
-  };
+  return { lookupClient: lookup && checkedLookup(lookup), checkUser: check && checkedUserCheck(check) };
 }
 
 type Exported = (...values: readonly string[]) => unknown;
 
 const isFunction = (value: unknown): value is Exported => typeof value === "function";
 
-/** Checks each result, because the types of a loaded module are not checked. */
-function lookupFrom(subject: string, exported: unknown): LookupClient {
-  if (!isFunction(exported)) throw new UsageError(`${subject}: lookupClient is not a function`);
+function checkedLookup(exported: Exported): LookupClient {
   return async (token) => {
     const found = await exported(token);
     if (found === undefined || found === null) return undefined;
-    if (typeof found !== "object" || !("name" in found) || typeof found.name !== "string")
+    if (!isObject(found) || typeof found.name !== "string")
       throw new Error("lookupClient must return a client with a name, undefined or null");
-    const scope = "scope" in found ? found.scope : undefined;
-    if (scope === undefined) return { name: found.name };
+    const { name, scope } = found;
+    if (scope === undefined) return { name };
     if (!isScope(scope)) throw new Error('the scope of a client must be "read", "write" or undefined');
-    return { name: found.name, scope };
+    return { name, scope };
   };
 }
 
-function checkFrom(subject: string, exported: unknown): CheckUser {
-  if (!isFunction(exported)) throw new UsageError(`${subject}: checkUser is not a function`);
+function checkedUserCheck(exported: Exported): CheckUser {
   return async (user, password) => {
     const passed = await exported(user, password);
     if (typeof passed === "boolean") return passed;

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { type Flags, readStore } from "../../config/config.ts";
+import { CLIENT_SETTINGS } from "../../config/settings.ts";
 import { asUsageError, CommandError, toStoreError, UsageError } from "../../config/usage-error.ts";
 import { parseScope } from "../../credential/client.ts";
 import {
@@ -74,7 +75,11 @@ async function create(name: string, flags: Flags): Promise<void> {
 }
 
 /** Prints only the link on standard output; the QR code goes to standard error. */
-async function showLink(keys: KeyStore, { key }: MintedKey, url = DEFAULT_URL): Promise<void> {
+async function showLink(
+  keys: KeyStore,
+  { key }: MintedKey,
+  url: string = CLIENT_SETTINGS.url.default,
+): Promise<void> {
   const { code } = await createLink(keys, { parent: `key:${key.id}`, scope: key.scope }, Date.now());
   const link = formatLink(url.replace(/\/+$/, ""), code);
   process.stderr.write(
@@ -164,8 +169,6 @@ async function show({ key, token }: MintedKey, more = ""): Promise<void> {
     throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
   });
 }
-
-const DEFAULT_URL = "http://127.0.0.1:3000";
 
 const HEAD = ["NAME", "ID", "SCOPE", "CREATED", "EXPIRES", "LAST USED", "DEVICE OF"];
 

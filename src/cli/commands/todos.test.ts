@@ -169,7 +169,7 @@ describe("in a pipe, todo", () => {
   test("adds nothing if one of the lines is invalid", async () => {
     await using service = start();
     const { code, error } = await todo(service, ["add", "-"], `fine\n\n${"x".repeat(121)}\n`);
-    expect([code, error]).toEqual([2, "todo: line 3 must be at most 120 characters; nothing was added\n"]);
+    expect([code, error]).toEqual([2, "todo: nothing was added: line 3: must be at most 120 characters\n"]);
     expect(await titles(service)).toEqual([]);
   });
 
@@ -287,7 +287,7 @@ describe("in a pipe, todo", () => {
     await using service = start();
     const bytes = Buffer.from("fine\ncaf\xe9\n", "latin1");
     const { code, error } = await ended(runTodo(["add", "-"], { TODO_URL: service.url }, bytes));
-    expect([code, error]).toEqual([2, "todo: line 2 is not UTF-8; nothing was added\n"]);
+    expect([code, error]).toEqual([2, "todo: nothing was added: standard input is not UTF-8\n"]);
     expect(await titles(service)).toEqual([]);
   });
 

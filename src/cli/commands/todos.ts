@@ -5,7 +5,6 @@ import type { Flags } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
 import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
-import { ServiceError } from "../../error.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
@@ -125,21 +124,11 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
 
 /** Returns the lines that are not blank. Checks all of them before the first one is sent. */
 function titlesIn(bytes: Uint8Array): string[] {
-  // The decoder replaces invalid bytes with U+FFFD, which a title may also contain legitimately.
-  const text = new TextDecoder().decode(bytes);
-  if (!isUtf8(bytes)) {
-    const at = text.split("\n").findIndex((line) => line.includes("\uFFFD"));
-    throw new UsageError(`line ${at + 1} is not UTF-8; nothing was added`);
-  }
-  return text.split(/\r?\n/).flatMap((title, at) => {
+  if (!isUtf8(bytes)) throw new UsageError("nothing was added: standard input is not UTF-8");
+  const lines = new TextDecoder().decode(bytes).split(/\r?\n/);
+  return lines.flatMap((title, at) => {
     if (isBlank(title)) return [];
-    try {
-      return [parseNewTodo({ title }).title];
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      const messages = error.errors?.map(({ message }) => message).join(", ");
-      throw new UsageError(`line ${at + 1} ${messages}; nothing was added`);
-    }
+    return asUsageError(`nothing was added: line ${at + 1}`, () => parseNewTodo({ title })).title;
   });
 }
 
