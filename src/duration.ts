@@ -1,17 +1,9 @@
 import { validationError } from "./validation.ts";
 
-const SECOND = 1000;
-const DAY = 24 * 60 * 60 * SECOND;
-const UNITS = new Map([
-  ["s", SECOND],
-  ["m", 60 * SECOND],
-  ["h", 60 * 60 * SECOND],
-  ["d", DAY],
-  ["w", 7 * DAY],
-]);
+const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 };
 const MAX_DAYS = 36_500;
 /** The longest duration, in milliseconds. */
-export const MAX_DURATION_MS = MAX_DAYS * DAY;
+export const MAX_DURATION_MS = MAX_DAYS * 86_400_000;
 /** The latest time that a Date can represent; its negative is the earliest. */
 export const MAX_TIME_MS = 8.64e15;
 
@@ -20,7 +12,7 @@ export function parseDuration(field: string, duration: unknown): number {
   if (typeof duration !== "string") throw validationError(field, "must be a string");
   if (duration === "0") return 0;
   const [, digits, unit = ""] = /^(\d+)([smhdw])$/.exec(duration) ?? [];
-  const milliseconds = Number(digits) * (UNITS.get(unit) ?? Number.NaN);
+  const milliseconds = Number(digits) * (UNIT_SECONDS[unit] ?? Number.NaN) * 1000;
   if (Number.isNaN(milliseconds)) {
     throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
   }

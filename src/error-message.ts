@@ -13,21 +13,15 @@ export function getErrno(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;
 }
 
+const FS_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: "no such file or folder",
+  ENOTDIR: "a part of the path is a file, not a folder",
+  EISDIR: "it is a folder, not a file",
+  EACCES: "permission denied",
+  EPERM: "permission denied",
+  EROFS: "the file system is read-only",
+};
+
 /** Returns why a file cannot be used, in plain words: `"no such file or folder"`. */
-export function describeFsError(error: unknown): string {
-  switch (getErrno(error)) {
-    case "ENOENT":
-      return "no such file or folder";
-    case "ENOTDIR":
-      return "a part of the path is a file, not a folder";
-    case "EISDIR":
-      return "it is a folder, not a file";
-    case "EACCES":
-    case "EPERM":
-      return "permission denied";
-    case "EROFS":
-      return "the file system is read-only";
-    default:
-      return errorMessage(error);
-  }
-}
+export const describeFsError = (error: unknown): string =>
+  FS_ERRORS[String(getErrno(error))] ?? errorMessage(error);

@@ -32,11 +32,11 @@ export const formatPosition = ({ epoch, sequence }: Position): string => `${epoc
 
 export interface ListQuery {
   /** Only to-dos with a greater id. */
-  readonly after?: TodoId;
+  readonly after?: TodoId | undefined;
   /** The maximum number of to-dos, 1 to 1000. Default: no limit. */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** Only to-dos in this state. */
-  readonly done?: boolean;
+  readonly done?: boolean | undefined;
 }
 
 /** A consistent snapshot of the requested to-dos, by ascending id. */

@@ -27,68 +27,46 @@ export interface StdioOptions {
 export async function serveOverStdio(options: StdioOptions): Promise<void> {
   const { todos, describe, version, input, output, warn, finishMs = FINISH_MS } = options;
   const closed = Promise.withResolvers<void>();
-  const onError = (error: unknown): void =>
+  /** The ids of the requests without a response. */
+  const pending = new Set<unknown>();
+  let onAnswered = (): void => {};
+  const settle = (id: unknown): void => {
+    pending.delete(id);
+    if (pending.size === 0) onAnswered();
+  };
+  /** The SDK's transport would lose the responses of a script that closes the input at once. This one waits for them. */
+  class Transport extends StdioServerTransport {
+    override async send(message: JSONRPCMessage): Promise<void> {
+      await super.send(message);
+      if (!("method" in message)) settle(message.id);
+    }
+
+    override async close(): Promise<void> {
+      if (pending.size > 0 && output.writable) {
+        const answered = Promise.withResolvers<void>();
+        onAnswered = answered.resolve;
+        const timer = setTimeout(answered.resolve, finishMs);
+        await answered.promise;
+        clearTimeout(timer);
+      }
+      await super.close();
+      closed.resolve();
+    }
+  }
+  const transport = new Transport(input, output);
+  const onerror = (error: unknown): void =>
     warn(error instanceof ZodError ? "ignored a message that is not JSON-RPC 2.0" : errorMessage(error));
-  const transport = new ObservedTransport(input, output, finishMs);
-  transport.onClosed = closed.resolve;
   const onInternalError = (error: unknown): void => warn(`internal error: ${errorMessage(error)}`);
-  const createServer = () => createTodoServer({ todos, version, describe, onInternalError });
-  serveStdio(createServer, { transport, onerror: onError });
-  transport.observe();
+  serveStdio(() => createTodoServer({ todos, version, describe, onInternalError }), { transport, onerror });
+  const deliver = transport.onmessage;
+  transport.onmessage = (message) => {
+    if ("method" in message) {
+      // The SDK accepts subscriptions of version 2026-07-28, which end only with the connection.
+      if ("id" in message && message.method !== "subscriptions/listen") pending.add(message.id);
+      else if (message.method === "notifications/cancelled") settle(message.params?.requestId);
+    }
+    deliver?.(message);
+  };
   await closed.promise;
   input.destroy();
-}
-
-/**
- * The SDK's transport, which would lose the responses of a script that closes the input at once. It waits for them, and
- * reports its end.
- */
-class ObservedTransport extends StdioServerTransport {
-  onClosed = (): void => {};
-  /** The ids of the requests without a response. */
-  readonly #pending = new Set<unknown>();
-  readonly #output: Writable;
-  readonly #finishMs: number;
-  #onAnswered = (): void => {};
-
-  constructor(input: Readable, output: Writable, finishMs: number) {
-    super(input, output);
-    this.#output = output;
-    this.#finishMs = finishMs;
-  }
-
-  /** Observes the messages of the client. Call it when the SDK has set its handler. */
-  observe(): void {
-    const deliver = this.onmessage;
-    this.onmessage = (message) => {
-      if ("method" in message) {
-        // The SDK accepts subscriptions of version 2026-07-28, which end only with the connection.
-        if ("id" in message && message.method !== "subscriptions/listen") this.#pending.add(message.id);
-        else if (message.method === "notifications/cancelled") this.#settle(message.params?.requestId);
-      }
-      deliver?.(message);
-    };
-  }
-
-  override async send(message: JSONRPCMessage): Promise<void> {
-    await super.send(message);
-    if (!("method" in message)) this.#settle(message.id);
-  }
-
-  override async close(): Promise<void> {
-    if (this.#pending.size > 0 && this.#output.writable) {
-      const answered = Promise.withResolvers<void>();
-      this.#onAnswered = answered.resolve;
-      const timer = setTimeout(answered.resolve, this.#finishMs);
-      await answered.promise;
-      clearTimeout(timer);
-    }
-    await super.close();
-    this.onClosed();
-  }
-
-  #settle(id: unknown): void {
-    this.#pending.delete(id);
-    if (this.#pending.size === 0) this.#onAnswered();
-  }
 }

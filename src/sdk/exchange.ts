@@ -76,32 +76,23 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
     const init: RequestInit = { method, headers, redirect: "manual", signal: ownSignal };
     if (body !== undefined) init.body = JSON.stringify(body);
     const response = await withTimeout(timeoutMs, fetch(url, init));
-    const read = readerOf(response);
+    const pieces = readPieces(response);
     const idleMs = isEventStream(response) ? STREAM_IDLE_MS : timeoutMs;
-    return { response, close: abort, read: () => withTimeout(idleMs, read()) };
+    return { response, close: abort, read: async () => (await withTimeout(idleMs, pieces.next())).value };
   } catch (error) {
     abort();
     throw error;
   }
 }
 
-/** Returns a function that returns the next piece of the body as text, or undefined at its end. */
-function readerOf(response: Response): Exchange["read"] {
+/** Yields the pieces of the body as text. */
+async function* readPieces(response: Response): AsyncGenerator<string, undefined> {
   // React Native does not have `body`.
-  if (response.body === undefined) {
-    let isRead = false;
-    return async () => {
-      if (isRead) return undefined;
-      isRead = true;
-      return response.text();
-    };
-  }
+  if (response.body === undefined) yield await response.text();
   const reader = response.body?.getReader();
   const decoder = new TextDecoder();
-  return async () => {
-    const piece = await reader?.read();
-    return piece?.value && decoder.decode(piece.value, { stream: true });
-  };
+  for (let piece = await reader?.read(); piece?.value; piece = await reader?.read())
+    yield decoder.decode(piece.value, { stream: true });
 }
 
 function buildHeaders({ authorization, headers, call }: ExchangeRequest): Headers {

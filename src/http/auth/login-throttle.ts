@@ -71,7 +71,8 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
   async function reserve(key: string): Promise<AttemptCount> {
     for (;;) {
       const now = monotonicNow();
-      const count = full.get(key) ?? counts.get(key) ?? newCount();
+      const none = { failures: 0, inFlight: 0, until: 0, settled: Promise.withResolvers<void>() };
+      const count: AttemptCount = full.get(key) ?? counts.get(key) ?? none;
       if (count.until <= now) count.failures = 0;
       if (count.failures < maxFailures && count.inFlight < MAX_CONCURRENT) {
         count.failures++;
@@ -94,10 +95,6 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
     const [oldest] = kept.keys();
     if (kept.size > MAX_TRACKED && oldest !== undefined) kept.delete(oldest);
   }
-}
-
-function newCount(): AttemptCount {
-  return { failures: 0, inFlight: 0, until: 0, settled: Promise.withResolvers() };
 }
 
 function tooMany(seconds: number): ServiceError {

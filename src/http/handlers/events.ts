@@ -1,6 +1,6 @@
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
-import { formatPosition, type Position, type TodoEvent, type TodoStore } from "../../todo.ts";
+import { formatPosition, type Position, type TodoEvent } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
 import type { Context } from "../context.ts";
 import { OVERLOADED } from "../limits.ts";
@@ -28,7 +28,7 @@ const HEADERS = {
 /** Returns the handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), a stream count, and a function that ends all streams. */
 export function createEventHandlers(context: Context, revocation: RevocationCheck) {
   const { store, log, limiter, getConnectionInfo, limits } = context;
-  const { maxSubscribers, heartbeatMs } = limits;
+  const { maxSubscribers } = limits;
   const maxPerNetwork = limits.maxSubscribersPerNetwork ?? Math.ceil(maxSubscribers / 4);
   /** A function per open stream that ends it. */
   const open = new Set<() => void>();
@@ -63,7 +63,7 @@ export function createEventHandlers(context: Context, revocation: RevocationChec
       open.delete(closeStream);
       countStream(network, -1);
     };
-    const { body, end } = openStream(start, position, { store, heartbeatMs, onError, onEnd });
+    const { body, end } = openStream(start, position, context, onError, onEnd);
     const endStream = (idleSeconds: number): void => {
       server.timeout(request, idleSeconds);
       end();
@@ -134,16 +134,14 @@ function parsePosition(text: string): Position | undefined {
   return epoch === undefined ? undefined : { epoch, sequence: Number(n) };
 }
 
-interface StreamOptions {
-  readonly store: TodoStore;
-  readonly heartbeatMs: number;
-  readonly onError: (error: unknown) => void;
-  /** Called once, also if the subscriber disconnects. */
-  readonly onEnd: () => void;
-}
-
-/** Opens the event stream of one subscriber, in chunks of all pieces that are ready. Its `end` sends the buffered bytes first. */
-function openStream(start: Start, latest: Position, { store, heartbeatMs, onError, onEnd }: StreamOptions) {
+/** Opens the event stream of one subscriber, in chunks of all pieces that are ready. Its `end` sends the buffered bytes first. Calls `onEnd` once. */
+function openStream(
+  start: Start,
+  latest: Position,
+  { store, limits }: Context,
+  onError: (error: unknown) => void,
+  onEnd: () => void,
+) {
   const ending = new AbortController();
   const { signal } = ending;
   let buffer: Bytes[] = [];
@@ -152,7 +150,7 @@ function openStream(start: Start, latest: Position, { store, heartbeatMs, onErro
   let onDrain = (): void => {};
   const heartbeat = setInterval(() => {
     if (bufferedBytes === 0) send(COMMENT);
-  }, heartbeatMs);
+  }, limits.heartbeatMs);
   replay()
     .catch((error) => {
       if (!signal.aborted) onError(error);

@@ -119,13 +119,10 @@ function parseListQuery(url: string): ListQuery {
   const start = url.indexOf("?");
   if (start < 0) return {};
   const query = new URLSearchParams(url.slice(start));
-  const limit = readParameter(query, "limit", parseLimit, `a number from 1 to ${MAX_LIMIT}`);
-  const after = readParameter(query, "after", parseTodoId, "an id");
-  const done = readParameter(query, "done", parseBoolean, "true or false");
   return {
-    ...(limit !== undefined && { limit }),
-    ...(after !== undefined && { after }),
-    ...(done !== undefined && { done }),
+    limit: readParameter(query, "limit", parseLimit, `a number from 1 to ${MAX_LIMIT}`),
+    after: readParameter(query, "after", parseTodoId, "an id"),
+    done: readParameter(query, "done", parseBoolean, "true or false"),
   };
 }
 
