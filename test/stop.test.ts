@@ -4,8 +4,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { importTodos } from "../src/storage/sqlite/maintenance/transfer.ts";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
+import { LONGEST_TITLE } from "./long-list.ts";
 import { copyProgram } from "./patched-copy.ts";
 import { openPaused, openSocket, portClosed, readToEnd, request } from "./raw-http.ts";
 import { follow } from "./sse.ts";
@@ -52,14 +54,16 @@ describe("a server that shuts down", () => {
   });
 
   test("aborts requests that exceed the drain timeout, logs that, and exits with 0", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${join(folder, "cut.db")}`]);
-    const port = await portOf(server);
     // More than the socket buffers hold.
-    const headers = { "Content-Type": "application/json" };
-    const body = JSON.stringify({ title: "\u{1f600}".repeat(120) });
-    const url = `http://127.0.0.1:${port}/api/todos`;
-    const posts = Array.from({ length: 20_000 }, () => fetch(url, { method: "POST", headers, body }));
-    for (const { status } of await Promise.all(posts)) expect(status).toBe(201);
+    const lines = Array.from(
+      { length: 20_000 },
+      (_, index) => `{"id":${index + 1},"title":"${LONGEST_TITLE}","done":false}\n`,
+    );
+    const store = join(folder, "cut.db");
+    const work = { signal: new AbortController().signal, onProgress: () => {} };
+    await importTodos(store, new Blob(lines).stream(), lines.length, work);
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${store}`]);
+    const port = await portOf(server);
     const upload = await openSocket(port, request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{"));
     const reader = await openPaused(port, request("GET /api/todos"));
     server.kill("SIGTERM");

@@ -479,7 +479,9 @@ describe("a certificate renewal", () => {
     until(async () => {
       for (let n = 0; n < 32; n++) {
         // A connection that arrives while the old listener closes can be reset.
-        if ((await shownAt(port).catch(() => certificate)) === certificate) return false;
+        if ((await shownAt(port).catch(() => certificate)) !== certificate) continue;
+        await Bun.sleep(100);
+        return false;
       }
       return true;
     }, "no connection receives the old certificate");
@@ -488,7 +490,7 @@ describe("a certificate renewal", () => {
     const store = openMemory();
     // Much longer than the clients pause. A busy machine may pause them longer.
     await using served = serveTls({ store }, { retireMs: 4_000 });
-    const certificates = Array.from({ length: 3 }, () => newCertificate());
+    const certificates = [newCertificate(), newCertificate()];
     const ca = [served.certificate, ...certificates].map(({ cert }) => cert);
     let over = false;
     const loads = Array.from({ length: 10 }, () => load(served.port, ca, () => over));
@@ -502,7 +504,7 @@ describe("a certificate renewal", () => {
     const counts = await Promise.all(loads);
     const sum = (name: keyof (typeof counts)[number]) => counts.reduce((all, one) => all + one[name], 0);
     expect(sum("lost")).toBe(0);
-    expect(sum("closed")).toBeGreaterThan(20);
+    expect(sum("closed")).toBeGreaterThan(10);
     expect((await store.position()).sequence).toBe(sum("answered"));
     // The kernel still owns a connection that has sent nothing, and resets it together with its listener.
     expect(sum("unconnected")).toBeLessThan(sum("closed"));
