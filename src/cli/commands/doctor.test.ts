@@ -218,49 +218,40 @@ describe("todo doctor", () => {
     expect([code, lines.certificate]).toEqual([expected, [expect.stringMatching(line)]]);
   });
 
-  test("distinguishes a free port, the port of a running server and a port of another program", async () => {
-    const port = String(await freePort());
-    await using server = runTodo(["serve", "--port", port]);
+  test("distinguishes free ports, those of a running server and those of another program", async () => {
+    const [port, metricsPort] = [String(await freePort()), String(await freePort())];
+    const ports = ["--port", port, "--metrics-port", metricsPort];
+    const seen = async () => {
+      const { code, lines } = await doctor(ports);
+      return [code, lines.port, lines.metrics];
+    };
+    const both = (textOf: (port: string, flag: string) => string) => [
+      [textOf(port, "--port")],
+      [textOf(metricsPort, "--metrics-port")],
+    ];
+    await using server = runTodo(["serve", ...ports]);
     await server.url;
-    const ours = await doctor(["--port", port]);
-    expect([ours.code, ours.lines.port]).toEqual([
+    expect(await seen()).toEqual([
       0,
-      [`ok: ${port} on 127.0.0.1 is used by a running todo server`],
+      ...both((used) => `ok: ${used} on 127.0.0.1 is used by a running todo server`),
     ]);
     server.kill("SIGTERM");
     await server.exited;
-    expect((await doctor(["--port", port])).lines.port).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
+    expect(await seen()).toEqual([0, ...both((unused) => `ok: ${unused} on 127.0.0.1 is free`)]);
 
-    const other = createServer((socket) => socket.destroy());
-    await once(other.listen(Number(port), "127.0.0.1"), "listening");
+    const others = [port, metricsPort].map((used) => createServer().listen(Number(used), "127.0.0.1"));
     try {
-      const { code, lines } = await doctor(["--port", port]);
-      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --port`;
-      expect([code, lines.port]).toEqual([1, [line]]);
+      await Promise.all(others.map((other) => once(other, "listening")));
+      for (const other of others) other.on("connection", (socket) => socket.destroy());
+      expect(await seen()).toEqual([
+        1,
+        ...both(
+          (used, flag) =>
+            `failed: port ${used} on 127.0.0.1 is in use: stop the other program, or choose another port with ${flag}`,
+        ),
+      ]);
     } finally {
-      other.close();
-    }
-  });
-
-  test("checks the port of the metrics", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0"]);
-    await server.url;
-    const { port } = new URL(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "");
-    const ours = await doctor([...free, "--metrics-port", port]);
-    expect(ours.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is used by a running todo server`]);
-    server.kill("SIGTERM");
-    await server.exited;
-    const unused = await doctor([...free, "--metrics-port", port]);
-    expect(unused.lines.metrics).toEqual([`ok: ${port} on 127.0.0.1 is free`]);
-
-    const other = createServer((socket) => socket.destroy());
-    await once(other.listen(Number(port), "127.0.0.1"), "listening");
-    try {
-      const { code, lines } = await doctor([...free, "--metrics-port", port]);
-      const line = `failed: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --metrics-port`;
-      expect([code, lines.metrics]).toEqual([1, [line]]);
-    } finally {
-      other.close();
+      for (const other of others) other.close();
     }
   });
 
@@ -277,7 +268,6 @@ describe("todo doctor", () => {
     };
     expect(await outcome()).toEqual([1, `failed: --backup-dir "${backups}": no such file or folder`]);
     mkdirSync(backups);
-    expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
     writeFileSync(join(backups, "todos-20260101T000000Z-other.db"), "another store");
     expect(await outcome()).toEqual([0, `ok: ${backups} can be written, and has no backup yet`]);
     const backup = join(backups, `todos-20260101T000000Z-${id}.db`);
@@ -356,9 +346,6 @@ describe("todo doctor", () => {
     expect((await doctor(["--host", "0.0.0.0", ...free])).lines.risks).toEqual([
       expect.stringMatching(/^warning: \/admin\/ accepts requests from this machine only, .*--trusted-proxy/),
     ]);
-    expect((await doctor(["--host", "0.0.0.0", "--trusted-proxy", "10.0.0.1", ...free])).lines.risks).toEqual(
-      ["ok: none known"],
-    );
   });
 
   test("exits with 2 for an invalid setting", async () => {
