@@ -48,6 +48,7 @@ function* hostileMessages(version: ProtocolVersion, random: () => number): Gener
     { method: "tools/call", params: { name: "find_todos", arguments: { limit: 1 } } },
     { method: "tools/call", params: { name: "delete_todos", arguments: { ids: ["1"] } } },
     { method: "resources/read", params: { uri: "todo://todos" } },
+    { method: "resources/subscribe", params: { uri: "todo://todos" } },
     {
       method: "subscriptions/listen",
       params: { notifications: { resourceSubscriptions: ["todo://todos"] } },

@@ -52,6 +52,7 @@ describe.skipIf(skipFor(packages.whyMissing))("the inspector", () => {
       expect(await inspect(...call, "set_done", "--tool-args-json", '{"ids":["1"],"done":true}')).toContain(
         "true",
       );
+      expect(await inspect("--method", "resources/read", "--uri", "todo://todos")).toContain("buy milk");
       await inspect(...call, "delete_todos", "--tool-args-json", '{"ids":["1"]}');
       expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
     },

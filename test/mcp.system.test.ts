@@ -16,8 +16,10 @@ const SCENARIOS: Readonly<Record<string, readonly string[]>> = {
   "server-initialize": HANDSHAKE,
   ping: HANDSHAKE,
   "tools-list": [...HANDSHAKE, "2026-07-28"],
+  "resources-list": [...HANDSHAKE, "2026-07-28"],
   "dns-rebinding-protection": ["2025-11-25", "2026-07-28"],
   "http-header-validation": ["2026-07-28"],
+  "sep-2164-resource-not-found": ["2026-07-28"],
   "server-stateless": ["2026-07-28"],
   caching: ["2026-07-28"],
 };

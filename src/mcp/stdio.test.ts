@@ -16,6 +16,7 @@ import { until } from "../../test/until.ts";
 import { createKey, createKeyLookup } from "../credential/key.ts";
 import { TodoApi } from "../sdk/client.ts";
 import { openMemory } from "../storage/memory/store.ts";
+import { TODOS_URI } from "./server.ts";
 import { serveOverStdio } from "./stdio.ts";
 
 const line = (message: object): string => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
@@ -54,18 +55,22 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
       todos: [{ id: "3", title: "sleep", done: false }],
       matches: 1,
     });
+    const { result } = await client.request("resources/read", { uri: TODOS_URI });
+    expect(JSON.stringify(result)).toContain('\\"title\\":\\"buy milk\\",\\"done\\":true');
   });
 
   test("offers exactly the capabilities that work", async () => {
     expect(client.offer.result).toMatchObject({
-      capabilities: { tools: {} },
+      capabilities: { tools: {}, resources: {} },
       ...(!isModern(protocolVersion) && { protocolVersion, serverInfo: { name: "todo-service", version } }),
       ...(isModern(protocolVersion) && { supportedVersions: [protocolVersion] }),
     });
     const codes: Record<string, number | undefined> = {};
-    const methods = ["prompts/list", "logging/setLevel", "completion/complete", "resources/list", "x"];
+    const methods = ["prompts/list", "logging/setLevel", "completion/complete", "resources/subscribe", "x"];
     for (const method of methods) codes[method] = (await client.request(method)).error?.code;
     expect(new Set(Object.values(codes))).toEqual(new Set([-32601]));
+    const listed = await client.request("resources/list");
+    expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
   });
 
   test("reports a failure as a tool error with the service's code and message", async () => {
@@ -76,11 +81,16 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     });
   });
 
-  test("rejects an unknown tool with a protocol error", async () => {
+  test("rejects an unknown tool and an unknown resource with a protocol error", async () => {
     for (const name of ["drop_table", "constructor", "__proto__", ""]) {
       const { error } = await client.request("tools/call", { name, arguments: {} });
       expect([name, error?.code]).toEqual([name, -32602]);
     }
+    for (const uri of ["todo://other", "file:///etc/passwd", "__proto__"]) {
+      const { error } = await client.request("resources/read", { uri });
+      expect([uri, error?.code]).toEqual([uri, -32602]);
+    }
+    expect((await client.request("resources/read", {})).error?.code).toBe(-32602);
   });
 
   test("exits with 0 at the end of the input, without a message on standard error", async () => {

@@ -9,7 +9,7 @@ import { textViolations } from "../validation.ts";
 export type Todos = TodoApi;
 
 /** Bounds of tool results, so that they fit into the context of a model. */
-const MAX_FOUND = 200;
+export const MAX_FOUND = 200;
 const DEFAULT_FOUND = 50;
 /** The maximum number of to-dos that one call changes. */
 const MAX_CHANGED = 100;
@@ -198,7 +198,7 @@ export async function callTool(
 }
 
 /** Returns the first to-dos that match, how many match, and what the result leaves out. */
-async function find(
+export async function find(
   todos: Todos,
   { text, state, limit, after }: z.output<typeof FIND>,
   signal: AbortSignal,

@@ -16,6 +16,7 @@ import { storeWith } from "../../../test/store.ts";
 import type { Scope } from "../../credential/client.ts";
 import { createKey, createKeyLookup } from "../../credential/key.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
+import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { listen } from "../listener/listen.ts";
 import { openMetrics } from "../listener/metrics.ts";
@@ -85,14 +86,18 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
       { id: "3", title: "sleep", done: false },
     ];
     expect((await callTool(client, "find_todos")).structured).toEqual({ todos, matches: 2 });
+    const { result } = await client.request("resources/read", { uri: TODOS_URI });
+    const text = JSON.stringify({ todos, matches: 2 });
+    const contents = [{ uri: TODOS_URI, mimeType: "application/json", text }];
+    expect(result?.contents).toEqual(contents);
   });
 
   test("offers no subscriptions, and rejects methods and tools that it does not offer", async () => {
     await using service = start();
     await using client = await connect(service);
-    expect(client.offer.result?.capabilities).toEqual({ tools: {} });
-    for (const method of ["resources/list", "prompts/list", "logging/setLevel", "x"]) {
-      const response = await client.post(method);
+    expect(client.offer.result?.capabilities).toEqual({ tools: {}, resources: {} });
+    for (const method of ["resources/subscribe", "prompts/list", "logging/setLevel", "x"]) {
+      const response = await client.post(method, { uri: TODOS_URI });
       const { error } = JSON.parse(await response.text());
       expect([method, response.status, error.code]).toEqual([
         method,
@@ -118,7 +123,7 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
 
 test("/mcp accepts a subscription of a client of version 2026-07-28, and ends it immediately", async () => {
   await using service = start();
-  const notifications = { resourceSubscriptions: ["todo://todos"], toolsListChanged: true };
+  const notifications = { resourceSubscriptions: [TODOS_URI], toolsListChanged: true };
   const response = await mcpSender("2026-07-28", at(service))("subscriptions/listen", { notifications });
   const events = (await response.text()).split("\n").filter((line) => line.startsWith("data: "));
   expect(events.map((line) => JSON.parse(line.slice(6)))).toMatchObject([
@@ -419,6 +424,8 @@ describe("/mcp", () => {
       isError: true,
       text: { code: "internal_error", message: "Internal server error" },
     });
+    const { error } = await client.request("resources/read", { uri: TODOS_URI });
+    expect(error).toMatchObject({ code: -32603, data: { code: "internal_error" } });
     expect(log.lines[0]?.fields.err).toHaveProperty("message", "secret details");
   });
 
