@@ -11,6 +11,7 @@ const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 /** A frame has a page of SQLite's default size. */
 const FRAME_BYTES = FRAME_HEADER_BYTES + 4096;
+const FRAMES = Buffer.alloc(16 * FRAME_BYTES);
 /** A WAL from which on each commit makes a checkpoint. */
 const CHECKPOINT_BYTES = 1000 * FRAME_BYTES;
 /** SQLite increments the first salt when it starts a WAL again; commands may do so, too. */
@@ -184,27 +185,36 @@ export class FileGuard {
 function readWal(path: string, before: Wal): Wal | undefined {
   // Unlike the database, the WAL may be opened beside SQLite, because SQLite has no locks on it.
   const descriptor = openSync(`${path}-wal`, "r");
-  const read = (length: number, position: number): Buffer => {
-    const bytes = Buffer.alloc(length);
-    return bytes.subarray(0, readSync(descriptor, bytes, { position }));
-  };
   try {
-    const header = read(WAL_HEADER_BYTES, 0);
+    const bytes = Buffer.alloc(WAL_HEADER_BYTES);
+    const header = bytes.subarray(0, readSync(descriptor, bytes, { position: 0 }));
     const isSame = header.equals(before.header);
     let { end, frame } = isSame ? before : EMPTY_WAL;
-    if (frame.length > 0 && !read(FRAME_HEADER_BYTES, end - FRAME_BYTES).equals(frame)) return undefined;
-    for (let start = end; ; start += FRAME_BYTES) {
-      const next = read(FRAME_HEADER_BYTES, start);
+    const frames = readFrames(descriptor, frame.length === 0 ? end : end - FRAME_BYTES);
+    if (frame.length > 0 && !frames.next().value?.equals(frame)) return undefined;
+    let start = end;
+    for (const next of frames) {
       // A frame from before a restart has other salts.
-      if (next.length < FRAME_HEADER_BYTES || next.compare(header, 16, 24, 8, 16) !== 0) break;
+      if (next.compare(header, 16, 24, 8, 16) !== 0) break;
+      start += FRAME_BYTES;
       // Only the last frame of a transaction has a database size.
       if (next.readUInt32BE(4) === 0) continue;
-      frame = next;
-      end = start + FRAME_BYTES;
+      frame = Buffer.from(next);
+      end = start;
     }
     return isSame || isRestarted(before.header, header, frame) ? { header, end, frame } : undefined;
   } finally {
     closeSync(descriptor);
+  }
+}
+
+/** Yields the headers of the frames of a WAL from an offset on. Reads whole frames, because few large reads are faster. */
+function* readFrames(descriptor: number, offset: number): Generator<Buffer, undefined> {
+  let length = FRAMES.length;
+  for (let position = offset; length === FRAMES.length; position += length) {
+    length = readSync(descriptor, FRAMES, { position });
+    for (let at = 0; at + FRAME_BYTES <= length; at += FRAME_BYTES)
+      yield FRAMES.subarray(at, at + FRAME_HEADER_BYTES);
   }
 }
 
