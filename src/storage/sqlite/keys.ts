@@ -9,7 +9,7 @@ import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
 import { describeOpenError, openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
-import { assertNotBehindMark, markNotWritten, toMark, writeMark } from "./mark.ts";
+import { assertNotBehindMark, toMark, writeMark } from "./mark.ts";
 import { assertNotEmpty, openDatabase } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
@@ -30,11 +30,8 @@ export function openSqliteKeys(
     const database = openDatabase(path, "shared");
     if (isMissing) onCreated(`sqlite:${path}`);
     const onCommit = () => {
-      try {
-        writeMark(path, toMark(storeRow(database)));
-      } catch (error) {
-        onWarning(markNotWritten(error));
-      }
+      const problem = writeMark(path, toMark(storeRow(database)));
+      if (problem !== undefined) onWarning(problem);
     };
     return { keys: new SqliteKeys(database, onCommit), close: () => database.close() };
   } catch (cause) {

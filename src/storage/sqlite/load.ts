@@ -17,7 +17,7 @@ export interface State {
   readonly table: Table;
   readonly feed: ChangeFeed;
   readonly idempotencyRecords: IdempotencyRecords;
-  readonly lastId: TodoId;
+  lastId: TodoId;
   readonly transactions: number;
   /** The newest stored time in milliseconds since 1970; 0 if there is none. */
   readonly newestTime: number;

@@ -41,9 +41,6 @@ const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n/;
 
 const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
 
-export const markNotWritten = (error: unknown): string =>
-  `the high-water mark cannot be written: ${describeFsError(error)}`;
-
 export const markPath = (path: string): string => `${path}-mark`;
 
 export const toMark = ({ id, transactions }: StoreRow): Mark => ({
@@ -53,10 +50,21 @@ export const toMark = ({ id, transactions }: StoreRow): Mark => ({
 
 const WRITE = constants.O_RDWR | constants.O_NOFOLLOW;
 
-/** Writes the mark of a store, which exists or is about to. All lines have the same length; what follows a line is ignored. */
-export function writeMark(path: string, { id, transactions }: Mark): void {
-  const line = encode(`${id} ${String(transactions).padStart(16, "0")}`);
-  const file = markPath(path);
+/**
+ * Writes the mark of a store, which exists or is about to. Returns why it cannot be written, if so: the store is complete
+ * without it.
+ */
+export function writeMark(path: string, { id, transactions }: Mark): string | undefined {
+  try {
+    writeLine(markPath(path), encode(`${id} ${String(transactions).padStart(16, "0")}`));
+    return undefined;
+  } catch (error) {
+    return `the high-water mark cannot be written: ${describeFsError(error)}`;
+  }
+}
+
+/** All lines have the same length; what follows a line is ignored. */
+function writeLine(file: string, line: string): void {
   const descriptor = openMark(file);
   try {
     if (writeSync(descriptor, line, 0) !== line.length) throw new Error("only a part was written");
@@ -80,16 +88,9 @@ function openMark(file: string): number {
 
 /** Writes the mark of a store that a command has written. Throws an Error that says that the rest is complete. */
 export function beginMark(path: string, id: string): void {
-  try {
-    writeMark(path, { id, transactions: 0 });
-  } catch (cause) {
-    throw new Error(
-      `the store is complete, but ${markNotWritten(cause)}; the server tries again when it starts`,
-      {
-        cause,
-      },
-    );
-  }
+  const problem = writeMark(path, { id, transactions: 0 });
+  if (problem === undefined) return;
+  throw new Error(`the store is complete, but ${problem}; the server tries again when it starts`);
 }
 
 /** Removes the mark before a command changes the id, so that a crash in between leaves no wrong mark. */

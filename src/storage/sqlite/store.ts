@@ -1,6 +1,5 @@
 import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
-import type { ChangeFeed } from "../../change-feed.ts";
 import { ServiceError } from "../../error.ts";
 import { toError } from "../../error-message.ts";
 import {
@@ -14,9 +13,8 @@ import {
   withDone,
 } from "../../todo.ts";
 import type { ExportContents } from "../ndjson.ts";
-import { createRecord, type IdempotencyRecords } from "../records/idempotency.ts";
+import { createRecord } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
-import type { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
 import { Batch } from "./batch.ts";
 import { describeOpenError, openError } from "./errors.ts";
@@ -88,16 +86,13 @@ class SqliteStore implements Store {
   readonly id: string;
   /** The epoch of all changes of this process. Another start, which may be of an old copy of the file, has another one. */
   readonly #epoch = randomId();
-  readonly #table: Table;
-  readonly #feed: ChangeFeed;
-  readonly #idempotencyRecords: IdempotencyRecords;
+  readonly #state: State;
   readonly #writer: WriterClient;
   readonly #lock: Lock;
   readonly #rescue: Rescue;
   readonly #options: typeof DEFAULTS;
   /** The hashes of evicted idempotency keys; the next batch deletes them from the file. */
   #evicted: string[] = [];
-  #lastId: TodoId;
   /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
   #nextBatch: PromiseWithResolvers<Batch> | undefined;
   #writing: Promise<void> | undefined;
@@ -116,10 +111,7 @@ class SqliteStore implements Store {
   ) {
     this.keys = new ServerKeys(reader, writer.request, (failure) => this.#onWrite(failure));
     this.id = state.id;
-    this.#table = state.table;
-    this.#feed = state.feed;
-    this.#idempotencyRecords = state.idempotencyRecords;
-    this.#lastId = state.lastId;
+    this.#state = state;
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
@@ -138,11 +130,11 @@ class SqliteStore implements Store {
   }
 
   get count(): number {
-    return this.#table.count;
+    return this.#state.table.count;
   }
 
   get eventLag(): number {
-    return this.#feed.lag;
+    return this.#state.feed.lag;
   }
 
   async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
@@ -156,11 +148,11 @@ class SqliteStore implements Store {
   }
 
   get(id: TodoId): TodoJson | undefined {
-    return this.#table.get(id);
+    return this.#state.table.get(id);
   }
 
   list(query: ListQuery, maxBlobBytes?: number): TodoList {
-    return { position: this.position(), ...this.#table.list(query, maxBlobBytes) };
+    return { position: this.position(), ...this.#state.table.list(query, maxBlobBytes) };
   }
 
   async setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
@@ -181,7 +173,7 @@ class SqliteStore implements Store {
   }
 
   position(): Position {
-    return this.#feed.position;
+    return this.#state.feed.position;
   }
 
   /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
@@ -217,21 +209,21 @@ class SqliteStore implements Store {
 
   #contents(): ExportContents {
     return {
-      lastId: this.#lastId,
+      lastId: this.#state.lastId,
       count: this.count,
-      todos: this.#table.batches(),
+      todos: this.#state.table.batches(),
       keys: this.keys.copy,
-      idempotencyRecords: this.#idempotencyRecords.list(),
+      idempotencyRecords: this.#state.idempotencyRecords.list(),
     };
   }
 
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#feed.after(after, signal);
+    return this.#state.feed.after(after, signal);
   }
 
   async close(): Promise<void> {
     while (this.#writing !== undefined) await this.#writing;
-    this.#feed.end();
+    this.#state.feed.end();
     await this.keys.flush();
     const failure = await this.#writer.request({ type: "checkBeforeClose" }).then(() => undefined, toError);
     try {
@@ -252,7 +244,7 @@ class SqliteStore implements Store {
   }
 
   #createOnce(batch: Batch, title: string, idempotencyKey: string): { id: TodoId; json: string } {
-    const id = this.#idempotencyRecords.find(idempotencyKey, title, batch.idempotencyRecords);
+    const id = this.#state.idempotencyRecords.find(idempotencyKey, title, batch.idempotencyRecords);
     if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
     const todo = this.#create(batch, title);
     const record = createRecord(idempotencyKey, title, todo.id, this.#options.now());
@@ -264,7 +256,7 @@ class SqliteStore implements Store {
   #jsonIn(batch: Batch, id: TodoId): string | undefined {
     const pending = batch.pending(id);
     if (pending !== undefined) return pending.json;
-    const json = this.#table.get(id);
+    const json = this.#state.table.get(id);
     return json === undefined ? undefined : decoder.decode(json);
   }
 
@@ -290,7 +282,7 @@ class SqliteStore implements Store {
         continue;
       }
       const { sequence } = this.position();
-      resolve(new Batch({ epoch: this.#epoch, sequence }, this.#lastId, this.#table.count));
+      resolve(new Batch({ epoch: this.#epoch, sequence }, this.#state.lastId, this.#state.table.count));
       // Promise callbacks run in the order of their registration, so every write has added its change when this resolves.
       await this.#writeBatch(await promise);
     }
@@ -337,11 +329,11 @@ class SqliteStore implements Store {
   /** Changes the memory after a batch is on disk. */
   #apply(batch: Batch): void {
     this.#unconfirmed = undefined;
-    this.#lastId = batch.lastId;
-    batch.applyTo(this.#table);
-    for (const event of batch.events) this.#feed.publish(event);
+    this.#state.lastId = batch.lastId;
+    batch.applyTo(this.#state.table);
+    for (const event of batch.events) this.#state.feed.publish(event);
     this.#evicted = [...batch.idempotencyRecords.values()].flatMap(
-      (record) => this.#idempotencyRecords.add(record)?.keyHash ?? [],
+      (record) => this.#state.idempotencyRecords.add(record)?.keyHash ?? [],
     );
   }
 }

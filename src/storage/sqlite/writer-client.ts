@@ -22,49 +22,40 @@ export async function startWriter(
   options: WriterOptions,
   onWarning: (message: string) => void,
 ): Promise<WriterClient> {
-  const start = (...requests: readonly WriterRequest[]) =>
-    startThread([{ type: "open", options }, ...requests], onWarning);
-  let thread = await start({ type: "check" });
+  let lastWarning: string | undefined;
+  const send = async (to: WriterThread, request: WriterRequest): Promise<boolean> => {
+    const { value, warning } = await to.request(request);
+    if (warning !== undefined && warning !== lastWarning) onWarning(warning);
+    lastWarning = warning;
+    return value;
+  };
+  const start = async (...requests: readonly WriterRequest[]): Promise<WriterThread> => {
+    const started: WriterThread = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
+    try {
+      const results = await Promise.all(requests.map((request) => send(started, request)));
+      if (results.includes(false)) throw new DamageError("its structure is inconsistent");
+      return started;
+    } catch (error) {
+      started.terminate();
+      throw error;
+    }
+  };
+  const open: WriterRequest = { type: "open", options };
+  let thread = await start(open, { type: "check" });
   let restarting: Promise<WriterThread> | undefined;
   const ensureAlive = async (): Promise<WriterThread> => {
     if (!thread.hasExited) return thread;
-    restarting ??= start().finally(() => {
+    restarting ??= start(open).finally(() => {
       restarting = undefined;
     });
     thread = await restarting;
     return thread;
   };
   return {
-    request: async (request) => send(await ensureAlive(), request, onWarning),
+    request: async (request) => send(await ensureAlive(), request),
     close: async () => {
       if (!thread.hasExited) await thread.request({ type: "close" });
       thread.terminate();
     },
   };
-}
-
-/** Starts a thread. Throws if one of its first requests fails. */
-async function startThread(
-  requests: readonly WriterRequest[],
-  onWarning: (message: string) => void,
-): Promise<WriterThread> {
-  const thread: WriterThread = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
-  try {
-    const results = await Promise.all(requests.map((request) => send(thread, request, onWarning)));
-    if (results.includes(false)) throw new DamageError("its structure is inconsistent");
-  } catch (error) {
-    thread.terminate();
-    throw error;
-  }
-  return thread;
-}
-
-async function send(
-  thread: WriterThread,
-  request: WriterRequest,
-  onWarning: (message: string) => void,
-): Promise<boolean> {
-  const { value, warning } = await thread.request(request);
-  if (warning !== undefined) onWarning(warning);
-  return value;
 }

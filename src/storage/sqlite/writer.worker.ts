@@ -10,7 +10,7 @@ import { findStructuralDamage } from "./contents.ts";
 import { type Committed, changedError, FileGuard } from "./file-guard.ts";
 import type { FileIdentity } from "./files.ts";
 import { type KeyRequest, SqliteKeys } from "./keys.ts";
-import { markNotWritten, writeMark } from "./mark.ts";
+import { writeMark } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
@@ -74,8 +74,8 @@ class Writer {
   readonly #path: string;
   readonly #database: Database;
   readonly #files: FileGuard;
-  #markFails = false;
-  #warning: string | undefined;
+  /** Why the mark was not written; `undefined` if it was. */
+  warning: string | undefined;
   #committed: Committed;
   readonly #keys: SqliteKeys;
   readonly #maxEvents: number;
@@ -146,13 +146,6 @@ class Writer {
     }
   }
 
-  /** Returns the warning of the last request, once. */
-  takeWarning(): string | undefined {
-    const warning = this.#warning;
-    this.#warning = undefined;
-    return warning;
-  }
-
   /** Checks the files before a commit is acknowledged, and writes the mark. */
   #onCommit(sequence: number, transactions: number): void {
     this.#committed = { id: this.#committed.id, sequence, transactions };
@@ -160,16 +153,9 @@ class Writer {
     this.#writeMark();
   }
 
-  /** A failed write of the mark fails no request, because the commit is on disk. It is reported until it succeeds again. */
+  /** A failed write of the mark fails no request, because the commit is on disk. */
   #writeMark(): void {
-    try {
-      writeMark(this.#path, this.#committed);
-      this.#markFails = false;
-      this.#warning = undefined;
-    } catch (error) {
-      if (!this.#markFails) this.#warning = markNotWritten(error);
-      this.#markFails = true;
-    }
+    this.warning = writeMark(this.#path, this.#committed);
   }
 
   #commit(commit: Commit): void {
@@ -245,6 +231,6 @@ function serve(request: WriterRequest): boolean {
 serveRequests(
   (request: WriterRequest): WriterReply => ({
     value: serve(request),
-    warning: writer?.takeWarning(),
+    warning: writer?.warning,
   }),
 );
