@@ -1,6 +1,6 @@
 import { type Database, SQLiteError } from "bun:sqlite";
 import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
-import { errorMessage, getErrno } from "../../error-message.ts";
+import { errorMessage } from "../../error-message.ts";
 import { assertIntact } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
@@ -11,7 +11,7 @@ const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 /** A frame has a page of SQLite's default size. */
 const FRAME_BYTES = FRAME_HEADER_BYTES + 4096;
-const FRAMES = Buffer.alloc(16 * FRAME_BYTES);
+const FRAMES = Buffer.alloc(8 * FRAME_BYTES);
 /** A WAL from which on each commit makes a checkpoint. */
 const CHECKPOINT_BYTES = 1000 * FRAME_BYTES;
 /** SQLite increments the first salt when it starts a WAL again; commands may do so, too. */
@@ -236,19 +236,9 @@ export const changedError = (path: string, detail = "its last change is another 
 
 /** Returns the state of a file. Throws if the file is not the expected one. */
 function assertSame(path: string, expected: FileIdentity): Stats {
-  const found = statIfPresent(path);
+  const found = statSync(path, { throwIfNoEntry: false });
   if (found !== undefined && isSame(expected, found)) return found;
   throw new Error(`${path} was moved, removed or replaced`);
-}
-
-/** Returns the state of a file, or `undefined` if it is missing. Faster than the option `throwIfNoEntry`. */
-function statIfPresent(path: string): Stats | undefined {
-  try {
-    return statSync(path);
-  } catch (error) {
-    if (getErrno(error) === "ENOENT") return undefined;
-    throw error;
-  }
 }
 
 /** Besides the size, the time of the last change shows a file that was overwritten by another of the same size. */

@@ -19,8 +19,6 @@ export interface State {
   readonly idempotencyRecords: IdempotencyRecords;
   lastId: TodoId;
   readonly transactions: number;
-  /** The newest stored time in milliseconds since 1970; 0 if there is none. */
-  readonly newestTime: number;
 }
 
 /**
@@ -38,6 +36,7 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
   assertUndamaged(database, (todo) => table.append(todo.id, todo.json));
   const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
+  warnOfClock(database, options);
   const feed = loadFeed(database, { epoch, sequence: Number(sequence) }, options);
   return {
     id,
@@ -46,11 +45,11 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
     idempotencyRecords,
     lastId: last_id,
     transactions: Number(transactions),
-    newestTime: newestTime(database),
   };
 }
 
-function newestTime(database: Database): number {
+/** A clock that is behind lets API keys and idempotency keys live longer than they should. */
+function warnOfClock(database: Database, { now, onWarning }: typeof DEFAULTS): void {
   const row = database
     .query<{ newest: bigint | null }, [number]>(
       `SELECT max(time) AS newest FROM (
@@ -60,7 +59,10 @@ function newestTime(database: Database): number {
        ) WHERE time <= ?`,
     )
     .get(MAX_TIME_MS);
-  return Number(row?.newest ?? 0n);
+  const times = [now(), Number(row?.newest ?? 0n)] as const;
+  if (times[0] >= times[1]) return;
+  const [clock, newest] = times.map((time) => new Date(time).toISOString());
+  onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
 function loadFeed(

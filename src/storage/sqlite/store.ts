@@ -53,7 +53,6 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     starting = startWriter({ path, id, lock: lock.identity, maxEvents }, onWarning);
     const state = load(database, options);
     if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
-    warnOfClock(state, options.now(), onWarning);
     const writer = await starting;
     database.close();
     return new SqliteStore(path, state, writer, reader, lock, options);
@@ -68,13 +67,6 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     lock.close();
     throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
   }
-}
-
-/** A clock that is behind lets API keys and idempotency keys live longer than they should. */
-function warnOfClock({ newestTime }: State, now: number, onWarning: (message: string) => void): void {
-  if (now >= newestTime) return;
-  const [clock, newest] = [now, newestTime].map((time) => new Date(time).toISOString());
-  onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
 /**
