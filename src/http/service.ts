@@ -169,7 +169,7 @@ export function createService(options: ServiceOptions): Service {
   };
   const bearer = bearerGuard(guardOptions("bearer"));
   const basic = basicGuard(guardOptions("basic"));
-  const { requireSameOrigin, requireSameSite } = origins;
+  const { requireSameOrigin } = origins;
   const privateOptions = guardOptions("private");
   const authenticator = createAuthenticator(privateOptions, privateChallenge("Basic"));
   const programGuard = privateGuard(authenticator);
@@ -180,13 +180,6 @@ export function createService(options: ServiceOptions): Service {
   const guardWrites = createWriteGuard(context);
   const admin = keys && createKeyHandlers(keys, context);
 
-  const sameSite =
-    (handler: Handler): Handler =>
-    (request, server, identity) => {
-      requireSameSite(request);
-      return handler(request, server, identity);
-    };
-
   const table: Readonly<Record<string, Route>> = {
     "/": publicRoute({ GET: (request) => (prefersHtml(request) ? todosPage(request) : plainTextHome()) }),
     "/docs": publicRoute({ GET: docsPage }),
@@ -196,12 +189,8 @@ export function createService(options: ServiceOptions): Service {
     "/livez": publicRoute({ GET: () => text("ok\n") }),
     "/readyz": publicRoute({ GET: ready }),
     "/api/openapi.json": publicRoute({ GET: openapi }),
-    "/api/todos": publicRoute({ GET: todos.list, POST: sameSite(todos.create) }),
-    "/api/todos/:id": publicRoute({
-      GET: todos.get,
-      PATCH: sameSite(todos.update),
-      DELETE: sameSite(todos.delete),
-    }),
+    "/api/todos": publicRoute({ GET: todos.list, POST: todos.create }),
+    "/api/todos/:id": publicRoute({ GET: todos.get, PATCH: todos.update, DELETE: todos.delete }),
     "/api/events": publicRoute({ GET: events.follow }),
     "/api/whoami": guardedRoute(bearer, { GET: (_request, _server, { name }) => text(name) }),
     "/api/whoami/*": guardedRoute(bearer),

@@ -4,9 +4,9 @@ import type { KeyStore } from "../../credential/key.ts";
 import type { StoredEntry } from "../../credential/session.ts";
 import { hasInvalidChecksum } from "../../credential/token.ts";
 import type { CheckUser } from "../../credential/user.ts";
-import { ServiceError } from "../../error.ts";
+import { type ErrorCode, ServiceError } from "../../error.ts";
 import type { Awaitable } from "../../todo.ts";
-import type { RecordOutcome } from "../observability/instrumentation.ts";
+import type { AuthenticationOutcome, RecordOutcome } from "../observability/instrumentation.ts";
 import { networkPrefix } from "../policy/address.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";
 import type { HttpServer } from "../route.ts";
@@ -85,13 +85,8 @@ export function createAuthenticator(
     throw new ServiceError("credentials_unavailable", { cause });
   };
   /** Rejects a malformed or a wrong credential. */
-  const reject = (
-    outcome: "malformed" | "wrong",
-    reason: string,
-    request: Request,
-    server: HttpServer,
-  ): never => {
-    recordOutcome(outcome);
+  const reject = (reason: string, request: Request, server: HttpServer): never => {
+    recordOutcome(reason === "malformed" ? "malformed" : "wrong");
     logRejection(reason, addressOf(request, server));
     throw unauthorized(request, ', error="invalid_token"');
   };
@@ -113,7 +108,7 @@ export function createAuthenticator(
     client: (token: string, request: Request, server: HttpServer): Awaitable<Identity> =>
       chain(lookup(token), (client) => {
         // Plain JavaScript may return null, or a client without a name, to which no write could be attributed.
-        if (typeof client?.name !== "string") return reject("wrong", whyUnknown(token), request, server);
+        if (typeof client?.name !== "string") return reject(whyUnknown(token), request, server);
         recordOutcome("passed");
         const { name, scope = "write", keyId, parent, isRevoked } = client;
         return { kind: "client", name, scope, keyId, parent, isRevoked };
@@ -123,7 +118,21 @@ export function createAuthenticator(
       // Read before the check, so that a change during the check ends the user's streams.
       const entry = storedEntry("user", name);
       const address = addressOf(request, server);
-      if (!(await login(name, password, address))) throw unauthorized(request);
+      const network = networkPrefix(address);
+      const check = async () => (await checkUser(name, password, network)) === true;
+      const failure = await throttle.attempt(network, name, check).then(
+        (isRight) => (isRight ? undefined : unauthorized(request)),
+        (cause) =>
+          cause instanceof ServiceError ? cause : new ServiceError("credentials_unavailable", { cause }),
+      );
+      if (failure !== undefined) {
+        const outcome = OUTCOMES[failure.code] ?? "unavailable";
+        recordOutcome(outcome);
+        if (outcome !== "unavailable") logRejection(outcome, address);
+        await throttle.delayRefusal();
+        throw failure;
+      }
+      recordOutcome("passed");
       const isRevoked = () => storedEntry("user", name) !== entry;
       return { kind: "user", name, scope: "write", keyId: undefined, isRevoked };
     },
@@ -137,29 +146,12 @@ export function createAuthenticator(
       return unavailable(cause);
     }
   }
-
-  /** Returns whether a password is the user's. */
-  async function login(user: string, password: string, address: string): Promise<boolean> {
-    const network = networkPrefix(address);
-    const isAccepted = await throttle
-      .attempt(network, user, async () => (await checkUser(user, password, network)) === true)
-      .catch(async (cause) => {
-        const isThrottled = cause instanceof ServiceError && cause.code === "too_many_failures";
-        recordOutcome(isThrottled ? "throttled" : "unavailable");
-        if (isThrottled) logRejection("throttled", address);
-        await throttle.delayRefusal();
-        throw cause instanceof ServiceError ? cause : new ServiceError("credentials_unavailable", { cause });
-      });
-    if (isAccepted) {
-      recordOutcome("passed");
-      return true;
-    }
-    await throttle.delayRefusal();
-    recordOutcome("wrong");
-    logRejection("wrong", address);
-    return false;
-  }
 }
+
+const OUTCOMES: Partial<Readonly<Record<ErrorCode, AuthenticationOutcome>>> = {
+  unauthorized: "wrong",
+  too_many_failures: "throttled",
+};
 
 /** Returns why a token has no client, for the log. */
 const whyUnknown = (token: string): string => (hasInvalidChecksum(token) ? "mistyped" : "unknown");

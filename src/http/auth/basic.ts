@@ -11,11 +11,11 @@ export function basicGuard(options: GuardOptions): Guard {
     requireSecure(request, server);
     const basic = parseBasic(request.headers.get("authorization"));
     if (basic.state === "absent") return rejectAbsent(request);
-    if (basic.state === "malformed") return reject("malformed", "malformed", request, server);
+    if (basic.state === "malformed") return reject("malformed", request, server);
     const { user: name, password } = basic.credential;
     // In private mode, browsers also send the token that they use for the list. It does not count as a failed login.
     return options.access.privateMode && isMintedToken(password)
-      ? reject("wrong", "token", request, server)
+      ? reject("token", request, server)
       : user(name, password, request, server);
   };
 }

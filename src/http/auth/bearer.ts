@@ -14,6 +14,6 @@ export function bearerGuard(options: GuardOptions): Guard {
     if (options.access.privateMode) requireSecure(request, server);
     return bearer.state === "presented"
       ? client(bearer.credential, request, server)
-      : reject("malformed", "malformed", request, server);
+      : reject("malformed", request, server);
   };
 }

@@ -38,7 +38,7 @@ export function privateGuard(
     if (bearer.state === "presented") return client(bearer.credential, request, server);
     const basic = parseBasic(authorization);
     if (bearer.state === "malformed" || basic.state === "malformed")
-      return reject("malformed", "malformed", request, server);
+      return reject("malformed", request, server);
     if (basic.state === "presented") {
       const { user: name, password } = basic.credential;
       return isMintedToken(password)
@@ -49,7 +49,7 @@ export function privateGuard(
     if (token === undefined) return rejectAbsent(request);
     return chain(client(token, request, server), (identity) =>
       // Only the keys of browsers count in a cookie.
-      identity.parent === undefined ? reject("wrong", "unknown", request, server) : identity,
+      identity.parent === undefined ? reject("unknown", request, server) : identity,
     );
   };
 }

@@ -28,7 +28,7 @@ const LONG_LIST_IDLE_SECONDS = 120;
 const TLS_CHUNK_BYTES = 16 * 1024;
 
 /** Returns the handlers of `/api/todos` and `/api/todos/:id`. */
-export function createTodoHandlers({ store, bodies, log, limiter }: Context) {
+export function createTodoHandlers({ store, bodies, origins, log, limiter }: Context) {
   const logError = limiter.topic((fields) => log.error(fields, "list response aborted"));
   const onStreamError = (err: unknown): void => logError("", { err });
 
@@ -40,6 +40,7 @@ export function createTodoHandlers({ store, bodies, log, limiter }: Context) {
     },
 
     create: (request, server, identity) => {
+      origins.requireSameSite(request);
       const sent = readIdempotencyKey(request.headers);
       const idempotencyKey = sent === undefined ? undefined : storedIdempotencyKey(sent, identity);
       return bodies
@@ -54,12 +55,14 @@ export function createTodoHandlers({ store, bodies, log, limiter }: Context) {
     get: (request) => chain(store.get(requireId(request)), todoReply),
 
     update: async (request, server) => {
+      origins.requireSameSite(request);
       const id = requireId(request);
       const { done } = await readPatch(request, server, id);
       return todoReply(await store.setDone(id, done));
     },
 
     delete: async (request) => {
+      origins.requireSameSite(request);
       if (!(await store.delete(requireId(request)))) throw notFound();
       return noContent();
     },
