@@ -4,12 +4,6 @@ declare module "*.br" {
   export default path;
 }
 
-/** The path of an icon, in the sources or in an executable. */
-declare module "*.ico" {
-  const path: string;
-  export default path;
-}
-
 /** The text of an SQL file, in the sources or in an executable. */
 declare module "*.sql" {
   const text: string;

@@ -71,7 +71,7 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
     files.set(`${name}.br`, compress(bytes));
   }
   // icon.svg, drawn at 32 by 32 pixels.
-  files.set("favicon.ico", await readFile(`${WEB}favicon.ico`));
+  const favicon = (await readFile(`${WEB}favicon.ico`)).toString("base64");
   const pages: Record<string, string> = {};
   for (const [page, name] of Object.entries(PAGES)) pages[page] = await buildPage(name, pathByName);
   const { todos = "" } = pages;
@@ -79,7 +79,10 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(hashOf(todos)),
   });
-  files.set("pages.json", Buffer.from(`${JSON.stringify({ pages, assets, serviceWorker }, undefined, 2)}\n`));
+  files.set(
+    "pages.json",
+    Buffer.from(`${JSON.stringify({ pages, assets, serviceWorker, favicon }, undefined, 2)}\n`),
+  );
   const license = await Promise.all(
     ["LICENSE", "NOTICE"].map((name) => readFile(SWAGGER_UI_FOLDER + name, "utf8")),
   );

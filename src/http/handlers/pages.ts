@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { brotliCompress, brotliDecompress, gzip } from "node:zlib";
-import faviconPath from "../../../web/built/favicon.ico" with { type: "file" };
 import built from "../../../web/built/pages.json" with { type: "json" };
 import swaggerUiCss from "../../../web/built/swagger-ui.css.br" with { type: "file" };
 import swaggerUiJs from "../../../web/built/swagger-ui.js.br" with { type: "file" };
@@ -96,12 +95,11 @@ export function compressedJson(text: string): (request: Request) => Promise<Resp
   return (request) => send(request, coded, { "Content-Type": "application/json" });
 }
 
-const icon = memoize(async () => new Blob([await readFile(faviconPath)]));
+const icon = new Blob([Buffer.from(built.favicon, "base64")]);
 
 /** Returns `/favicon.ico`, which browsers request after every response that names no icon. */
-export async function favicon(): Promise<Response> {
-  return respond(200, { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": ONE_DAY }, await icon());
-}
+export const favicon = (): Response =>
+  respond(200, { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": ONE_DAY }, icon);
 
 /** Returns whether the client prefers HTML (RFC 9110 §12.5.1). Browsers name it explicitly; other programs do not. */
 export function prefersHtml({ headers }: Request): boolean {
@@ -221,8 +219,8 @@ function fromBrotli(path: string): Coded {
 }
 
 /** Returns a function that calls `make` once and caches its result. After a rejection, the next call tries again. */
-function memoize<T>(make: () => Promise<T>): () => Promise<T> {
-  let cached: Promise<T> | undefined;
+function memoize(make: () => Promise<Blob>): () => Promise<Blob> {
+  let cached: Promise<Blob> | undefined;
   return () => {
     cached ??= make().catch((error) => {
       cached = undefined;
