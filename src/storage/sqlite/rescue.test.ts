@@ -257,3 +257,34 @@ test("an old copy of the whole store, mark included, does not start after a serv
     `its last transaction is missing, with one or more acknowledged changes: put the right files back, run ${restoreCommand(rescue, path)}`,
   );
 });
+
+test("a store that notices an old copy with its mark during a commit writes its own mark again", async () => {
+  const path = newPath();
+  await (await serve(path)).close();
+  const old = ["", "-mark"].map((suffix) => [path + suffix, readFileSync(path + suffix)] as const);
+  const store = await openSqlite(path);
+  await createKey(store.keys, "ci", undefined, 1);
+  using other = new Database(path);
+  other.run(`CREATE VIEW slow AS WITH RECURSIVE counted(number) AS (
+    SELECT 1 UNION ALL SELECT number + 1 FROM counted WHERE number < 2000000) SELECT max(number) FROM counted`);
+  other.run("CREATE TRIGGER wait AFTER INSERT ON events BEGIN SELECT * FROM slow; END");
+  other.run("PRAGMA wal_checkpoint(TRUNCATE)");
+  other.run("PRAGMA busy_timeout = 0");
+  await store.insert("b");
+  const failure = errorOf(store.insert("c"));
+  await until(() => isWriting(other), "the transaction of the server has begun");
+  for (const [file, bytes] of old) writeFileSync(file, bytes);
+  await failure;
+  expect(readFileSync(`${path}-mark`, "utf8")).toContain(" 0000000000000005 ");
+  await store.close();
+});
+
+function isWriting(database: Database): boolean {
+  try {
+    database.run("BEGIN IMMEDIATE");
+    database.run("ROLLBACK");
+    return false;
+  } catch {
+    return true;
+  }
+}

@@ -100,20 +100,24 @@ class Writer {
     try {
       if (request.type === "checkBeforeClose") this.#files.checkBeforeClose(this.#committed);
       else if (request.type !== "close") this.#files.checkBefore(this.#committed);
+      return this.#execute(request);
     } catch (error) {
       // The next start would trust an old mark that came with an old copy of the store.
       if (this.#committed.transactions > 0) this.#writeMark();
       throw error;
     }
+  }
+
+  #execute(request: Exclude<WriterRequest, { type: "open" }>): boolean {
     try {
-      return this.#execute(request);
+      return this.#run(request);
     } catch (error) {
       this.#files.transactionFailed(error);
       throw error;
     }
   }
 
-  #execute(request: Exclude<WriterRequest, { type: "open" }>): boolean {
+  #run(request: Exclude<WriterRequest, { type: "open" }>): boolean {
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
