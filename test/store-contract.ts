@@ -70,7 +70,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     });
 
     test("insert into a full store fails and changes neither the id counter nor the position", async () => {
-      for (let i = 0; i < LIMITS.maxTodos; i++) await store.insert("x");
+      await Promise.all(Array.from({ length: LIMITS.maxTodos }, () => store.insert("x")));
       const before = await store.position();
       expect(await failureOf(() => store.insert("y"))).toBe("store_full");
       expect(await store.position()).toEqual(before);
