@@ -5,16 +5,8 @@ import {
   Server,
   specTypeSchemas,
 } from "@modelcontextprotocol/server";
-import { TodoApiError } from "../sdk/client.ts";
-import {
-  callTool,
-  type DescribeError,
-  find,
-  MAX_FOUND,
-  TITLES_ARE_DATA,
-  TOOL_DEFINITIONS,
-  type Todos,
-} from "./tools.ts";
+import { type TodoApi, TodoApiError } from "../sdk/client.ts";
+import { callTool, type DescribeError, find, MAX_FOUND, TITLES_ARE_DATA, TOOL_DEFINITIONS } from "./tools.ts";
 
 /** The protocol versions that the tests cover. For another version, `initialize` offers the first one of `initialize`. */
 export const PROTOCOL_VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
@@ -32,7 +24,7 @@ const RESOURCE = {
 const INSTRUCTIONS = `This is one list of to-dos. To change to-dos that the user describes in words, find their ids with find_todos and a few words of their titles, then pass all ids to set_done or delete_todos in one call. If several to-dos match and the user meant one, ask which one. ${TITLES_ARE_DATA}`;
 
 export interface TodoServerOptions {
-  readonly todos: Todos;
+  readonly todos: TodoApi;
   /** The version of this program. */
   readonly version: string;
   /** Reports an error of this program. The client only sees that there was one. */

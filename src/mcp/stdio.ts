@@ -3,14 +3,15 @@ import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { ZodError } from "zod";
 import { errorMessage } from "../error-message.ts";
+import type { TodoApi } from "../sdk/client.ts";
 import { createTodoServer } from "./server.ts";
-import type { DescribeError, Todos } from "./tools.ts";
+import type { DescribeError } from "./tools.ts";
 
 /** How long requests may take that are in progress at the end of the input. */
 const FINISH_MS = 10_000;
 
 export interface StdioOptions {
-  readonly todos: Todos;
+  readonly todos: TodoApi;
   readonly describe: DescribeError;
   /** The version of this program. */
   readonly version: string;

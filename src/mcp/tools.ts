@@ -5,9 +5,6 @@ import { createMatcher } from "../search.ts";
 import { MAX_TITLE_LENGTH, parseTodoId } from "../todo.ts";
 import { textViolations } from "../validation.ts";
 
-/** The service that the tools call. */
-export type Todos = TodoApi;
-
 /** Bounds of tool results, so that they fit into the context of a model. */
 export const MAX_FOUND = 200;
 const DEFAULT_FOUND = 50;
@@ -62,7 +59,7 @@ const WRITES = { readOnlyHint: false, openWorldHint: false } as const;
 interface TodoTool {
   readonly definition: Tool;
   /** Returns the structured result. Throws a ZodError for invalid arguments, or the client's error. */
-  readonly run: (todos: Todos, given: unknown, signal: AbortSignal) => Promise<Record<string, unknown>>;
+  readonly run: (todos: TodoApi, given: unknown, signal: AbortSignal) => Promise<Record<string, unknown>>;
 }
 
 function defineTool<Input extends z.ZodObject>(
@@ -71,7 +68,7 @@ function defineTool<Input extends z.ZodObject>(
     output,
     ...rest
   }: Omit<Tool, "inputSchema" | "outputSchema"> & { input: Input; output: z.ZodObject },
-  run: (todos: Todos, given: z.output<Input>, signal: AbortSignal) => Promise<Record<string, unknown>>,
+  run: (todos: TodoApi, given: z.output<Input>, signal: AbortSignal) => Promise<Record<string, unknown>>,
 ): TodoTool {
   return {
     definition: { ...rest, inputSchema: toInputSchema(input), outputSchema: toInputSchema(output) },
@@ -179,7 +176,7 @@ export type DescribeError = (error: TodoApiError) => string;
  * errors with a code and a message. Throws any other error.
  */
 export async function callTool(
-  todos: Todos,
+  todos: TodoApi,
   name: string,
   given: unknown = {},
   { signal, describe }: { readonly signal: AbortSignal; readonly describe: DescribeError },
@@ -199,7 +196,7 @@ export async function callTool(
 
 /** Returns the first to-dos that match, how many match, and what the result leaves out. */
 export async function find(
-  todos: Todos,
+  todos: TodoApi,
   { text, state, limit, after }: z.output<typeof FIND>,
   signal: AbortSignal,
 ): Promise<Record<string, unknown>> {
@@ -249,31 +246,18 @@ async function forEachItem<Item, Result>(
     } catch (error) {
       const isAbsent = error instanceof TodoApiError && error.code === "todo_not_found";
       if (isAbsent) notFound.push(item);
-      if (!isAbsent || notFound.length === items.length) throw new IncompleteError(completed, error);
+      if (!isAbsent || notFound.length === items.length)
+        throw Object.assign(new Error("the tool is incomplete", { cause: error }), { completed });
     }
   }
   return { completed, notFound };
 }
 
-/** A request of a tool failed after others succeeded. */
-class IncompleteError extends Error {
-  override readonly name = "IncompleteError";
-  readonly completed: readonly unknown[];
-
-  constructor(completed: readonly unknown[], cause: unknown) {
-    super("not all requests of the tool succeeded", { cause });
-    this.completed = completed;
-  }
-}
-
-const text = (value: object): CallToolResult["content"][number] => ({
-  type: "text",
-  text: JSON.stringify(value),
-});
+const text = (value: object) => ({ type: "text", text: JSON.stringify(value) }) as const;
 
 /** Returns the content of a tool error, or `undefined` for an error that is neither the service's nor the caller's. */
 function toFailure(error: unknown, describe: DescribeError): object | undefined {
-  if (error instanceof IncompleteError) {
+  if (error instanceof Error && "completed" in error) {
     const failure = toFailure(error.cause, describe);
     return failure && { ...failure, completed: error.completed };
   }

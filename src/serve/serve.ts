@@ -61,7 +61,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
   if (schedule !== undefined && store.id !== undefined) {
     const backups = scheduleBackups(schedule, store.id, log);
     const disk = () => fileUsage(join(schedule.folder, "todos.db"));
-    metrics?.trackBackups({ ...backups, disk, intervalMs: schedule.everyMs });
+    metrics?.trackBackups(backups.lastSuccess, backups.failures, disk, schedule.everyMs);
   }
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
@@ -133,7 +133,7 @@ function serveAt(
   const certificate = readCertificate(tls);
   const listener = listening(() => listenTls(service, certificate, address), address, portSource);
   const { current, isRejected } = watchCertificate(tls, certificate, listener, log);
-  metrics?.trackCertificate({ expiry: () => current().notAfter, isRejected });
+  metrics?.trackCertificate(() => current().notAfter, isRejected);
   return listener;
 }
 

@@ -373,7 +373,10 @@ test("the process and the build have metrics", async () => {
   service.metrics.trackStore({ count: 7, eventLag: 3 }, 10);
   service.metrics.trackFiles(() => ({ databaseBytes: 1, walBytes: 2, freeBytes: 3, totalBytes: 4 }));
   service.metrics.trackPool({ connections: 4, queries: 5 });
-  service.metrics.trackCertificate({ expiry: () => new Date(1_900_000_000_000), isRejected: () => false });
+  service.metrics.trackCertificate(
+    () => new Date(1_900_000_000_000),
+    () => false,
+  );
   const samples = await service.samples();
   expect(samples.get('todo_build_info{version="1.2.3",runtime="bun 4.5.6"}')).toBe(1);
   expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([7, 10]);

@@ -41,21 +41,6 @@ export interface PoolUsage {
 type DiskUsage = Readonly<Record<"freeBytes" | "totalBytes", number>>;
 type FileUsage = DiskUsage & Readonly<Record<"databaseBytes" | "walBytes", number>>;
 
-export interface CertificateSources {
-  /** Returns the end of the validity of the certificate in use. */
-  readonly expiry: () => Date;
-  /** Returns whether the files of the certificate cannot be used, so that a previous certificate is in use. */
-  readonly isRejected: () => boolean;
-}
-
-export interface BackupSources {
-  /** The time of the last backup in milliseconds since 1970; 0 if none exists. */
-  readonly lastSuccess: () => number;
-  readonly failures: () => number;
-  readonly disk: () => DiskUsage;
-  readonly intervalMs: number;
-}
-
 /** The operations whose failure means that the store is not writable. */
 const WRITES: ReadonlySet<StoreOperation> = new Set(["insert", "set_done", "delete"]);
 
@@ -257,8 +242,16 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
       gauge("todo_store_disk_free_bytes", "Free space on the store's file system.", () => usage().freeBytes);
       gauge("todo_store_disk_size_bytes", "Size of the store's file system.", () => usage().totalBytes);
     },
-    /** Adds metrics of scheduled backups. */
-    trackBackups: ({ lastSuccess, failures, disk, intervalMs }: BackupSources): void => {
+    /**
+     * Adds metrics of scheduled backups.
+     * @param lastSuccess returns the time of the last backup in milliseconds since 1970; 0 if none exists
+     */
+    trackBackups: (
+      lastSuccess: () => number,
+      failures: () => number,
+      disk: () => DiskUsage,
+      intervalMs: number,
+    ): void => {
       gauge("todo_backup_disk_free_bytes", "Free space on the backups' file system.", () => disk().freeBytes);
       gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", () => disk().totalBytes);
       gauge(
@@ -277,8 +270,12 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
         },
       });
     },
-    /** Adds metrics of the certificate. */
-    trackCertificate: ({ expiry, isRejected }: CertificateSources): void => {
+    /**
+     * Adds metrics of the certificate.
+     * @param expiry returns the end of the validity of the certificate in use
+     * @param isRejected returns whether the files cannot be used, so that a previous certificate is in use
+     */
+    trackCertificate: (expiry: () => Date, isRejected: () => boolean): void => {
       gauge(
         "todo_certificate_expiry_timestamp_seconds",
         "When the server's certificate expires, in seconds since 1970.",

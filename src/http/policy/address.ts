@@ -31,9 +31,6 @@ export const isLocalHost = (host: string): boolean => LOCAL_HOST.test(host);
 /** Returns whether an origin is on loopback, over HTTP or HTTPS and on any port. */
 export const isLoopbackOrigin = (origin: string): boolean => ORIGIN.test(origin);
 
-/** The IPv4 address at the end of an IPv6 address. */
-const DOTTED = /\d+\.\d+\.\d+\.\d+$/;
-
 /**
  * Returns the network of one customer in canonical notation: an IPv4 address itself, or the /64 of an IPv6 address
  * (RFC 6177), because a single machine can use every address of its /64.
@@ -41,20 +38,14 @@ const DOTTED = /\d+\.\d+\.\d+\.\d+$/;
 export function networkPrefix(address: string): string {
   const bare = address.replace(/%.*$/, "").toLowerCase();
   if (!isIPv6(bare)) return bare;
-  const ipv4 = DOTTED.exec(bare)?.[0];
-  // A trailing IPv4 address stands for the last two groups, which the prefix does not contain.
-  const halves = bare.replace(DOTTED, "0:0").split("::");
+  // The URL parser writes an address in its canonical notation, without dots (RFC 5952).
+  const halves = new URL(`http://[${bare}]`).hostname.slice(1, -1).split("::");
   const [first = [], last = []] = halves.map((half) => half.split(":").filter(Boolean));
   const zeros = Array.from({ length: 8 - first.length - last.length }, () => "0");
-  const numbers = [...first, ...zeros, ...last].map((group) => Number.parseInt(group, 16));
-  if (numbers.slice(0, 5).every((number) => number === 0) && numbers[5] === 0xffff) {
-    const [high = 0, low = 0] = numbers.slice(6);
-    return ipv4 ?? [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
-  }
-  return `${numbers
-    .slice(0, 4)
-    .map((number) => number.toString(16))
-    .join(":")}::/64`;
+  const groups = [...first, ...zeros, ...last];
+  if (!/^(?:0:){5}ffff:/.test(groups.join(":"))) return `${groups.slice(0, 4).join(":")}::/64`;
+  const [high = 0, low = 0] = groups.slice(6).map((group) => Number.parseInt(group, 16));
+  return [high >> 8, high & 0xff, low >> 8, low & 0xff].join(".");
 }
 
 /** Returns the text. Throws an Error unless it is an IP address or a CIDR block (RFC 4632, RFC 4291 §2.3). */
