@@ -10,7 +10,7 @@ import { Checksum, keyText } from "./checksum.ts";
 import { describeOpenError, openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
 import { assertNotBehindMark, toMark, writeMark } from "./mark.ts";
-import { assertNotEmpty, openDatabase } from "./open.ts";
+import { openDatabase, openExisting } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
 /**
@@ -26,8 +26,7 @@ export function openSqliteKeys(
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     assertNotBehindMark(path);
-    if (!createIfMissing) assertNotEmpty(path);
-    const database = openDatabase(path, "shared");
+    const database = createIfMissing ? openDatabase(path, "shared") : openExisting(path);
     if (isMissing) onCreated(`sqlite:${path}`);
     const onCommit = () => {
       const problem = writeMark(path, toMark(storeRow(database)));

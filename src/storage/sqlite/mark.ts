@@ -3,7 +3,6 @@
  * that has committed fewer has lost some. The mark is written after the fsync of each commit, without an fsync of its own:
  * a killed process loses no written page, and after a power cut an older mark is harmless.
  */
-import type { Database } from "bun:sqlite";
 import {
   closeSync,
   constants,
@@ -127,14 +126,14 @@ export function checkMark(path: string): MarkCheck {
   if (!existsSync(path)) return { loss: `it is missing, but ${describe(path, mark)}` };
   // Unlike another connection, a read-only one leaves the WAL as it is when it closes.
   using database = openDatabase(path, "readOnly");
-  return { loss: findLoss(path, mark, readPosition(database)) };
+  if (assertKnownFormat(database) === 0) return { loss: `it is empty, but ${describe(path, mark)}` };
+  return { loss: findLoss(path, mark, toMark(storeRow(database))) };
 }
 
 const describe = (path: string, { transactions }: Mark): string =>
   `${markPath(path)} has ${transactions} ${transactions === 1 ? "transaction" : "transactions"}`;
 
-function findLoss(path: string, mark: Mark, found: Mark | undefined): string | undefined {
-  if (found === undefined) return `it is empty, but ${describe(path, mark)}`;
+function findLoss(path: string, mark: Mark, found: Mark): string | undefined {
   if (found.id !== mark.id) {
     return `it is another store than that of ${markPath(path)} (ids ${found.id} and ${mark.id})`;
   }
@@ -143,11 +142,6 @@ function findLoss(path: string, mark: Mark, found: Mark | undefined): string | u
   return missing === 1
     ? "its last transaction is missing, with one or more acknowledged changes"
     : `its last ${missing} transactions are missing, each with one or more acknowledged changes`;
-}
-
-/** Returns the position of a store as a mark; `undefined` for an empty file. */
-function readPosition(database: Database): Mark | undefined {
-  return assertKnownFormat(database) === 0 ? undefined : toMark(storeRow(database));
 }
 
 /** Throws if a store has lost transactions or is damaged. Returns why the mark could not be read, if so. */

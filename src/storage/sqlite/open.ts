@@ -103,9 +103,9 @@ function migrateAlone(path: string, database: Database): void {
   migrate(database);
 }
 
-/** Throws if a database has no schema, and changes nothing. */
-export function assertNotEmpty(path: string): void {
-  using database = openDatabase(path, "readOnly");
-  if (assertKnownFormat(database) === 0)
-    throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
+/** Opens a store for writing beside a server. Throws if it is empty, and changes nothing then. */
+export function openExisting(path: string): Database {
+  using found = openDatabase(path, "readOnly");
+  if (assertKnownFormat(found) > 0) return openDatabase(path, "shared");
+  throw new Error("it is empty: check the path of the store, or restore a backup with todo restore");
 }

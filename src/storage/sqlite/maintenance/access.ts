@@ -7,7 +7,7 @@ import { assertNotOnlyWal } from "../files.ts";
 import { acquireLock, type Lock } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
-import { assertNotEmpty, openDatabase } from "../open.ts";
+import { openDatabase, openExisting } from "../open.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
 export class UnreadableError extends Error {
@@ -28,11 +28,7 @@ export async function withSharedAccess<T>(path: string, use: (database: Database
   const { loss } = openOrRefuse(path, () => checkMark(path));
   if (loss !== undefined) throw new Error(`${path}: ${describeLoss(path, loss)}`);
   assertExists(path);
-  using database = openOrRefuse(path, () => {
-    // Nothing may be written to a store that must not be used.
-    assertNotEmpty(path);
-    return openDatabase(path, "shared");
-  });
+  using database = openOrRefuse(path, () => openExisting(path));
   try {
     return await use(database);
   } catch (cause) {
@@ -69,14 +65,15 @@ export async function migrateFile(path: string): Promise<MigrationSummary> {
   assertExists(path);
   return openOrRefuse(path, () => {
     assertNotBehindMark(path);
-    assertNotEmpty(path);
-    const from = readFormat(path, "readOnly");
-    return { from, to: readFormat(path, "shared") };
+    return {
+      from: closeAndGetFormat(openDatabase(path, "readOnly")),
+      to: closeAndGetFormat(openExisting(path)),
+    };
   });
 }
 
-function readFormat(path: string, mode: "readOnly" | "shared"): number {
-  using database = openDatabase(path, mode);
+function closeAndGetFormat(database: Database): number {
+  using _ = database;
   return assertKnownFormat(database);
 }
 
