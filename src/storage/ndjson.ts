@@ -241,8 +241,7 @@ export class NdjsonReader {
   }
 
   #parseHeader({ todoService, lastId, todos, keys, idempotencyRecords, ...others }: Json): Header {
-    if (typeof todoService !== "bigint") throw this.#error("todoService must be a whole number");
-    if (todoService !== BigInt(FORMAT))
+    if (this.#parseCount("todoService", todoService) !== FORMAT)
       throw this.#error(`has the format ${todoService}, which is not supported`);
     if (typeof lastId !== "string" || !/^\d{1,20}$/.test(lastId) || BigInt(lastId) > this.#maxId) {
       throw this.#error(`lastId must be a string of digits, at most "${this.#maxId}"`);
@@ -250,14 +249,13 @@ export class NdjsonReader {
     this.#rejectUnknown(others);
     if (keys !== undefined && this.#withKeys === "omit")
       throw this.#error("the file has API keys: add --with-keys to import them, or export without them");
+    const countIfAny = (name: string, value: unknown): number | undefined =>
+      value === undefined ? undefined : this.#parseCount(name, value);
     return {
       lastId: BigInt(lastId),
       todos: this.#parseCount("todos", todos),
-      keys: keys === undefined ? undefined : this.#parseCount("keys", keys),
-      idempotencyRecords:
-        idempotencyRecords === undefined
-          ? undefined
-          : this.#parseCount("idempotencyRecords", idempotencyRecords),
+      keys: countIfAny("keys", keys),
+      idempotencyRecords: countIfAny("idempotencyRecords", idempotencyRecords),
     };
   }
 
@@ -266,43 +264,37 @@ export class NdjsonReader {
     throw this.#error(`${name} must be a whole number`);
   }
 
-  #parseKey({ apiKey, ...others }: Json): StoredKey {
-    this.#rejectUnknown(others);
-    if (!isObject(apiKey)) throw this.#error("apiKey must be an object");
+  #parseKey(line: Json): StoredKey {
     const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, scope, parent, ...unknown } =
-      apiKey;
+      this.#parseOnly("apiKey", line);
     this.#rejectUnknown(unknown);
-    if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
-      throw this.#error("id of an API key must be 1 to 64 letters, digits, - or _");
-    if (typeof tokenHash !== "string" || !/^[0-9a-f]{64}$/.test(tokenHash))
-      throw this.#error("tokenHash must be 64 hexadecimal digits");
     if (parent !== undefined && !isParent(parent))
       throw this.#error("parent must name a key, a user or a client");
-    this.#rejectRepeated("id", id);
-    this.#rejectRepeated("tokenHash", tokenHash);
-    return {
-      id,
+    const hash = this.#parseText("tokenHash", tokenHash, /^[0-9a-f]{64}$/, "64 hexadecimal digits");
+    const key = {
+      id: this.#parseText("id of an API key", id, /^[\w-]{1,64}$/, "1 to 64 letters, digits, - or _"),
       name: this.#atLine(() => parseKeyName(name)),
       scope: this.#atLine(() => parseScope(scope)),
-      tokenHash: Buffer.from(tokenHash, "hex"),
+      tokenHash: Buffer.from(hash, "hex"),
       createdAt: this.#milliseconds("createdAt", createdAt),
       ...(expiresAt !== undefined && { expiresAt: this.#milliseconds("expiresAt", expiresAt) }),
       ...(lifetime !== undefined && { lifetime: this.#milliseconds("lifetime", lifetime, MAX_DURATION_MS) }),
       ...(lastUsedAt !== undefined && { lastUsedAt: this.#milliseconds("lastUsedAt", lastUsedAt) }),
       ...(parent !== undefined && { parent }),
     };
+    this.#rejectRepeated("id", key.id);
+    this.#rejectRepeated("tokenHash", hash);
+    return key;
   }
 
-  #parseIdempotencyRecord({ idempotencyRecord, ...others }: Json, lastId: TodoId): IdempotencyRecord {
-    this.#rejectUnknown(others);
-    if (!isObject(idempotencyRecord)) throw this.#error("idempotencyRecord must be an object");
-    const { keyHash, titleHash, id, createdAt, ...unknown } = idempotencyRecord;
+  #parseIdempotencyRecord(line: Json, lastId: TodoId): IdempotencyRecord {
+    const { keyHash, titleHash, id, createdAt, ...unknown } = this.#parseOnly("idempotencyRecord", line);
     this.#rejectUnknown(unknown);
     if (typeof id !== "bigint" || id < 1n || id > lastId)
       throw this.#error(`id of an idempotency record must be a whole number from 1 to ${lastId}`);
     const record = {
-      keyHash: this.#parseHash("keyHash", keyHash),
-      titleHash: this.#parseHash("titleHash", titleHash),
+      keyHash: this.#parseText("keyHash", keyHash, /^[\w-]{43}$/, "a SHA-256 in base64url"),
+      titleHash: this.#parseText("titleHash", titleHash, /^[\w-]{43}$/, "a SHA-256 in base64url"),
       id,
       createdAt: this.#milliseconds("createdAt", createdAt),
     };
@@ -310,9 +302,16 @@ export class NdjsonReader {
     return record;
   }
 
-  #parseHash(name: string, value: unknown): string {
-    if (typeof value === "string" && /^[\w-]{43}$/.test(value)) return value;
-    throw this.#error(`${name} must be a SHA-256 in base64url`);
+  /** Returns the object of a line that has nothing else. */
+  #parseOnly(name: string, { [name]: value, ...others }: Json): Json {
+    this.#rejectUnknown(others);
+    if (isObject(value)) return value;
+    throw this.#error(`${name} must be an object`);
+  }
+
+  #parseText(name: string, value: unknown, pattern: RegExp, rule: string): string {
+    if (typeof value === "string" && pattern.test(value)) return value;
+    throw this.#error(`${name} must be ${rule}`);
   }
 
   #milliseconds(name: string, value: unknown, max = MAX_TIME_MS): number {

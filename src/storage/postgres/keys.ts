@@ -10,11 +10,7 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
   return openPrimary(url, PRIMARY_DEFAULTS, async (primary) => {
     await primary.run(ensureSchema);
     const keys = new PostgresKeys(primary);
-    const close = async (): Promise<void> => {
-      await keys.close();
-      await primary.close();
-    };
-    return { keys, close };
+    return { keys, close: () => keys.close().then(() => primary.close()) };
   });
 }
 

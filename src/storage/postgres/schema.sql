@@ -55,10 +55,8 @@ CREATE FUNCTION todo_service.clock_ms() RETURNS bigint LANGUAGE sql VOLATILE AS 
 $$;
 
 CREATE FUNCTION todo_service.format_version() RETURNS bigint
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN (SELECT f.version FROM todo_service.format f);
-END
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT f.version FROM todo_service.format f;
 $$;
 
 -- Returns the position of the store, whether it has the history of another position, and the events after that position. A
@@ -220,24 +218,20 @@ END
 $$;
 
 CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.key
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
     FROM todo_service.keys k ORDER BY k.created_at, k.added;
-END
 $$;
 
 -- Adds a key, also one with the name of another, and keeps the 1,000 expired keys that expired last. A key is expired only if
 -- it is expired by the clock of the database and by that of the replica.
 CREATE FUNCTION todo_service.import_key(key todo_service.key) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   INSERT INTO todo_service.keys SELECT key.*;
   DELETE FROM todo_service.keys k WHERE k.expires_at < (
     SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(key.created_at, todo_service.clock_ms())
     ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
   );
-END
 $$;
 
 -- Adds a key as import_key does. Returns false if a key of the same name is still valid.
@@ -286,8 +280,7 @@ $$;
 -- Stores the last uses of keys: ids, and times in milliseconds since 1970, each list separated by spaces. A use renews the key
 -- of a browser, but not beyond the expiry of its parent.
 CREATE FUNCTION todo_service.record_key_uses(key_ids text, used_at text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE todo_service.keys k SET
     last_used_at = greatest(k.last_used_at, u.used_at),
     expires_at = CASE WHEN k.parent IS NULL OR k.lifetime IS NULL THEN k.expires_at ELSE least(
@@ -296,7 +289,6 @@ BEGIN
     ) END
   FROM unnest(string_to_array(key_ids, ' '), string_to_array(record_key_uses.used_at, ' ')::bigint[]) AS u (id, used_at)
   WHERE k.id = u.id;
-END
 $$;
 
 -- Starts or continues an import. The transaction then holds the store until it ends. Returns false if the store has had to-dos.
@@ -310,33 +302,27 @@ $$;
 
 -- Adds to-dos to a store that has had none, and otherwise nothing. Each list has one line per to-do.
 CREATE FUNCTION todo_service.import_todos(ids text, titles text, dones text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   INSERT INTO todo_service.todos
   SELECT * FROM unnest(string_to_array(ids, E'\n')::bigint[], string_to_array(titles, E'\n'),
                        string_to_array(dones, E'\n')::boolean[])
   WHERE (SELECT todo_service.start_import());
-END
 $$;
 
 -- Returns the records of idempotency keys, the oldest first.
 CREATE FUNCTION todo_service.list_idempotency_records() RETURNS TABLE (
   "keyHash" text, "titleHash" text, id bigint, "createdAt" bigint
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN QUERY SELECT r.key_hash, r.title_hash, r.id, r.created_at FROM todo_service.idempotency_records r ORDER BY r.created_at, r.id;
-END
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT r.key_hash, r.title_hash, r.id, r.created_at FROM todo_service.idempotency_records r ORDER BY r.created_at, r.id;
 $$;
 
 -- Adds records of idempotency keys to a store that has had no to-dos, and otherwise nothing. Each list has one line per record.
 CREATE FUNCTION todo_service.import_idempotency_records(key_hashes text, title_hashes text, ids text, created_ats text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   INSERT INTO todo_service.idempotency_records
   SELECT * FROM unnest(string_to_array(key_hashes, E'\n'), string_to_array(title_hashes, E'\n'),
                        string_to_array(ids, E'\n')::bigint[], string_to_array(created_ats, E'\n')::bigint[])
   WHERE (SELECT todo_service.start_import());
-END
 $$;
 
 -- Ends an import. The store gets a new epoch, so that replicas reload everything and no position is used twice.

@@ -138,22 +138,18 @@ class PostgresStore implements Store {
 
   /** Commits a batch without writes, which fails without a synchronous standby. Then rolls back inserts, which a full disk rejects. */
   async #checkWrites(): Promise<void> {
-    try {
-      await this.#sendBatch(new Batch());
-      const limits = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
-      await this.#primary.run(async (sql) => {
-        using connection = await sql.reserve();
-        await connection.unsafe("BEGIN");
-        try {
-          const { epoch, sequence } = this.#replica.position;
-          await connection.unsafe(WRITE, [epoch, sequence, ...limits, ...INSERTS_OF_CHECK]);
-        } finally {
-          await connection.unsafe("ROLLBACK");
-        }
-      });
-    } catch (cause) {
-      throw storeUnavailable(cause);
-    }
+    await this.#sendBatch(new Batch());
+    const limits = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+    await this.#primary.run(async (sql) => {
+      using connection = await sql.reserve();
+      await connection.unsafe("BEGIN");
+      try {
+        const { epoch, sequence } = this.#replica.position;
+        await connection.unsafe(WRITE, [epoch, sequence, ...limits, ...INSERTS_OF_CHECK]);
+      } finally {
+        await connection.unsafe("ROLLBACK");
+      }
+    });
   }
 
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
@@ -210,7 +206,7 @@ class PostgresStore implements Store {
   async #queryAtPosition<Row>(query: string, values: readonly Value[] = []): Promise<Row> {
     const { epoch, sequence } = this.#replica.position;
     const [row] = await this.#primary.query<Row>(query, [epoch, sequence, ...values]);
-    if (row === undefined) throw new Error(NO_STORE_ROW);
+    if (row === undefined) throw storeUnavailable(new Error(NO_STORE_ROW));
     return row;
   }
 
@@ -242,11 +238,11 @@ class PostgresStore implements Store {
     try {
       const row = await this.#sendBatch(batch);
       this.#writeHealth.succeeded();
-      onBatch(batch.size, performance.now() - started);
-      if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
       // The result is ignored, because the writes are done and the next read refreshes again.
       replica.follow(row);
       batch.settle(row, this.#options.maxTodos);
+      onBatch(batch.size, performance.now() - started);
+      if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
     } catch (cause) {
       const failure = storeUnavailable(cause);
       this.#writeHealth.failed();
