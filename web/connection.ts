@@ -67,7 +67,7 @@ export class PageApi extends TodoApiCore {
       await pageVisible();
       const controller = new AbortController();
       const { signal } = controller;
-      const stopWatching = onHiddenOrOnline(() => controller.abort());
+      abortWhenHiddenOrOnline(controller);
       try {
         await this.#followUntil(signal, options);
       } catch (error) {
@@ -76,7 +76,6 @@ export class PageApi extends TodoApiCore {
         await delay(RETRY_MS, signal);
       } finally {
         controller.abort();
-        stopWatching();
       }
     }
   }
@@ -128,21 +127,18 @@ export class PageApi extends TodoApiCore {
 }
 
 /**
- * Calls `callback` when the window has been hidden for `HIDDEN_TIMEOUT_MS`, and when the device is back online, so that the
- * window connects again at once. Returns a function that stops watching.
+ * Aborts when the window has been hidden for `HIDDEN_TIMEOUT_MS`, and when the device is back online, so that the window
+ * connects again at once.
  */
-function onHiddenOrOnline(callback: () => void): () => void {
+function abortWhenHiddenOrOnline(controller: AbortController): void {
+  const { signal } = controller;
+  const abort = (): void => controller.abort();
   let timer: ReturnType<typeof setTimeout> | undefined;
   const onVisibilityChange = (): void => {
     clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(callback, HIDDEN_TIMEOUT_MS);
+    if (document.hidden) timer = setTimeout(abort, HIDDEN_TIMEOUT_MS);
   };
-  document.addEventListener("visibilitychange", onVisibilityChange);
-  addEventListener("online", callback);
+  document.addEventListener("visibilitychange", onVisibilityChange, { signal });
+  addEventListener("online", abort, { signal });
   onVisibilityChange();
-  return () => {
-    document.removeEventListener("visibilitychange", onVisibilityChange);
-    removeEventListener("online", callback);
-    clearTimeout(timer);
-  };
 }

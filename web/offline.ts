@@ -23,12 +23,9 @@ declare global {
 const MAX_TODOS = 5000;
 /** Delay between a change and the next store of the list, so that many changes are stored once. */
 const SAVE_DELAY_MS = 2000;
-/** How often a connected page stores that the list is still current. */
-const NOTE_INTERVAL_MS = 60_000;
 const WORKER_URL = "/service-worker.js";
-/** The names of the list and of its time in the cache. No request uses these addresses. */
+/** The name of the list in the cache. No request uses this address. */
 const LIST_ENTRY = "/last-list";
-const TIME_ENTRY = "/last-list-time";
 
 /** The list as it was when this browser was last connected. */
 export interface LastList {
@@ -53,7 +50,6 @@ export class OfflineCopy {
   #isCurrent = false;
   #isForgotten = false;
   #saveTimer: ReturnType<typeof setTimeout> | undefined;
-  #noteTimer: ReturnType<typeof setInterval> | undefined;
   /** Resolves when the last use of the cache is done. */
   #lastUse: Promise<unknown> = Promise.resolve();
 
@@ -61,9 +57,7 @@ export class OfflineCopy {
   constructor(readTodos: () => readonly Todo[]) {
     this.#readTodos = readTodos;
     document.addEventListener("visibilitychange", () => {
-      if (!document.hidden || !this.#isCurrent) return;
-      this.#noteTime();
-      if (this.#saveTimer !== undefined) this.#save();
+      if (document.hidden) this.#save();
     });
   }
 
@@ -71,71 +65,39 @@ export class OfflineCopy {
   onConnected(): void {
     this.#isCurrent = true;
     this.#registration ??= registerServiceWorker();
-    clearInterval(this.#noteTimer);
-    this.#noteTimer = setInterval(() => this.#noteTime(), NOTE_INTERVAL_MS);
     this.onChanged();
   }
 
-  /** Stores the changed list when the page has time. */
+  /** Stores the changed list soon. */
   onChanged(): void {
-    if (!this.#isCurrent) return;
-    this.#saveTimer ??= setTimeout(() => whenIdle(() => this.#save()), SAVE_DELAY_MS);
+    this.#saveTimer ??= setTimeout(() => this.#save(), SAVE_DELAY_MS);
   }
 
   /** The list may be outdated from now on. */
   onDisconnected(): void {
-    if (!this.#isCurrent) return;
-    this.#noteTime();
-    this.#stop();
+    this.#save();
+    this.#isCurrent = false;
   }
 
   /** Deletes the list that the browser keeps, and keeps none from now on. The stored page contains no data. */
   async forget(): Promise<void> {
-    this.#stop();
     this.#isForgotten = true;
     if (!isSupported()) return;
     await this.#lastUse;
     await unlessBlocked(() => caches.delete(LIST_CACHE));
   }
 
-  #stop(): void {
-    this.#isCurrent = false;
-    clearInterval(this.#noteTimer);
-    clearTimeout(this.#saveTimer);
-    this.#saveTimer = undefined;
-  }
-
-  #noteTime(): void {
-    const time = String(Date.now());
-    this.#use((cache) => cache.put(TIME_ENTRY, new Response(time)));
-  }
-
+  /** Stores the list with the current time. */
   #save(): void {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
     if (!this.#isCurrent) return;
-    this.#use((cache) => cache.put(LIST_ENTRY, new Response(this.#serialize())));
-  }
-
-  #serialize(): string {
     const todos = this.#readTodos();
-    const stored: StoredList = {
-      readAt: Date.now(),
-      total: todos.length,
-      todos: todos.slice(-MAX_TODOS),
-    };
-    return JSON.stringify(stored);
-  }
-
-  /** Changes the cache after earlier changes. Deletes it if that fails: an older list must not get the time of a newer one. */
-  #use(change: (cache: Cache) => Promise<void>): void {
+    const stored: StoredList = { readAt: Date.now(), total: todos.length, todos: todos.slice(-MAX_TODOS) };
+    const text = JSON.stringify(stored);
     this.#lastUse = this.#lastUse.then(async () => {
       if (!(await this.#registration) || this.#isForgotten) return;
-      const isDone = await unlessBlocked(async () => {
-        await change(await caches.open(LIST_CACHE));
-        return true;
-      });
-      if (isDone !== true) await unlessBlocked(() => caches.delete(LIST_CACHE));
+      await unlessBlocked(async () => (await caches.open(LIST_CACHE)).put(LIST_ENTRY, new Response(text)));
     });
   }
 }
@@ -143,19 +105,12 @@ export class OfflineCopy {
 /** Returns the last list that a connected page stored, or undefined if there is none. */
 export async function readLastList(): Promise<LastList | undefined> {
   if (!isSupported()) return undefined;
-  const stored = parseStoredList((await readEntry(LIST_ENTRY)) ?? "null");
-  if (stored === undefined) return undefined;
-  const { readAt, total, todos } = stored;
-  const currentAt = Number((await readEntry(TIME_ENTRY)) ?? 0);
-  return {
-    todos,
-    total,
-    readAt: new Date(Math.max(readAt, currentAt)),
-  };
+  const text = await unlessBlocked(async () =>
+    (await caches.match(LIST_ENTRY, { cacheName: LIST_CACHE }))?.text(),
+  );
+  const stored = parseStoredList(text ?? "null");
+  return stored && { ...stored, readAt: new Date(stored.readAt) };
 }
-
-const readEntry = (name: string): Promise<string | undefined> =>
-  unlessBlocked(async () => (await caches.match(name, { cacheName: LIST_CACHE }))?.text());
 
 /** Returns false on pages over plain HTTP from another machine, where browsers have neither API, and in some private windows. */
 const isSupported = (): boolean => "serviceWorker" in navigator && "caches" in globalThis;
@@ -182,12 +137,6 @@ async function unlessBlocked<T>(use: () => Promise<T>): Promise<T | undefined> {
     if (error instanceof DOMException || error instanceof TypeError) return undefined;
     throw error;
   }
-}
-
-/** Runs a function when the page has nothing else to do. Safari has no `requestIdleCallback`. */
-function whenIdle(run: () => void): void {
-  if ("requestIdleCallback" in window) requestIdleCallback(run, { timeout: SAVE_DELAY_MS });
-  else run();
 }
 
 function parseStoredList(text: string): StoredList | undefined {

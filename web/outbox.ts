@@ -53,11 +53,6 @@ interface Closing {
 
 const CLOSING = "closing.";
 
-/** What windows tell each other after an edit. */
-interface Message {
-  readonly confirmed: readonly Confirmed[];
-}
-
 let lastTime = 0;
 
 /** Returns digits that sort by time, also after every id of the service, which has at most 20 digits. */
@@ -74,9 +69,9 @@ const timeOf = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
 
 /**
  * The user's unsent changes, in order. They survive the page in IndexedDB, and all windows of the browser share them. Each
- * edit applies here at once, and then to the stored changes, which decide.
+ * edit applies here at once, and then to the stored changes, which decide. Each time, there is a `change` event.
  */
-export class Outbox {
+export class Outbox extends EventTarget {
   #changes: readonly Change[] = [];
   #confirmed: readonly Confirmed[] = [];
   /** The number of edits that are not stored yet. */
@@ -87,7 +82,6 @@ export class Outbox {
   readonly #opened: Promise<void>;
   readonly #unstored = new AbortController();
   readonly #channel = new BroadcastChannel("todo-service.outbox");
-  readonly #listeners = new Set<() => void>();
   /** The list follows the events of the service. Without them, it does not show changes that were confirmed. */
   isLive = false;
   /** This window sends the changes of all windows. */
@@ -97,12 +91,14 @@ export class Outbox {
   readonly #created = new Map<TodoId, Todo>();
 
   constructor() {
+    super();
     this.#opened = openDatabase().then((database) => {
       this.#database = database;
       if (database === undefined) this.#unstored.abort();
     });
-    this.#channel.onmessage = ({ data }: MessageEvent<Message>) => {
-      this.#keepConfirmed(data.confirmed);
+    // Windows tell each other what the service has confirmed.
+    this.#channel.onmessage = ({ data }: MessageEvent<readonly Confirmed[]>) => {
+      this.#keepConfirmed(data);
       this.reload();
     };
     window.addEventListener("storage", ({ key, newValue }) => {
@@ -125,14 +121,8 @@ export class Outbox {
     return this.#created;
   }
 
-  /** Calls a function after each change of the outbox. Returns a function that ends this. */
-  onChange(listener: () => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  }
-
   #notify(): void {
-    for (const listener of this.#listeners) listener();
+    this.dispatchEvent(new Event("change"));
   }
 
   /** Resolves when the edit is stored. */
@@ -165,7 +155,7 @@ export class Outbox {
       this.#changes = stored;
       this.#notify();
     }
-    if (isEdited) this.#channel.postMessage({ confirmed } satisfies Message);
+    if (isEdited) this.#channel.postMessage(confirmed);
   }
 
   /** Deletes all changes, because the browser was signed out. */
@@ -283,12 +273,9 @@ export class Outbox {
     return todo === undefined ? target : { id: todo.id, title: todo.title };
   };
 
-  /** Removes a change without sending it, and those that need its new to-dos. */
-  drop({ key, targets }: Change): Promise<void> {
-    const created = new Set(targets.map(({ id }) => id).filter(isNewId));
-    return this.#edit((changes) =>
-      changes.filter((change) => change.key !== key && !change.targets.some(({ id }) => created.has(id))),
-    );
+  /** Removes a change without sending it, and later changes to its new to-dos. */
+  drop(change: Change): Promise<void> {
+    return this.settle(change, new Set(change.targets.map(({ id }) => id)), new Map());
   }
 
   /** Sends the new to-dos of a change again under new idempotency keys, as if they were added now. */
@@ -311,30 +298,26 @@ export class Outbox {
     for (const { id, todo } of confirmed) if (isNewId(id)) this.#created.set(id, todo);
     this.#confirmed = [...this.#confirmed, ...confirmed];
     this.#notify();
-    const expire = (): void => {
-      if (!this.isLive) {
-        setTimeout(expire, CONFIRMED_MS);
-        return;
-      }
-      const old = new Set(confirmed);
-      this.#confirmed = this.#confirmed.filter((one) => !old.has(one));
+    const timer = setInterval(() => {
+      if (!this.isLive) return;
+      clearInterval(timer);
+      this.#confirmed = this.#confirmed.filter((one) => !confirmed.includes(one));
       this.#notify();
-    };
-    setTimeout(expire, CONFIRMED_MS);
+    }, CONFIRMED_MS);
   }
 
   /** Returns a list as it will be when everything is sent. Returns the same array if there is nothing to send. */
   apply(todos: readonly Todo[]): readonly Todo[] {
     if (this.#changes.length === 0 && this.#confirmed.length === 0) return todos;
-    const effects = this.#effects(todos);
-    const shown = todos.flatMap((todo) => {
-      if (!effects.has(todo.id)) return [todo];
-      const changed = effects.get(todo.id);
-      effects.delete(todo.id);
-      return changed === undefined ? [] : [changed];
-    });
-    const added = [...effects.values()].filter((todo) => todo !== undefined);
-    return [...shown, ...added.sort((a, b) => compareIds(a.id, b.id))];
+    const shown: (Todo | undefined)[] = [...todos];
+    const added: Todo[] = [];
+    for (const [id, todo] of this.#effects(todos)) {
+      const index = indexOf(todos, id);
+      if (todos[index]?.id === id) shown[index] = todo;
+      else if (todo !== undefined) added.push(todo);
+    }
+    added.sort((a, b) => compareIds(a.id, b.id));
+    return [...shown.filter((todo) => todo !== undefined), ...added];
   }
 
   /** Returns a to-do as the service has it, also if the list does not show its last change yet. */

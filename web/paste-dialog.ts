@@ -4,8 +4,6 @@ import { MAX_TITLE_LENGTH, type PastedLine, parseLines } from "./paste.ts";
 
 /** The preview shows this many lines, so that a long text does not block the page. */
 const MAX_PREVIEW_LINES = 100;
-/** The preview follows the text this long after the last key. */
-const PREVIEW_DELAY_MS = 150;
 
 /** The dialog that adds several to-dos, one for each line of a text. */
 export class PasteDialog {
@@ -17,7 +15,6 @@ export class PasteDialog {
   readonly #preview = requireElement("#paste-preview", HTMLElement);
   readonly #submit = requireElement("#paste-submit", HTMLButtonElement);
   #lines: readonly PastedLine[] = [];
-  #previewTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** @param onAdd gets the lines that are not too long */
   constructor(onAdd: (lines: readonly PastedLine[]) => void) {
@@ -25,11 +22,8 @@ export class PasteDialog {
     // It scrolls, so the keyboard must reach it.
     this.#preview.tabIndex = 0;
     this.#box.addEventListener("input", () => {
-      clearTimeout(this.#previewTimer);
-      this.#previewTimer = setTimeout(() => {
-        this.#message.textContent = "";
-        this.#update();
-      }, PREVIEW_DELAY_MS);
+      this.#message.textContent = "";
+      this.#update();
     });
     this.#box.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -55,7 +49,6 @@ export class PasteDialog {
   }
 
   #update(): void {
-    clearTimeout(this.#previewTimer);
     this.#lines = parseLines(this.#box.value);
     const count = this.#lines.filter(({ isTooLong }) => !isTooLong).length;
     this.#heading.textContent = `Add ${countTodos(count)}?`;

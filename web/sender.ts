@@ -23,6 +23,7 @@ export interface Rejection {
 }
 
 export interface SenderOptions {
+  /** It sends each request once. */
   readonly api: TodoApiCore;
   readonly outbox: Outbox;
   /** Returns the list as the service reported it last. */
@@ -128,7 +129,7 @@ export class Sender {
       for (const target of remaining) {
         if (failure !== undefined) return;
         try {
-          const result = await this.#sendOne(change, target);
+          const result = await this.#sendOne(change.kind, target);
           if (typeof result === "object") todos.set(target.id, result);
           else if (result !== undefined) rejections.push({ target, reason: result });
         } catch (error) {
@@ -150,20 +151,20 @@ export class Sender {
   }
 
   /** Returns the to-do after its change, or why the change does not apply, or undefined if nothing is left to do. */
-  async #sendOne({ kind }: Change, target: Target): Promise<Todo | "gone" | "other" | undefined> {
+  async #sendOne(kind: ChangeKind, target: Target): Promise<Todo | "gone" | "other" | undefined> {
     const { api, outbox, getList } = this.#options;
     const { id, title } = target;
     if (kind === "created") {
-      const todo = await api.create(title, { idempotencyKey: id, retries: 0 });
-      return target.done ? api.setDone(todo.id, true, { retries: 0 }) : todo;
+      const todo = await api.create(title, { idempotencyKey: id });
+      return target.done ? api.setDone(todo.id, true) : todo;
     }
     const todo = outbox.findConfirmed(getList().todos, id);
     if (todo === undefined) return isDeletion(kind) || outbox.isDeleting(id) ? undefined : "gone";
     if (todo.title !== title) return "other";
     if (kind === "cleared" && !todo.done) return undefined;
     try {
-      if (!isDeletion(kind)) return await api.setDone(id, kind === "done", { retries: 0 });
-      await api.delete(id, { retries: 0 });
+      if (!isDeletion(kind)) return await api.setDone(id, kind === "done");
+      await api.delete(id);
     } catch (error) {
       if (!(error instanceof TodoApiError && error.code === "todo_not_found")) throw error;
       if (!isDeletion(kind)) return "gone";
@@ -173,29 +174,17 @@ export class Sender {
 
   /** Lets the browser send changes while the page closes. The outbox keeps them, because nobody sees the responses. */
   sendBeforeClosing(): void {
-    const { api, outbox, getList } = this.#options;
-    const { todos } = getList();
-    /** The last change to each to-do, and the state before it. */
-    const last = new Map<
-      TodoId,
-      { readonly kind: ChangeKind; readonly title: string; readonly done: boolean }
-    >();
-    for (const { kind, targets } of outbox.releaseBeforeClosing(Date.now())) {
-      for (const { id, title } of targets) {
-        const todo = last.get(id) ?? outbox.findConfirmed(todos, id);
-        const isSame = kind === "created" || todo?.title === title;
-        if (isSame && (kind !== "cleared" || todo?.done))
-          last.set(id, { kind, title, done: kind === "done" });
+    /** The last change to each to-do. */
+    const last = new Map<TodoId, { readonly kind: ChangeKind; readonly target: Target }>();
+    for (const { kind, targets } of this.#options.outbox.releaseBeforeClosing(Date.now()))
+      for (const target of targets) {
+        // The service does not know yet that the to-do is done.
+        const isCleared = kind === "cleared" && last.get(target.id)?.kind === "done";
+        last.set(target.id, { kind: isCleared ? "deleted" : kind, target });
       }
-    }
-    const send = (id: TodoId, kind: ChangeKind, title: string): Promise<unknown> => {
-      if (kind === "created") return api.create(title, { idempotencyKey: id });
-      return isDeletion(kind) ? api.delete(id) : api.setDone(id, kind === "done");
-    };
-    for (const [id, { kind, title }] of [...last].slice(0, MAX_CLOSING)) {
-      // If the page stays after all, the outbox reports failures.
-      if (kind === "created" || !isNewId(id)) send(id, kind, title).catch(() => {});
-    }
+    // If the page stays after all, the outbox reports failures.
+    for (const { kind, target } of [...last.values()].slice(0, MAX_CLOSING))
+      this.#sendOne(kind, target).catch(() => {});
   }
 }
 
@@ -212,9 +201,9 @@ function isRejection(error: unknown): error is TodoApiError {
 /** Resolves when the outbox changes, or after a while. */
 async function changed(outbox: Outbox, signal: AbortSignal): Promise<void> {
   const waiting = new AbortController();
-  const stop = outbox.onChange(() => waiting.abort());
+  outbox.addEventListener("change", () => waiting.abort(), { signal: waiting.signal });
   await delay(RECHECK_MS, AbortSignal.any([signal, waiting.signal]));
-  stop();
+  waiting.abort();
 }
 
-const parseEpoch = (position = ""): string => position.slice(0, position.lastIndexOf("-"));
+export const parseEpoch = (position = ""): string => position.slice(0, position.lastIndexOf("-"));

@@ -13,40 +13,25 @@ export interface View {
 /** The list of the service, with the changes of the outbox on top. */
 export class State {
   readonly #outbox: Outbox;
-  /** In ascending order of id. */
-  #confirmed: readonly Todo[] = [];
-  /** Absent until it is needed. */
-  #shown: readonly Todo[] | undefined;
+  /** All to-dos as the service reported them, in ascending order of id. */
+  confirmed: readonly Todo[] = [];
   /** The position of the list in the event stream, or undefined until the list has loaded. */
   position: string | undefined;
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
-    outbox.onChange(() => {
-      this.#shown = undefined;
-    });
-  }
-
-  /** All to-dos as the service reported them, in ascending order of id. */
-  get confirmed(): readonly Todo[] {
-    return this.#confirmed;
-  }
-
-  set confirmed(todos: readonly Todo[]) {
-    this.#confirmed = todos;
-    this.#shown = undefined;
   }
 
   /** Returns the to-dos that match a search, and counts of all. Includes the user's unsent changes. */
   view(matches: (todo: Todo) => boolean): View {
-    this.#shown ??= this.#outbox.apply(this.#confirmed);
+    const shown = this.#outbox.apply(this.confirmed);
     const open: Todo[] = [];
     const done: Todo[] = [];
     let totalOpen = 0;
-    for (const todo of this.#shown) {
+    for (const todo of shown) {
       if (!todo.done) totalOpen++;
       if (matches(todo)) (todo.done ? done : open).push(todo);
     }
-    return { open, done, total: this.#shown.length, totalOpen };
+    return { open, done, total: shown.length, totalOpen };
   }
 }

@@ -17,7 +17,7 @@ import { type LastList, OfflineCopy, readLastList } from "./offline.ts";
 import { type Change, type ChangeKind, isNewId, newId, Outbox, type Target } from "./outbox.ts";
 import { MAX_TITLE_LENGTH, toMarkdown } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
-import { Sender } from "./sender.ts";
+import { parseEpoch, Sender } from "./sender.ts";
 import { type Session, SessionView } from "./session.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import { installShortcuts } from "./shortcuts.ts";
@@ -93,11 +93,6 @@ const session = new SessionView({
 let lastList: LastList | undefined;
 
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
-const EMPTY_MESSAGES = {
-  all: "Nothing here yet. Add your first to-do above.",
-  open: "Nothing here yet. Add your first to-do above.",
-  done: "No to-dos are done yet.",
-} as const;
 
 // Rendering
 
@@ -178,8 +173,8 @@ function render(): void {
     if (isAllDone) placeholder.textContent = "All done.";
     else if (counts[filter] > 0) placeholder.textContent = "";
     else if (query !== "") placeholder.replaceChildren("No matches for ", quote(query), ".");
-    else if (lastList?.total === 0) placeholder.textContent = "The list was empty.";
-    else placeholder.textContent = EMPTY_MESSAGES[filter];
+    else if (filter === "done") placeholder.textContent = "No to-dos are done yet.";
+    else placeholder.textContent = "Nothing here yet. Add your first to-do above.";
   } else if (counts[filter] > 0) placeholder.textContent = "";
 }
 
@@ -415,7 +410,7 @@ async function undoChange(last: Change): Promise<void> {
     );
 }
 
-outbox.onChange(() => {
+outbox.addEventListener("change", () => {
   const { key } = offered?.change ?? {};
   const isUndoable = outbox.changes.some((one) => one.key === key && one.sentAt === undefined);
   if (offered !== undefined && !isUndoable) {
@@ -498,7 +493,6 @@ addEventListener("online", renderNotice);
 function onSlow(isSlow: boolean): void {
   isWaiting = isSlow;
   renderNotice();
-  if (isSlow) showLastList();
 }
 
 function onDelay(error?: TodoApiError): void {
@@ -511,7 +505,7 @@ function onDelay(error?: TodoApiError): void {
 async function onSignedIn({ kind, name, scope }: Session): Promise<void> {
   if (scope === "read") {
     form.hidden = true;
-    list.makeReadOnly();
+    list.isReadOnly = true;
     render();
   }
   const [owner, previous] = [`${kind} ${name}`, readSetting("owner")];
@@ -568,8 +562,6 @@ function onList(todos: readonly Todo[], position: string): void {
   scheduleRender();
 }
 
-const parseEpoch = (position: string): string => position.slice(0, position.lastIndexOf("-"));
-
 /** Says how many to-dos are gone because the service has another list than before. */
 function reportMissing(todos: readonly Todo[]): void {
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
@@ -592,10 +584,7 @@ function onConnected(): void {
 
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
-  if (state.position === undefined) {
-    if (lastList === undefined) placeholder.textContent = `The list cannot be loaded: ${errorMessage(error)}`;
-    showLastList();
-  }
+  if (!hasList()) placeholder.textContent = `The list cannot be loaded: ${errorMessage(error)}`;
   disconnectTimer ??= setTimeout(() => {
     isDisconnected = true;
     renderNotice();

@@ -63,13 +63,13 @@ export class VirtualList {
   readonly #foldButton = createElement("button", { type: "button" });
   readonly #foldRow = createElement("div", { className: "fold", role: "listitem" }, this.#foldButton);
   readonly #blocks: Block[] = [];
-  readonly #blockByElement = new WeakMap<Element, Block>();
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
   /** The row under the pointer or the finger, while the user does not type. */
   #pointed: Element | null = null;
   #isPrinting = false;
-  #isReadOnly = false;
+  /** Rows have no controls that change to-dos, from the next rendering on. */
+  isReadOnly = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
   readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
@@ -92,7 +92,7 @@ export class VirtualList {
       const focused = this.#focused();
       if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      if (key === "Delete" && !repeat && !this.#isReadOnly)
+      if (key === "Delete" && !repeat && !this.isReadOnly)
         this.#leave(this.#findRow(event.target), (todo) => onDelete(todo, focused.control));
       else if (key === "ArrowDown") this.#moveFocus(focused, 1);
       else if (key === "ArrowUp") this.#moveFocus(focused, -1);
@@ -115,29 +115,11 @@ export class VirtualList {
     list.addEventListener("mouseleave", releasePlace);
     addEventListener("keydown", releasePlace, { capture: true });
     // A print must contain every row.
-    addEventListener("beforeprint", () => {
-      this.#isPrinting = true;
-      this.#renderBlocks();
-    });
-    addEventListener("afterprint", () => {
-      this.#isPrinting = false;
-      this.#renderBlocks();
-    });
-  }
-
-  get isReadOnly(): boolean {
-    return this.#isReadOnly;
-  }
-
-  /** Shows no controls that change to-dos. */
-  makeReadOnly(): void {
-    this.#isReadOnly = true;
-    for (const row of this.#rows.values()) this.#setControls(row);
-  }
-
-  #setControls({ checkbox, button }: Row): void {
-    checkbox.disabled = this.#isReadOnly;
-    button.hidden = this.#isReadOnly;
+    for (const type of ["beforeprint", "afterprint"])
+      addEventListener(type, () => {
+        this.#isPrinting = type === "beforeprint";
+        this.#renderBlocks();
+      });
   }
 
   /** Gives the rows of new to-dos the ids that the service chose, so that they keep the focus. */
@@ -163,7 +145,6 @@ export class VirtualList {
     this.#foldButton.ariaExpanded = String(content.fold?.isExpanded);
     this.#resize();
     this.#renderBlocks();
-    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
     this.#restorePlace(places);
     if (focused !== undefined) this.#focus(this.#indexOf(focused.todo), focused.control);
   }
@@ -184,9 +165,12 @@ export class VirtualList {
   }
 
   #renderBlocks(): void {
-    this.#blocks.forEach((_, index) => {
-      this.#renderBlock(index);
-    });
+    for (const index of this.#blocks.keys()) this.#renderBlock(index);
+    this.#forgetRows();
+  }
+
+  #forgetRows(): void {
+    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
   }
 
   /** The index of the first done to-do. */
@@ -275,9 +259,7 @@ export class VirtualList {
     }
     while (this.#blocks.length < count) {
       const element = createElement("div", { role: "none" });
-      const block = { element, isNear: this.#blocks.length === 0, height: "" };
-      this.#blocks.push(block);
-      this.#blockByElement.set(element, block);
+      this.#blocks.push({ element, isNear: this.#blocks.length === 0, height: "" });
       this.#list.append(element);
       this.#observer.observe(element);
     }
@@ -285,14 +267,15 @@ export class VirtualList {
 
   #onScroll(entries: readonly IntersectionObserverEntry[]): void {
     for (const { target, isIntersecting, boundingClientRect } of entries) {
-      const block = this.#blockByElement.get(target);
-      const index = block === undefined ? -1 : this.#blocks.indexOf(block);
-      if (block === undefined || index < 0) continue;
+      const index = this.#blocks.findIndex(({ element }) => element === target);
+      const block = this.#blocks[index];
+      if (block === undefined) continue;
       const { childElementCount } = block.element;
       if (childElementCount > 0) this.#rowHeight = boundingClientRect.height / childElementCount;
       block.isNear = isIntersecting || block.element.contains(document.activeElement);
       this.#renderBlock(index);
     }
+    this.#forgetRows();
   }
 
   #renderBlock(index: number): void {
@@ -317,13 +300,7 @@ export class VirtualList {
       this.#setHeight(block, "");
     } else {
       // Only a block without a height contains rows.
-      if (block.height === "") {
-        for (const row of element.children) {
-          const id = this.#findRow(row)?.todo?.id;
-          if (id !== undefined) this.#rows.delete(id);
-        }
-        element.replaceChildren();
-      }
+      if (block.height === "") element.replaceChildren();
       this.#setHeight(block, `${count * this.#rowHeight}px`);
     }
   }
@@ -353,6 +330,8 @@ export class VirtualList {
       row.button.ariaLabel = `Delete: ${todo.title}`;
       row.element.classList.toggle("done", todo.done);
     }
+    row.checkbox.disabled = this.isReadOnly;
+    row.button.hidden = this.isReadOnly;
     return row;
   }
 
@@ -368,7 +347,6 @@ export class VirtualList {
     );
     element.dataset.id = id;
     const row = { element, checkbox, title, button, todo: undefined };
-    this.#setControls(row);
     this.#rows.set(id, row);
     return row;
   }
