@@ -1,10 +1,10 @@
 import { existsSync } from "node:fs";
 import { Option } from "commander";
 import {
+  assertKnownVariables,
+  assertNoFlagsOfNpm,
   type Environment,
   isKubernetesVariable,
-  rejectFlagsOfNpm,
-  rejectUnknownVariables,
 } from "./environment.ts";
 import { CLIENT_SETTINGS, getVariables, longName, SETTINGS, type Setting } from "./settings.ts";
 import { loginFile, readLogin } from "./stored-login.ts";
@@ -24,15 +24,15 @@ export interface Sourced {
 
 /** Reads and checks all settings of `todo serve`. Throws a UsageError for the first invalid one. */
 export function readConfig(flags: Flags, env: Environment) {
-  rejectUnknownVariables(env);
-  const { read, readOr, readSourced, rejectBoth } = reader(flags, env);
-  rejectBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
+  assertKnownVariables(env);
+  const { read, readOr, readSourced, assertNotBoth } = reader(flags, env);
+  assertNotBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
 
   const user = readSourced(SETTINGS.adminUser);
   // The value of the second setting is the text of the file.
   const password = readSourced(SETTINGS.adminPassword) ?? readSourced(SETTINGS.adminPasswordFile);
-  rejectAlone(user, password, "a password", SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
-  rejectAlone(password, user, "a user", SETTINGS.adminUser);
+  assertHasPartner(user, password, "a password", SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
+  assertHasPartner(password, user, "a user", SETTINGS.adminUser);
   return {
     ...readAddress(flags, env),
     portSource: getSource(SETTINGS.port, flags, env),
@@ -75,8 +75,8 @@ export function readConfig(flags: Flags, env: Environment) {
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */
 export function readStore(flags: Flags, env: Environment): Sourced {
-  const { readSourced, rejectBoth } = reader(flags, env);
-  rejectBoth(SETTINGS.store, SETTINGS.storeFile);
+  const { readSourced, assertNotBoth } = reader(flags, env);
+  assertNotBoth(SETTINGS.store, SETTINGS.storeFile);
   const named = readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
   return named ?? { value: SETTINGS.store.default, source: "--store" };
 }
@@ -85,8 +85,8 @@ export function readStore(flags: Flags, env: Environment): Sourced {
 export function readAddress(flags: Flags, env: Environment) {
   const { readOr, readSourced } = reader(flags, env);
   const [cert, key] = [readSourced(SETTINGS.tlsCert), readSourced(SETTINGS.tlsKey)];
-  rejectAlone(cert, key, "a key", SETTINGS.tlsKey);
-  rejectAlone(key, cert, "a certificate", SETTINGS.tlsCert);
+  assertHasPartner(cert, key, "a key", SETTINGS.tlsKey);
+  assertHasPartner(key, cert, "a certificate", SETTINGS.tlsCert);
   return { host: readOr(SETTINGS.host), port: readOr(SETTINGS.port), tls: cert && key && { cert, key } };
 }
 
@@ -136,7 +136,7 @@ export function readService(flags: Flags, env: Environment) {
 }
 
 function reader(flags: Flags, env: Environment) {
-  rejectFlagsOfNpm(env);
+  assertNoFlagsOfNpm(env);
 
   /** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
   function find(setting: Setting): Sourced | undefined {
@@ -162,17 +162,17 @@ function reader(flags: Flags, env: Environment) {
   const readOr = <T>(setting: Setting<T> & { readonly default: string }): T =>
     read(setting) ?? setting.parse(setting.default);
 
-  function rejectBoth(one: Setting, other: Setting): void {
+  function assertNotBoth(one: Setting, other: Setting): void {
     const [first, second] = [find(one), find(other)];
     if (first === undefined || second === undefined) return;
     throw new UsageError(`${first.source} and ${second.source} are both set: keep one`);
   }
 
-  return { find, read, readOr, readSourced, rejectBoth };
+  return { find, read, readOr, readSourced, assertNotBoth };
 }
 
 /** Throws a UsageError that names the missing settings if a setting is without its partner. */
-function rejectAlone(
+function assertHasPartner(
   one: Sourced | undefined,
   partner: Sourced | undefined,
   what: string,

@@ -246,7 +246,7 @@ export class NdjsonReader {
     if (typeof lastId !== "string" || !/^\d{1,20}$/.test(lastId) || BigInt(lastId) > this.#maxId) {
       throw this.#error(`lastId must be a string of digits, at most "${this.#maxId}"`);
     }
-    this.#rejectUnknown(others);
+    this.#assertNoOthers(others);
     if (keys !== undefined && this.#withKeys === "omit")
       throw this.#error("the file has API keys: add --with-keys to import them, or export without them");
     const countIfAny = (name: string, value: unknown): number | undefined =>
@@ -267,7 +267,7 @@ export class NdjsonReader {
   #parseKey(line: Json): StoredKey {
     const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, scope, parent, ...unknown } =
       this.#parseOnly("apiKey", line);
-    this.#rejectUnknown(unknown);
+    this.#assertNoOthers(unknown);
     if (parent !== undefined && !isParent(parent))
       throw this.#error("parent must name a key, a user or a client");
     const hash = this.#parseText("tokenHash", tokenHash, /^[0-9a-f]{64}$/, "64 hexadecimal digits");
@@ -282,14 +282,14 @@ export class NdjsonReader {
       ...(lastUsedAt !== undefined && { lastUsedAt: this.#milliseconds("lastUsedAt", lastUsedAt) }),
       ...(parent !== undefined && { parent }),
     };
-    this.#rejectRepeated("id", key.id);
-    this.#rejectRepeated("tokenHash", hash);
+    this.#assertUnique("id", key.id);
+    this.#assertUnique("tokenHash", hash);
     return key;
   }
 
   #parseIdempotencyRecord(line: Json, lastId: TodoId): IdempotencyRecord {
     const { keyHash, titleHash, id, createdAt, ...unknown } = this.#parseOnly("idempotencyRecord", line);
-    this.#rejectUnknown(unknown);
+    this.#assertNoOthers(unknown);
     if (typeof id !== "bigint" || id < 1n || id > lastId)
       throw this.#error(`id of an idempotency record must be a whole number from 1 to ${lastId}`);
     const record = {
@@ -298,13 +298,13 @@ export class NdjsonReader {
       id,
       createdAt: this.#milliseconds("createdAt", createdAt),
     };
-    this.#rejectRepeated("keyHash", record.keyHash);
+    this.#assertUnique("keyHash", record.keyHash);
     return record;
   }
 
   /** Returns the object of a line that has nothing else. */
   #parseOnly(name: string, { [name]: value, ...others }: Json): Json {
-    this.#rejectUnknown(others);
+    this.#assertNoOthers(others);
     if (isObject(value)) return value;
     throw this.#error(`${name} must be an object`);
   }
@@ -324,7 +324,7 @@ export class NdjsonReader {
 
   #parseTodo(value: Json): Todo {
     const { id, title: _title, done: _done, ...others } = value;
-    this.#rejectUnknown(others);
+    this.#assertNoOthers(others);
     const { title } = this.#atLine(() => parseNewTodo(value));
     const { done } = this.#atLine(() => parsePatch(value));
     if (typeof id !== "bigint" || id < 1n || id > this.#maxId) {
@@ -338,13 +338,13 @@ export class NdjsonReader {
     return { id, title, done };
   }
 
-  #rejectRepeated(name: string, value: string): void {
+  #assertUnique(name: string, value: string): void {
     const entry = `${name} ${value}`;
     if (this.#uniqueValues.has(entry)) throw this.#error(`another line has the same ${name}`);
     this.#uniqueValues.add(entry);
   }
 
-  #rejectUnknown(others: Json): void {
+  #assertNoOthers(others: Json): void {
     for (const name in others) throw this.#error(`has ${JSON.stringify(name)}, which would be lost`);
   }
 

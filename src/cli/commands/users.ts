@@ -59,9 +59,9 @@ async function add(name: string, flags: Flags): Promise<void> {
 
 async function remove(name: string, flags: Flags): Promise<void> {
   const file = usersFile(flags);
-  asUsageError(describeFile(file), () => requireUser(parseUsers(readText(file.value)), name));
+  asUsageError(describeFile(file), () => assertUserExists(parseUsers(readText(file.value)), name));
   await change(file, (text, users) => {
-    requireUser(users, name);
+    assertUserExists(users, name);
     return removeUserEntry(text, name);
   });
   process.stdout.write(`removed ${name}\n`);
@@ -83,7 +83,7 @@ function usersFile(flags: Flags): Sourced {
 
 const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
-function requireUser(users: Users, name: string): void {
+function assertUserExists(users: Users, name: string): void {
   if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
 }
 
