@@ -5,15 +5,11 @@ const OPTIONS = { border: 2 };
 /** Returns the link with which a browser signs in. Browsers do not send the part after `#`. */
 export const formatLink = (origin: string, code: string): string => `${origin}/#sign-in=${code}`;
 
-/** A QR code, for an SVG with a `viewBox` of this size. */
-export interface QrCode {
-  /** The number of modules in each row and column, with a margin of 2. */
-  readonly size: number;
-  /** The dark modules as a path of SVG, one unit per module. */
-  readonly path: string;
-}
-
-export function encodeQrCode(text: string): QrCode {
+/**
+ * Returns a QR code for an SVG with a `viewBox` of this size: the number of modules in each row and column, with a margin
+ * of 2, and the dark modules as a path, one unit per module.
+ */
+export function encodeQrCode(text: string) {
   const { size, data } = encode(text, OPTIONS);
   const path = data
     .flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? [`M${x} ${y}h1v1h-1z`] : [])))

@@ -74,16 +74,11 @@ export interface KeyStore {
   recordUse(id: string, usedAt: number): void;
 }
 
-/** The validated body of a request that creates a key. */
-export interface NewKey {
-  readonly name: string;
-  /** In milliseconds; `undefined` for a key that does not expire. */
-  readonly lifetime: number | undefined;
-  readonly scope: Scope;
-}
-
-/** Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties. */
-export function parseNewKey(body: unknown): NewKey {
+/**
+ * Validates the body of a create request. Throws `validation_failed` with all errors. Ignores unknown properties.
+ * The lifetime is in milliseconds, and `undefined` for a key that does not expire.
+ */
+export function parseNewKey(body: unknown) {
   const errors: FieldError[] = [];
   const name = collectErrors(errors, () => parseKeyName(ownProperty(body, "name")));
   const lifetime = collectErrors(errors, () => parseLifetime(ownProperty(body, "expires")));

@@ -8,15 +8,12 @@ const MAX_QUEUED = 64;
 /** About a quarter of a second per hash. */
 const BCRYPT_COST = 12;
 
-/** Verifies a password against one hash. May take a quarter of a second. */
-export type VerifyHash = (password: string, passwordHash: string) => Promise<boolean>;
-
 /**
  * Verifies bcrypt and argon2id hashes in worker threads, two at a time, and serves the waiting networks in turn. When
  * the queue is full, the newest request of the network with the most requests fails with `credentials_unavailable`.
  * A flood of logins from one network therefore cannot delay the others, and its memory is bounded.
  */
-export function createPasswordVerifier(verify: VerifyHash = workerPool()): VerifyPassword {
+export function createPasswordVerifier(verify: VerifyPassword = workerPool()): VerifyPassword {
   /** The waiting requests in the order in which they start. */
   const queue: Waiting[] = [];
   let running = 0;
@@ -56,7 +53,7 @@ interface Waiting {
 }
 
 /** Verifies in worker threads that start on demand. Replaces a thread that has exited. */
-function workerPool(): VerifyHash {
+function workerPool(): VerifyPassword {
   const idle: WorkerThread<VerifyRequest, boolean>[] = [];
   return async (password, passwordHash) => {
     let thread = idle.pop();

@@ -3,18 +3,12 @@ import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
 import { ZodError } from "zod";
 import { errorMessage } from "../error-message.ts";
-import type { TodoApi } from "../sdk/client.ts";
-import { createTodoServer } from "./server.ts";
-import type { DescribeError } from "./tools.ts";
+import { createTodoServer, type TodoServerOptions } from "./server.ts";
 
 /** How long requests may take that are in progress at the end of the input. */
 const FINISH_MS = 10_000;
 
-export interface StdioOptions {
-  readonly todos: TodoApi;
-  readonly describe: DescribeError;
-  /** The version of this program. */
-  readonly version: string;
+export interface StdioOptions extends Omit<TodoServerOptions, "onInternalError"> {
   readonly input: Readable;
   /** Receives protocol messages only, one per line. */
   readonly output: Writable;
@@ -26,7 +20,7 @@ export interface StdioOptions {
 
 /** Serves one assistant until the input ends and its requests have responses, or until the output fails. */
 export async function serveOverStdio(options: StdioOptions): Promise<void> {
-  const { todos, describe, version, input, output, warn, finishMs = FINISH_MS } = options;
+  const { input, output, warn, finishMs = FINISH_MS } = options;
   const closed = Promise.withResolvers<void>();
   /** The ids of the requests without a response. */
   const pending = new Set<unknown>();
@@ -58,7 +52,7 @@ export async function serveOverStdio(options: StdioOptions): Promise<void> {
   const onerror = (error: unknown): void =>
     warn(error instanceof ZodError ? "ignored a message that is not JSON-RPC 2.0" : errorMessage(error));
   const onInternalError = (error: unknown): void => warn(`internal error: ${errorMessage(error)}`);
-  serveStdio(() => createTodoServer({ todos, version, describe, onInternalError }), { transport, onerror });
+  serveStdio(() => createTodoServer({ ...options, onInternalError }), { transport, onerror });
   const deliver = transport.onmessage;
   transport.onmessage = (message) => {
     if ("method" in message) {

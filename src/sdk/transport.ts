@@ -10,19 +10,9 @@ import {
 import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
 import { type CallOptions, TodoApiError, type TodoApiOptions } from "./types.ts";
 
-/** Sends the requests of one client. */
-export interface Transport {
-  /** Sends one request. */
-  readonly send: (call: Call, options: CallOptions) => Promise<Exchange>;
-  /** Sends a request, with retries, and returns what `read` makes of the response. */
-  readonly request: <T>(
-    call: Call,
-    options: CallOptions,
-    read: (response: Response, text: string) => T,
-  ) => Promise<T>;
-}
+export type Transport = ReturnType<typeof createTransport>;
 
-/** Returns the transport for these options. Throws a TypeError if one of them is invalid. */
+/** Returns the functions that send the requests of one client. Throws a TypeError if one of its options is invalid. */
 export function createTransport({
   baseUrl = defaultBaseUrl(),
   token,
@@ -31,7 +21,7 @@ export function createTransport({
   fetch = (url, init) => globalThis.fetch(url, init),
   timeoutMs = 10_000,
   retries = 4,
-}: TodoApiOptions): Transport {
+}: TodoApiOptions) {
   if (!isHttpUrl(baseUrl)) {
     const withScheme = `http://${baseUrl.replace(/^(\w+:)?\/\//, "")}`;
     throw new TypeError(`baseUrl: "${baseUrl}" is not an HTTP URL: write it as "${withScheme}"`);
@@ -44,7 +34,8 @@ export function createTransport({
     return current === undefined ? undefined : `Bearer ${current}`;
   };
 
-  const send: Transport["send"] = async (call, options) => {
+  /** Sends one request. */
+  const send = async (call: Call, options: CallOptions): Promise<Exchange> => {
     // Not spread, because the options can be an AbortController, whose signal is a getter.
     const { signal, headers } = options;
     const authorization = await authorize(call.path);
@@ -52,7 +43,12 @@ export function createTransport({
     return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch });
   };
 
-  const request: Transport["request"] = async (call, options, read) => {
+  /** Sends a request, with retries, and returns what `read` makes of the response. */
+  const request = async <T>(
+    call: Call,
+    options: CallOptions,
+    read: (response: Response, text: string) => T,
+  ): Promise<T> => {
     // Without an Idempotency-Key, the service would execute a repeated POST twice.
     const isRepeatable = call.method !== "POST" || call.idempotencyKey !== undefined;
     const maxRetries = isRepeatable ? (options.retries ?? retries) : 0;

@@ -42,13 +42,7 @@ export interface TlsListener extends Listener {
   readonly renew: (certificate: Certificate) => Promise<void>;
 }
 
-/** A server that can be closed, such as the one that `Bun.serve` returns. */
-export interface Closable {
-  /** The number of requests whose head has arrived and whose response has not been sent. */
-  readonly pendingRequests: number;
-  /** Closes the listener and idle connections; resolves when no connection is left. With `true`, closes every connection. */
-  stop(all?: boolean): Promise<void>;
-}
+type Closable = Pick<Bun.Server<undefined>, "pendingRequests" | "stop">;
 
 /** Makes browsers use HTTPS for a year (RFC 6797 §6.1). */
 const HSTS = "max-age=31536000";
@@ -204,7 +198,7 @@ async function stopAll(
  * Closes the listener of a server, answers the requests that it accepted, and closes their connections.
  * Aborts requests that are still pending after 8 seconds, and resolves with their number.
  */
-export async function shutdown(server: Closable): Promise<number> {
+async function shutdown(server: Closable): Promise<number> {
   // A request that has arrived but was not read yet would be lost, because its connection still counts as idle.
   for (let turns = 0; turns < 3; turns++) await turn();
   const stopped = server.stop().then(() => true);

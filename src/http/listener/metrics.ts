@@ -30,13 +30,6 @@ export interface StoreSource {
   checkWrites?(): Awaitable<void>;
 }
 
-/** Its values change. */
-export interface PoolUsage {
-  readonly connections: number;
-  /** The queries that run or wait for a connection. */
-  readonly queries: number;
-}
-
 /** Sizes in bytes; NaN if unknown. The free ones are those that the user of the server can use. */
 type DiskUsage = Readonly<Record<"freeBytes" | "totalBytes", number>>;
 type FileUsage = DiskUsage & Readonly<Record<"databaseBytes" | "walBytes", number>>;
@@ -229,8 +222,8 @@ export function openMetrics({ version, runtime }: { readonly version: string; re
         },
       });
     },
-    /** Adds metrics of the connections to a database. */
-    trackPool: (pool: PoolUsage): void => {
+    /** Adds metrics of the connections to a database. Its queries run or wait for a connection. */
+    trackPool: (pool: Readonly<Record<"connections" | "queries", number>>): void => {
       const connections = "Maximum number of connections to the database.";
       gauge("todo_store_connections", connections, () => pool.connections);
       gauge("todo_store_queries", "Queries that run or wait for a connection.", () => pool.queries);
