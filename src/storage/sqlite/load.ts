@@ -18,7 +18,6 @@ export interface State {
   readonly feed: ChangeFeed;
   readonly idempotencyRecords: IdempotencyRecords;
   lastId: TodoId;
-  readonly transactions: number;
 }
 
 /**
@@ -31,7 +30,7 @@ export function load(database: Database, options: typeof DEFAULTS): State {
 }
 
 function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
-  const { id, epoch, last_id, sequence, transactions } = storeRow(database);
+  const { id, epoch, last_id, sequence } = storeRow(database);
   const table = new Table();
   assertUndamaged(database, (todo) => table.append(todo.id, todo.json));
   const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
@@ -44,7 +43,6 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
     feed,
     idempotencyRecords,
     lastId: last_id,
-    transactions: Number(transactions),
   };
 }
 

@@ -109,13 +109,8 @@ export class Rescue {
     this.#schedule(isUnsaved ? RETRY_INTERVAL_MS : CHECK_INTERVAL_MS);
   }
 
-  async #findFailure(): Promise<Error | undefined> {
-    try {
-      await this.#options.check();
-      return undefined;
-    } catch (error) {
-      return toError(error);
-    }
+  #findFailure(): Promise<Error | undefined> {
+    return this.#options.check().then(() => undefined, toError);
   }
 
   /** Renames the rescue file, because a later start would name it as the best copy. */

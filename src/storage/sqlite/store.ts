@@ -48,11 +48,11 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     database = openDatabase(path, "server");
     reader = openDatabase(path, "readOnly");
     // The writer thread checks the structure of the file while this thread loads the contents.
-    const { id } = storeRow(database);
+    const { id, transactions } = storeRow(database);
     const { maxEvents, onWarning } = options;
     starting = startWriter({ path, id, lock: lock.identity, maxEvents }, onWarning);
     const state = load(database, options);
-    if (markProblem !== undefined && state.transactions > 0) onWarning(markProblem);
+    if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
     const writer = await starting;
     database.close();
     return new SqliteStore(path, state, writer, reader, lock, options);
