@@ -140,6 +140,14 @@ describe("openSqlite", () => {
   });
 });
 
+test("a damaged schema is reported in one line", async () => {
+  const path = await makeStore();
+  writeFileSync(path, readFileSync(path, "latin1").replace("BLOB N", "BLOB `"), "latin1");
+  const said = (await check(path)).map(({ detail }) => detail);
+  for (const text of [await refusal(path), ...said])
+    expect(text).toMatch(/malformed database schema.*token.*$/);
+});
+
 describe("a store with damaged events", () => {
   test.each([
     [

@@ -72,9 +72,12 @@ export function describeAccessError(path: string, error: unknown): string {
   return (isAccess ? whyNotWritable(path) : undefined) ?? errorMessage(error);
 }
 
+/** SQLite repeats the text of a damaged schema, which has line breaks. */
+export const inOneLine = (message: string): string => message.replaceAll(/\s+/g, " ");
+
 /** Returns what is damaged, and what to do. */
 export const describeDamage = (path: string, error: unknown): string =>
-  `it is damaged (${errorMessage(error)}; todo check has details): ${describeWaysOut(path, "save what can be read with todo export --skip-damaged")}`;
+  `it is damaged (${inOneLine(errorMessage(error))}; todo check has details): ${describeWaysOut(path, "save what can be read with todo export --skip-damaged")}`;
 
 /** Returns what a store has lost, and what to do. */
 export const describeLoss = (path: string, loss: string): string =>

@@ -2,7 +2,14 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errorMessage, getErrno } from "../../../error-message.ts";
 import { type MigrationSummary, PreconditionError } from "../../maintenance.ts";
-import { describeDamage, describeLoss, describeOpenError, describeWaysOut, isDamage } from "../errors.ts";
+import {
+  describeDamage,
+  describeLoss,
+  describeOpenError,
+  describeWaysOut,
+  inOneLine,
+  isDamage,
+} from "../errors.ts";
 import { assertNotOnlyWal } from "../files.ts";
 import { acquireLock, type Lock } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
@@ -55,7 +62,7 @@ function openDamaged(path: string): Database {
   } catch (error) {
     if (!isDamage(error) && getErrno(error) !== "SQLITE_NOTADB") throw error;
     throw new UnreadableError(
-      `${errorMessage(error)}: nothing in it can be read, so ${describeWaysOut(path)}`,
+      `${inOneLine(errorMessage(error))}: nothing in it can be read, so ${describeWaysOut(path)}`,
     );
   }
 }
