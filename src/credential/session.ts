@@ -35,7 +35,7 @@ export const isParent = (value: unknown): value is string =>
   typeof value === "string" && /^(?:code:)?(?:key:[\w-]{1,64}$|(?:user|client):(?:[\w-]{43})?:)/.test(value);
 
 /** Returns the parent of the keys that an identity makes: its own parent if it is a browser. */
-export function parentOf({ kind, name, keyId, parent, scope }: Identity, storedEntry: StoredEntry): Parent {
+export function getParent({ kind, name, keyId, parent, scope }: Identity, storedEntry: StoredEntry): Parent {
   const own = keyId === undefined ? `${kind}:${entryHash(storedEntry(kind, name))}:${name}` : `key:${keyId}`;
   return { parent: parent ?? own, scope };
 }
@@ -51,10 +51,10 @@ const entryHash = (entry: string | undefined): string =>
   entry === undefined ? "" : hash("sha256", entry, "base64url");
 
 /** Returns the name of the user or of the client to which the key of a browser belongs. */
-export const ownerOf = (parent: string, all: readonly Key[]): string =>
+export const getOwner = (parent: string, all: readonly Key[]): string =>
   ENTRY.exec(parent)?.[3] ?? parentKey(parent, all)?.name ?? "";
 
-export const kindOf = (parent: string): Identity["kind"] => (parent.startsWith("user:") ? "user" : "client");
+export const getKind = (parent: string): Identity["kind"] => (parent.startsWith("user:") ? "user" : "client");
 
 /** Returns whether nothing is stored about a user or a client, so that a change cannot end its browsers. */
 export const isUnchecked = (parent: string): boolean => /^\w+::/.test(parent);

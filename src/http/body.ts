@@ -23,7 +23,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 export interface BodyReaderOptions {
   /** Returns the network that a request comes from. */
-  readonly networkOf: (request: Request, server: HttpServer) => string;
+  readonly getNetwork: (request: Request, server: HttpServer) => string;
   readonly limits: Limits;
   /** Called with its network for each request that is rejected because there are too many. */
   readonly onReject: (network: string) => void;
@@ -118,7 +118,7 @@ export class BodyReader {
   };
 
   #await(reading: Reading): void {
-    const network = this.#options.networkOf(reading.request, reading.server);
+    const network = this.#options.getNetwork(reading.request, reading.server);
     const unfinished = this.#unfinished.get(network) ?? { readings: new Set(), bytes: 0 };
     this.#unfinished.set(network, unfinished);
     const bytes = REQUEST_BYTES + maxBytes(reading.request);

@@ -136,7 +136,7 @@ export function createService(options: ServiceOptions): Service {
   const logUnfinished = limiter.topic((fields) => log.warn(fields, "too many unfinished bodies"));
   const bodies = new BodyReader({
     limits,
-    networkOf: (request, server) => networkPrefix(getConnectionInfo(request, server).address),
+    getNetwork: (request, server) => networkPrefix(getConnectionInfo(request, server).address),
     onReject: (sender) => logUnfinished(sender, { network: sender }),
   });
   const context: Context = {

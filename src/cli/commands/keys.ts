@@ -17,7 +17,7 @@ import {
   parseOverlap,
   rotateKey,
 } from "../../credential/key.ts";
-import { createLink, ownerOf } from "../../credential/session.ts";
+import { createLink, getOwner } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
@@ -182,7 +182,7 @@ function formatRow(key: Key, all: readonly Key[], now: number): string[] {
     formatTime(createdAt),
     isExpired(key, now) ? `${end} (expired)` : end,
     lastUsedAt === undefined ? "never" : formatTime(lastUsedAt),
-    parent === undefined ? "" : escapeControls(ownerOf(parent, all)),
+    parent === undefined ? "" : escapeControls(getOwner(parent, all)),
   ];
 }
 

@@ -77,7 +77,7 @@ export function createAuthenticator(
   challenge: (error: string, request: Request) => Readonly<Record<string, string>>,
 ) {
   const { lookupClient, checkUser, storedEntry } = credentials;
-  const addressOf = (request: Request, server: HttpServer) => getConnectionInfo(request, server).address;
+  const getAddress = (request: Request, server: HttpServer) => getConnectionInfo(request, server).address;
   const unauthorized = (request: Request, error = ""): ServiceError =>
     new ServiceError("unauthorized", { headers: challenge(error, request) });
   const unavailable = (cause: unknown): never => {
@@ -87,7 +87,7 @@ export function createAuthenticator(
   /** Rejects a malformed or a wrong credential. */
   const reject = (reason: string, request: Request, server: HttpServer): never => {
     recordOutcome(reason === "malformed" ? "malformed" : "wrong");
-    logRejection(reason, addressOf(request, server));
+    logRejection(reason, getAddress(request, server));
     throw unauthorized(request, ', error="invalid_token"');
   };
   return {
@@ -101,7 +101,7 @@ export function createAuthenticator(
       if (access.allowBasicOverHttp || getConnectionInfo(request, server).isSecure) return;
       const isPresent = request.headers.has("authorization");
       recordOutcome(isPresent ? "in_clear" : "absent");
-      if (isPresent) logRejection("in clear", addressOf(request, server));
+      if (isPresent) logRejection("in clear", getAddress(request, server));
       throw httpsRequired();
     },
     /** Rejects with `unauthorized` for an unknown token, and with `credentials_unavailable` if the lookup throws. */
@@ -117,7 +117,7 @@ export function createAuthenticator(
     user: async (name: string, password: string, request: Request, server: HttpServer): Promise<Identity> => {
       // Read before the check, so that a change during the check ends the user's streams.
       const entry = storedEntry("user", name);
-      const address = addressOf(request, server);
+      const address = getAddress(request, server);
       const network = networkPrefix(address);
       const check = async () => (await checkUser(name, password, network)) === true;
       const failure = await throttle.attempt(network, name, check).then(

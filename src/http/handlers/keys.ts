@@ -11,7 +11,7 @@ import {
   parseRotation,
   rotateKey,
 } from "../../credential/key.ts";
-import { ownerOf } from "../../credential/session.ts";
+import { getOwner } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import type { Context } from "../context.ts";
 import { created, noContent, respond } from "../response.ts";
@@ -101,6 +101,6 @@ function asJson(
     createdAt: formatTime(createdAt),
     ...(expiresAt !== undefined && { expiresAt: formatTime(expiresAt) }),
     ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
-    ...(parent !== undefined && { deviceOf: ownerOf(parent, all) }),
+    ...(parent !== undefined && { deviceOf: getOwner(parent, all) }),
   };
 }

@@ -9,7 +9,7 @@ import {
   type MintedKey,
   rotateKey,
 } from "../../credential/key.ts";
-import { createLink, isCurrent, parentOf } from "../../credential/session.ts";
+import { createLink, getParent, isCurrent } from "../../credential/session.ts";
 import { mintToken } from "../../credential/token.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { createService } from "../service.ts";
@@ -629,7 +629,7 @@ test("GET /admin/keys says whose each browser is, and shows no links", async () 
   ]);
 });
 
-test("parentOf keeps the parent of a browser and hashes the stored entry", () => {
+test("getParent keeps the parent of a browser and hashes the stored entry", () => {
   const identity = {
     kind: "user",
     name: "ann",
@@ -637,9 +637,9 @@ test("parentOf keeps the parent of a browser and hashes the stored entry", () =>
     keyId: undefined,
     isRevoked: undefined,
   } as const;
-  const { parent } = parentOf(identity, () => "entry");
+  const { parent } = getParent(identity, () => "entry");
   expect(parent).toMatch(/^user:[\w-]{43}:ann$/);
-  expect(parentOf({ ...identity, parent: "key:1" }, () => "entry").parent).toBe("key:1");
+  expect(getParent({ ...identity, parent: "key:1" }, () => "entry").parent).toBe("key:1");
   expect(isCurrent(parent, () => "entry")).toBe(true);
   for (const other of ["other", undefined]) expect(isCurrent(parent, () => other)).toBe(false);
   for (const unknown of ["code:key:1", "", "user", "other:x:ann"])

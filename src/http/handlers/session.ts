@@ -5,11 +5,11 @@ import {
   createSession,
   endSession,
   findLink,
+  getKind,
+  getOwner,
+  getParent,
   isUnchecked,
-  kindOf,
-  ownerOf,
   type Parent,
-  parentOf,
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
@@ -51,7 +51,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   };
 
   const show: GuardedHandler = async (request, _server, identity) => {
-    const { parent } = parentOf(identity, storedEntry);
+    const { parent } = getParent(identity, storedEntry);
     const devices = (await keys.list()).filter((key) => key.parent === parent && !isExpired(key, now()));
     const token = readSessionCookie(request);
     const json = {
@@ -70,7 +70,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   };
 
   const revokeDevice: GuardedHandler = async ({ params: { id = "" } }, _server, identity) => {
-    const { parent } = parentOf(identity, storedEntry);
+    const { parent } = getParent(identity, storedEntry);
     const isOwn = (await keys.list()).some((key) => key.id === id && key.parent === parent);
     if (!isOwn || !(await endSession(keys, id, parent))) throw new ServiceError("key_not_found");
     log.info({ device: id, ...identityFields(identity) }, "device signed out");
@@ -110,7 +110,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
       throw new ServiceError("insufficient_scope", {
         detail: "Sign in on the other device with the user name and the password, or with the token.",
       });
-    return parentOf(identity, storedEntry);
+    return getParent(identity, storedEntry);
   }
 
   async function requireLink(code: string) {
@@ -120,7 +120,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   }
 
   async function describeOwner(parent: string) {
-    return { kind: kindOf(parent), name: ownerOf(parent, await keys.list()) };
+    return { kind: getKind(parent), name: getOwner(parent, await keys.list()) };
   }
 }
 

@@ -58,7 +58,7 @@ export function validateBlock(text: string): string {
 export function createBlockCheck(blocks: readonly string[]): (address: string) => boolean {
   const list = new BlockList();
   for (const block of blocks) addBlock(list, block);
-  return (address) => list.check(address, familyOf(address));
+  return (address) => list.check(address, getFamily(address));
 }
 
 function addBlock(list: BlockList, text: string): void {
@@ -67,12 +67,12 @@ function addBlock(list: BlockList, text: string): void {
     throw new Error(`"${text}" is not an IP address or a CIDR block such as 10.0.0.0/8`);
   }
   const bits = Number(prefix ?? 32);
-  if (prefix === undefined) list.addAddress(address, familyOf(address));
-  else if (bits <= (isIP(address) === 4 ? 32 : 128)) list.addSubnet(address, bits, familyOf(address));
+  if (prefix === undefined) list.addAddress(address, getFamily(address));
+  else if (bits <= (isIP(address) === 4 ? 32 : 128)) list.addSubnet(address, bits, getFamily(address));
   else throw new Error(`"${text}" has a prefix that is longer than the address`);
 }
 
-const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 4 ? "ipv4" : "ipv6");
+const getFamily = (address: string): "ipv4" | "ipv6" => (isIP(address) === 4 ? "ipv4" : "ipv6");
 
 /** Returns the IP address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`. */
 export function addressIn(node: string): string | undefined {
