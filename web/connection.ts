@@ -54,10 +54,6 @@ export interface FollowOptions {
 
 /** The part of TodoApi that the page needs, so that the page stays small. */
 export class PageApi extends TodoApiCore {
-  events(options: Parameters<typeof readEvents>[1]): ReturnType<typeof readEvents> {
-    return readEvents(this.transport.send, options);
-  }
-
   /**
    * Follows the list while the page is open and visible. Rejects when the service rejects the credentials, because each
    * further request could count as a failed login.
@@ -117,9 +113,9 @@ export class PageApi extends TodoApiCore {
     call: CallOptions & { readonly since: string },
     { onTooManyWindows }: FollowOptions,
   ): AsyncGenerator<TodoEvent, void, undefined> {
-    const release = await acquireStreamSlot({ signal, onFull: onTooManyWindows });
+    const release = await acquireStreamSlot(signal, onTooManyWindows);
     try {
-      yield* this.events(call);
+      yield* readEvents(this.transport.send, call);
     } finally {
       release();
     }

@@ -105,10 +105,10 @@ export class OfflineCopy {
 /** Returns the last list that a connected page stored, or undefined if there is none. */
 export async function readLastList(): Promise<LastList | undefined> {
   if (!isSupported()) return undefined;
-  const text = await unlessBlocked(async () =>
-    (await caches.match(LIST_ENTRY, { cacheName: LIST_CACHE }))?.text(),
+  // Only this page writes the entry.
+  const stored: StoredList | undefined = await unlessBlocked(async () =>
+    (await caches.match(LIST_ENTRY, { cacheName: LIST_CACHE }))?.json(),
   );
-  const stored = parseStoredList(text ?? "null");
   return stored && { ...stored, readAt: new Date(stored.readAt) };
 }
 
@@ -138,26 +138,3 @@ async function unlessBlocked<T>(use: () => Promise<T>): Promise<T | undefined> {
     throw error;
   }
 }
-
-function parseStoredList(text: string): StoredList | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isStoredList(value) ? value : undefined;
-  } catch {
-    // Not written by this version of the page.
-    return undefined;
-  }
-}
-
-const isStoredList = (value: unknown): value is StoredList =>
-  typeof value === "object" &&
-  value !== null &&
-  "readAt" in value &&
-  typeof value.readAt === "number" &&
-  "total" in value &&
-  typeof value.total === "number" &&
-  "todos" in value &&
-  Array.isArray(value.todos) &&
-  value.todos.every(
-    (todo) => /^\d+$/.test(todo?.id) && typeof todo?.title === "string" && typeof todo?.done === "boolean",
-  );

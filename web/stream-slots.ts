@@ -6,17 +6,11 @@ const MAX_STREAMS = 5;
 /** How often a window without a slot looks for one. */
 const RETRY_MS = 1000;
 
-export interface StreamSlotOptions {
-  readonly signal: AbortSignal;
-  /** All slots are taken, also at the last attempt. */
-  readonly onFull: () => void;
-}
-
 /**
  * Waits until this window may open an event stream, and returns a function that releases its slot. All windows of the
- * browser share the slots. Without HTTP/1.1 or without Web Locks, slots are unlimited. Rejects if the signal aborts.
+ * browser share the slots. Each attempt that finds none calls `onFull`. Without HTTP/1.1 or without Web Locks, slots are unlimited. Rejects if the signal aborts.
  */
-export async function acquireStreamSlot({ signal, onFull }: StreamSlotOptions): Promise<() => void> {
+export async function acquireStreamSlot(signal: AbortSignal, onFull: () => void): Promise<() => void> {
   if (isMultiplexed() || (await findLocks()) === undefined) return () => {};
   while (!signal.aborted) {
     for (const name of SLOTS) {

@@ -267,9 +267,7 @@ for (const input of [titleInput, searchInput]) {
 
 installShortcuts({
   newTodo: () => titleInput.focus(),
-  search: () => {
-    if (!searchField.hidden) searchInput.select();
-  },
+  search: () => searchInput.select(),
   undo,
   cancel: () => {
     if (query !== "") search("");
@@ -627,14 +625,13 @@ async function onRejected(error: TodoApiError): Promise<void> {
   await session.onRejected(error);
 }
 
-let isAnnouncementScheduled = false;
+let announcementTimer: ReturnType<typeof setTimeout> | undefined;
 
 /** Announces the counts after `ANNOUNCE_INTERVAL_MS`, once for all changes until then. */
 function announceSoon(): void {
-  if (isAnnouncementScheduled) return;
-  isAnnouncementScheduled = true;
-  setTimeout(() => {
-    isAnnouncementScheduled = false;
+  if (announcementTimer !== undefined) return;
+  announcementTimer = setTimeout(() => {
+    announcementTimer = undefined;
     const { total, totalOpen } = findTodos();
     announce(`${formatCount(totalOpen)} open, ${formatCount(total - totalOpen)} done.`);
   }, ANNOUNCE_INTERVAL_MS);
