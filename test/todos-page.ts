@@ -92,7 +92,7 @@ export const dismiss = (page: Page): Promise<void> =>
 /** Chooses an action from the menu of the list, with the keyboard. Returns false if the menu does not have it. */
 export async function chooseAction(page: Page, name: string | RegExp): Promise<boolean> {
   await page.getByRole("button", { name: "List actions" }).press("Enter");
-  await page.getByRole("button", { name: "Shortcuts" }).waitFor();
+  await page.locator("#menu").waitFor();
   const action = page.locator("#menu").getByRole("button", { name });
   const isThere = await action.isVisible();
   if (isThere) await action.press("Enter");

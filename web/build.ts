@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants } from "node:zlib";
 import { renderOperations, renderReference } from "./docs-content.ts";
@@ -12,25 +13,25 @@ const WEB = fileURLToPath(new URL(".", import.meta.url));
 const BUILT = `${WEB}built/`;
 const SWAGGER_UI_FOLDER = fileURLToPath(new URL("../node_modules/swagger-ui-dist/", import.meta.url));
 
-/** Source files by the name that the HTML uses, with their media type. */
-const ASSETS = [
-  { name: "icon.svg", type: "image/svg+xml" },
-  { name: "page.css", type: "text/css; charset=utf-8" },
-  { name: "docs.css", type: "text/css; charset=utf-8" },
-  { name: "error.css", type: "text/css; charset=utf-8" },
-  { name: "todos.ts", type: "text/javascript; charset=utf-8" },
-  { name: "docs.ts", type: "text/javascript; charset=utf-8" },
-  { name: "keys.ts", type: "text/javascript; charset=utf-8" },
-] as const;
+const ASSETS = ["icon.svg", "page.css", "docs.css", "error.css", "todos.ts", "docs.ts", "keys.ts"] as const;
 
 /** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
 const ICONS = ["icon-192.png", "icon-512.png", "icon-maskable-512.png", "apple-touch-icon.png"] as const;
 
-/** Files of Swagger UI, unchanged and stored compressed. */
-const SWAGGER_UI_ASSETS = [
-  { name: "swagger-ui.js", from: "swagger-ui-bundle.js", type: "text/javascript; charset=utf-8" },
-  { name: "swagger-ui.css", from: "swagger-ui.css", type: "text/css; charset=utf-8" },
-] as const;
+/** Files of Swagger UI by the name that the HTML uses, unchanged and stored compressed. */
+const SWAGGER_UI_ASSETS = {
+  "swagger-ui.js": "swagger-ui-bundle.js",
+  "swagger-ui.css": "swagger-ui.css",
+} as const;
+
+/** Media types by the ending of an asset. */
+const TYPES: Readonly<Record<string, string>> = {
+  ".svg": "image/svg+xml",
+  ".css": "text/css; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".png": "image/png",
+  ".webmanifest": "application/manifest+json",
+};
 
 const PAGES = {
   todos: "todos.html",
@@ -44,30 +45,27 @@ const PAGES = {
 /** Builds every file of web/built/. Returns their contents by name. */
 export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const files = new Map<string, Uint8Array>();
-  const assets: Record<string, { type: string; text?: string; base64?: string; file?: string }> = {};
+  const assets: Record<string, object> = {};
   const pathByName = new Map<string, string>();
-
-  for (const { name, type } of ASSETS) {
-    const text = await buildAsset(name);
-    const path = hashedName(name, text);
+  const add = (name: string, content: string | Uint8Array, stored: object): void => {
+    const path = hashedName(name, content);
     pathByName.set(name, path);
-    assets[path] = { type, text };
+    assets[path] = { type: TYPES[extname(path)], ...stored };
+  };
+
+  for (const name of ASSETS) {
+    const text = await buildAsset(name);
+    add(name, text, { text });
   }
   for (const name of ICONS) {
     const bytes = await readFile(`${WEB}icons/${name}`);
-    const path = hashedName(name, bytes);
-    pathByName.set(name, path);
-    assets[path] = { type: "image/png", base64: bytes.toString("base64") };
+    add(name, bytes, { base64: bytes.toString("base64") });
   }
   const manifest = await buildPage("manifest.webmanifest", pathByName);
-  const manifestPath = hashedName("manifest.webmanifest", manifest);
-  pathByName.set("manifest.webmanifest", manifestPath);
-  assets[manifestPath] = { type: "application/manifest+json", text: manifest };
-  for (const { name, from, type } of SWAGGER_UI_ASSETS) {
+  add("manifest.webmanifest", manifest, { text: manifest });
+  for (const [name, from] of Object.entries(SWAGGER_UI_ASSETS)) {
     const bytes = await readFile(SWAGGER_UI_FOLDER + from);
-    const path = hashedName(name, bytes);
-    pathByName.set(name, path);
-    assets[path] = { type, file: name };
+    add(name, bytes, { file: name });
     files.set(`${name}.br`, compress(bytes));
   }
   // icon.svg, drawn at 32 by 32 pixels.

@@ -271,7 +271,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
           const text = update(pathname, await response.text());
           // The build puts a hash of the page into the script.
           const changed = text
-            .replace(/(?<=")[0-9a-f]{12}(?=")/, "0123456789ab")
+            .replace(/(?<=page-)[0-9a-f]{12}(?=")/, "0123456789ab")
             .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
           return new Response(changed, { headers: response.headers });
         },

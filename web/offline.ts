@@ -1,21 +1,14 @@
 import type { Todo } from "../src/sdk/client.ts";
-import { LIST_CACHE } from "./offline-cache.ts";
 
-/** Trusted Types and their sink, which the compiler's library does not declare. */
+/** Trusted Types, which the compiler's library does not declare. A URL of theirs counts as a string, as `register` declares it. */
 declare global {
-  interface TrustedScriptURL {
-    readonly toJSON: () => string;
-  }
   interface Window {
     readonly trustedTypes?: {
       readonly createPolicy: (
         name: string,
         rules: { readonly createScriptURL: () => string },
-      ) => { readonly createScriptURL: (input: string) => TrustedScriptURL };
+      ) => { readonly createScriptURL: (input: string) => string };
     };
-  }
-  interface ServiceWorkerContainer {
-    register(url: TrustedScriptURL, options?: RegistrationOptions): Promise<ServiceWorkerRegistration>;
   }
 }
 
@@ -24,7 +17,8 @@ const MAX_TODOS = 5000;
 /** Delay between a change and the next store of the list, so that many changes are stored once. */
 const SAVE_DELAY_MS = 2000;
 const WORKER_URL = "/service-worker.js";
-/** The name of the list in the cache. No request uses this address. */
+const LIST_CACHE = "todo-service.list";
+/** The name of the list in its cache. No request uses this address. */
 const LIST_ENTRY = "/last-list";
 
 /** The list as it was when this browser was last connected. */
@@ -34,12 +28,6 @@ export interface LastList {
   /** The number of all to-dos. */
   readonly total: number;
   readonly readAt: Date;
-}
-
-interface StoredList {
-  readonly readAt: number;
-  readonly total: number;
-  readonly todos: readonly Todo[];
 }
 
 /** Keeps the page and the last list in the browser, so that they can be read without a connection. */
@@ -70,7 +58,7 @@ export class OfflineCopy {
 
   /** Stores the changed list soon. */
   onChanged(): void {
-    this.#saveTimer ??= setTimeout(() => this.#save(), SAVE_DELAY_MS);
+    if (this.#isCurrent) this.#saveTimer ??= setTimeout(() => this.#save(), SAVE_DELAY_MS);
   }
 
   /** The list may be outdated from now on. */
@@ -87,17 +75,17 @@ export class OfflineCopy {
     await unlessBlocked(() => caches.delete(LIST_CACHE));
   }
 
-  /** Stores the list with the current time. */
+  /** Stores the list and the time if it is current, after earlier uses of the cache. */
   #save(): void {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
     if (!this.#isCurrent) return;
     const todos = this.#readTodos();
-    const stored: StoredList = { readAt: Date.now(), total: todos.length, todos: todos.slice(-MAX_TODOS) };
-    const text = JSON.stringify(stored);
+    const list: LastList = { todos: todos.slice(-MAX_TODOS), total: todos.length, readAt: new Date() };
+    const response = Response.json(list);
     this.#lastUse = this.#lastUse.then(async () => {
       if (!(await this.#registration) || this.#isForgotten) return;
-      await unlessBlocked(async () => (await caches.open(LIST_CACHE)).put(LIST_ENTRY, new Response(text)));
+      await unlessBlocked(async () => (await caches.open(LIST_CACHE)).put(LIST_ENTRY, response));
     });
   }
 }
@@ -105,11 +93,9 @@ export class OfflineCopy {
 /** Returns the last list that a connected page stored, or undefined if there is none. */
 export async function readLastList(): Promise<LastList | undefined> {
   if (!isSupported()) return undefined;
-  // Only this page writes the entry.
-  const stored: StoredList | undefined = await unlessBlocked(async () =>
-    (await caches.match(LIST_ENTRY, { cacheName: LIST_CACHE }))?.json(),
-  );
-  return stored && { ...stored, readAt: new Date(stored.readAt) };
+  const stored = await unlessBlocked(() => caches.match(LIST_ENTRY, { cacheName: LIST_CACHE }));
+  const list: LastList | undefined = await stored?.json();
+  return list && { ...list, readAt: new Date(list.readAt) };
 }
 
 /** Returns false on pages over plain HTTP from another machine, where browsers have neither API, and in some private windows. */
@@ -119,13 +105,9 @@ async function registerServiceWorker(): Promise<boolean> {
   if (!isSupported()) return false;
   // The only policy of the page: it creates this one URL, whatever its input is.
   const policy = window.trustedTypes?.createPolicy("service-worker", { createScriptURL: () => WORKER_URL });
+  const url = policy?.createScriptURL("") ?? WORKER_URL;
   const options = { scope: "/", updateViaCache: "none" } as const;
-  const registration = await unlessBlocked(() =>
-    policy === undefined
-      ? navigator.serviceWorker.register(WORKER_URL, options)
-      : navigator.serviceWorker.register(policy.createScriptURL(""), options),
-  );
-  return registration !== undefined;
+  return (await unlessBlocked(() => navigator.serviceWorker.register(url, options))) !== undefined;
 }
 
 /** Returns undefined if the browser blocks the use of its storage, or if that is full: the page works without it. */

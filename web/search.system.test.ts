@@ -155,6 +155,15 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test.each([
+    ["with a mouse", {}, true],
+    ["on a phone", { hasTouch: true, isMobile: true }, false],
+  ])("offers the list of shortcuts or not %s", async (_where, options, isOffered) => {
+    await using service = start(await createStore(["one"]));
+    await using window = await openWindow(browser, service.url, options);
+    expect(await chooseAction(window.page, "Shortcuts")).toBe(isOffered);
+  });
+
   test("copies the shown to-dos as Markdown, also without the clipboard API", async () => {
     const store = await createStore(["one", "two"]);
     await store.setDone(2n, true);

@@ -2,8 +2,6 @@
  * The service worker of the list: it keeps the page and opens it when the service cannot be reached. It handles the page and
  * its assets only. The page itself reads and writes the last list (offline.ts).
  */
-import { deletePageCaches, PAGE_CACHE_PREFIX } from "./offline-cache.ts";
-
 declare const self: ServiceWorkerGlobalScope;
 /** The build inserts the paths of the assets that the page needs. */
 declare const BUILT_ASSETS: readonly string[];
@@ -11,12 +9,14 @@ declare const BUILT_ASSETS: readonly string[];
 declare const BUILT_VERSION: string;
 
 const ASSETS = BUILT_ASSETS;
-const PAGE_CACHE = PAGE_CACHE_PREFIX + BUILT_VERSION;
+const CACHE_PREFIX = "todo-service.page-";
+/** The page and its assets, in one cache for each version. */
+const PAGE_CACHE = CACHE_PREFIX + BUILT_VERSION;
 /** After this time without an answer, the stored page opens. Its own requests then show whether the service can be reached. */
 const PATIENCE_MS = 500;
 
 self.addEventListener("install", (event) => event.waitUntil(install()));
-self.addEventListener("activate", (event) => event.waitUntil(deletePageCaches(PAGE_CACHE)));
+self.addEventListener("activate", (event) => event.waitUntil(deleteEarlierPages()));
 self.addEventListener("fetch", (event) => {
   const { request } = event;
   const { origin, pathname } = new URL(request.url);
@@ -36,6 +36,12 @@ async function install(): Promise<void> {
   await cache.put("/", page);
   // Open pages have loaded all their assets, so they do not depend on the previous version.
   await self.skipWaiting();
+}
+
+async function deleteEarlierPages(): Promise<void> {
+  const names = await caches.keys();
+  const earlier = names.filter((name) => name.startsWith(CACHE_PREFIX) && name !== PAGE_CACHE);
+  await Promise.all(earlier.map((name) => caches.delete(name)));
 }
 
 /** Opens the page from the service, or the stored page if the service does not answer or fails. */

@@ -242,13 +242,10 @@ export class SessionView {
         await deleteSession(`/api/session/devices/${id}`);
         await this.#showDevices();
       });
-    const properties = { type: "button", className: "secondary", ariaLabel: `Sign out ${name}` } as const;
-    return createElement(
-      "li",
-      {},
-      text,
-      createElement("button", { ...properties, onclick: revoke }, "Sign out"),
-    );
+    const button = createElement("button", { type: "button", className: "secondary" }, "Sign out");
+    button.ariaLabel = `Sign out ${name}`;
+    button.onclick = revoke;
+    return createElement("li", {}, text, button);
   }
 
   async #addDevice(): Promise<void> {
