@@ -178,9 +178,12 @@ describe("todo users rejects, without any change,", () => {
   });
 
   test.each<[what: string, args: readonly string[], line: string]>([
-    ["an extra argument", ["hunter2"], "too many arguments for 'add'. Expected 1 argument but got 2"],
+    ["an extra argument", ["hunter2"], "never a password, because other users can see arguments"],
     ["the value of a flag", ["--password", "hunter2"], "unknown option '--password'"],
     ["a part of a flag", ["--password=hunter2"], "unknown option '--password'"],
+    ["a part of a short flag", ["-phunter2"], "unknown option '-…'"],
+    ["a text that looks like a flag", ["--hunter2'\n'"], "unknown option '-…'"],
+    ["a text after the end of a flag", ["--user'\n(hunter2)"], "unknown option '-…'"],
   ])("a password as %s, without repeating it", async (_what, args, line) => {
     const path = usersFile(BOB);
     const said = await refusal(users(path, ["add", "alice", ...args], "one"));

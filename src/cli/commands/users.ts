@@ -36,11 +36,23 @@ type Users = ReadonlyMap<string, string>;
 /** Adds `todo users`, which edits the users file. A server that uses the file reads changes within a second. */
 export function addUsersCommand(program: Command): void {
   const users = program.command("users").description("Manage users of /admin/.");
+  const { outputError } = program.configureOutput();
   const command = (name: string, description: string): Command =>
     users.command(name).description(description).addOption(optionFor(SETTINGS.usersFile));
   command("add", "Add a user, or change their password. Prompts for it, or reads it from standard input.")
     .argument("<name>")
-    .action(add);
+    .allowExcessArguments()
+    .configureOutput({
+      // An argument that looks like a flag may be a password, unless it has only the characters of a long flag.
+      outputError: (message, write) =>
+        outputError?.(message.replace(/'(?!--[a-z-]+(?:=[^'\n]*)?'\n(?:\([^'\n]*\n)?$)-.*'/s, "'-…'"), write),
+    })
+    .action((name: string, flags: Flags, { args }: Command) => {
+      if (args.length === 1) return add(name, flags);
+      throw new UsageError(
+        "todo users add takes one name and never a password, because other users can see arguments; it prompts for the password or reads it from standard input",
+      );
+    });
   command("remove", "Remove a user.").argument("<name>").action(remove);
   command("list", "Print the names of all users.").action(list);
 }
