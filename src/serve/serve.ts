@@ -55,9 +55,10 @@ export async function serve(config: Config, env: Environment): Promise<void> {
     observer: metrics?.observer,
     mcp: config.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
+  // First, because a server that cannot start must not acknowledge a write.
+  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
-  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
   if (schedule !== undefined && store.id !== undefined) {
     const backups = scheduleBackups(schedule, store.id, log);
     const disk = () => fileUsage(join(schedule.folder, "todos.db"));
