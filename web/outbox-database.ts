@@ -2,8 +2,8 @@ import type { Change } from "./outbox.ts";
 
 const NAME = "todo-service";
 const STORE = "changes";
-/** Browsers with a damaged profile never answer. */
-const OPEN_MS = 3000;
+/** A browser with a damaged profile never answers. A slow phone answers after seconds. */
+const OPEN_MS = 15_000;
 
 /** Opens the database of the unsent changes. Returns undefined if the browser blocks it: changes then last as long as the page. */
 export function openDatabase(): Promise<IDBDatabase | undefined> {
