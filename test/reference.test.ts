@@ -241,8 +241,9 @@ test("the reference lists the reasons of rejected credentials, and no others", (
     .join("\n");
   const patterns = [
     /logRejection\("([^"]+)"/g,
-    /reject\("\w+", "([^"]+)"/g,
+    /reject\("([^"]+)"/g,
     /whyUnknown = .+"(\w+)" : "(\w+)"/g,
+    /^ {2}(?:unauthorized|too_many_failures): "(\w+)"/gm,
   ];
   const logged = patterns.flatMap((pattern) =>
     [...source.matchAll(pattern)].flatMap(([, ...reasons]) => reasons),

@@ -37,9 +37,12 @@ test("todo serve refuses a store that has lost changes until todo accept-loss", 
   expect(accepted).toMatchObject({ code: 0, stderr: "" });
   expect(accepted.stdout).toStartWith(`accepted: ${loss}; position `);
 
-  await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
-  const todos = await (await fetch(`${await server.url}/api/todos`)).text();
-  expect(todos).toBe('[{"id":1,"title":"a","done":false}]');
+  {
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    const todos = await (await fetch(`${await server.url}/api/todos`)).text();
+    expect(todos).toBe('[{"id":1,"title":"a","done":false}]');
+    expect((await ran("accept-loss", path)).stderr).toContain("is in use by another server: stop it first");
+  }
 
   expect(await ran("accept-loss", `sqlite:${path}`)).toEqual({
     code: 2,
