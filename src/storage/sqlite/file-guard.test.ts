@@ -40,14 +40,14 @@ const NOW = Date.UTC(2026, 0, 2);
 /** Returns a function that inserts a to-do as the writer does. */
 function inserter(database: Database): () => void {
   const insert = database.query("INSERT INTO todos VALUES (?, ?)");
-  return () => {
+  return database.transaction(() => {
     const id = storeRow(database).last_id + 1n;
     const json = encodeTodo({ id, title: "x".repeat(120), done: false });
     const checksum = new Checksum();
     checksum.add(json);
     insert.run(id, json);
     updateStoreRow(database, checksum, () => ({ last_id: id }));
-  };
+  });
 }
 
 /** Opens a store and inserts some to-dos. */
@@ -388,39 +388,46 @@ describe("FileGuard", () => {
       expect(() => guard.checkAfter(committed)).toThrow("differ from their checksum");
   });
 
-  test("rejects a WAL that lost frames which only a crash needs, until the WAL can be moved to the database", () => {
-    const path = newPath();
-    using lock = acquireLock(path);
-    using database = openDatabase(path, "server");
-    database.run("PRAGMA wal_checkpoint(TRUNCATE)");
-    database.run("PRAGMA busy_timeout = 0");
-    const insert = inserter(database);
-    for (let i = 0; i < 4; i++) insert();
-    // This transaction writes all their pages again, so SQLite needs the first four frames only after a crash.
-    database.transaction(() => {
-      for (let i = 0; i < 200; i++) insert();
-    })();
-    const reader = new Database(path);
-    reader.run("BEGIN");
-    reader.query("SELECT count(*) FROM todos").get();
-    insert();
-    const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
-    const guard = new FileGuard(path, lock.identity, database);
-    const wal = readFileSync(`${path}-wal`);
-    truncateSync(`${path}-wal`);
-    const file = openSync(`${path}-wal`, "r+");
-    const hole = 3 * 4096;
-    writeSync(file, wal, hole, wal.length - hole, hole);
-    closeSync(file);
-    for (let i = 0; i < 2; i++)
-      expect(() => guard.checkBefore(committed)).toThrow("was changed while another program uses it");
-    reader.close();
-    guard.checkBefore(committed);
-    const killed = newPath();
-    for (const suffix of ["", "-wal"]) copyFileSync(path + suffix, killed + suffix);
-    using found = new Database(killed);
-    expect(found.query("SELECT count(*) FROM todos").values()).toEqual([[205]]);
-  });
+  test.each([512, 4096, 65_536])(
+    "rejects a WAL with pages of %i bytes that lost frames which only a crash needs, until the WAL can be moved to the database",
+    (pageSize) => {
+      const path = newPath();
+      new Database(path).run(`PRAGMA page_size = ${pageSize}; CREATE TABLE unused (id); DROP TABLE unused`);
+      using lock = acquireLock(path);
+      using database = openDatabase(path, "server");
+      database.run("PRAGMA wal_checkpoint(TRUNCATE)");
+      database.run("PRAGMA busy_timeout = 0");
+      const insert = inserter(database);
+      for (let i = 0; i < 4; i++) insert();
+      // This transaction writes all their pages again, so SQLite needs their first frames only after a crash.
+      database.transaction(() => {
+        for (let i = 0; i < 200; i++) insert();
+      })();
+      const reader = new Database(path);
+      reader.run("BEGIN");
+      reader.query("SELECT count(*) FROM todos").get();
+      insert();
+      const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
+      const guard = new FileGuard(path, lock.identity, database);
+      const wal = readFileSync(`${path}-wal`);
+      expect(wal.readUInt32BE(8)).toBe(pageSize);
+      truncateSync(`${path}-wal`);
+      const file = openSync(`${path}-wal`, "r+");
+      const hole = 3 * pageSize;
+      // The header of the WAL stays.
+      writeSync(file, wal, 0, 32, 0);
+      writeSync(file, wal, hole, wal.length - hole, hole);
+      closeSync(file);
+      for (let i = 0; i < 2; i++)
+        expect(() => guard.checkBefore(committed)).toThrow("was changed while another program uses it");
+      reader.close();
+      guard.checkBefore(committed);
+      const killed = newPath();
+      for (const suffix of ["", "-wal"]) copyFileSync(path + suffix, killed + suffix);
+      using found = new Database(killed);
+      expect(found.query("SELECT count(*) FROM todos").values()).toEqual([[205]]);
+    },
+  );
 
   test("accepts noted changes of the database at the end, although the WAL was removed after them", () => {
     const path = newPath();

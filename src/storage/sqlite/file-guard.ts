@@ -9,11 +9,12 @@ import { storeRow } from "./store-row.ts";
 
 const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
-/** A frame has a page of SQLite's default size. */
-const FRAME_BYTES = FRAME_HEADER_BYTES + 4096;
-const FRAMES = Buffer.alloc(8 * FRAME_BYTES);
-/** A WAL from which on each commit makes a checkpoint. */
-const CHECKPOINT_BYTES = 1000 * FRAME_BYTES;
+/** The number of frames that are read at once. */
+const READ_FRAMES = 8;
+/** SQLite has no longer pages. */
+const BUFFER = Buffer.alloc(READ_FRAMES * (FRAME_HEADER_BYTES + 65_536));
+/** From this size of the WAL on, each commit makes a checkpoint. */
+const CHECKPOINT_FRAMES = 1000;
 /** SQLite increments the first salt when it starts a WAL again; commands may do so, too. */
 const MAX_RESTARTS = 65_536;
 const SAMPLE_SIZE = 32;
@@ -36,12 +37,12 @@ interface Files {
 /** The committed frames of a WAL. */
 interface Wal {
   readonly header: Buffer;
-  /** Where the last frame ends, and its header. Its checksum covers all frames before it. */
-  readonly end: number;
+  readonly count: number;
+  /** The header of the last frame. Its checksum covers all frames before it. */
   readonly frame: Buffer;
 }
 
-const EMPTY_WAL: Wal = { header: Buffer.alloc(0), end: WAL_HEADER_BYTES, frame: Buffer.alloc(0) };
+const EMPTY_WAL: Wal = { header: Buffer.alloc(0), count: 0, frame: Buffer.alloc(0) };
 
 /**
  * Notices when another program removes, replaces, overwrites or truncates the files of a store, because SQLite would go on
@@ -104,8 +105,8 @@ export class FileGuard {
     const wal = readWal(this.#path, this.#wal);
     const isCheckpoint = !isUnchanged(last, files.database);
     // SQLite makes a checkpoint only of a long WAL, and never shortens the database.
-    const isExpected = wal !== undefined && (!isCheckpoint || wal.end >= CHECKPOINT_BYTES);
-    if (!isExpected || wal.end === this.#wal.end || files.database.size < last.size) {
+    const isExpected = wal !== undefined && (!isCheckpoint || wal.count >= CHECKPOINT_FRAMES);
+    if (!isExpected || wal.count === this.#wal.count || files.database.size < last.size) {
       this.#verify(committed);
       return;
     }
@@ -134,8 +135,7 @@ export class FileGuard {
     this.#readBack(committed, assertIntact);
     // SQLite reads a WAL with lost frames now, but not after a crash. A commit, also a failed one, explains a changed WAL.
     const isExplained = this.#hasFailed || isUnchanged(this.#lastSeen.wal, files.wal);
-    const isComplete =
-      wal !== undefined && (wal.frame.length === 0 || wal.end !== this.#wal.end || isExplained);
+    const isComplete = wal !== undefined && (wal.count === 0 || wal.count !== this.#wal.count || isExplained);
     if (isComplete) {
       this.#remember(files, wal);
       return;
@@ -189,32 +189,34 @@ function readWal(path: string, before: Wal): Wal | undefined {
     const bytes = Buffer.alloc(WAL_HEADER_BYTES);
     const header = bytes.subarray(0, readSync(descriptor, bytes, { position: 0 }));
     const isSame = header.equals(before.header);
-    let { end, frame } = isSame ? before : EMPTY_WAL;
-    const frames = readFrames(descriptor, frame.length === 0 ? end : end - FRAME_BYTES);
-    if (frame.length > 0 && !frames.next().value?.equals(frame)) return undefined;
-    let start = end;
+    let { count, frame } = isSame ? before : EMPTY_WAL;
+    const frames = readFrames(descriptor, bytes.readUInt32BE(8), Math.max(count - 1, 0));
+    if (count > 0 && !frames.next().value?.equals(frame)) return undefined;
+    let read = count;
     for (const next of frames) {
       // A frame from before a restart has other salts.
       if (next.compare(header, 16, 24, 8, 16) !== 0) break;
-      start += FRAME_BYTES;
+      read++;
       // Only the last frame of a transaction has a database size.
       if (next.readUInt32BE(4) === 0) continue;
       frame = Buffer.from(next);
-      end = start;
+      count = read;
     }
-    return isSame || isRestarted(before.header, header, frame) ? { header, end, frame } : undefined;
+    return isSame || isRestarted(before.header, header, frame) ? { header, count, frame } : undefined;
   } finally {
     closeSync(descriptor);
   }
 }
 
-/** Yields the headers of the frames of a WAL from an offset on. Reads whole frames, because few large reads are faster. */
-function* readFrames(descriptor: number, offset: number): Generator<Buffer, undefined> {
-  let length = FRAMES.length;
-  for (let position = offset; length === FRAMES.length; position += length) {
-    length = readSync(descriptor, FRAMES, { position });
-    for (let at = 0; at + FRAME_BYTES <= length; at += FRAME_BYTES)
-      yield FRAMES.subarray(at, at + FRAME_HEADER_BYTES);
+/** Yields the headers of the frames of a WAL from an index on. Reads whole frames, because few large reads are faster. */
+function* readFrames(descriptor: number, pageSize: number, first: number): Generator<Buffer, undefined> {
+  const frameBytes = FRAME_HEADER_BYTES + pageSize;
+  const frames = BUFFER.subarray(0, READ_FRAMES * frameBytes);
+  let length = frames.length;
+  for (let position = WAL_HEADER_BYTES + first * frameBytes; length === frames.length; position += length) {
+    length = readSync(descriptor, frames, { position });
+    for (let at = 0; at + frameBytes <= length; at += frameBytes)
+      yield frames.subarray(at, at + FRAME_HEADER_BYTES);
   }
 }
 
