@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expectRenewed, keyContract, useKeys } from "../../../test/store-contract.ts";
@@ -15,7 +15,11 @@ import {
 import { hashToken } from "../../credential/token.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
+import { acquireLock } from "./lock.ts";
+import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
+import { storeRow } from "./store-row.ts";
+import { startWriter } from "./writer-client.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-keys-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -119,6 +123,23 @@ test("the last use is listed immediately and stored when the store closes", asyn
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   expect(await lastUses(beside)).toEqual([NOW + 7]);
   beside.close();
+});
+
+test("the use of a deleted key makes the writer thread read nothing", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  await store.insert("first");
+  await store.close();
+  utimesSync(path, 1, 1);
+  using lock = acquireLock(path);
+  using database = openDatabase(path, "readOnly");
+  const { id } = storeRow(database);
+  const writer = await startWriter({ path, id, lock: lock.identity, maxEvents: 10 }, failOnWarning);
+  // Only a reader of the contents notices this.
+  writeFileSync(path, readFileSync(path, "latin1").replaceAll("first", "other"), "latin1");
+  utimesSync(path, 1, 1);
+  expect(await writer.request({ type: "recordKeyUses", uses: new Map([["deleted", NOW]]) })).toBe(true);
+  await writer.close();
 });
 
 test("changes to keys on one connection are immediately visible on the other", async () => {

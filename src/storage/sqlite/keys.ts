@@ -95,8 +95,9 @@ export class SqliteKeys implements KeyStore {
     );
   }
 
-  recordUse(id: string, usedAt: number): void {
-    this.#database.query(RECORD_USE).run(id, usedAt);
+  /** Returns whether the key exists. */
+  recordUse(id: string, usedAt: number): boolean {
+    return this.#database.query(RECORD_USE).run(id, usedAt).changes > 0;
   }
 
   #add(key: StoredKey, sum: Checksum): void {

@@ -139,10 +139,7 @@ class Writer {
       case "deleteKey":
         return this.#keys.delete(request.id);
       case "recordKeyUses":
-        this.#database.transaction(() => {
-          for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
-        })();
-        this.#files.checkAfter(this.#committed);
+        this.#recordKeyUses(request.uses);
         return true;
       case "close":
         this.#database.close();
@@ -165,6 +162,13 @@ class Writer {
   #commit(commit: Commit): void {
     const transactions = this.#database.transaction(() => this.#write(commit)).immediate();
     this.#onCommit(commit.lastSequence, transactions);
+  }
+
+  #recordKeyUses(uses: ReadonlyMap<string, number>): void {
+    const recorded = this.#database.transaction(() =>
+      [...uses].filter(([id, usedAt]) => this.#keys.recordUse(id, usedAt)),
+    )();
+    if (recorded.length > 0) this.#files.checkAfter(this.#committed);
   }
 
   /** SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again. */
