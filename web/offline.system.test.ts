@@ -218,6 +218,22 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
+    "is shown instead of the first page if the rest of a long list cannot be loaded",
+    async () => {
+      const titles = Array.from({ length: 501 }, (_, index) => `to-do ${index + 1}`);
+      await using service = startOn(await freePort(), { store: await createStore(titles) });
+      await using window = await openKept(service.url, titles);
+      const { page } = window;
+      await page.route(/\/api\/todos\?after=/, (route) => route.abort());
+      await page.reload();
+      await page.getByText(/^Offline, list from/).waitFor();
+      await page.getByRole("link", { name: "All 501" }).waitFor();
+      expect(await page.locator("#placeholder").textContent()).toBe("");
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "does not handle requests for the API and for other pages in the service worker",
     async () => {
       const store = await createStore(["one"]);

@@ -491,6 +491,7 @@ addEventListener("online", renderNotice);
 function onSlow(isSlow: boolean): void {
   isWaiting = isSlow;
   renderNotice();
+  if (isSlow && !hasList()) showLastList();
 }
 
 function onDelay(error?: TodoApiError): void {
@@ -582,7 +583,10 @@ function onConnected(): void {
 
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
-  if (!hasList()) placeholder.textContent = `The list cannot be loaded: ${errorMessage(error)}`;
+  if (!hasList()) {
+    placeholder.textContent = `The list cannot be loaded: ${errorMessage(error)}`;
+    showLastList();
+  }
   disconnectTimer ??= setTimeout(() => {
     isDisconnected = true;
     renderNotice();
@@ -591,7 +595,6 @@ function onDisconnected(error: unknown): void {
 
 /** Shows the list that the browser kept, until the service answers. */
 async function showLastList(): Promise<void> {
-  if (lastList !== undefined) return;
   const stored = await readLastList();
   if (stored === undefined || state.position !== undefined || lastList !== undefined) return;
   lastList = stored;
@@ -661,8 +664,7 @@ api
     onState,
     onTooManyWindows,
     onFirstPage: (todos) => {
-      if (state.position !== undefined) return;
-      lastList = undefined;
+      if (hasList()) return;
       state.confirmed = todos;
       scheduleRender();
     },
