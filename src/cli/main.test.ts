@@ -228,7 +228,8 @@ describe("todo serve", () => {
   const clients = file("clients", `${ALICE}\n`);
   const users = file("users", `${BOB}\n`);
   const NO_CLIENT = "no client is configured: /api/whoami rejects every request";
-  const NO_USER = "no user is configured: /admin/ rejects every request until you run todo users add";
+  const NO_USER =
+    "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file";
   const IN_CLEAR =
     "/admin/ accepts requests from this machine only, because passwords would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front";
   const LIFTED =

@@ -196,7 +196,10 @@ function warnOfSurfaces(
 ) {
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
   if (checkUser === undefined)
-    log.warn({}, "no user is configured: /admin/ rejects every request until you run todo users add");
+    log.warn(
+      {},
+      "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file",
+    );
   const risk = describeRisk(config, onLoopback);
   if (risk !== undefined) log.warn({}, risk);
 }

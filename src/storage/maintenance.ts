@@ -19,6 +19,8 @@ export interface TransferOptions extends TaskOptions {
 /** The contents of a backup, or of a store restored from it. */
 export interface BackupSummary {
   readonly todos: number;
+  /** The number of API keys. */
+  readonly keys: number;
   readonly bytes: number;
   readonly position: Position;
 }

@@ -4,6 +4,7 @@ import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writ
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../../test/command.ts";
+import { createKey } from "../../credential/key.ts";
 import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { createProgram } from "../program.ts";
@@ -248,16 +249,18 @@ describe("a store that has lost changes", () => {
   }
 });
 
-test("todo backup and todo restore count one to-do in the singular, and name the old store", async () => {
+test("todo backup and todo restore count one to-do in the singular, and name the old store and its keys", async () => {
   const [path, file] = [newPath(), newPath()];
   const store = await openSqlite(path);
   await store.insert("a");
+  await createKey(store.keys, "phone", undefined, Date.now());
   await store.close();
   expect((await ran("backup", file, ...on(path))).stdout).toStartWith("backed up 1 to-do, ");
   writeFileSync(path, "");
   const { code, stdout } = await ran("restore", file, ...on(path));
   expect(code).toBe(0);
   expect(stdout).toStartWith("restored 1 to-do, ");
+  expect(stdout).toContain("\n1 API key is valid, as at the time of the backup: ");
   expect(stdout).toContain(`moved the old store to ${path}.`);
 });
 

@@ -391,7 +391,11 @@ describe("todo keys", () => {
     ],
     ["an unknown scope", ["create", "a", "--scope", "admin"], '--scope "admin": must be "read" or "write"'],
     ["an invalid overlap", ["rotate", "ci", "--overlap", "soon"], '--overlap "soon": must be a duration'],
-    ["a used name", ["create", "ci"], "a key with this name already exists: rotate or revoke it"],
+    [
+      "a used name",
+      ["create", "ci"],
+      "a key with this name already exists: choose another name, or rotate or revoke it",
+    ],
     ["an unknown name to rotate", ["rotate", "cj"], "no key has this name or id"],
     [
       "a token to revoke",
@@ -448,7 +452,7 @@ describe("todo serve", () => {
     await stop(server);
     expect(server.stderr()).toBe("");
     expect(server.stdout()).toContain(
-      "no user is configured: /admin/ rejects every request until you run todo users add",
+      "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file",
     );
     expect(server.stdout()).not.toContain("no client is configured");
   });

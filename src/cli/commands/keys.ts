@@ -67,7 +67,9 @@ async function create(name: string, flags: Flags): Promise<void> {
   await withKeys(flags, { createIfMissing: true }, async (keys) => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
-      throw new UsageError("a key with this name already exists: rotate or revoke it (todo keys --help)");
+      throw new UsageError(
+        "a key with this name already exists: choose another name, or rotate or revoke it (todo keys --help)",
+      );
     }
     if (flags.link === undefined) await show(minted);
     else await showLink(keys, minted, flags.link === true ? process.env.TODO_URL : String(flags.link));

@@ -55,6 +55,10 @@ const restore = (file: string, flags: Flags): Promise<void> =>
   runOnStore(flags, async (store, signal) => {
     const restored = await store.restore(file, signal);
     printSummary("restored", restored);
+    if (restored.keys > 0)
+      process.stdout.write(
+        `${restored.keys} API ${restored.keys === 1 ? "key is" : "keys are"} valid, as at the time of the backup: revoke those that were revoked since then\n`,
+      );
     if (restored.movedTo !== undefined) process.stdout.write(`moved the old store to ${restored.movedTo}\n`);
   });
 

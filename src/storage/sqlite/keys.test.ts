@@ -287,6 +287,7 @@ test("openSqliteKeys rejects an unusable file with the reason", async () => {
     `${noDatabase}: file is not a database`,
   );
   const newer = newPath();
+  openSqliteKeys(newer, { createIfMissing: true, onWarning: failOnWarning }).close();
   const database = new Database(newer);
   database.run("PRAGMA user_version = 99");
   database.close();

@@ -37,16 +37,22 @@ export function migrate(database: Database, migrations = MIGRATIONS): void {
   })();
 }
 
-/** Returns the number of applied migrations. Throws if a newer version wrote the file. */
+/** The format is one of a newer version, or damaged. */
+export class UnknownFormatError extends Error {
+  override readonly name = "UnknownFormatError";
+}
+
+/** Returns the number of applied migrations. Throws an UnknownFormatError for a greater number than this version has. */
 export function assertKnownFormat(database: Database, migrations = MIGRATIONS): number {
-  const version = Number(
-    database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version,
-  );
+  const version = getUserVersion(database);
   if (version <= migrations.length) return version;
-  throw new Error(
-    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${migrations.length}): use the newer version`,
+  throw new UnknownFormatError(
+    `it was written by a newer version of this program (format ${version}; this version knows formats up to ${migrations.length}): use the newer version, or restore a backup with todo restore`,
   );
 }
+
+export const getUserVersion = (database: Database): number =>
+  Number(database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version);
 
 export const isCurrent = (database: Database): boolean => assertKnownFormat(database) === MIGRATIONS.length;
 

@@ -1,7 +1,7 @@
 import { Database, SQLiteError } from "bun:sqlite";
 import { assertNotOnlyWal, createPrivate } from "./files.ts";
 import { acquireLock, type Lock } from "./lock.ts";
-import { assertKnownFormat, isCurrent, migrate } from "./migrations.ts";
+import { assertKnownFormat, getUserVersion, isCurrent, migrate } from "./migrations.ts";
 
 /** A WAL without a long reader has about 4 MB and is reused. SQLite shortens a longer one when it starts again. */
 export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
@@ -79,15 +79,14 @@ function setWal(database: Database): string | undefined {
 
 /** Throws for another program's database. */
 function assertOwnSchema(database: Database): void {
-  const version = assertKnownFormat(database);
   const [{ tables, stores } = { tables: 0n, stores: 0n }] = database
     .query<{ tables: bigint; stores: bigint }, []>(
       "SELECT count(*) AS tables, count(*) FILTER (WHERE name = 'store') AS stores FROM sqlite_schema",
     )
     .all();
-  if (version === 0 ? tables > 0n : stores === 0n) {
+  if (getUserVersion(database) === 0 ? tables > 0n : stores === 0n)
     throw new Error("it is the database of another program: name another file");
-  }
+  assertKnownFormat(database);
 }
 
 function migrateAlone(path: string, database: Database): void {

@@ -293,11 +293,12 @@ test("openSqlite rejects an unusable file with the reason", async () => {
   );
 
   const newer = newPath();
+  await (await openSqlite(newer)).close();
   const database = new Database(newer);
   database.run("PRAGMA user_version = 99");
   database.close();
   expect((await errorOf(openSqlite(newer))).message).toMatch(
-    /written by a newer version of this program \(.*\): use the newer version$/,
+    /written by a newer version of this program \(.*\): use the newer version, or restore a backup with todo restore$/,
   );
 });
 

@@ -83,11 +83,12 @@ test("restore copies the complete backup and starts a new epoch", async () => {
 
   const before = await read(await first.list({}));
   expect(before.todos.map(({ id }) => id)).toEqual([3n, 4n]);
-  expect(saved).toEqual({ todos: 2, bytes: statSync(file).size, position: before.position });
+  expect(saved).toEqual({ todos: 2, keys: 1, bytes: statSync(file).size, position: before.position });
   const after = await read(await second.list({}));
   expect(after.todos).toEqual(before.todos);
   expect(restored).toEqual({
     todos: 2,
+    keys: 1,
     bytes: statSync(copy).size,
     position: after.position,
     movedTo: undefined,
@@ -284,6 +285,8 @@ describe("restore", () => {
     ["zeros", (path) => writeFileSync(path, readFileSync(path).fill(0))],
     ["its first page only", (path) => truncateSync(path, 4096)],
     ["a damaged schema", (path) => writeFileSync(path, readFileSync(path).fill(0xee, 100, 200))],
+    // The format is at offset 60 of the file.
+    ["a damaged format", (path) => writeFileSync(path, readFileSync(path).fill(1, 60, 61))],
   ])("moves a file that has %s and no mark aside", async (_what, damage) => {
     const path = await makeStore();
     rmSync(`${path}-mark`);
@@ -401,6 +404,7 @@ describe("restore", () => {
   test.each<[what: string, fill: (path: string) => unknown]>([
     ["another program's table", foreign("CREATE TABLE x (y)")],
     ["another program's rows", foreign("CREATE TABLE x (y); INSERT INTO x VALUES (1)")],
+    ["another program's user_version", foreign("CREATE TABLE x (y); PRAGMA user_version = 99")],
   ])("does not replace a database with %s", async (_what, fill) => {
     const path = newPath();
     await fill(path);

@@ -9,7 +9,7 @@ import { assertIntact, countTodos, storeChecksum } from "../contents.ts";
 import { isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
-import { assertKnownFormat, migrate, randomId } from "../migrations.ts";
+import { assertKnownFormat, migrate, randomId, UnknownFormatError } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
 import { lockOrRefuse, openOrRefuse, withSharedAccess, yieldToEventLoop } from "./access.ts";
@@ -85,7 +85,8 @@ function assertNotOfAnotherProgram(path: string): void {
   try {
     openDatabase(path, "readOnly").close();
   } catch (error) {
-    if (!isDamage(error) && getErrno(error) !== "SQLITE_NOTADB") throw error;
+    const isUnreadable = isDamage(error) || getErrno(error) === "SQLITE_NOTADB";
+    if (!isUnreadable && !(error instanceof UnknownFormatError)) throw error;
   }
 }
 
@@ -137,7 +138,10 @@ function summarizeFile(path: string): Copied {
 
 function summarize(database: Database): Copied {
   const { id, epoch, sequence } = storeRow(database);
-  return { id, todos: countTodos(database), position: { epoch, sequence: Number(sequence) } };
+  const keys = Number(
+    database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM keys").get()?.count,
+  );
+  return { id, todos: countTodos(database), keys, position: { epoch, sequence: Number(sequence) } };
 }
 
 /** Makes the copy a new store without events, so that it knows no old position. */
