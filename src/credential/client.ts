@@ -109,7 +109,7 @@ export function createClientLookup(stored: Iterable<StoredClient>): (token: stri
  */
 export function parseClients(text: string): StoredClient[] {
   const clients: StoredClient[] = [];
-  const lineOf = new Map<string, number>();
+  const lineByHash = new Map<string, number>();
   for (const [number, line] of parseEntries(text)) {
     const [, entry = line, scope] = /^(.*:\s*[0-9a-f]{64}\s*):\s*(.*?)\s*$/is.exec(line) ?? [];
     const colon = entry.lastIndexOf(":");
@@ -127,9 +127,9 @@ export function parseClients(text: string): StoredClient[] {
     }
     if (scope !== undefined && !isScope(scope))
       throw new Error(`line ${number} has a scope other than "read" and "write" after the SHA-256`);
-    const earlier = lineOf.get(hex);
+    const earlier = lineByHash.get(hex);
     if (earlier !== undefined) throw new Error(`line ${number} has the same token as line ${earlier}`);
-    lineOf.set(hex, number);
+    lineByHash.set(hex, number);
     clients.push({
       client: { name, ...(scope !== undefined && { scope }) },
       tokenHash: Buffer.from(hex, "hex"),

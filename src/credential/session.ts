@@ -76,7 +76,7 @@ export async function createSession(
   const lifetime = isUnchecked(parent) ? UNCHECKED_LIFETIME_MS : SESSION_LIFETIME_MS;
   for (;;) {
     const all = await keys.list();
-    const limit = expiryOf(parent, all, now);
+    const limit = getExpiry(parent, all, now);
     if (limit === undefined) return undefined;
     const names = new Set(all.map(({ name }) => name));
     let name = browser;
@@ -89,7 +89,7 @@ export async function createSession(
     });
     if (!(await keys.insert(minted.stored))) continue;
     const after = await keys.list();
-    if (expiryOf(parent, after, now) === limit) {
+    if (getExpiry(parent, after, now) === limit) {
       await trim(keys, after, parent, MAX_SESSIONS);
       return minted;
     }
@@ -99,7 +99,7 @@ export async function createSession(
 }
 
 /** Returns when a parent expires, or `undefined` if it is a key that is no longer valid. */
-function expiryOf(parent: string, all: readonly Key[], now: number): number | undefined {
+function getExpiry(parent: string, all: readonly Key[], now: number): number | undefined {
   if (!parent.startsWith("key:")) return Number.POSITIVE_INFINITY;
   const key = parentKey(parent, all);
   return key === undefined || isExpired(key, now) ? undefined : (key.expiresAt ?? Number.POSITIVE_INFINITY);
@@ -147,6 +147,6 @@ export async function findLink(
   const { id, scope } = link;
   if (link.parent?.startsWith(LINK_PREFIX) !== true || isExpired(link, now)) return undefined;
   const parent = link.parent.slice(LINK_PREFIX.length);
-  const isValid = isCurrent(parent, storedEntry) && expiryOf(parent, await keys.list(), now) !== undefined;
+  const isValid = isCurrent(parent, storedEntry) && getExpiry(parent, await keys.list(), now) !== undefined;
   return isValid ? { id, parent, scope } : undefined;
 }

@@ -141,7 +141,7 @@ export async function throwIfProblem(exchange: Exchange): Promise<void> {
   // Browsers hide the status and the target of a redirect.
   if (type === "opaqueredirect" || (target !== null && status < 400)) {
     const message = `the response redirects to ${target ?? "another address"}, and the client does not follow redirects`;
-    throw new TodoApiError("unexpected_answer", message, describeResponse(response));
+    throw new TodoApiError("unexpected_answer", message, toErrorOptions(response));
   }
   const text = await readText(exchange);
   throw interpret(response, () => {
@@ -150,7 +150,7 @@ export async function throwIfProblem(exchange: Exchange): Promise<void> {
     const { code, title, detail, errors: fields } = problem;
     const reason = fields?.map(({ field, message }) => `${field} ${message}`).join(", ") ?? detail;
     return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
-      ...describeResponse(response),
+      ...toErrorOptions(response),
       detail,
       fields: fields ?? [],
     });
@@ -163,12 +163,12 @@ export function interpret<T>(response: Response, read: () => T): T {
     return read();
   } catch (cause) {
     const message = `the response is not from a to-do service (status ${response.status})`;
-    throw new TodoApiError("unexpected_answer", message, { ...describeResponse(response), cause });
+    throw new TodoApiError("unexpected_answer", message, { ...toErrorOptions(response), cause });
   }
 }
 
 /** Returns what errors contain of a response. */
-const describeResponse = (response: Response) => ({
+const toErrorOptions = (response: Response) => ({
   status: response.status,
   retryAfter: parseRetryAfter(response),
   requestId: response.headers.get("x-request-id") ?? undefined,

@@ -56,7 +56,7 @@ export async function openCredentials(
   const checks: CheckUser[] = [];
   const entries: StoredEntry[] = [];
   if (clientsFile !== undefined) {
-    const clients = watchFile(clientsFile, clientsIn, log, poll);
+    const clients = watchFile(clientsFile, parseClientsFile, log, poll);
     lookups.push((token) => {
       const client = clients().lookup(token);
       if (client === undefined || !access.privateMode) return client;
@@ -133,7 +133,7 @@ function combineChecks(checks: readonly CheckUser[]): CheckUser | undefined {
 
 const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
 
-function clientsIn(text: string) {
+function parseClientsFile(text: string) {
   const clients = parseClients(text);
   const entries = new Map<string, string>();
   for (const { client, tokenHash } of clients) {

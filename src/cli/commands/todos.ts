@@ -105,7 +105,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
   const { batch } = flags;
   if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
-  const titles = titlesIn(await unlessAborted(signal, Bun.stdin.bytes()));
+  const titles = parseTitles(await unlessAborted(signal, Bun.stdin.bytes()));
   const api = createApi(service, { retries: RETRIES_OF_LINES });
   let added = 0;
   try {
@@ -123,7 +123,7 @@ async function addLines({ flags, service, signal, printLine, isJson }: CommandCo
 }
 
 /** Returns the lines that are not blank. Checks all of them before the first one is sent. */
-function titlesIn(bytes: Uint8Array): string[] {
+function parseTitles(bytes: Uint8Array): string[] {
   if (!isUtf8(bytes)) throw new UsageError("nothing was added: standard input is not UTF-8");
   const lines = new TextDecoder().decode(bytes).split(/\r?\n/);
   return lines.flatMap((title, at) => {

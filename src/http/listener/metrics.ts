@@ -30,7 +30,7 @@ export interface StoreSource {
   checkWrites?(): Awaitable<void>;
 }
 
-/** Sizes in bytes; NaN if unknown. The free ones are those that the user of the server can use. */
+/** Sizes in bytes; NaN if unknown. `freeBytes` is what the server's user can use. */
 type DiskUsage = Readonly<Record<"freeBytes" | "totalBytes", number>>;
 type FileUsage = DiskUsage & Readonly<Record<"databaseBytes" | "walBytes", number>>;
 

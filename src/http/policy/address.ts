@@ -75,7 +75,7 @@ function addBlock(list: BlockList, text: string): void {
 const getFamily = (address: string): "ipv4" | "ipv6" => (isIP(address) === 4 ? "ipv4" : "ipv6");
 
 /** Returns the IP address in `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`. */
-export function addressIn(node: string): string | undefined {
+export function parseAddress(node: string): string | undefined {
   const bare = /^\[(.+)\](?::\d+)?$/.exec(node)?.[1] ?? /^([\d.]+):\d+$/.exec(node)?.[1] ?? node;
   return isIP(bare) === 0 ? undefined : bare;
 }

@@ -1,5 +1,5 @@
 import type { HttpServer } from "../route.ts";
-import { addressIn, createBlockCheck, isLoopback } from "./address.ts";
+import { createBlockCheck, isLoopback, parseAddress } from "./address.ts";
 
 /** Where a request comes from, and how it traveled. */
 export interface ConnectionInfo {
@@ -81,7 +81,7 @@ class DirectConnection implements ConnectionInfo {
 function clientAddress(header: string, nearest: string, isTrusted: (address: string) => boolean): string {
   let client = nearest;
   for (const hop of header.split(",").toReversed()) {
-    const address = addressIn(hop.trim());
+    const address = parseAddress(hop.trim());
     if (address === undefined) break;
     client = address;
     if (!isTrusted(address)) break;

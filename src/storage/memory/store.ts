@@ -154,7 +154,7 @@ class MemoryKeys implements KeyStore {
     const name = this.#keys.get(id)?.name;
     if (name === undefined) return false;
     for (const key of this.#keys.values()) {
-      if (key.name !== name && this.#parentOf(key)?.name !== name) continue;
+      if (key.name !== name && this.#findParent(key)?.name !== name) continue;
       this.#keys.set(key.id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
     }
     this.#add(successor);
@@ -175,12 +175,12 @@ class MemoryKeys implements KeyStore {
     const { parent, lifetime } = key;
     const renewed = parent !== undefined &&
       lifetime !== undefined && {
-        expiresAt: Math.min(usedAt + lifetime, this.#parentOf(key)?.expiresAt ?? Number.POSITIVE_INFINITY),
+        expiresAt: Math.min(usedAt + lifetime, this.#findParent(key)?.expiresAt ?? Number.POSITIVE_INFINITY),
       };
     this.#keys.set(id, { ...key, lastUsedAt: usedAt, ...renewed });
   }
 
-  #parentOf({ parent = "" }: Key): Key | undefined {
+  #findParent({ parent = "" }: Key): Key | undefined {
     return parent.startsWith("key:") ? this.#keys.get(parent.slice(4)) : undefined;
   }
 

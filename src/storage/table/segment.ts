@@ -57,7 +57,7 @@ export class Segment {
     return end - start;
   }
 
-  slotOf(id: TodoId): number | undefined {
+  findSlot(id: TodoId): number | undefined {
     const distance = Number(id - this.firstId);
     // In a segment without deletions, the slot equals the distance.
     const isDense = distance < this.#count && this.#distances[distance] === distance;

@@ -34,7 +34,7 @@ export class Table {
 
   get(id: TodoId): Uint8Array<ArrayBuffer> | undefined {
     const segment = this.#segments[this.#indexOf(id)];
-    const slot = segment?.slotOf(id);
+    const slot = segment?.findSlot(id);
     return slot === undefined ? undefined : segment?.json(slot);
   }
 
@@ -42,7 +42,7 @@ export class Table {
   setDone(id: TodoId, done: boolean): { json: Uint8Array<ArrayBuffer>; changed: boolean } | undefined {
     const index = this.#indexOf(id);
     const segment = this.#segments[index];
-    const slot = segment?.slotOf(id);
+    const slot = segment?.findSlot(id);
     if (segment === undefined || slot === undefined) return undefined;
     if (segment.isDone(slot) === done) return { json: segment.json(slot), changed: false };
     const own = this.#copyOnWrite(index);
@@ -54,7 +54,7 @@ export class Table {
   /** Deletes a to-do. Returns whether it existed. */
   delete(id: TodoId): boolean {
     const index = this.#indexOf(id);
-    const slot = this.#segments[index]?.slotOf(id);
+    const slot = this.#segments[index]?.findSlot(id);
     if (slot === undefined) return false;
     this.#bytes += this.#copyOnWrite(index).remove(slot);
     this.#count--;

@@ -73,13 +73,13 @@ export async function migrateFile(path: string): Promise<MigrationSummary> {
   return openOrRefuse(path, () => {
     assertNotBehindMark(path);
     return {
-      from: closeAndGetFormat(openDatabase(path, "readOnly")),
-      to: closeAndGetFormat(openExisting(path)),
+      from: readFormat(openDatabase(path, "readOnly")),
+      to: readFormat(openExisting(path)),
     };
   });
 }
 
-function closeAndGetFormat(database: Database): number {
+function readFormat(database: Database): number {
   using _ = database;
   return assertKnownFormat(database);
 }
