@@ -218,6 +218,31 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
+    "is ignored if it cannot be read",
+    async () => {
+      const store = await createStore(["one"]);
+      await using service = startOn(await freePort(), { store });
+      await using window = await openKept(service.url, ["one"]);
+      const { page } = window;
+      for (const entry of ["{", '{"todos":[{}],"total":1,"readAt":"2026-01-01"}']) {
+        // The page of the list would store it again when it closes.
+        await page.goto(`${service.url}/docs`);
+        await page.evaluate(
+          async (text) => (await caches.open("todo-service.list")).put("/last-list", new Response(text)),
+          entry,
+        );
+        await page.route(/\/api\/todos\?/, (route) => route.abort());
+        await page.goto(service.url);
+        await page.getByText("The list cannot be loaded").waitFor();
+        await page.unroute(/\/api\/todos\?/);
+        await expectTitles(page, ["one"]);
+      }
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "is shown instead of the first page if the rest of a long list cannot be loaded",
     async () => {
       const titles = Array.from({ length: 501 }, (_, index) => `to-do ${index + 1}`);

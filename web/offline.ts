@@ -1,4 +1,5 @@
 import type { Todo } from "../src/sdk/client.ts";
+import { isObject, parseTodo } from "../src/sdk/json.ts";
 
 /** Trusted Types, which the compiler's library does not declare. A URL of theirs counts as a string, as `register` declares it. */
 declare global {
@@ -93,9 +94,20 @@ export class OfflineCopy {
 /** Returns the last list that a connected page stored, or undefined if there is none. */
 export async function readLastList(): Promise<LastList | undefined> {
   if (!isSupported()) return undefined;
-  const stored = await unlessBlocked(() => caches.match(LIST_ENTRY, { cacheName: LIST_CACHE }));
-  const list: LastList | undefined = await stored?.json();
-  return list && { ...list, readAt: new Date(list.readAt) };
+  return unlessBlocked(async () => {
+    const stored = await caches.match(LIST_ENTRY, { cacheName: LIST_CACHE });
+    return stored && parseLastList(await stored.json());
+  });
+}
+
+/** Throws a SyntaxError if the value is not a list, such as one that another version of the page stored. */
+function parseLastList(value: unknown): LastList {
+  if (isObject(value) && "todos" in value && "total" in value && "readAt" in value) {
+    const { todos, total, readAt } = value;
+    if (Array.isArray(todos) && typeof total === "number" && typeof readAt === "string")
+      return { todos: todos.map(parseTodo), total, readAt: new Date(readAt) };
+  }
+  throw new SyntaxError("not a list");
 }
 
 /** Returns false on pages over plain HTTP from another machine, where browsers have neither API, and in some private windows. */
@@ -110,13 +122,14 @@ async function registerServiceWorker(): Promise<boolean> {
   return (await unlessBlocked(() => navigator.serviceWorker.register(url, options))) !== undefined;
 }
 
-/** Returns undefined if the browser blocks the use of its storage, or if that is full: the page works without it. */
+/** Returns undefined if the browser's storage is blocked, full or damaged: the page works without it. */
 async function unlessBlocked<T>(use: () => Promise<T>): Promise<T | undefined> {
   try {
     return await use();
   } catch (error) {
     // Browsers report a script that cannot be loaded, such as after a network error, as a TypeError.
-    if (error instanceof DOMException || error instanceof TypeError) return undefined;
+    const isExpected = [DOMException, TypeError, SyntaxError].some((type) => error instanceof type);
+    if (isExpected) return undefined;
     throw error;
   }
 }
