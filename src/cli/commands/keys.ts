@@ -1,7 +1,13 @@
 import type { Command } from "commander";
 import { type Flags, readStore } from "../../config/config.ts";
 import { CLIENT_SETTINGS } from "../../config/settings.ts";
-import { asUsageError, CommandError, toStoreError, UsageError } from "../../config/usage-error.ts";
+import {
+  asUsageError,
+  CommandError,
+  NOT_FOUND_EXIT_CODE,
+  toStoreError,
+  UsageError,
+} from "../../config/usage-error.ts";
 import { parseScope } from "../../credential/client.ts";
 import {
   createKey,
@@ -196,5 +202,5 @@ function table(rows: readonly (readonly string[])[]): string {
 }
 
 /** Does not repeat the argument, because it may be a token. */
-const unknownKey = (): UsageError =>
-  new UsageError("no key has this name or id: run todo keys list to see all keys");
+const unknownKey = (): CommandError =>
+  new CommandError("no key has this name or id: run todo keys list to see all keys", NOT_FOUND_EXIT_CODE);
