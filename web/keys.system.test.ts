@@ -158,11 +158,13 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     // A lost connection is shown, and the next read recovers.
     await page.route("**/admin/keys", (route) => route.abort(), { times: 1 });
     await page.clock.fastForward(10_000);
-    await page.getByText("The keys cannot be loaded: The service cannot be reached.").waitFor();
+    await page.getByText("The keys cannot be loaded. The service cannot be reached.").waitFor();
     expect(await page.getByRole("rowheader").count()).toBe(2);
     await page.route("**/admin/keys", (route) => route.fulfill({ json: {} }), { times: 1 });
     await page.clock.fastForward(10_000);
-    await page.getByText("The keys cannot be loaded: The response is not from the service.").waitFor();
+    await page
+      .getByText("The keys cannot be loaded. The response is not from the service (status 200).")
+      .waitFor();
     await page.clock.fastForward(10_000);
     await page.getByText("The keys cannot be loaded").waitFor({ state: "detached" });
     expect(window.faults).toEqual([]);
@@ -441,18 +443,18 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await using window = await open(service.url);
     const { page } = window;
     await page.getByText("No keys yet.").waitFor();
-    const foreign = "The response is not from the service.";
+    const foreign = "The response is not from the service";
     const failures: [reason: string, fail: (route: Route) => Promise<void>][] = [
       ["The service cannot be reached.", (route) => route.abort()],
-      [foreign, (route) => route.fulfill({ body: "<!doctype html>" })],
-      [foreign, (route) => route.fulfill({ status: 502, body: "<!doctype html>" })],
+      [`${foreign} (status 200).`, (route) => route.fulfill({ body: "<!doctype html>" })],
+      [`${foreign} (status 502).`, (route) => route.fulfill({ status: 502, body: "<!doctype html>" })],
     ];
     for (const [reason, fail] of failures) {
       await page.route("**/admin/keys", (route) =>
         route.request().isNavigationRequest() ? route.continue() : fail(route),
       );
       await page.reload();
-      await page.getByText(`The keys cannot be loaded: ${reason}`).waitFor();
+      await page.getByText(`The keys cannot be loaded. ${reason}`).waitFor();
       await page.unroute("**/admin/keys");
     }
     await page.getByLabel("Name", { exact: true }).fill("ci");

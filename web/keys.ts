@@ -48,7 +48,7 @@ async function load(): Promise<void> {
     if (keys.length === 0) message = "No keys yet.";
   } catch (error) {
     if (id !== loads) return;
-    message = `The keys cannot be loaded: ${errorMessage(error)}`;
+    message = `The keys cannot be loaded. ${errorMessage(error)}`;
   }
   placeholder.textContent = message;
 }
@@ -207,7 +207,7 @@ onSubmit(form, async () => {
     focusResult();
   } catch (error) {
     if (readForm() === submitted) showError(error, [nameInput, expiresInput]);
-    else showToast("The key was not created: ", errorMessage(error));
+    else showToast("The key was not created. ", errorMessage(error));
     if (isUncertain(error)) await load();
   }
 });

@@ -55,8 +55,10 @@ function describeReason({ reason }: Rejection): string {
 /** Returns why a request failed, as a sentence. Throws what is not an error of the service. */
 export function errorMessage(error: unknown): string {
   if (!(error instanceof TodoApiError)) throw error;
-  const { code, detail, message } = error;
+  const { code, status, detail, message } = error;
   if (detail !== undefined) return detail;
   if (code === "network_error" || code === "timeout") return "The service cannot be reached.";
-  return code === "unexpected_answer" ? "The response is not from the service." : `${message}.`;
+  if (code !== "unexpected_answer") return `${message}.`;
+  // Browsers hide the status of a redirect.
+  return `The response is not from the service (${status === 0 ? "a redirect" : `status ${status}`}).`;
 }

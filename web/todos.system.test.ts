@@ -147,7 +147,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["second service", "another", "after the restart"]);
     await page.route("**/api/todos*", (route) => route.abort());
     await page.reload();
-    await page.getByText("The list cannot be loaded: The service cannot be reached.").waitFor();
+    await page.getByText("The list cannot be loaded. The service cannot be reached.").waitFor();
     await page.unroute("**/api/todos*");
     await expectTitles(page, ["second service", "another", "after the restart"]);
     expect(await page.locator("#placeholder").textContent()).toBe("");

@@ -584,7 +584,7 @@ function onConnected(): void {
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
   if (!hasList()) {
-    placeholder.textContent = `The list cannot be loaded: ${errorMessage(error)}`;
+    placeholder.textContent = `The list cannot be loaded. ${errorMessage(error)}`;
     showLastList();
   }
   disconnectTimer ??= setTimeout(() => {
