@@ -20,10 +20,12 @@ export interface ProcessLog {
  */
 export async function openLog(level: string): Promise<ProcessLog> {
   const { stdout, stderr } = process;
-  const warn = (what: string): void => void stderr.write(`todo: ${what}\n`);
-  const warnUnwritable = once((reason: string) => warn(`cannot write the log: ${reason}`));
-  const warnLost = once(() => warn("log lines are lost because standard output is read too slowly"));
-  stdout.on("error", (error: Error) => warnUnwritable(error.message));
+  const warnings = new Set<string>();
+  const warnOnce = (what: string): void => {
+    if (!warnings.has(what)) stderr.write(`todo: ${what}\n`);
+    warnings.add(what);
+  };
+  stdout.on("error", (error: Error) => warnOnce(`cannot write the log: ${error.message}`));
   // Without a listener, a closed standard error would end the process.
   stderr.on("error", () => {});
   if (stdout.isTTY) {
@@ -49,7 +51,7 @@ export async function openLog(level: string): Promise<ProcessLog> {
   };
   const add = (line: string): void => {
     if (pending > MAX_PENDING_CHARACTERS) {
-      warnLost();
+      warnOnce("log lines are lost because standard output is read too slowly");
       return;
     }
     pending += line.length;
@@ -93,16 +95,4 @@ function infoLine(fields: object, msg: string): string {
   const ms = Date.now();
   if (ms !== time.ms) time = { ms, text: new Date(ms).toISOString() };
   return `{"level":${info},"time":"${time.text}",${ORIGIN},${JSON.stringify({ ...fields, msg }).slice(1)}\n`;
-}
-
-/** Returns a function that forwards only its first call. */
-function once<Arguments extends readonly unknown[]>(
-  call: (...given: Arguments) => void,
-): (...given: Arguments) => void {
-  let called = false;
-  return (...given) => {
-    if (called) return;
-    called = true;
-    call(...given);
-  };
 }

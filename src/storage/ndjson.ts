@@ -112,11 +112,12 @@ export class NdjsonReader {
   readonly #keys: StoredKey[] = [];
   /** The records of idempotency keys parsed so far. */
   readonly idempotencyRecords: IdempotencyRecord[] = [];
+  /** The number of to-dos parsed so far. */
+  count = 0;
   /** The ids and hashes of the API keys and records so far, which must be unique. */
   readonly #uniqueValues = new Set<string>();
   #header: Header | undefined;
   #line = 0;
-  #count = 0;
   #greatestId: TodoId = 0n;
   /** The start of an incomplete line. */
   #rest: Uint8Array = new Uint8Array();
@@ -147,11 +148,6 @@ export class NdjsonReader {
     return { todos, lastId, keys: keys.length, ...(orphans > 0 && { orphans }) };
   }
 
-  /** The number of to-dos parsed so far. */
-  get count(): number {
-    return this.#count;
-  }
-
   get lastId(): TodoId {
     return this.#header?.lastId ?? this.#greatestId;
   }
@@ -163,7 +159,7 @@ export class NdjsonReader {
     { signal }: TaskOptions,
   ): AsyncGenerator<readonly Todo[], void, undefined> {
     const limited = (todos: readonly Todo[]): readonly Todo[] => {
-      if (this.#count > maxTodos) throw new TooManyTodosError(maxTodos);
+      if (this.count > maxTodos) throw new TooManyTodosError(maxTodos);
       return todos;
     };
     for await (const chunk of source) {
@@ -187,11 +183,10 @@ export class NdjsonReader {
   /** Parses a last line without a line break. Throws if the text is incomplete. */
   *end(): Generator<Todo> {
     if (this.#rest.length > 0) yield* this.#parseLines(Buffer.from(this.#rest), "; is the file truncated?");
-    if (this.#header === undefined && this.#count === 0)
-      throw new PreconditionError("the file has no to-dos");
+    if (this.#header === undefined && this.count === 0) throw new PreconditionError("the file has no to-dos");
     if (this.#header === undefined) return;
     const { todos, keys = 0, idempotencyRecords = 0 } = this.#header;
-    assertComplete("to-dos", todos, this.#count);
+    assertComplete("to-dos", todos, this.count);
     assertComplete("API keys", keys, this.#keys.length);
     assertComplete("idempotency records", idempotencyRecords, this.idempotencyRecords.length);
   }
@@ -201,7 +196,7 @@ export class NdjsonReader {
       this.#line++;
       const todo = this.#parseLine(line, hint);
       if (todo === undefined) continue;
-      this.#count++;
+      this.count++;
       this.#greatestId = todo.id;
       yield todo;
     }
@@ -213,7 +208,7 @@ export class NdjsonReader {
     if (isTooLong(line)) throw this.#error(tooLong());
     if (/^[ \t\r]*$/.test(line)) return undefined;
     const value = this.#parseJson(line, hint);
-    if (value.todoService !== undefined && this.#header === undefined && this.#count === 0) {
+    if (value.todoService !== undefined && this.#header === undefined && this.count === 0) {
       this.#header = this.#parseHeader(value);
       return undefined;
     }

@@ -56,30 +56,19 @@ export type AuthenticationOutcome = (typeof AUTHENTICATION_OUTCOMES)[number];
 /** Records the outcome of an authentication. */
 export type RecordOutcome = (outcome: AuthenticationOutcome) => void;
 
-/** Wraps handlers and a store so that an observer receives measurements. Without an observer, nothing is wrapped. */
-export interface Instrumentation {
-  readonly handler: (route: string, handler: Handler) => Handler;
-  /** Returns the function to which a guard reports each outcome. */
-  readonly surface: (surface: Surface) => RecordOutcome;
-  readonly store: (store: TodoStore) => TodoStore;
-}
-
-const NONE: Instrumentation = {
-  handler: (_route, handler) => handler,
-  surface: () => () => {},
-  store: (store) => store,
-};
-
 /**
- * Returns the instrumentation of an observer.
+ * Returns functions that wrap handlers and a store so that an observer receives measurements. Without an observer, nothing
+ * is wrapped.
  * @param monotonicNow a steady clock in milliseconds
  */
-export function instrument(observer: Observer | undefined, monotonicNow: () => number): Instrumentation {
-  if (observer === undefined) return NONE;
+export function instrument(observer: Observer | undefined, monotonicNow: () => number) {
   return {
-    handler: (route, handler) => instrumentHandler(handler, observer.route(route), monotonicNow),
-    surface: (surface) => observer.surface(surface),
-    store: (store) => instrumentStore(store, observer, monotonicNow),
+    handler: (route: string, handler: Handler): Handler =>
+      observer === undefined ? handler : instrumentHandler(handler, observer.route(route), monotonicNow),
+    /** Returns the function to which a guard reports each outcome. */
+    surface: (surface: Surface): RecordOutcome => observer?.surface(surface) ?? (() => {}),
+    store: (store: TodoStore): TodoStore =>
+      observer === undefined ? store : instrumentStore(store, observer, monotonicNow),
   };
 }
 

@@ -21,8 +21,9 @@ export class Batch {
   readonly outcome = Promise.withResolvers<void>();
   readonly #start: Position;
   readonly #startId: TodoId;
-  #lastId: TodoId;
-  #count: number;
+  lastId: TodoId;
+  /** The number of to-dos after the batch. */
+  count: number;
   /** The created to-dos, with ids from `#startId` + 1. */
   readonly #created: string[] = [];
   /** The other changed to-dos. */
@@ -32,17 +33,8 @@ export class Batch {
   constructor(start: Position, lastId: TodoId, count: number) {
     this.#start = start;
     this.#startId = lastId;
-    this.#lastId = lastId;
-    this.#count = count;
-  }
-
-  get lastId(): TodoId {
-    return this.#lastId;
-  }
-
-  /** The number of to-dos after the batch. */
-  get count(): number {
-    return this.#count;
+    this.lastId = lastId;
+    this.count = count;
   }
 
   /** Returns the pending state of a to-do; `undefined` if it is older than the batch and not changed. */
@@ -54,9 +46,9 @@ export class Batch {
 
   /** Creates a to-do with the next id. */
   create(title: string): { id: TodoId; json: string } {
-    const id = ++this.#lastId;
+    const id = ++this.lastId;
     const json = encodeTodo({ id, title, done: false });
-    this.#count++;
+    this.count++;
     this.#created.push(json);
     this.events.push({ type: "created", position: this.#nextPosition(), id, json });
     return { id, json };
@@ -70,7 +62,7 @@ export class Batch {
 
   /** @param before the to-do after the earlier writes of the batch */
   delete(id: TodoId, before: string): void {
-    this.#count--;
+    this.count--;
     this.#change(id, before, undefined);
     this.events.push({ type: "deleted", position: this.#nextPosition(), id });
   }
@@ -93,7 +85,7 @@ export class Batch {
     if (this.events.length === 0) return undefined;
     return {
       startId: this.#startId,
-      lastId: this.#lastId,
+      lastId: this.lastId,
       epoch: this.#start.epoch,
       startSequence: this.#start.sequence,
       lastSequence: this.#start.sequence + this.events.length,

@@ -149,10 +149,9 @@ export function readEvents(database: Database, last: Position, maxEvents: number
 
 /** Yields the records of idempotency keys, the oldest first. */
 export function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRecord> {
-  const rows = database.query<{ key_hash: string; title_hash: string; id: bigint; created_at: bigint }, []>(
-    "SELECT * FROM idempotency_records ORDER BY created_at, id",
+  const rows = database.query<Omit<IdempotencyRecord, "createdAt"> & { readonly createdAt: bigint }, []>(
+    `SELECT key_hash AS keyHash, title_hash AS titleHash, id, created_at AS createdAt
+     FROM idempotency_records ORDER BY created_at, id`,
   );
-  for (const { key_hash, title_hash, id, created_at } of rows.iterate()) {
-    yield { keyHash: key_hash, titleHash: title_hash, id, createdAt: Number(created_at) };
-  }
+  for (const row of rows.iterate()) yield { ...row, createdAt: Number(row.createdAt) };
 }

@@ -37,13 +37,7 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
   for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
   warnOfClock(database, options);
   const feed = loadFeed(database, { epoch, sequence: Number(sequence) }, options);
-  return {
-    id,
-    table,
-    feed,
-    idempotencyRecords,
-    lastId: last_id,
-  };
+  return { id, table, feed, idempotencyRecords, lastId: last_id };
 }
 
 /** A clock that is behind lets API keys and idempotency keys live longer than they should. */
@@ -63,11 +57,8 @@ function warnOfClock(database: Database, { now, onWarning }: typeof DEFAULTS): v
   onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
-function loadFeed(
-  database: Database,
-  last: Position,
-  { maxEvents, onWarning }: Pick<typeof DEFAULTS, "maxEvents" | "onWarning">,
-): ChangeFeed {
+function loadFeed(database: Database, last: Position, options: typeof DEFAULTS): ChangeFeed {
+  const { maxEvents, onWarning } = options;
   let events: readonly StoredEvent[] = [];
   try {
     events = readEvents(database, last, maxEvents);

@@ -29,13 +29,6 @@ export interface Mark {
   readonly transactions: number;
 }
 
-export interface MarkCheck {
-  /** What the store has lost, in plain words; `undefined` if it has lost nothing that the mark shows. */
-  readonly loss?: string | undefined;
-  /** Why the mark could not be read; `undefined` if it was read. */
-  readonly problem?: string;
-}
-
 const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n/;
 
 const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
@@ -116,9 +109,10 @@ function readMark(path: string): Mark | string {
 
 /**
  * Compares a store with its mark, without changing the store: SQLite would otherwise move a damaged WAL to the database.
- * A server may be using the store. Throws if the store is damaged or has only a WAL.
+ * A server may be using the store. Returns what the store has lost, in plain words, or why the mark could not be read.
+ * Throws if the store is damaged or has only a WAL.
  */
-export function checkMark(path: string): MarkCheck {
+export function checkMark(path: string) {
   assertNotOnlyWal(path);
   // The mark comes first, because a server writes it after the database.
   const mark = readMark(path);

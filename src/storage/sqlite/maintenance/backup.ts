@@ -126,17 +126,13 @@ function moveAside(path: string): string {
   return aside;
 }
 
-/** The contents of a copy, and the id of the store. */
-interface Copied extends Omit<BackupSummary, "bytes"> {
-  readonly id: string;
-}
-
-function summarizeFile(path: string): Copied {
+function summarizeFile(path: string) {
   using database = openDatabase(path, "readOnly");
   return summarize(database);
 }
 
-function summarize(database: Database): Copied {
+/** Returns the contents of a copy, and the id of the store. */
+function summarize(database: Database) {
   const { id, epoch, sequence } = storeRow(database);
   const keys = Number(
     database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM keys").get()?.count,

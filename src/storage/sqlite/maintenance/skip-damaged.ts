@@ -36,18 +36,13 @@ export function exportSkippingDamaged(
     const lastId = [...todos.keys()].reduce((last, id) => (id > last ? id : last), counter ?? 0n);
     // Accepts the lines that an import accepts.
     const parser = new NdjsonReader(MAX_SQLITE_ID, "include");
-    const accepts = (line: string): boolean =>
-      unlessDamaged(() => [...parser.read(Buffer.from(`${line}\n`))]) !== undefined;
+    const accepts = (line: string): boolean => isReadable(() => [...parser.read(Buffer.from(`${line}\n`))]);
     accepts(encodeHeader({ lastId, todos: 0, keys: 0, idempotencyRecords: 0 }));
     if (withKeys === "include") readKeys(database, accepts, problems);
     if (parser.orphans > 0) problems.push(leftOut(parser.orphans, "API key", "made with a damaged one"));
     readIdempotencyRecords(database, accepts, problems);
     if (counter === undefined) problems.push("the greatest assigned id cannot be read: ids may be reused");
-    const isUndamaged = unlessDamaged(() => {
-      assertUndamaged(database);
-      return true;
-    });
-    if (problems.length === 0 && isUndamaged === undefined)
+    if (problems.length === 0 && !isReadable(() => assertUndamaged(database)))
       problems.push(
         "the contents differ from their checksum: some of the exported to-dos may be wrong or missing",
       );
@@ -129,17 +124,14 @@ function scanRows<R>(
   const unreadable: Range[] = [];
   let failedReads = 0;
   let greatest = 0n;
-  const read = (where = ""): boolean => {
-    const sql = `SELECT rowid AS number, * FROM ${table} ${where} ORDER BY rowid`;
-    const isComplete = unlessDamaged(() => {
+  const read = (where = ""): boolean =>
+    isReadable(() => {
+      const sql = `SELECT rowid AS number, * FROM ${table} ${where} ORDER BY rowid`;
       for (const row of database.query<R & { number: bigint }, []>(sql).iterate()) {
         if (row.number > greatest) greatest = row.number;
         visit(row);
       }
-      return true;
     });
-    return isComplete ?? false;
-  };
   const readRange = (first: bigint, end: bigint): void => {
     if (first > end || read(`WHERE rowid BETWEEN ${first} AND ${end}`)) return;
     if (first === end || ++failedReads > MAX_FAILED_READS) {
@@ -170,6 +162,8 @@ function unlessDamaged<T>(read: () => T): T | undefined {
     throw error;
   }
 }
+
+const isReadable = (read: () => unknown): boolean => unlessDamaged(() => [read()]) !== undefined;
 
 const leftOut = (count: number, what: string, detail = ""): string =>
   `left out ${count} ${what}${count === 1 ? "" : "s"}${detail && ` ${detail}`}`;
