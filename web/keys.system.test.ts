@@ -149,12 +149,13 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.goto(`${service.url}/admin/keys`);
     const ci = page.getByRole("button", { name: "Rotate ci" });
     await ci.focus();
+    const button = await ci.elementHandle();
     await createKey(service.keys, "laptop", undefined, Date.now());
     await service.keys.delete(phone?.key.id ?? "");
     await page.clock.fastForward(10_000);
     await page.getByRole("rowheader", { name: "laptop" }).waitFor();
     expect(await page.getByRole("rowheader").allTextContents()).toEqual(["laptop", "ci"]);
-    expect(await ci.evaluate((button) => button === document.activeElement)).toBe(true);
+    expect(await button?.evaluate((element) => element === document.activeElement)).toBe(true);
     // A lost connection is shown, and the next read recovers.
     await page.route("**/admin/keys", (route) => route.abort(), { times: 1 });
     await page.clock.fastForward(10_000);

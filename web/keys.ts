@@ -28,8 +28,8 @@ const placeholder = requireElement("#placeholder", HTMLElement);
 
 const api = createKeysApi(request);
 let loads = 0;
-/** The keys that the table shows, as JSON. */
-let shown = "";
+/** The rows of the table by the JSON of what they show. */
+let rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
 /** The tokens that the user has not hidden. The last one is shown. The service cannot show them again. */
 let tokens: readonly MintedApiKey[] = [];
 /** The tokens that were copied. */
@@ -53,15 +53,23 @@ async function load(): Promise<void> {
   placeholder.textContent = message;
 }
 
-/** Shows the keys, newest first, and only the tokens of valid ones. Keeps the focus. */
+/** Shows the keys, newest first, and only the tokens of valid ones. Keeps the rows that did not change, and the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
-  const valid = keys.filter((key) => !isExpired(key)).map(({ id }) => id);
-  const content = JSON.stringify([keys, valid]);
-  if (content === shown) return;
-  shown = content;
   const focused = focusedButton();
-  tableBody.replaceChildren(...keys.map(createRow).reverse());
-  if (focused !== undefined) focusButton(focused);
+  const shown = rows;
+  rows = new Map(
+    keys.toReversed().map((key) => {
+      const content = JSON.stringify([key, isExpired(key)]);
+      return [content, shown.get(content) ?? createRow(key)];
+    }),
+  );
+  for (const [content, row] of shown) if (!rows.has(content)) row.remove();
+  // A row that stays is not moved, because that would end a selection in it.
+  [...rows.values()].forEach((row, index) => {
+    if (tableBody.rows[index] !== row) tableBody.insertBefore(row, tableBody.rows[index] ?? null);
+  });
+  if (focused?.button.isConnected === false) focusButton(focused);
+  const valid = keys.filter((key) => !isExpired(key)).map(({ id }) => id);
   keepTokens(tokens.filter(({ id }) => valid.includes(id)));
 }
 
