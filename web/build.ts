@@ -75,7 +75,7 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   const { todos = "" } = pages;
   const serviceWorker = await buildScript("service-worker.ts", {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
-    BUILT_VERSION: JSON.stringify(hashOf(todos)),
+    BUILT_VERSION: JSON.stringify(getHash(todos)),
   });
   files.set(
     "pages.json",
@@ -125,11 +125,11 @@ async function buildPage(name: string, pathByName: ReadonlyMap<string, string>):
 }
 
 function hashedName(name: string, content: string | Uint8Array): string {
-  const hash = hashOf(content);
+  const hash = getHash(content);
   return name.replace(/\.(\w+)$/, (_, extension) => `-${hash}.${extension === "ts" ? "js" : extension}`);
 }
 
-const hashOf = (content: string | Uint8Array): string =>
+const getHash = (content: string | Uint8Array): string =>
   createHash("sha256").update(content).digest("hex").slice(0, 12);
 
 function compress(bytes: Uint8Array): Uint8Array {

@@ -65,7 +65,7 @@ export function newId(): TodoId {
 /** Returns whether an id was made here, because the service has not created the to-do yet. */
 export const isNewId = (id: TodoId): boolean => id.length > 20;
 
-const timeOf = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
+const getTime = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
 
 /**
  * The user's unsent changes, in order. They survive the page in IndexedDB, and all windows of the browser share them. Each
@@ -230,7 +230,7 @@ export class Outbox extends EventTarget {
 
   #isReady({ key, isReleased }: Change): boolean {
     if (this.#timers.has(key)) return isReleased;
-    const isAbandoned = Math.abs(Date.now() - timeOf(key)) > ABANDONED_MS;
+    const isAbandoned = Math.abs(Date.now() - getTime(key)) > ABANDONED_MS;
     return isAbandoned || (isReleased && this.sendsAll);
   }
 

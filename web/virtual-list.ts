@@ -30,7 +30,7 @@ interface Focused {
 }
 
 /** The rows of the list. */
-export interface Content {
+export interface ListContent {
   /** Both arrays are in ascending order of id if this is 1, and in descending order if it is -1. */
   readonly direction: 1 | -1;
   readonly open: readonly Todo[];
@@ -59,7 +59,7 @@ export interface VirtualListOptions {
 export class VirtualList {
   readonly #list: HTMLElement;
   readonly #onFocusLost: () => void;
-  #content: Content = { direction: 1, open: [], done: [] };
+  #content: ListContent = { direction: 1, open: [], done: [] };
   readonly #foldButton = createElement("button", { type: "button" });
   readonly #foldRow = createElement("div", { className: "fold", role: "listitem" }, this.#foldButton);
   readonly #blocks: Block[] = [];
@@ -136,7 +136,7 @@ export class VirtualList {
   }
 
   /** Renders these rows. The focus stays, or moves to the next row if its own leaves its part of the list. */
-  render(content: Content, created: ReadonlyMap<TodoId, Todo>): void {
+  render(content: ListContent, created: ReadonlyMap<TodoId, Todo>): void {
     this.#rename(created);
     const focused = this.#focused();
     const places = this.#places();
