@@ -146,7 +146,7 @@ describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
       await click("#hide-token");
       await click('#keys [aria-label="Rotate ci"]');
       await page.evaluate(`document.querySelector("#overlap").value = "0"`);
-      await click("#confirm-submit");
+      await click("dialog [type=submit]");
       const second = await shownToken();
       expect(await whoami(second)).toBe("ci");
       expect(await whoami(first)).toContain('"unauthorized"');
@@ -154,10 +154,10 @@ describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
       await click("#hide-token");
       await click('#keys [aria-label="Revoke ci"]');
       await page.type(KEYS.Escape);
-      await untilTrue(`!document.querySelector("#confirm").open`);
+      await untilTrue(`document.querySelector("dialog[open]") === null`);
       expect(await whoami(second)).toBe("ci");
       await click('#keys [aria-label="Revoke ci"]');
-      await click("#confirm-submit");
+      await click("dialog [type=submit]");
       await untilTrue(`document.querySelector('#keys [aria-label="Revoke ci"]') === null`);
       expect(await whoami(second)).toContain('"unauthorized"');
       await page.close();
