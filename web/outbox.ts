@@ -125,11 +125,11 @@ export class Outbox extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Resolves when the edit is stored. */
+  /** Resolves to all changes when the edit is stored. */
   async #edit(
     edit: (changes: readonly Change[]) => readonly Change[],
     confirmed: readonly Confirmed[] = [],
-  ): Promise<void> {
+  ): Promise<readonly Change[]> {
     const before = this.#changes;
     this.#changes = edit(before);
     if (this.#changes !== before) this.#notify();
@@ -156,6 +156,7 @@ export class Outbox extends EventTarget {
       this.#notify();
     }
     if (isEdited) this.#channel.postMessage(confirmed);
+    return stored ?? this.#changes;
   }
 
   /** Deletes all changes, because the browser was signed out. */
@@ -251,12 +252,12 @@ export class Outbox extends EventTarget {
    * Removes targets whose requests are done. `todos` has the to-dos that the service confirmed, by the id of the target.
    * Later changes to a new to-do that the service rejected are removed, too.
    */
-  settle(change: Change, done: ReadonlySet<TodoId>, todos: ReadonlyMap<TodoId, Todo>): Promise<void> {
+  async settle(change: Change, done: ReadonlySet<TodoId>, todos: ReadonlyMap<TodoId, Todo>): Promise<void> {
     const confirmed = [...todos].map(([id, todo]) => ({ kind: change.kind, id, todo }));
     this.#keepConfirmed(confirmed);
     const isLeft = (key: string, id: TodoId): boolean =>
       !done.has(id) || (key !== change.key && !(isNewId(id) && !todos.has(id)));
-    return this.#edit(
+    await this.#edit(
       (changes) =>
         changes.flatMap((one) => {
           if (one.key !== change.key && !one.targets.some(({ id }) => isNewId(id) && done.has(id)))
@@ -279,11 +280,11 @@ export class Outbox extends EventTarget {
   }
 
   /** Sends the new to-dos of a change again under new idempotency keys, as if they were added now. */
-  renew({ key, targets }: Change): Promise<void> {
+  async renew({ key, targets }: Change): Promise<void> {
     const ids = new Map(targets.map(({ id }) => [id, newId()]));
     const rename = (target: Target): Target => ({ ...target, id: ids.get(target.id) ?? target.id });
     const newKey = newId();
-    return this.#edit((changes) =>
+    await this.#edit((changes) =>
       changes.map((change) => {
         const renamed = { ...change, targets: change.targets.map(rename) };
         if (change.key !== key) return change.targets.some(({ id }) => ids.has(id)) ? renamed : change;
@@ -379,11 +380,11 @@ export class Outbox extends EventTarget {
   }
 
   /** Reads the stored changes again, with what closed windows left, and with the ids of new to-dos that were sent since. */
-  async reload(): Promise<void> {
+  async reload(): Promise<readonly Change[]> {
     const isRenamed = ({ kind, targets }: Change): boolean =>
       kind !== "created" && targets.some(({ id }) => this.#created.has(id));
     let left: ReadonlyMap<string, string> = new Map();
-    await this.#edit((changes) => {
+    const changes = await this.#edit((changes) => {
       left = listSettings(CLOSING);
       const all = left.size === 0 ? changes : addLeft(changes, [...left.values()]);
       return all.some(isRenamed)
@@ -391,6 +392,7 @@ export class Outbox extends EventTarget {
         : all;
     });
     for (const name of left.keys()) writeSetting(name);
+    return changes;
   }
 }
 

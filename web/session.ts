@@ -73,6 +73,7 @@ export class SessionView {
   /** The code of the link that opened this page. Nothing is done with it before a person agrees. */
   #code = takeCode();
   #isRejected = false;
+  #identifying: Promise<void> | undefined;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
 
@@ -102,12 +103,18 @@ export class SessionView {
   }
 
   /** The list can be read. Finds out who is signed in if the service is private. Rejects with a TodoApiError without an answer. */
-  async identify(): Promise<void> {
+  identify(): Promise<void> {
+    this.#identifying ??= this.#identify().finally(() => {
+      this.#identifying = undefined;
+    });
+    return this.#identifying;
+  }
+
+  async #identify(): Promise<void> {
     if (!isPrivate || !devicesButton.hidden) return;
     const session = await readSession();
     if (session === undefined || this.#isRejected) return;
     await this.#options.onSignedIn(session);
-    if (!devicesButton.hidden) return;
     devicesButton.hidden = false;
     if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
     // The back button must not show the list again after a sign-out.

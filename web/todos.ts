@@ -507,9 +507,11 @@ async function onSignedIn({ kind, name, scope }: Session): Promise<void> {
     list.isReadOnly = true;
     render();
   }
+  // The browser's database may answer later than the service.
+  const changes = await outbox.reload();
   const [owner, previous] = [`${kind} ${name}`, readSetting("owner")];
-  if (previous !== undefined && previous !== owner && outbox.changes.length > 0) {
-    const titles = outbox.changes.flatMap(({ targets }) => targets.map(({ title }) => title));
+  if (previous !== undefined && previous !== owner && changes.length > 0) {
+    const titles = changes.flatMap(({ targets }) => targets.map(({ title }) => title));
     showToast("Changes of another user were not sent: ", ...nameAll(titles), ".");
     await outbox.clear();
   }
