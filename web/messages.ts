@@ -1,9 +1,7 @@
 import { TodoApiError } from "../src/sdk/client.ts";
-import { quote } from "./notifications.ts";
+import { type Content, quote } from "./notifications.ts";
 import type { Change } from "./outbox.ts";
 import type { Rejection } from "./sender.ts";
-
-export type Content = readonly (string | Node)[];
 
 /** The most titles that one message contains. */
 const MAX_NAMES = 3;

@@ -11,7 +11,7 @@ export function announce(message: string): void {
 /** Returns user text in quotation marks. `bdi` keeps its writing direction apart from the surrounding sentence. */
 export const quote = (text: string): HTMLElement => createElement("bdi", {}, `“${text}”`);
 
-type Content = readonly (string | Node)[];
+export type Content = readonly (string | Node)[];
 
 const createButton = (label: string, onclick: () => void): HTMLButtonElement =>
   createElement("button", { type: "button", onclick }, label);

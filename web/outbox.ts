@@ -1,4 +1,5 @@
 import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
+import { indexOf } from "../src/sdk/json.ts";
 import { editChanges, openDatabase } from "./outbox-database.ts";
 import { listSettings, writeSetting } from "./settings.ts";
 
@@ -423,20 +424,4 @@ function ignoreFullStorage(error: unknown): undefined {
 function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
   const todo = todos[indexOf(todos, id)];
   return todo?.id === id ? todo : undefined;
-}
-
-/**
- * Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id if `direction`
- * is 1, and in descending order if it is -1.
- */
-export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 1): number {
-  let low = 0;
-  let high = todos.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const todo = todos[middle];
-    if (todo !== undefined && compareIds(todo.id, id) * direction < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

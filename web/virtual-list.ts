@@ -1,6 +1,6 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
+import { indexOf } from "../src/sdk/json.ts";
 import { createElement } from "./dom.ts";
-import { indexOf } from "./outbox.ts";
 
 /** Rows per block. The document contains only the blocks near the viewport. */
 const BLOCK_SIZE = 50;

@@ -1,5 +1,5 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
-import { compareIds } from "./json.ts";
+import { indexOf } from "./json.ts";
 import { delay, isTransient, retryDelay } from "./retry.ts";
 import {
   type CallOptions,
@@ -102,14 +102,8 @@ export function watchList(
   /** Puts a to-do in the place of its id, or nothing if it is deleted. */
   function replace(id: TodoId, ...todo: Todo[]): void {
     copy = undefined;
-    let low = 0;
-    let high = todos.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (compareIds(todos[middle]?.id ?? id, id) < 0) low = middle + 1;
-      else high = middle;
-    }
-    todos.splice(low, todos[low]?.id === id ? 1 : 0, ...todo);
+    const index = indexOf(todos, id);
+    todos.splice(index, todos[index]?.id === id ? 1 : 0, ...todo);
   }
 
   /** Passes the state to the user after one frame, with the changes until then. */

@@ -12,6 +12,21 @@ export function parseJson(json: string): unknown {
 export const compareIds = (a: TodoId, b: TodoId): number =>
   a.length - b.length || (a < b ? -1 : Number(a > b));
 
+/**
+ * Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id if `direction`
+ * is 1, and in descending order if it is -1.
+ */
+export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 1): number {
+  let low = 0;
+  let high = todos.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (compareIds(todos[middle]?.id ?? id, id) * direction < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /** Returns the id of a parsed object. Throws a SyntaxError if it has none. */
 export function parseId(value: unknown): TodoId {
   if (isObject(value) && "id" in value && typeof value.id === "string") return value.id;

@@ -130,8 +130,8 @@ function parseStart({ url, headers }: Request): Start {
 const POSITION = /^([\w.~-]+)-(\d+)$/;
 
 function parsePosition(text: string): Position | undefined {
-  const [, epoch, n] = POSITION.exec(text) ?? [];
-  return epoch === undefined ? undefined : { epoch, sequence: Number(n) };
+  const [, epoch, sequence] = POSITION.exec(text) ?? [];
+  return epoch === undefined ? undefined : { epoch, sequence: Number(sequence) };
 }
 
 /** Opens the event stream of one subscriber, in chunks of all pieces that are ready. Its `end` sends the buffered bytes first. Calls `onEnd` once. */

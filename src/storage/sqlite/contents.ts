@@ -33,8 +33,8 @@ export function* storedTodos(database: Database): Generator<string> {
   for (const { json } of todoRows(database)) yield json;
 }
 
-export function countTodos(database: Database): number {
-  return Number(database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM todos").get()?.count);
+export function countRows(database: Database, table: "todos" | "keys"): number {
+  return Number(database.query<{ count: bigint }, []>(`SELECT count(*) AS count FROM ${table}`).get()?.count);
 }
 
 /** Computes the checksum of the current contents. Calls a function with each to-do. */

@@ -11,9 +11,9 @@ const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 /** The number of frames that are read at once. */
 const READ_FRAMES = 8;
-/** SQLite has no longer pages. */
+/** Holds the longest pages that SQLite has. */
 const BUFFER = Buffer.alloc(READ_FRAMES * (FRAME_HEADER_BYTES + 65_536));
-/** From this size of the WAL on, each commit makes a checkpoint. */
+/** From this number of frames in the WAL on, each commit makes a checkpoint. */
 const CHECKPOINT_FRAMES = 1000;
 /** SQLite increments the first salt when it starts a WAL again; commands may do so, too. */
 const MAX_RESTARTS = 65_536;

@@ -5,7 +5,7 @@ import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
 import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
-import { assertIntact, countTodos, storeChecksum } from "../contents.ts";
+import { assertIntact, countRows, storeChecksum } from "../contents.ts";
 import { isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
@@ -134,10 +134,8 @@ function summarizeFile(path: string) {
 /** Returns the contents of a copy, and the id of the store. */
 function summarize(database: Database) {
   const { id, epoch, sequence } = storeRow(database);
-  const keys = Number(
-    database.query<{ count: bigint }, []>("SELECT count(*) AS count FROM keys").get()?.count,
-  );
-  return { id, todos: countTodos(database), keys, position: { epoch, sequence: Number(sequence) } };
+  const [todos, keys] = [countRows(database, "todos"), countRows(database, "keys")];
+  return { id, todos, keys, position: { epoch, sequence: Number(sequence) } };
 }
 
 /** Makes the copy a new store without events, so that it knows no old position. */

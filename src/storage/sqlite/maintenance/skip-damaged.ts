@@ -163,7 +163,11 @@ function unlessDamaged<T>(read: () => T): T | undefined {
   }
 }
 
-const isReadable = (read: () => unknown): boolean => unlessDamaged(() => [read()]) !== undefined;
+const isReadable = (read: () => unknown): boolean =>
+  unlessDamaged(() => {
+    read();
+    return true;
+  }) ?? false;
 
 const leftOut = (count: number, what: string, detail = ""): string =>
   `left out ${count} ${what}${count === 1 ? "" : "s"}${detail && ` ${detail}`}`;

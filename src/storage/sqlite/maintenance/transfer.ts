@@ -6,7 +6,7 @@ import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary 
 import { inBatches, NdjsonReader, writeExport } from "../../ndjson.ts";
 import {
   assertUndamaged,
-  countTodos,
+  countRows,
   storeChecksum,
   storedIdempotencyRecords,
   storedTodos,
@@ -33,7 +33,7 @@ export function exportTodos(
     return writeExport(
       {
         lastId: last_id,
-        count: countTodos(database),
+        count: countRows(database, "todos"),
         todos: inBatches(storedTodos(database)),
         keys: keys === "include" ? readStoredKeys(database) : undefined,
         idempotencyRecords: [...storedIdempotencyRecords(database)],
