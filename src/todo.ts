@@ -58,10 +58,16 @@ export type TodoEvent = { readonly position: Position; readonly id: TodoId } & (
   | { readonly type: "deleted" }
 );
 
+/** The answer to a write. */
+export interface Written {
+  /** Every list at this position or a later one contains the effect of the write. Of a change, it is the event's position. */
+  readonly position: Position;
+}
+
 /**
- * A store of to-dos. Each call is atomic and returns `undefined` for an absent to-do. A call that fails throws a
- * ServiceError: `store_unavailable`, or `store_full` from `insert`. A write that fails with `store_unavailable` may
- * still have been stored, because the disk or the database may have completed it too late.
+ * A store of to-dos. Each call is atomic. A call that fails throws a ServiceError: `store_unavailable`, or `store_full`
+ * from `insert`. A write that fails with `store_unavailable` may still have been stored, because the disk or the database
+ * may have completed it too late.
  */
 export interface TodoStore {
   /**
@@ -69,14 +75,21 @@ export interface TodoStore {
    * For 24 hours, or until newer keys evict it, the same idempotency key and title return the same to-do and change
    * nothing. The same key with another title throws `idempotency_key_reused`.
    */
-  insert(title: string, idempotencyKey?: string): Awaitable<{ readonly id: TodoId; readonly json: TodoJson }>;
+  insert(
+    title: string,
+    idempotencyKey?: string,
+  ): Awaitable<Written & { readonly id: TodoId; readonly json: TodoJson }>;
+  /** Returns a to-do; `undefined` if it is absent. */
   get(id: TodoId): Awaitable<TodoJson | undefined>;
   /** Lists to-dos. A list of more than `maxBlobBytes` bytes (default: 1 MiB) is returned in chunks. */
   list(query: ListQuery, maxBlobBytes?: number): Awaitable<TodoList>;
-  /** Sets `done`. Setting the current value changes neither the to-do nor the position. */
-  setDone(id: TodoId, done: boolean): Awaitable<TodoJson | undefined>;
-  /** Deletes a to-do. Returns whether it existed. */
-  delete(id: TodoId): Awaitable<boolean>;
+  /**
+   * Sets `done`. Returns the resulting to-do; `undefined` if it is absent. Setting the current value changes neither the
+   * to-do nor the position.
+   */
+  setDone(id: TodoId, done: boolean): Awaitable<Written & { readonly json: TodoJson | undefined }>;
+  /** Deletes a to-do. */
+  delete(id: TodoId): Awaitable<Written & { readonly existed: boolean }>;
   position(): Awaitable<Position>;
   /**
    * Throws `store_unavailable` if the last write has failed and writes still fail, so that `/readyz` fails although reads

@@ -288,8 +288,8 @@ async function outcome(store: TodoStore, write: Write, base: TodoId) {
       return { id, todo: decode(json) };
     }
     const id = idFrom(base, write.id);
-    if (write.name === "delete") return await store.delete(id);
-    const json = await store.setDone(id, write.done);
+    if (write.name === "delete") return (await store.delete(id)).existed;
+    const { json } = await store.setDone(id, write.done);
     return json === undefined ? undefined : decode(json);
   } catch (error) {
     if (error instanceof ServiceError) return { failure: error.code, detail: error.detail };

@@ -160,12 +160,12 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect([store.count, (await list()).length]).toEqual([2, 2]);
     });
 
-    test("get and setDone return undefined and delete returns false for an absent to-do", async () => {
+    test("get, setDone and delete find no absent to-do", async () => {
       await insert("a");
       for (const id of [0n, 2n, 2n ** 53n + 1n, 2n ** 63n, 2n ** 64n - 1n]) {
         expect(await store.get(id)).toBeUndefined();
-        expect(await store.setDone(id, true)).toBeUndefined();
-        expect(await store.delete(id)).toBe(false);
+        expect((await store.setDone(id, true)).json).toBeUndefined();
+        expect((await store.delete(id)).existed).toBe(false);
       }
       expect(await list()).toHaveLength(1);
     });
@@ -173,7 +173,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     test("setDone sets and clears done", async () => {
       const { id } = await insert("a");
       for (const done of [true, true, false, false, true]) {
-        const json = await store.setDone(id, done);
+        const { json } = await store.setDone(id, done);
         expect(json === undefined ? undefined : decode(json)).toEqual({ id, title: "a", done });
       }
     });
@@ -241,6 +241,32 @@ export function storeContract(engine: string, openStore: OpenStore): void {
       expect((await store.list({})).position).toEqual({ epoch, sequence: n + 2 });
       await store.delete(id);
       expect(await store.position()).toEqual({ epoch, sequence: n + 3 });
+    });
+
+    test("a write returns the position of its event, or the current one if it changes nothing", async () => {
+      const { id, position: created } = await store.insert("a", "key");
+      const { position: updated } = await store.setDone(id, true);
+      expect(updated).toEqual({ ...created, sequence: created.sequence + 1 });
+      const unchanged = [store.insert("a", "key"), store.setDone(id, true), store.setDone(9n, true)];
+      for (const write of [...unchanged, store.delete(9n)]) expect((await write).position).toEqual(updated);
+      const { position: deleted } = await store.delete(id);
+      expect(deleted).toEqual({ ...created, sequence: created.sequence + 2 });
+      expect((await store.insert("a", "key")).position).toEqual(deleted);
+      expect((await store.delete(2n ** 64n - 1n)).position).toEqual(deleted);
+      expect((await store.setDone(2n ** 64n - 1n, true)).position).toEqual(deleted);
+    });
+
+    test("each of many concurrent writes returns the position of its event", async () => {
+      await Promise.all(Array.from({ length: 20 }, () => store.insert("old")));
+      const start = await store.position();
+      const writes = upTo(20).flatMap((id) => [
+        store.insert("new"),
+        id % 2n === 0n ? store.setDone(id, true) : store.delete(id),
+      ]);
+      const ends = (await Promise.all(writes)).map(({ position }) => position.sequence);
+      const idOf = new Map((await take(store, start, writes.length)).map(({ n, id }) => [n, id]));
+      const ids = upTo(20).flatMap((id) => [20n + id, id]);
+      expect(ends.map((n) => idOf.get(n))).toEqual(ids);
     });
 
     test("events include missed and new changes in order", async () => {

@@ -58,12 +58,13 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
       origins.requireSameSite(request);
       const id = requireId(request);
       const { done } = await readPatch(request, server, id);
-      return todoReply(await store.setDone(id, done));
+      return todoReply((await store.setDone(id, done)).json);
     },
 
     delete: async (request) => {
       origins.requireSameSite(request);
-      if (!(await store.delete(requireId(request)))) throw notFound();
+      const { existed } = await store.delete(requireId(request));
+      if (!existed) throw notFound();
       return noContent();
     },
   } satisfies Record<string, Handler>;

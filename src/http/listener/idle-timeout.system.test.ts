@@ -106,8 +106,9 @@ describe("a request that takes longer than the idle timeout gets its response:",
     await Bun.sleep(SLOW_MS);
     return value;
   };
+  const memory = openMemory();
   const slow = {
-    store: { ...openMemory(), get: () => slowly(undefined), delete: () => slowly(false) },
+    store: { ...memory, get: () => slowly(undefined), delete: async () => slowly(await memory.delete(1n)) },
     credentials: { checkUser: () => slowly(true) },
   };
 

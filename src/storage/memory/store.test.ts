@@ -242,7 +242,8 @@ class Model {
 async function apply(store: TodoStore, call: Call): Promise<unknown> {
   if (call.name === "insert") return decode((await store.insert(call.title)).json);
   if (call.name === "list") return (await read(await store.list(call.query, call.maxBlobBytes))).todos;
-  if (call.name === "delete") return store.delete(call.id);
-  const json = call.name === "get" ? await store.get(call.id) : await store.setDone(call.id, call.done);
+  if (call.name === "delete") return (await store.delete(call.id)).existed;
+  const json =
+    call.name === "get" ? await store.get(call.id) : (await store.setDone(call.id, call.done)).json;
   return json === undefined ? undefined : decode(json);
 }

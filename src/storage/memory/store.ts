@@ -16,6 +16,7 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
+  type Written,
 } from "../../todo.ts";
 import { createRecord, IdempotencyRecords } from "../records/idempotency.ts";
 import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
@@ -65,10 +66,11 @@ class MemoryStore implements Store {
     return this.#feed.lag;
   }
 
-  insert(title: string, idempotencyKey?: string): { id: TodoId; json: TodoJson } {
+  insert(title: string, idempotencyKey?: string): Written & { id: TodoId; json: TodoJson } {
     if (idempotencyKey === undefined) return this.#insert(title);
     const id = this.#idempotencyRecords.find(idempotencyKey, title);
-    if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
+    if (id !== undefined)
+      return { id, json: encodeTodo({ id, title, done: false }), position: this.position() };
     const todo = this.#insert(title);
     const evicted = this.#idempotencyRecords.add(
       createRecord(idempotencyKey, title, todo.id, this.#options.now()),
@@ -85,17 +87,17 @@ class MemoryStore implements Store {
     return { position: this.position(), ...this.#table.list(query, maxBlobBytes) };
   }
 
-  setDone(id: TodoId, done: boolean): TodoJson | undefined {
+  setDone(id: TodoId, done: boolean): Written & { json: TodoJson | undefined } {
     const todo = this.#table.setDone(id, done);
     if (todo?.changed)
       this.#feed.publish({ type: "updated", position: this.#nextPosition(), id, json: todo.json });
-    return todo?.json;
+    return { json: todo?.json, position: this.position() };
   }
 
-  delete(id: TodoId): boolean {
+  delete(id: TodoId): Written & { existed: boolean } {
     const existed = this.#table.delete(id);
     if (existed) this.#feed.publish({ type: "deleted", position: this.#nextPosition(), id });
-    return existed;
+    return { existed, position: this.position() };
   }
 
   position(): Position {
@@ -110,7 +112,7 @@ class MemoryStore implements Store {
     this.#feed.end();
   }
 
-  #insert(title: string): { id: TodoId; json: string } {
+  #insert(title: string): Written & { id: TodoId; json: string } {
     const { maxTodos } = this.#options;
     if (this.#table.count >= maxTodos) throw storeFull(maxTodos);
     if (this.#lastId >= MAX_TODO_ID) throw idsExhausted();
@@ -118,8 +120,9 @@ class MemoryStore implements Store {
     const json = encodeTodo({ id, title, done: false });
     this.#table.append(id, json);
     this.#lastId = id;
-    this.#feed.publish({ type: "created", position: this.#nextPosition(), id, json });
-    return { id, json };
+    const position = this.#nextPosition();
+    this.#feed.publish({ type: "created", position, id, json });
+    return { id, json, position };
   }
 
   #nextPosition(): Position {

@@ -1,8 +1,9 @@
 import type { ServiceError } from "../../error.ts";
-import type { TodoId, TodoJson } from "../../todo.ts";
+import type { Position, TodoId, TodoJson, Written } from "../../todo.ts";
 import { idempotencyKeyReused } from "../records/idempotency.ts";
 import { idsExhausted, storeFull } from "../store.ts";
 import type { Value } from "./primary.ts";
+import type { Tail } from "./replica.ts";
 
 const MAX_WRITES = 1000;
 
@@ -19,7 +20,7 @@ export interface Waiting<Result> {
   readonly fail: (failure: ServiceError) => void;
 }
 
-interface Insert extends Waiting<TodoId> {
+interface Insert extends Waiting<Written & { readonly id: TodoId }> {
   readonly type: "insert";
   readonly title: string;
   /** SHA-256 of the idempotency key and of the title; empty without such a key. */
@@ -27,13 +28,13 @@ interface Insert extends Waiting<TodoId> {
   readonly titleHash: string;
 }
 
-interface Update extends Waiting<TodoJson | undefined> {
+interface Update extends Waiting<Written & { readonly json: TodoJson | undefined }> {
   readonly type: "update";
   readonly id: TodoId;
   readonly done: boolean;
 }
 
-interface Delete extends Waiting<boolean> {
+interface Delete extends Waiting<Written & { readonly existed: boolean }> {
   readonly type: "delete";
   readonly id: TodoId;
 }
@@ -81,14 +82,23 @@ export class Batch {
     ];
   }
 
-  settle({ created, updated, deleted }: Outcomes, maxTodos: number): void {
+  /** @param tail the latest events, those of the batch included */
+  settle({ created, updated, deleted }: Outcomes, { position, events }: Tail, maxTodos: number): void {
+    const changes = new Map(events.map((event) => [event.id, event.position]));
+    // The batch has one write of a to-do at most, so its last event is that of the write, or the write changed nothing.
+    const positionOf = (id: TodoId): Position => changes.get(id) ?? position;
     forEachLine(this.#of("insert"), created, ({ settle, fail }, line) => {
       const error = INSERT_ERRORS.get(line);
-      if (error === undefined) settle(BigInt(line));
+      const id = BigInt(line);
+      if (error === undefined) settle({ id, position: positionOf(id) });
       else fail(error(maxTodos));
     });
-    forEachLine(this.#of("update"), updated, ({ settle }, json) => settle(json === "" ? undefined : json));
-    forEachLine(this.#of("delete"), deleted, ({ settle }, line) => settle(line === "true"));
+    forEachLine(this.#of("update"), updated, ({ id, settle }, json) =>
+      settle({ json: json === "" ? undefined : json, position: positionOf(id) }),
+    );
+    forEachLine(this.#of("delete"), deleted, ({ id, settle }, line) =>
+      settle({ existed: line === "true", position: positionOf(id) }),
+    );
   }
 
   fail(failure: ServiceError): void {

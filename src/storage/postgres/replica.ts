@@ -4,13 +4,20 @@ import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
 import type { Table } from "../table/table.ts";
 
 /** The position of the database and its latest events, as `todo_service.tail` returns them. */
-export interface Tail {
+export interface TailRow {
   readonly epoch: string;
   readonly sequence: bigint;
   /** Whether the requested position belongs to the history of the database, which may have lost changes. */
   readonly is_known: boolean;
   /** The events after the requested position, one per line. */
   readonly tail: string | null;
+}
+
+/** The same, decoded. */
+export interface Tail {
+  readonly position: Position;
+  readonly isKnown: boolean;
+  readonly events: readonly StoredEvent[];
 }
 
 /** This process's copy of the to-dos and the latest changes. */
@@ -28,11 +35,10 @@ export class Replica {
   }
 
   /** Applies the new events. Returns false if changes were lost, or events are missing. */
-  follow({ is_known, ...tail }: Tail): boolean {
-    if (!is_known) return false;
-    const events = decodeTail(tail);
+  follow({ position, isKnown, events }: Tail): boolean {
+    if (!isKnown) return false;
     const { sequence } = this.position;
-    if (Number(tail.sequence) <= sequence) return true;
+    if (position.sequence <= sequence) return true;
     const first = events[0]?.position.sequence ?? Number.POSITIVE_INFINITY;
     if (first > sequence + 1) return false;
     for (const event of events) if (event.position.sequence > sequence) this.#apply(event);
@@ -47,6 +53,7 @@ export class Replica {
   }
 }
 
-export function decodeTail({ epoch, sequence, tail }: Omit<Tail, "is_known">): StoredEvent[] {
-  return tail === null ? [] : decodeEvents(tail, { epoch, sequence: Number(sequence) });
+export function decodeTail({ epoch, sequence, is_known, tail }: TailRow): Tail {
+  const position = { epoch, sequence: Number(sequence) };
+  return { position, isKnown: is_known, events: tail === null ? [] : decodeEvents(tail, position) };
 }

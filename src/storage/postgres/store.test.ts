@@ -73,10 +73,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       const { sequence: n } = await writer.position();
       expect((await reader.position()).sequence).toBe(n);
       if (i % 3 > 0) continue;
-      expect(await writer.delete(id)).toBe(true);
+      expect((await writer.delete(id)).existed).toBe(true);
       expect(await reader.get(id)).toBeUndefined();
-      expect(await reader.setDone(id, true)).toBeUndefined();
-      expect(await reader.delete(id)).toBe(false);
+      expect((await reader.setDone(id, true)).json).toBeUndefined();
+      expect((await reader.delete(id)).existed).toBe(false);
     }
   });
 
@@ -313,9 +313,9 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
     const noMoreIds = "The greatest possible id has been assigned.";
     expect(await Promise.all(inserts)).toEqual([MAX_POSTGRES_ID - 1n, MAX_POSTGRES_ID, noMoreIds]);
-    expect(await store.setDone(MAX_POSTGRES_ID, true)).toBeDefined();
+    expect((await store.setDone(MAX_POSTGRES_ID, true)).json).toBeDefined();
     expect((await todoIn(store, MAX_POSTGRES_ID))?.done).toBe(true);
-    expect(await store.delete(MAX_POSTGRES_ID)).toBe(true);
+    expect((await store.delete(MAX_POSTGRES_ID)).existed).toBe(true);
     expect((await store.position()).sequence).toBe(2 ** 40 + 4);
     await store.close();
   });

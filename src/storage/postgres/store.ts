@@ -8,6 +8,7 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
+  type Written,
 } from "../../todo.ts";
 import { sha256 } from "../records/idempotency.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
@@ -25,7 +26,7 @@ import {
   type Value,
 } from "./primary.ts";
 import { RefreshQueue } from "./refresh-queue.ts";
-import { decodeTail, Replica, type Tail } from "./replica.ts";
+import { decodeTail, Replica, type TailRow } from "./replica.ts";
 import { ensureSchema } from "./schema.ts";
 
 /** The greatest id: PostgreSQL's integers are signed 64-bit. */
@@ -97,15 +98,15 @@ class PostgresStore implements Store {
     return this.#replica.feed.lag;
   }
 
-  async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
-    const id = await this.#write<TodoId>((waiting) => ({
+  async insert(title: string, idempotencyKey?: string): Promise<Written & { id: TodoId; json: TodoJson }> {
+    const { id, position } = await this.#write<Written & { id: TodoId }>((waiting) => ({
       ...waiting,
       type: "insert",
       title,
       keyHash: idempotencyKey === undefined ? "" : sha256(idempotencyKey),
       titleHash: idempotencyKey === undefined ? "" : sha256(title),
     }));
-    return { id, json: encodeTodo({ id, title, done: false }) };
+    return { id, json: encodeTodo({ id, title, done: false }), position };
   }
 
   async get(id: TodoId): Promise<TodoJson | undefined> {
@@ -117,14 +118,14 @@ class PostgresStore implements Store {
     return { position, ...table.list(query, maxBlobBytes) };
   }
 
-  async setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
-    if (id > MAX_POSTGRES_ID) return undefined;
-    return this.#write<TodoJson | undefined>((waiting) => ({ ...waiting, type: "update", id, done }));
+  async setDone(id: TodoId, done: boolean): Promise<Written & { json: TodoJson | undefined }> {
+    if (id > MAX_POSTGRES_ID) return { json: undefined, position: this.#replica.position };
+    return this.#write((waiting) => ({ ...waiting, type: "update", id, done }));
   }
 
-  async delete(id: TodoId): Promise<boolean> {
-    if (id > MAX_POSTGRES_ID) return false;
-    return this.#write<boolean>((waiting) => ({ ...waiting, type: "delete", id }));
+  async delete(id: TodoId): Promise<Written & { existed: boolean }> {
+    if (id > MAX_POSTGRES_ID) return { existed: false, position: this.#replica.position };
+    return this.#write((waiting) => ({ ...waiting, type: "delete", id }));
   }
 
   async position(): Promise<Position> {
@@ -194,8 +195,8 @@ class PostgresStore implements Store {
 
   /** Applies the new events, or reloads everything if some of them are no longer stored. */
   async #refresh(): Promise<void> {
-    const tail = await this.#queryAtPosition<Tail>(TAIL);
-    if (this.#replica.follow(tail)) return;
+    const row = await this.#queryAtPosition<TailRow>(TAIL);
+    if (this.#replica.follow(decodeTail(row))) return;
     const replica = await load(this.#primary, this.#options.maxEvents);
     if (this.#isClosed) throw new Error("the store is closed");
     this.#replica.feed.end();
@@ -239,8 +240,9 @@ class PostgresStore implements Store {
       const row = await this.#sendBatch(batch);
       this.#writeHealth.succeeded();
       // The result is ignored, because the writes are done and the next read refreshes again.
-      replica.follow(row);
-      batch.settle(row, this.#options.maxTodos);
+      const tail = decodeTail(row);
+      replica.follow(tail);
+      batch.settle(row, tail, this.#options.maxTodos);
       onBatch(batch.size, performance.now() - started);
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
     } catch (cause) {
@@ -254,10 +256,10 @@ class PostgresStore implements Store {
     }
   }
 
-  #sendBatch(batch: Batch): Promise<Tail & Outcomes> {
+  #sendBatch(batch: Batch): Promise<TailRow & Outcomes> {
     const { maxTodos, maxEvents } = this.#options;
     const values = [maxTodos, Math.max(maxEvents, MIN_EVENTS), ...batch.values];
-    return this.#queryAtPosition<Tail & Outcomes>(WRITE, values);
+    return this.#queryAtPosition<TailRow & Outcomes>(WRITE, values);
   }
 }
 
@@ -272,12 +274,11 @@ const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, 
 function load(primary: Primary, maxEvents: number): Promise<Replica> {
   return primary.run((sql, progress) =>
     sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
-      const [tail] = await snapshot.unsafe<Tail[]>(LATEST, [maxEvents]);
-      if (tail === undefined) throw new Error(NO_STORE_ROW);
-      const events = decodeTail(tail);
-      const [first = { position: { epoch: tail.epoch, sequence: Number(tail.sequence) + 1 } }] = events;
-      const { epoch, sequence } = first.position;
-      const feed = new ChangeFeed(maxEvents, { epoch, sequence: sequence - 1 });
+      const [row] = await snapshot.unsafe<TailRow[]>(LATEST, [maxEvents]);
+      if (row === undefined) throw new Error(NO_STORE_ROW);
+      const { position, events } = decodeTail(row);
+      const { epoch } = events[0]?.position ?? position;
+      const feed = new ChangeFeed(maxEvents, { epoch, sequence: position.sequence - events.length });
       for (const event of events) feed.publish(event);
       return new Replica(await loadTable(snapshot, progress), feed);
     }),

@@ -20,6 +20,7 @@ export class Batch {
   /** Settles when the batch is on disk, or has failed. */
   readonly outcome = Promise.withResolvers<void>();
   readonly #start: Position;
+  readonly #epoch: string;
   readonly #startId: TodoId;
   lastId: TodoId;
   /** The number of to-dos after the batch. */
@@ -29,12 +30,21 @@ export class Batch {
   /** The other changed to-dos. */
   readonly #changed = new Map<TodoId, Change>();
 
-  /** @param count the number of to-dos before the batch */
-  constructor(start: Position, lastId: TodoId, count: number) {
+  /**
+   * @param epoch the epoch of the changes
+   * @param count the number of to-dos before the batch
+   */
+  constructor(start: Position, epoch: string, lastId: TodoId, count: number) {
     this.#start = start;
+    this.#epoch = epoch;
     this.#startId = lastId;
     this.lastId = lastId;
     this.count = count;
+  }
+
+  /** The position after the writes so far. */
+  get position(): Position {
+    return this.events.at(-1)?.position ?? this.#start;
   }
 
   /** Returns the pending state of a to-do; `undefined` if it is older than the batch and not changed. */
@@ -86,7 +96,7 @@ export class Batch {
     return {
       startId: this.#startId,
       lastId: this.lastId,
-      epoch: this.#start.epoch,
+      epoch: this.#epoch,
       startSequence: this.#start.sequence,
       lastSequence: this.#start.sequence + this.events.length,
       events: this.events.map(encodeEvent).join("\n"),
@@ -101,6 +111,6 @@ export class Batch {
   }
 
   #nextPosition(): Position {
-    return { epoch: this.#start.epoch, sequence: this.#start.sequence + this.events.length + 1 };
+    return { epoch: this.#epoch, sequence: this.#start.sequence + this.events.length + 1 };
   }
 }

@@ -158,19 +158,20 @@ test("concurrent writes take effect in the order of the calls", async () => {
   ]);
   const a = { id: 2n, title: "a", done: false };
   const b = { id: 3n, title: "b", done: false };
+  const after = (changes: number) => ({ position: { ...start, sequence: start.sequence + changes } });
   expect(outcomes).toEqual([
-    undefined,
-    { id: 2n, json: encodeTodo(a) },
-    encodeTodo({ ...a, done: true }),
-    undefined,
-    false,
-    { id: 3n, json: encodeTodo(b) },
-    true,
-    undefined,
-    encodeTodo({ ...b, done: true }),
-    true,
-    false,
-    undefined,
+    { json: undefined, ...after(0) },
+    { id: 2n, json: encodeTodo(a), ...after(1) },
+    { json: encodeTodo({ ...a, done: true }), ...after(2) },
+    { json: undefined, ...after(2) },
+    { existed: false, ...after(2) },
+    { id: 3n, json: encodeTodo(b), ...after(3) },
+    { existed: true, ...after(4) },
+    { json: undefined, ...after(4) },
+    { json: encodeTodo({ ...b, done: true }), ...after(5) },
+    { existed: true, ...after(6) },
+    { existed: false, ...after(6) },
+    { json: undefined, ...after(6) },
   ]);
   expect(await store.position()).toEqual({ ...start, sequence: start.sequence + 6 });
   expect([store.count, (await read(await store.list({}))).todos]).toEqual([1, [{ ...a, done: true }]]);

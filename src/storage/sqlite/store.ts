@@ -10,6 +10,7 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
+  type Written,
   withDone,
 } from "../../todo.ts";
 import type { ExportContents } from "../ndjson.ts";
@@ -129,14 +130,15 @@ class SqliteStore implements Store {
     return this.#state.feed.lag;
   }
 
-  async insert(title: string, idempotencyKey?: string): Promise<{ id: TodoId; json: TodoJson }> {
+  async insert(title: string, idempotencyKey?: string): Promise<Written & { id: TodoId; json: TodoJson }> {
     const batch = await this.#joinBatch();
     const todo =
       idempotencyKey === undefined
         ? this.#create(batch, title)
         : this.#createOnce(batch, title, idempotencyKey);
+    const { position } = batch;
     await batch.outcome.promise;
-    return todo;
+    return { ...todo, position };
   }
 
   get(id: TodoId): TodoJson | undefined {
@@ -147,21 +149,23 @@ class SqliteStore implements Store {
     return { position: this.position(), ...this.#state.table.list(query, maxBlobBytes) };
   }
 
-  async setDone(id: TodoId, done: boolean): Promise<TodoJson | undefined> {
+  async setDone(id: TodoId, done: boolean): Promise<Written & { json: TodoJson | undefined }> {
     const batch = await this.#joinBatch();
     const before = this.#jsonIn(batch, id);
     const json = before === undefined ? undefined : withDone(before, done);
     if (before !== undefined && json !== undefined && json !== before) batch.update(id, before, json, done);
+    const { position } = batch;
     await batch.outcome.promise;
-    return json;
+    return { json, position };
   }
 
-  async delete(id: TodoId): Promise<boolean> {
+  async delete(id: TodoId): Promise<Written & { existed: boolean }> {
     const batch = await this.#joinBatch();
     const before = this.#jsonIn(batch, id);
     if (before !== undefined) batch.delete(id, before);
+    const { position } = batch;
     await batch.outcome.promise;
-    return before !== undefined;
+    return { existed: before !== undefined, position };
   }
 
   position(): Position {
@@ -273,8 +277,7 @@ class SqliteStore implements Store {
         reject(new ServiceError("store_unavailable", { cause }));
         continue;
       }
-      const { sequence } = this.position();
-      resolve(new Batch({ epoch: this.#epoch, sequence }, this.#state.lastId, this.#state.table.count));
+      resolve(new Batch(this.position(), this.#epoch, this.#state.lastId, this.#state.table.count));
       // Promise callbacks run in the order of their registration, so every write has added its change when this resolves.
       await this.#writeBatch(await promise);
     }

@@ -29,7 +29,7 @@ test("the WAL shrinks with the next write after a long read has ended", async ()
   const next = new Database(path);
   next.run("BEGIN");
   next.query("SELECT * FROM todos LIMIT 1").all();
-  expect(await store.setDone(1n, true)).toContain('"done":true');
+  expect((await store.setDone(1n, true)).json).toContain('"done":true');
   next.close();
   const { count } = store;
   await store.close();
