@@ -220,8 +220,12 @@ async function problemsOfService(): Promise<string[]> {
   const lookupClient = () => ({ name: "ci", scope: "read" as const });
   await using readOnly = startService({ access: { privateMode: true }, credentials: { lookupClient } });
   await send(readOnly, todos, { headers: bearer, json: { title: "x" } });
-  await using closed = startService({ access: { privateMode: true }, credentials: { keys: memory.keys } });
+  await using closed = startService({
+    access: { privateMode: true },
+    credentials: { keys: memory.keys, checkUser },
+  });
   await send(closed, "POST /api/session", { json: {} });
+  for (let link = 0; link < 11; link++) await send(closed, "POST /api/session/links", { headers: basic });
 
   const insert = () => Promise.reject(storeFull(1_000_000));
   const get = () => Promise.reject(new ServiceError("store_unavailable"));

@@ -27,6 +27,12 @@ export interface Parent {
   readonly scope: Scope;
 }
 
+/** With what a browser signs in. */
+export interface SignIn extends Parent {
+  /** The id of the link, if it signs in with one. */
+  readonly linkId?: string;
+}
+
 /** A user or a client of the clients file, as the parent of a key. The hash is empty if nothing is stored. */
 const ENTRY = /^(user|client):([\w-]{43}|):(.+)$/s;
 
@@ -63,17 +69,18 @@ const parentKey = (parent: string, all: readonly Key[]): Key | undefined =>
   all.find(({ id }) => parent === `key:${id}`);
 
 /**
- * Makes the key of a browser, and deletes the oldest ones of the same parent beyond 20. Returns `undefined` if the parent is
- * no longer valid.
+ * Makes the key of a browser, and deletes the oldest ones of the same parent beyond 20. Returns `undefined` if the parent or
+ * the link is no longer valid. A link is used up only when the key exists, so a failure of the store leaves the link valid.
  * @param browser its name, which gets a number if another key has it
  */
 export async function createSession(
   keys: KeyStore,
-  { parent, scope }: Parent,
+  { parent, scope, linkId }: SignIn,
   browser: string,
   now: number,
-): Promise<MintedKey | undefined> {
+): Promise<(MintedKey & { readonly owner: string }) | undefined> {
   const lifetime = isUnchecked(parent) ? UNCHECKED_LIFETIME_MS : SESSION_LIFETIME_MS;
+  let unusedLink = linkId;
   for (;;) {
     const all = await keys.list();
     const limit = getExpiry(parent, all, now);
@@ -88,10 +95,19 @@ export async function createSession(
       ...(!isUnchecked(parent) && { lifetime }),
     });
     if (!(await keys.insert(minted.stored))) continue;
+    let isAllowed = false;
+    try {
+      // Only one request can delete the link, on any replica.
+      isAllowed = unusedLink === undefined || (await keys.delete(unusedLink));
+    } finally {
+      if (!isAllowed) await keys.delete(minted.key.id);
+    }
+    if (!isAllowed) return undefined;
+    unusedLink = undefined;
     const after = await keys.list();
     if (getExpiry(parent, after, now) === limit) {
       await trim(keys, after, parent, MAX_SESSIONS);
-      return minted;
+      return { ...minted, owner: getOwner(parent, after) };
     }
     // The parent was revoked or rotated meanwhile.
     await keys.delete(minted.key.id);
@@ -112,41 +128,61 @@ async function trim(keys: KeyStore, all: readonly Key[], parent: string, max: nu
 }
 
 /**
- * Deletes the key of a browser, and the codes of its parent that were not used, because the browser may have made one.
+ * Deletes the key of a browser, and then the links of its parent that were not used, because the browser may have made one.
  * Returns whether the key existed.
  */
 export async function endSession(keys: KeyStore, id: string, parent: string): Promise<boolean> {
+  const existed = await keys.delete(id);
+  // A link that is made from now on finds that its maker is gone, and one that was made before is in this list.
   await trim(keys, await keys.list(), LINK_PREFIX + parent, 0);
-  return keys.delete(id);
+  return existed;
 }
 
 /**
  * Makes a code that signs in one browser, once, within ten minutes, and deletes the oldest ones of the same parent beyond 5.
- * Only its hash is stored.
+ * Only its hash is stored. Returns `undefined`, and no link, if its maker was signed out or revoked meanwhile.
+ * @param makerId the id of the key that makes the link, or `undefined` for a user
  */
-export async function createLink(keys: KeyStore, { parent, scope }: Parent, now: number) {
+export async function createLink(
+  keys: KeyStore,
+  { parent, scope }: Parent,
+  makerId: string | undefined,
+  now: number,
+) {
   const code = randomBase62(CODE_CHARACTERS);
   const expiresAt = now + LINK_LIFETIME_MS;
   const fields = { name: `link ${randomBase62(CODE_CHARACTERS)}`, scope, createdAt: now, expiresAt };
-  const { stored } = mintKey(code, { ...fields, parent: LINK_PREFIX + parent });
+  const { key, stored } = mintKey(code, { ...fields, parent: LINK_PREFIX + parent });
   await keys.insert(stored);
-  await trim(keys, await keys.list(), LINK_PREFIX + parent, MAX_LINKS);
+  const all = await keys.list();
+  if (makerId !== undefined && !all.some(({ id }) => id === makerId)) {
+    await keys.delete(key.id);
+    return undefined;
+  }
+  await trim(keys, all, LINK_PREFIX + parent, MAX_LINKS);
   return { code, expiresAt };
 }
 
-/** Returns what a code signs in to, and the id to delete when it is used; `undefined` if the code or its parent is not valid. */
+/** Returns what a code signs in to; `undefined` if the code is not valid, or its user or client has changed. */
 export async function findLink(
   keys: KeyStore,
   code: string,
   storedEntry: StoredEntry,
   now: number,
-): Promise<(Parent & { readonly id: string }) | undefined> {
+): Promise<Required<SignIn> | undefined> {
   const tokenHash = hashToken(code);
   const link = await keys.find(tokenHash);
   if (link === undefined || !timingSafeEqual(link.tokenHash, tokenHash)) return undefined;
-  const { id, scope } = link;
+  const { id: linkId, scope } = link;
   if (link.parent?.startsWith(LINK_PREFIX) !== true || isExpired(link, now)) return undefined;
   const parent = link.parent.slice(LINK_PREFIX.length);
-  const isValid = isCurrent(parent, storedEntry) && getExpiry(parent, await keys.list(), now) !== undefined;
-  return isValid ? { id, parent, scope } : undefined;
+  return isCurrent(parent, storedEntry) ? { linkId, parent, scope } : undefined;
+}
+
+/** Returns whom a code signs in; `undefined` if the code or its parent is not valid. */
+export async function describeLink(keys: KeyStore, code: string, storedEntry: StoredEntry, now: number) {
+  const link = await findLink(keys, code, storedEntry, now);
+  const all = await keys.list();
+  if (link === undefined || getExpiry(link.parent, all, now) === undefined) return undefined;
+  return { kind: getKind(link.parent), name: getOwner(link.parent, all) };
 }

@@ -246,7 +246,8 @@ export function createService(options: ServiceOptions): Service {
         handler: (request, server) =>
           (request.method === "POST" ? signIn : signedIn).handler(request, server),
       },
-      "/api/session/link": { ...publicRoute({ POST: session.describeLink }), access: "guarded" },
+      "/api/session/link": { ...publicRoute({ POST: session.showLink }), access: "guarded" },
+      "/api/session/link/cancel": { ...publicRoute({ POST: session.cancelLink }), access: "guarded" },
       "/api/session/links": guardedRoute(guard, { POST: session.createDeviceLink }),
       "/api/session/devices/:id": guardedRoute(guard, { DELETE: session.revokeDevice }),
     };

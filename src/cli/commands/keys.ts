@@ -88,8 +88,10 @@ async function showLink(
   { key }: MintedKey,
   url: string = CLIENT_SETTINGS.url.default,
 ): Promise<void> {
-  const { code } = await createLink(keys, { parent: `key:${key.id}`, scope: key.scope }, Date.now());
-  const link = formatLink(url.replace(/\/+$/, ""), code);
+  const parent = { parent: `key:${key.id}`, scope: key.scope };
+  const created = await createLink(keys, parent, key.id, Date.now());
+  if (created === undefined) throw new CommandError(`the key ${key.id} was revoked before its link was made`);
+  const link = formatLink(url.replace(/\/+$/, ""), created.code);
   process.stderr.write(
     `${renderQrCode(link)}This link signs in one browser as ${escapeControls(key.name)} within ten minutes:\n`,
   );

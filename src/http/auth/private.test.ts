@@ -174,7 +174,10 @@ describe("private mode", () => {
       const path = template.replace("{id}", "1").replace("{name}", "page.css");
       for (const method of [...Object.keys(item), "options", "put"]) {
         const response = await service.send(method.toUpperCase(), path);
-        const isSignIn = `${method} ${path}` === "post /api/session" || path === "/api/session/link";
+        const isSignIn =
+          `${method} ${path}` === "post /api/session" ||
+          path.startsWith("/api/session/link/") ||
+          path === "/api/session/link";
         const isOpen = isSignIn || [...PUBLIC_PATHS, "/readyz", "/assets/page.css"].includes(path);
         expect([method, path, response.status === 401]).toEqual([method, path, !isOpen]);
       }

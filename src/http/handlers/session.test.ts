@@ -1,16 +1,19 @@
 import { describe, expect, test } from "bun:test";
 import { capturingLog } from "../../../test/log.ts";
 import { statusAndCode } from "../../../test/problem.ts";
+import { openSocket, readToEnd } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import {
   createKey,
   createKeyLookup,
+  type Key,
   type KeyStore,
   type MintedKey,
   rotateKey,
 } from "../../credential/key.ts";
 import { createLink, getParent, isCurrent } from "../../credential/session.ts";
 import { mintToken } from "../../credential/token.ts";
+import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { createService } from "../service.ts";
 
@@ -27,9 +30,31 @@ interface Jar {
 /** Starts a private service with an API key and the user ann, whose stored entry and clock can change. */
 async function startPrivate(scope: "read" | "write" = "write", lifetime?: number) {
   const store = openMemory();
-  const { keys } = store;
   const { log, lines, text } = capturingLog();
-  const state = { now: Date.now(), entry: "first" as string | undefined, whileChecking: () => {} };
+  const nothing = async (_key: Partial<Key>): Promise<void> => {};
+  const state = {
+    now: Date.now(),
+    entry: "first" as string | undefined,
+    whileChecking: () => {},
+    ...{ beforeInsert: nothing, beforeDelete: nothing, lists: 0 },
+  };
+  const keys: KeyStore = {
+    find: (tokenHash) => store.keys.find(tokenHash),
+    list: () => {
+      state.lists++;
+      return store.keys.list();
+    },
+    insert: async (key) => {
+      await state.beforeInsert(key);
+      return store.keys.insert(key);
+    },
+    replace: (id, expiresAt, successor) => store.keys.replace(id, expiresAt, successor),
+    delete: async (id) => {
+      await state.beforeDelete({ id });
+      return store.keys.delete(id);
+    },
+    recordUse: (id, usedAt) => store.keys.recordUse(id, usedAt),
+  };
   const storedEntry = (_kind: string, name: string) => (name === "ann" ? state.entry : undefined);
   const phone = await mint(keys, "phone", state.now, scope, lifetime);
   const service = startService({
@@ -50,6 +75,7 @@ async function startPrivate(scope: "read" | "write" = "write", lifetime?: number
       },
     },
     now: () => state.now,
+    monotonicNow: () => state.now,
   });
   const signIn = (body: object, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
     service.sendJson("POST", "/api/session", body, { headers: { "User-Agent": ANDROID, ...headers } });
@@ -559,15 +585,15 @@ describe("a link", () => {
 
     const { key } = service.phone;
     const parent = { parent: `key:${key.id}`, scope: "write" } as const;
-    const ofRotated = await createLink(service.keys, parent, service.state.now);
-    const ofRevoked = await createLink(service.keys, parent, service.state.now);
+    const ofRotated = await createLink(service.keys, parent, undefined, service.state.now);
+    const ofRevoked = await createLink(service.keys, parent, undefined, service.state.now);
     await rotateKey(service.keys, key.id, 1000, service.state.now);
     service.state.now += 1000;
-    await expectInvalid(ofRotated.code);
+    await expectInvalid(ofRotated?.code);
     await service.keys.delete(key.id);
-    await expectInvalid(ofRevoked.code);
+    await expectInvalid(ofRevoked?.code);
 
-    async function expectInvalid(code: string): Promise<void> {
+    async function expectInvalid(code = ""): Promise<void> {
       for (const path of ["/api/session/link", "/api/session"])
         expect((await service.sendJson("POST", path, { code })).status).toBe(401);
     }
@@ -584,6 +610,93 @@ describe("a link", () => {
     const second = await newCode(service, own);
     await service.send("DELETE", "/api/session", own);
     expect((await service.signIn({ code: second })).status).toBe(401);
+  });
+
+  test("does not outlive the browser that is signed out while it makes the link", async () => {
+    await using service = await startPrivate();
+    const { state } = service;
+    const during = { insert: await service.jar(ANN), delete: await service.jar(ANN) };
+    state.beforeInsert = async () => {
+      state.beforeInsert = async () => {};
+      expect((await service.send("DELETE", "/api/session", during.insert)).status).toBe(204);
+    };
+    const response = await service.send("POST", "/api/session/links", during.insert);
+    expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
+
+    let code = "";
+    state.beforeDelete = async () => {
+      state.beforeDelete = async () => {};
+      code = await newCode(service, during.delete);
+    };
+    expect((await service.send("DELETE", "/api/session", during.delete)).status).toBe(204);
+    expect((await service.signIn({ code })).status).toBe(401);
+    expect(await service.keys.list()).toHaveLength(1);
+  });
+
+  test.each(["the key of the browser", "the end of the link"])(
+    "stays valid if the store fails to store %s",
+    async (what) => {
+      await using service = await startPrivate();
+      const code = await newCode(service, await service.jar(ANN));
+      const before = (await service.keys.list()).length;
+      const fail = async (): Promise<void> => {
+        Object.assign(service.state, { beforeInsert: async () => {}, beforeDelete: async () => {} });
+        throw new ServiceError("store_unavailable");
+      };
+      service.state[what === "the key of the browser" ? "beforeInsert" : "beforeDelete"] = fail;
+      expect(await statusAndCode(await service.signIn({ code }))).toEqual([503, "store_unavailable"]);
+      expect(await service.keys.list()).toHaveLength(before);
+      service.state.lists = 0;
+      expect((await service.signIn({ code })).status).toBe(201);
+      expect(service.state.lists).toBe(2);
+    },
+  );
+
+  test("becomes invalid if the person cancels it", async () => {
+    await using service = await startPrivate();
+    const code = await newCode(service, await service.jar(ANN));
+    const cancel = () => service.sendJson("POST", "/api/session/link/cancel", { code });
+    expect((await cancel()).status).toBe(204);
+    expect(await statusAndCode(await cancel())).toEqual([401, "unauthorized"]);
+    expect((await service.signIn({ code })).status).toBe(401);
+    expect(service.text()).not.toContain(code);
+  });
+
+  test("is one of at most ten in a minute for each key and user", async () => {
+    await using service = await startPrivate();
+    const [ann, other, phone] = [
+      await service.jar(ANN),
+      await service.jar(ANN),
+      await service.jar({ token: service.phone.token }),
+    ];
+    const start = service.state.now;
+    for (let link = 0; link < 10; link++) {
+      service.state.now += 1000;
+      await newCode(service, link % 2 === 0 ? ann : other);
+    }
+    const ids = async () => (await service.keys.list()).map(({ id }) => id);
+    const before = await ids();
+    const response = await service.send("POST", "/api/session/links", ann);
+    expect(response.headers.get("retry-after")).toBe("51");
+    expect(await statusAndCode(response)).toEqual([429, "too_many_links"]);
+    expect(await ids()).toEqual(before);
+    await newCode(service, phone);
+    service.state.now = start + 61_000;
+    await newCode(service, other);
+    expect((await service.send("POST", "/api/session/links", ann)).status).toBe(429);
+  });
+
+  test.each(["Host: localhost:99999", undefined])("is not made for %p", async (host) => {
+    await using service = await startPrivate();
+    const [, authorization = ""] = Object.entries(basic("ann").headers)[0] ?? [];
+    const line = `POST /api/session/links HTTP/1.${host === undefined ? 0 : 1}`;
+    const head = [line, ...(host === undefined ? [] : [host]), `Authorization: ${authorization}`];
+    const response = await readToEnd(
+      await openSocket(service.port, `${head.join("\r\n")}\r\nConnection: close\r\n\r\n`),
+    );
+    expect(response).toContain(" 421 ");
+    expect(response).toContain('"code":"misdirected_host"');
+    expect(await service.keys.list()).toHaveLength(1);
   });
 
   test("cannot be used as a token, is not listed, and is one of at most 5", async () => {

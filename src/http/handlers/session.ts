@@ -3,6 +3,7 @@ import { formatTime, isExpired, type Key, type KeyStore } from "../../credential
 import {
   createLink,
   createSession,
+  describeLink,
   endSession,
   findLink,
   getKind,
@@ -10,12 +11,14 @@ import {
   getParent,
   isUnchecked,
   type Parent,
+  type SignIn,
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
 import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { describeBrowser } from "../auth/browser.ts";
+import { createLinkLimit } from "../auth/link-limit.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
@@ -26,6 +29,7 @@ import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
 export function createSessionHandlers(keys: KeyStore, authenticator: Authenticator, context: Context) {
   const { bodies, getConnectionInfo, log, now } = context;
   const { storedEntry } = context.credentials;
+  const limitLinks = createLinkLimit(context.monotonicNow);
 
   const requireOwnSecurePage = (request: Request, server: HttpServer): void => {
     if (!getConnectionInfo(request, server).isSecure) throw cookieNeedsHttps();
@@ -38,24 +42,35 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const browser = describeBrowser(request.headers.get("user-agent") ?? "");
     const minted = await createSession(keys, parent, browser, now());
     if (minted === undefined) throw invalidLink();
-    const { kind, name } = await describeOwner(parent.parent);
-    log.info({ key: minted.key.id, [kind]: name }, "signed in");
+    log.info({ key: minted.key.id, [getKind(parent.parent)]: minted.owner }, "signed in");
     return reply(201, describeDevice(minted.key), { "Set-Cookie": setSessionCookie(minted.token) });
   };
 
   /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
-  const describeLink: Handler = async (request, server) => {
+  const showLink: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const { parent } = await requireLink(requireText(await bodies.readJson(request, server), "code"));
-    return reply(200, await describeOwner(parent));
+    const owner = await describeLink(keys, await readCode(request, server), storedEntry, now());
+    if (owner === undefined) throw invalidLink();
+    return reply(200, owner);
+  };
+
+  /** Makes a code invalid, because the person does not want to sign in with it. */
+  const cancelLink: Handler = async (request, server) => {
+    requireOwnSecurePage(request, server);
+    const { linkId } = await requireLink(await readCode(request, server));
+    if (!(await keys.delete(linkId))) throw invalidLink();
+    log.info({ link: linkId }, "link cancelled");
+    return respond(204, {});
   };
 
   const show: GuardedHandler = async (request, _server, identity) => {
     const { parent } = getParent(identity, storedEntry);
-    const devices = (await keys.list()).filter((key) => key.parent === parent && !isExpired(key, now()));
+    const all = await keys.list();
+    const devices = all.filter((key) => key.parent === parent && !isExpired(key, now()));
     const token = readSessionCookie(request);
     const json = {
-      ...(await describeOwner(parent)),
+      kind: getKind(parent),
+      name: getOwner(parent, all),
       scope: identity.scope,
       devices: devices.map((key) => ({ ...describeDevice(key), isCurrent: key.id === identity.keyId })),
     };
@@ -78,23 +93,20 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   };
 
   const createDeviceLink: GuardedHandler = async (request, _server, identity) => {
-    const { code, expiresAt } = await createLink(keys, requireParent(identity), now());
+    const origin = requireOrigin(request);
+    const parent = requireParent(identity);
+    limitLinks(parent.parent);
+    const link = await createLink(keys, parent, identity.keyId, now());
+    if (link === undefined) throw unauthorized("The credential was revoked. Sign in again.");
     log.info(identityFields(identity), "link created");
-    // Behind a proxy that terminates TLS, only the page knows the scheme.
-    const origin = request.headers.get("origin") ?? new URL(request.url).origin;
-    const link = formatLink(origin, code);
-    return reply(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
+    const url = formatLink(origin, link.code);
+    return reply(201, { link: url, qrCode: encodeQrCode(url), expiresAt: formatTime(link.expiresAt) });
   };
 
-  return { signIn, describeLink, show, signOut, revokeDevice, createDeviceLink };
+  return { signIn, showLink, cancelLink, show, signOut, revokeDevice, createDeviceLink };
 
-  async function authenticate(body: unknown, request: Request, server: HttpServer): Promise<Parent> {
-    if (ownProperty(body, "code") !== undefined) {
-      const { id, ...parent } = await requireLink(requireText(body, "code"));
-      // Only one request can delete the code, on any replica.
-      if (!(await keys.delete(id))) throw invalidLink();
-      return parent;
-    }
+  async function authenticate(body: unknown, request: Request, server: HttpServer): Promise<SignIn> {
+    if (ownProperty(body, "code") !== undefined) return requireLink(requireText(body, "code"));
     const isToken = ownProperty(body, "token") !== undefined;
     const identity = isToken
       ? await authenticator.client(requireText(body, "token"), request, server)
@@ -113,15 +125,24 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     return getParent(identity, storedEntry);
   }
 
+  async function readCode(request: Request, server: HttpServer): Promise<string> {
+    return requireText(await bodies.readJson(request, server), "code");
+  }
+
   async function requireLink(code: string) {
     const link = await findLink(keys, code, storedEntry, now());
     if (link === undefined) throw invalidLink();
     return link;
   }
+}
 
-  async function describeOwner(parent: string) {
-    return { kind: getKind(parent), name: getOwner(parent, await keys.list()) };
-  }
+/** Returns the origin of the service as the sender knows it, for a link. */
+function requireOrigin({ headers, url }: Request): string {
+  // Behind a proxy that terminates TLS, only the page knows the scheme.
+  const origin = headers.get("origin");
+  if (origin !== null) return origin;
+  if (URL.canParse(url)) return new URL(url).origin;
+  throw new ServiceError("misdirected_host", { detail: "The link contains the Host, so send a valid one." });
 }
 
 const invalidLink = () => unauthorized("The link was used, has expired or was revoked. Create a new one.");
