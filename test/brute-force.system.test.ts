@@ -7,6 +7,7 @@ import { run, runTodo } from "./command.ts";
 import { openDescriptors } from "./descriptors.ts";
 import { basic, flood } from "./flood.ts";
 import { residentMiB } from "./memory.ts";
+import { request as httpRequest, openSocket, statusOf } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -177,4 +178,35 @@ describe("200 connections that guess passwords", () => {
       expect(Object.values(answers).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(100);
     },
   );
+});
+
+test("3,000 unfinished bodies that wait for a password check use little memory, and another network can log in", async () => {
+  await using server = await serve({ TODO_USERS_FILE: await usersFile([USER], 10) });
+  const { port, pid } = server;
+  const before = await residentMiB(pid);
+  let peak = before;
+  const headers = ["Content-Length: 131072", `Authorization: ${basic(USER, "wrong")}`];
+  const bytes = httpRequest("POST /admin/keys", headers, " ".repeat(131_000));
+  const statuses = new Map<number | undefined, number>();
+  const sockets = await Promise.all(
+    Array.from({ length: 3000 }, async () => {
+      const socket = await openSocket(port, bytes);
+      socket.once("data", (data) => {
+        const status = statusOf(data.toString("latin1"));
+        statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      });
+      return socket;
+    }),
+  );
+  const isRejected = async (): Promise<boolean> => {
+    peak = Math.max(peak, await residentMiB(pid));
+    return statuses.values().reduce((sum, count) => sum + count, 0) === sockets.length;
+  };
+  const rejected = until(isRejected, "each request has a response");
+  expect(await answered(() => statusFrom("127.0.0.2", port, RIGHT))).toBe(200);
+  await rejected;
+  for (const socket of sockets) socket.destroy();
+  expect([...statuses.keys()].sort()).toEqual([401, 429, 503]);
+  process.stderr.write(`${(peak - before).toFixed(0)} MiB more\n`);
+  expect(peak - before).toBeLessThan(200);
 });

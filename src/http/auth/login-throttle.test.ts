@@ -117,6 +117,28 @@ describe("createLoginThrottle", () => {
     expect(await waiting).toBe(second);
   });
 
+  test("rejects the newest attempt of the network with the most when more than 256 wait", async () => {
+    const throttle = createLoginThrottle(100, () => 0);
+    const end = Promise.withResolvers<boolean>();
+    const outcomes = new Map<string, unknown>();
+    const attempt = async (network: string, name: string): Promise<void> => {
+      const outcome = throttle.attempt(network, USER, () => end.promise);
+      outcomes.set(name, await outcome.catch((error: unknown) => error));
+    };
+    const from = (network: string, count: number): Promise<void>[] =>
+      Array.from({ length: count }, (_, index) => attempt(network, `${network} ${index + 1}`));
+    // The first 16 of each network do not wait.
+    const attempts = [...from("flood", 16 + 256), ...from("other", 16 + 2), ...from("flood again", 1)];
+    await Bun.sleep(0);
+    expect([...outcomes.keys()].sort()).toEqual(["flood 271", "flood 272"]);
+    for (const error of outcomes.values()) expect(error).toMatchObject({ code: "credentials_unavailable" });
+    end.resolve(true);
+    await Promise.all(attempts);
+    expect([...outcomes.values()].filter((outcome) => outcome === true)).toHaveLength(attempts.length - 2);
+    // The ended attempts left their places.
+    expect(await throttle.attempt("flood", USER, async () => true)).toBe(true);
+  });
+
   test("delays each rejection longer if more rejections are waiting", async () => {
     const { throttle } = throttled(100);
     const took = async (count: number): Promise<number> => {
@@ -135,9 +157,9 @@ describe("createLoginThrottle", () => {
     expect(performance.now() - started).toBeGreaterThan(800);
   });
 
-  test("delays at most 500 rejections at a time", async () => {
+  test("delays at most 250 rejections at a time", async () => {
     const { throttle } = throttled(100);
-    const delayed = Array.from({ length: 500 }, () => throttle.delayRefusal().then(() => "delayed"));
+    const delayed = Array.from({ length: 250 }, () => throttle.delayRefusal().then(() => "delayed"));
     expect(await Promise.race([...delayed, throttle.delayRefusal().then(() => "immediate")])).toBe(
       "immediate",
     );
