@@ -114,6 +114,11 @@ export class FileGuard {
     this.#remember(files, wal);
   }
 
+  /** Returns whether the database at the path is still the one that the writer has open. */
+  hasDatabase(): boolean {
+    return isSame(this.#lastSeen.database, statSync(this.#path, { throwIfNoEntry: false }));
+  }
+
   /** To be called after a transaction that failed. It may have changed the WAL. */
   transactionFailed(error: unknown): void {
     this.#hasFailed ||= error instanceof SQLiteError;

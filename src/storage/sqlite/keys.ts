@@ -29,7 +29,8 @@ export function openSqliteKeys(
     const database = createIfMissing ? openDatabase(path, "shared") : openExisting(path);
     if (isMissing) onCreated(`sqlite:${path}`);
     const onCommit = () => {
-      const problem = writeMark(path, toMark(storeRow(database)));
+      // In a write transaction, because another process that commits meanwhile would get the lower mark.
+      const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
       if (problem !== undefined) onWarning(problem);
     };
     return { keys: new SqliteKeys(database, onCommit), close: () => database.close() };

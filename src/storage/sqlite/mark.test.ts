@@ -8,6 +8,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -27,6 +28,7 @@ import { backup, restore } from "./maintenance/backup.ts";
 import { check, probeSqlite } from "./maintenance/check.ts";
 import { exportSkippingDamaged } from "./maintenance/skip-damaged.ts";
 import { exportTodos, importTodos } from "./maintenance/transfer.ts";
+import { writeMark } from "./mark.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-mark-"));
@@ -281,6 +283,37 @@ describe("openSqlite", () => {
     expect(await start(path)).toEqual([]);
   });
 
+  test("does not write over the mark of a store that was restored while it runs", async () => {
+    const [path, elsewhere, sound, file] = [newPath(), newPath(), newPath(), newPath()];
+    await insert(sound, "restored");
+    await backup(sound, file, signal);
+    const store = await openSqlite(path);
+    for (const title of ["a", "b"]) await store.insert(title);
+    for (const suffix of ["", "-wal", "-shm", "-lock", "-mark"])
+      renameSync(path + suffix, elsewhere + suffix);
+    await restore(path, file, signal);
+    const mark = readFileSync(`${path}-mark`);
+    await errorOf(store.insert("c"));
+    await store.close();
+    expect(readFileSync(`${path}-mark`)).toEqual(mark);
+    expect(await titlesOf(path)).toEqual(["restored"]);
+  });
+
+  test("warns of the mark of another store, and does not write over it", async () => {
+    const [path, other] = [newPath(), newPath()];
+    await insert(other, "other");
+    const warnings: string[] = [];
+    const store = await openSqlite(path, { onWarning: (message) => warnings.push(message) });
+    await store.insert("a");
+    rmSync(`${path}-mark`);
+    copyFileSync(`${other}-mark`, `${path}-mark`);
+    await store.close();
+    expect(readFileSync(`${path}-mark`)).toEqual(readFileSync(`${other}-mark`));
+    expect(warnings).toEqual([
+      `the high-water mark cannot be written: it is that of another store: move ${path}-mark away`,
+    ]);
+  });
+
   test("counts changes of API keys, also those of another process", async () => {
     for (const change of ["served", "beside"]) {
       const path = newPath();
@@ -313,6 +346,13 @@ describe("openSqlite", () => {
       "the clock (2026-01-01T23:59:59.000Z) is behind the newest stored time (2026-01-02T00:00:00.000Z): set the clock",
     ]);
   });
+});
+
+test("writeMark does not lower a mark", () => {
+  const path = newFile("");
+  for (const transactions of [3, 2])
+    expect(writeMark(path, { id: "0123456789abcdef", transactions })).toBeUndefined();
+  expect(readFileSync(`${path}-mark`, "utf8")).toStartWith("0123456789abcdef 0000000000000003 ");
 });
 
 test("openSqliteKeys refuses a store that is behind its mark", async () => {

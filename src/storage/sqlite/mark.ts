@@ -33,6 +33,9 @@ const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n/;
 
 const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
 
+const encodeMark = ({ id, transactions }: Mark): string =>
+  encode(`${id} ${String(transactions).padStart(16, "0")}`);
+
 export const markPath = (path: string): string => `${path}-mark`;
 
 export const toMark = ({ id, transactions }: StoreRow): Mark => ({
@@ -42,40 +45,86 @@ export const toMark = ({ id, transactions }: StoreRow): Mark => ({
 
 const WRITE = constants.O_RDWR | constants.O_NOFOLLOW;
 
+/** Writes the mark of an open store. It never lowers a mark, and never writes over the mark of another store. */
+export class MarkWriter {
+  readonly #path: string;
+  readonly #id: string;
+  /** Stays open, because opening the file for each batch costs four times as much as writing it. */
+  #descriptor: number | undefined;
+  #transactions = 0;
+  /** Why the mark was not written; `undefined` if it was. */
+  problem: string | undefined;
+
+  /** @param id the id of the store */
+  constructor(path: string, id: string) {
+    this.#path = path;
+    this.#id = id;
+  }
+
+  /** Writes the mark after a commit. A failure fails no request, because the store is complete without a mark. */
+  write(transactions: number): void {
+    if (this.#descriptor === undefined) this.open(transactions);
+    else this.#attempt(() => this.#writeLine(transactions));
+  }
+
+  /**
+   * Opens the file at the path of the mark again, and writes the mark.
+   * @param canCreate whether a missing or damaged mark is written, too
+   */
+  open(transactions: number, canCreate = true): void {
+    this.close();
+    this.#attempt(() => {
+      const found = readMark(this.#path);
+      if (typeof found === "string") {
+        if (!canCreate) return;
+      } else if (found.id !== this.#id) {
+        throw new Error(`it is that of another store: move ${markPath(this.#path)} away`);
+      } else {
+        this.#transactions = Math.max(this.#transactions, found.transactions);
+      }
+      this.#descriptor = openMark(markPath(this.#path));
+      this.#writeLine(transactions);
+    });
+  }
+
+  close(): void {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
+    this.#descriptor = undefined;
+  }
+
+  #writeLine(transactions: number): void {
+    if (this.#descriptor === undefined) return;
+    this.#transactions = Math.max(this.#transactions, transactions);
+    const line = encodeMark({ id: this.#id, transactions: this.#transactions });
+    if (writeSync(this.#descriptor, line, 0) !== line.length) throw new Error("only a part was written");
+  }
+
+  #attempt(write: () => void): void {
+    try {
+      write();
+      this.problem = undefined;
+    } catch (error) {
+      this.close();
+      this.problem = `the high-water mark cannot be written: ${describeFsError(error)}`;
+    }
+  }
+}
+
+/** Opens the mark for writing, and creates a missing one. Throws unless it is a regular file. */
+function openMark(file: string): number {
+  if (statRegularFile(file) === undefined) createPrivate(file);
+  return openSync(file, WRITE);
+}
+
 /**
  * Writes the mark of a store, which exists or is about to. Returns why it cannot be written, if so: the store is complete
  * without it.
  */
 export function writeMark(path: string, { id, transactions }: Mark): string | undefined {
-  try {
-    writeLine(markPath(path), encode(`${id} ${String(transactions).padStart(16, "0")}`));
-    return undefined;
-  } catch (error) {
-    return `the high-water mark cannot be written: ${describeFsError(error)}`;
-  }
-}
-
-/** All lines have the same length; what follows a line is ignored. */
-function writeLine(file: string, line: string): void {
-  const descriptor = openMark(file);
-  try {
-    if (writeSync(descriptor, line, 0) !== line.length) throw new Error("only a part was written");
-  } catch (error) {
-    statRegularFile(file);
-    throw error;
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function openMark(file: string): number {
-  try {
-    return openSync(file, WRITE);
-  } catch {
-    statRegularFile(file);
-    createPrivate(file);
-    return openSync(file, WRITE);
-  }
+  const mark = new MarkWriter(path, id);
+  mark.open(transactions);
+  mark.close();
+  return mark.problem;
 }
 
 /** Writes the mark of a store that a command has written. Throws an Error that says that the rest is complete. */

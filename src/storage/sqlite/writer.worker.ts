@@ -10,7 +10,7 @@ import { findStructuralDamage } from "./contents.ts";
 import { type Committed, changedError, FileGuard } from "./file-guard.ts";
 import type { FileIdentity } from "./files.ts";
 import { type KeyRequest, SqliteKeys } from "./keys.ts";
-import { writeMark } from "./mark.ts";
+import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
@@ -74,8 +74,7 @@ class Writer {
   readonly #path: string;
   readonly #database: Database;
   readonly #files: FileGuard;
-  /** Why the mark was not written; `undefined` if it was. */
-  warning: string | undefined;
+  readonly #mark: MarkWriter;
   #committed: Committed;
   readonly #keys: SqliteKeys;
   readonly #maxEvents: number;
@@ -89,9 +88,10 @@ class Writer {
     this.#path = path;
     this.#database = database;
     this.#files = new FileGuard(path, lock, database);
+    this.#mark = new MarkWriter(path, id);
     this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
-    if (row.last_id > 0n || row.transactions > 0n) this.#writeMark();
+    if (row.last_id > 0n || row.transactions > 0n) this.#mark.open(this.#committed.transactions);
     this.#keys = new SqliteKeys(database, (counted) => this.#onCommit(this.#committed.sequence, counted));
     this.#maxEvents = maxEvents;
   }
@@ -103,9 +103,19 @@ class Writer {
       return this.#execute(request);
     } catch (error) {
       // The next start would trust an old mark that came with an old copy of the store.
-      if (this.#committed.transactions > 0) this.#writeMark();
+      this.#openMark(this.#files.hasDatabase());
       throw error;
     }
+  }
+
+  /** Why the mark was not written; `undefined` if it was. */
+  get warning(): string | undefined {
+    return this.#mark.problem;
+  }
+
+  /** Another program may have removed or replaced the mark. */
+  #openMark(canCreate: boolean): void {
+    if (this.#committed.transactions > 0) this.#mark.open(this.#committed.transactions, canCreate);
   }
 
   #execute(request: Exclude<WriterRequest, { type: "open" }>): boolean {
@@ -126,6 +136,7 @@ class Writer {
         return this.#committed.sequence === request.sequence;
       case "checkFiles":
       case "checkBeforeClose":
+        this.#openMark(true);
         return true;
       case "checkWrites":
         this.#checkWrites();
@@ -142,6 +153,7 @@ class Writer {
         this.#recordKeyUses(request.uses);
         return true;
       case "close":
+        this.#mark.close();
         this.#database.close();
         return true;
     }
@@ -151,12 +163,7 @@ class Writer {
   #onCommit(sequence: number, transactions: number): void {
     this.#committed = { id: this.#committed.id, sequence, transactions };
     this.#files.checkAfter(this.#committed);
-    this.#writeMark();
-  }
-
-  /** A failed write of the mark fails no request, because the commit is on disk. */
-  #writeMark(): void {
-    this.warning = writeMark(this.#path, this.#committed);
+    this.#mark.write(transactions);
   }
 
   #commit(commit: Commit): void {
