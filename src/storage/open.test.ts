@@ -1,6 +1,16 @@
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
@@ -23,6 +33,26 @@ describe("openStore of a file", () => {
     expect((await errorOf(openStore(`sqlite:${path}`, {}))).message).toContain("is in use by another server");
     await again.close();
     expect(existsSync(`${link}-lock`)).toBe(false);
+  });
+
+  test("rejects a link to a store that was moved without its WAL or its mark, until both are moved", async () => {
+    const [path, real] = [newPath(), newPath()];
+    const store = await openStore(`sqlite:${path}`, {});
+    for (const title of ["a", "b"]) await store.insert(title);
+    const killed = newPath();
+    for (const suffix of ["", "-wal", "-mark"]) copyFileSync(path + suffix, killed + suffix);
+    await store.close();
+    renameSync(killed, real);
+    symlinkSync(real, killed);
+    const refusal = (await errorOf(openStore(`sqlite:${killed}`, {}))).message;
+    expect(refusal).toBe(
+      `${killed} is a symbolic link to ${real}, but has ${killed}-wal and ${killed}-mark beside it: if the store was moved without these files, run mv ${killed}-wal ${real}-wal && mv ${killed}-mark ${real}-mark; otherwise, move these files away`,
+    );
+    const [, moves = ""] = /run (.*); otherwise/.exec(refusal) ?? [];
+    expect(Bun.spawnSync(["sh", "-c", moves]).exitCode).toBe(0);
+    const again = await openStore(`sqlite:${killed}`, { onWarning: expect.unreachable });
+    expect(again.count).toBe(2);
+    await again.close();
   });
 
   test("rejects a file with a hard link", async () => {

@@ -10,6 +10,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   utimesSync,
   writeFileSync,
@@ -88,6 +89,14 @@ describe("a running store rejects writes", () => {
       (path) => {
         copyFileSync(path, `${path}.copy`);
         renameSync(`${path}.copy`, path);
+      },
+      "was moved, removed or replaced",
+    ],
+    [
+      "its database is moved, and a link takes its place",
+      (path) => {
+        renameSync(path, `${path}.moved`);
+        symlinkSync(`${path}.moved`, path);
       },
       "was moved, removed or replaced",
     ],

@@ -1,5 +1,5 @@
 import { type Database, SQLiteError } from "bun:sqlite";
-import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from "node:fs";
+import { type BigIntStats, closeSync, existsSync, lstatSync, openSync, readSync, statSync } from "node:fs";
 import { errorMessage } from "../../error-message.ts";
 import { assertIntact } from "./contents.ts";
 import { isDamage } from "./errors.ts";
@@ -30,8 +30,8 @@ export interface Committed {
 }
 
 interface Files {
-  readonly database: Stats;
-  readonly wal: Stats;
+  readonly database: BigIntStats;
+  readonly wal: BigIntStats;
 }
 
 /** The committed frames of a WAL. */
@@ -70,8 +70,8 @@ export class FileGuard {
     this.#path = path;
     this.#lock = lock;
     this.#database = database;
-    this.#sharedMemory = statSync(`${path}-shm`);
-    this.#lastSeen = { database: statSync(path), wal: statSync(`${path}-wal`) };
+    this.#sharedMemory = stat(`${path}-shm`);
+    this.#lastSeen = { database: stat(path), wal: stat(`${path}-wal`) };
     this.#wal = readWal(path, EMPTY_WAL) ?? EMPTY_WAL;
   }
 
@@ -116,7 +116,7 @@ export class FileGuard {
 
   /** Returns whether the database at the path is still the one that the writer has open. */
   hasDatabase(): boolean {
-    return isSame(this.#lastSeen.database, statSync(this.#path, { throwIfNoEntry: false }));
+    return isSame(this.#lastSeen.database, find(this.#path));
   }
 
   /** To be called after a transaction that failed. It may have changed the WAL. */
@@ -242,12 +242,17 @@ export const changedError = (path: string, detail = "its last change is another 
   new Error(`another program has changed ${path} (${detail})`);
 
 /** Returns the state of a file. Throws if the file is not the expected one. */
-function assertSame(path: string, expected: FileIdentity): Stats {
-  const found = statSync(path, { throwIfNoEntry: false });
+function assertSame(path: string, expected: FileIdentity): BigIntStats {
+  const found = find(path);
   if (found !== undefined && isSame(expected, found)) return found;
   throw new Error(`${path} was moved, removed or replaced`);
 }
 
 /** Besides the size, the time of the last change shows a file that was overwritten by another of the same size. */
-const isUnchanged = (left: Stats, now: Stats): boolean =>
-  left.size === now.size && left.mtimeMs === now.mtimeMs;
+const isUnchanged = (left: BigIntStats, now: BigIntStats): boolean =>
+  left.size === now.size && left.mtimeNs === now.mtimeNs;
+
+/** A symbolic link in the place of a file is another file, because the next start would look beside its target. */
+const stat = (path: string): BigIntStats => lstatSync(path, { bigint: true });
+const find = (path: string): BigIntStats | undefined =>
+  lstatSync(path, { bigint: true, throwIfNoEntry: false });

@@ -1,5 +1,6 @@
 /** The files of a store: the database, and the WAL, the shared memory, the lock and the mark beside it. */
 import {
+  type BigIntStats,
   closeSync,
   existsSync,
   fchownSync,
@@ -15,7 +16,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { describeFsError } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
-import { describeWaysOut, openError } from "./errors.ts";
+import { describeWaysOut, openError, quoteArgument } from "./errors.ts";
 
 /** The permissions of new files. Only the owner may read a store, because it contains the hashes of API keys. */
 export const PRIVATE_MODE = 0o600;
@@ -46,6 +47,7 @@ function resolveFile(path: string): string {
       );
     }
     const real = realpathSync(path);
+    if (lstatSync(path).isSymbolicLink()) assertNothingBesideLink(path, real);
     if (isMountPoint(real)) {
       throw new PreconditionError(
         `${path} is mounted alone, without the WAL and the lock beside it: mount its folder instead`,
@@ -57,6 +59,20 @@ function resolveFile(path: string): string {
     throw new PreconditionError(`${path} is a symbolic link to a missing file`);
   const folder = dirname(path);
   return existsSync(folder) ? join(realpathSync(folder), basename(path)) : path;
+}
+
+/**
+ * Throws if a store was moved without its WAL or its mark, and a link took its place. SQLite looks for both beside the file
+ * that the link names, so the changes in the WAL would be lost.
+ */
+function assertNothingBesideLink(link: string, real: string): void {
+  const left = ["-wal", "-mark"].filter((suffix) => sizeOrZero(link + suffix) > 0);
+  if (left.length === 0) return;
+  const files = left.map((suffix) => link + suffix).join(" and ");
+  const moves = left.map((suffix) => `mv ${quoteArgument(link + suffix)} ${quoteArgument(real + suffix)}`);
+  throw new PreconditionError(
+    `${link} is a symbolic link to ${real}, but has ${files} beside it: if the store was moved without these files, run ${moves.join(" && ")}; otherwise, move these files away`,
+  );
 }
 
 /** The mount points of Linux. Other systems have no such file. */
@@ -111,8 +127,9 @@ function createForOwner(path: string): void {
 
 /** What identifies a file, whatever its path. */
 export interface FileIdentity {
-  readonly dev: number;
-  readonly ino: number;
+  readonly dev: bigint;
+  /** A number would round inodes above 2^53. */
+  readonly ino: bigint;
 }
 
 /** Returns whether a file is the expected one. */
@@ -123,13 +140,13 @@ export const isSame = (expected: FileIdentity, found: FileIdentity | undefined):
  * Returns the state of a file beside a store; `undefined` if it is missing. Throws an Error that says what to do unless it
  * is a regular file. A symbolic link is never followed, because its target would be overwritten.
  */
-export function statRegularFile(file: string): Stats | undefined {
-  const found = lstatSync(file, { throwIfNoEntry: false });
+export function statRegularFile(file: string): BigIntStats | undefined {
+  const found = lstatSync(file, { throwIfNoEntry: false, bigint: true });
   if (found === undefined || found.isFile()) return found;
   throw new Error(`it is ${describeKind(found)}: move ${file} away`);
 }
 
-export function describeKind(found: Stats): string {
+export function describeKind(found: Pick<Stats, "isDirectory" | "isSymbolicLink">): string {
   if (found.isDirectory()) return "a folder, not a file";
   return found.isSymbolicLink() ? "a symbolic link, not a file" : "not a regular file";
 }
