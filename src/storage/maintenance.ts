@@ -5,10 +5,17 @@ export class PreconditionError extends Error {
   override readonly name = "PreconditionError";
 }
 
+/**
+ * Called with how far a step of a task is.
+ * @param total undefined if it is not known
+ */
+export type OnProgress = (step: string, done: number, total: number | undefined) => void;
+
 /** Options of a task that takes long. */
 export interface TaskOptions {
   /** Aborts the task: it rolls back and throws the signal's reason. */
   readonly signal: AbortSignal;
+  readonly onProgress?: OnProgress;
 }
 
 export interface TransferOptions extends TaskOptions {
@@ -69,12 +76,12 @@ export interface CheckResult {
 /** Operations on a whole store. A call that fails changes nothing; it throws a PreconditionError or another Error. */
 export interface StoreAdmin {
   /** Copies the store into a new file. A server may be using the store. */
-  backup(file: string, signal: AbortSignal): Promise<BackupSummary>;
+  backup(file: string, options: TaskOptions): Promise<BackupSummary>;
   /**
    * Replaces a store that no server uses by a backup, an export or a rescue file. The old files are moved aside. The restored
    * store knows no earlier position.
    */
-  restore(file: string, signal: AbortSignal): Promise<RestoreSummary>;
+  restore(file: string, options: TaskOptions): Promise<RestoreSummary>;
   /** Lets a server start on a store that has lost changes. */
   acceptLoss(): Promise<LossSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */

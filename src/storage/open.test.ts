@@ -114,7 +114,7 @@ describe("openStore of a file", () => {
       "the database of another program",
     );
     const { signal } = new AbortController();
-    expect((await errorOf(openStoreAdmin(url).backup(newPath(), signal))).message).toContain(
+    expect((await errorOf(openStoreAdmin(url).backup(newPath(), { signal }))).message).toContain(
       "the database of another program",
     );
     expect(readFileSync(path)).toEqual(before);

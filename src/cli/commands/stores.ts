@@ -49,11 +49,11 @@ export function addStoreCommands(program: Command): void {
 }
 
 const backup = (file: string, flags: Flags): Promise<void> =>
-  runOnStore(flags, async (store, signal) => printSummary("backed up", await store.backup(file, signal)));
+  runOnStore(flags, async (store, signal) => printSummary("backed up", await store.backup(file, { signal })));
 
 const restore = (file: string, flags: Flags): Promise<void> =>
   runOnStore(flags, async (store, signal) => {
-    const restored = await store.restore(file, signal);
+    const restored = await store.restore(file, { signal });
     printSummary("restored", restored);
     if (restored.keys > 0)
       process.stdout.write(

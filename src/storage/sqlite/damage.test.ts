@@ -212,7 +212,7 @@ test.each([
   rmSync(`${path}-mark`);
   expect(await refusal(path)).toStartWith(`${path}: it is damaged (`);
   expect((await check(path)).map(({ isSound }) => isSound)).toEqual([true, false, true]);
-  const { message } = await errorOf(restore(newPath(), path, new AbortController().signal));
+  const { message } = await errorOf(restore(newPath(), path, { signal: new AbortController().signal }));
   expect(message).toStartWith(`${path}: it is damaged (`);
 });
 

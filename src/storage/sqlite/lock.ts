@@ -58,12 +58,15 @@ function openLock(path: string) {
 }
 
 /** Returns whether another process has locked a store. Creates no file. */
-export function isLocked(path: string): boolean {
-  if (statRegularFile(`${path}-lock`) === undefined) return false;
-  using lock = new Database(`${path}-lock`, { create: false, readwrite: true });
+export const isLocked = (path: string): boolean =>
+  statRegularFile(`${path}-lock`) !== undefined && isLockedFile(`${path}-lock`, 1000);
+
+/** Returns whether another connection keeps a database locked for this long. */
+export function isLockedFile(file: string, timeoutMs: number): boolean {
+  using database = new Database(file, { create: false, readwrite: true });
   try {
-    lock.run("PRAGMA busy_timeout = 1000");
-    lock.query("SELECT count(*) FROM sqlite_schema").get();
+    database.run(`PRAGMA busy_timeout = ${timeoutMs}`);
+    database.query("SELECT count(*) FROM sqlite_schema").get();
     return false;
   } catch (error) {
     if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return true;

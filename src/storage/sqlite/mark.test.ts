@@ -149,7 +149,7 @@ describe("openSqlite", () => {
       () => openSqliteKeys(path, { createIfMissing: false, onWarning: expect.unreachable }),
       () => probeSqlite(path),
       () => check(path),
-      () => backup(path, newPath(), signal),
+      () => backup(path, newPath(), { signal }),
       () => exportTodos(path, async () => {}, work),
       () => exportSkippingDamaged(path, async () => {}, work),
       () => importTodos(path, lines(), 10, work),
@@ -286,12 +286,12 @@ describe("openSqlite", () => {
   test("does not write over the mark of a store that was restored while it runs", async () => {
     const [path, elsewhere, sound, file] = [newPath(), newPath(), newPath(), newPath()];
     await insert(sound, "restored");
-    await backup(sound, file, signal);
+    await backup(sound, file, { signal });
     const store = await openSqlite(path);
     for (const title of ["a", "b"]) await store.insert(title);
     for (const suffix of ["", "-wal", "-shm", "-lock", "-mark"])
       renameSync(path + suffix, elsewhere + suffix);
-    await restore(path, file, signal);
+    await restore(path, file, { signal });
     const mark = readFileSync(`${path}-mark`);
     await errorOf(store.insert("c"));
     await store.close();
@@ -474,9 +474,9 @@ describe("acceptLoss", () => {
 test("restore reports a mark that is a folder, and recommends to move it", async () => {
   const [path, sound, file] = [newPath(), newPath(), newPath()];
   await insert(sound, "a");
-  await backup(sound, file, signal);
+  await backup(sound, file, { signal });
   mkdirSync(`${path}-mark`);
-  expect(await restore(path, file, signal).catch((error) => error.message)).toBe(
+  expect(await restore(path, file, { signal }).catch((error) => error.message)).toBe(
     `${path}-mark is a folder, not a file: move it away`,
   );
   expect(existsSync(path)).toBe(false);
@@ -485,8 +485,8 @@ test("restore reports a mark that is a folder, and recommends to move it", async
 test("restore moves a store that has lost changes aside, and rewrites the mark", async () => {
   const [path, sound, file] = [await behindStore(), newPath(), newPath()];
   await insert(sound, "a");
-  await backup(sound, file, signal);
-  const { movedTo = "" } = await restore(path, file, signal);
+  await backup(sound, file, { signal });
+  const { movedTo = "" } = await restore(path, file, { signal });
   expect(movedTo).toMatch(/\.db\.\d{8}T\d{9}Z$/);
   expect(globSync(`${movedTo}*`).toSorted()).toEqual([movedTo, `${movedTo}-mark`]);
   expect(await start(movedTo)).toContain("its last 2 transactions are missing");

@@ -73,7 +73,7 @@ test("a store whose files are wrong saves everything in a private file, which re
   expect(found?.name).toBe("ci");
   await store.close();
   expect(rescueFiles(path)).toEqual([file]);
-  expect(await restore(path, file, signal)).toMatchObject({ todos: 1, movedTo: expect.any(String) });
+  expect(await restore(path, file, { signal })).toMatchObject({ todos: 1, movedTo: expect.any(String) });
   const again = await openSqlite(path);
   expect((await again.insert("a", "key a")).id).toBe(1n);
   expect((await again.insert("c")).id).toBe(3n);
@@ -103,7 +103,7 @@ test("a store that closes while its files are wrong saves everything first", asy
   truncateSync(`${path}-wal`, 4096);
   await store.close();
   const [file = ""] = rescueFiles(path);
-  expect(await restore(path, file, signal)).toMatchObject({ todos: 2 });
+  expect(await restore(path, file, { signal })).toMatchObject({ todos: 2 });
 });
 
 test("a rescue file has the API keys of commands, and no writes after it", async () => {
@@ -131,7 +131,7 @@ test("a rescue file has the API keys of commands, and no writes after it", async
   await store.close();
   const [second = "", ...others] = rescueFiles(path);
   expect(others).toEqual([]);
-  expect(await restore(path, second, signal)).toMatchObject({ todos: 3 });
+  expect(await restore(path, second, { signal })).toMatchObject({ todos: 3 });
 });
 
 test("a store that closes with the right files leaves no rescue file that a later start would name", async () => {
@@ -227,7 +227,7 @@ test("a rescue file is written to another folder if that of the store is gone, o
   expect(dirname(file)).toBe(other);
   await store.close();
   renameSync(`${dirname(path)}.elsewhere`, dirname(path));
-  await restore(path, file, signal);
+  await restore(path, file, { signal });
   const again = await openSqlite(path);
   expect((await read(await again.list({}))).todos.map(({ title }) => title)).toEqual(["a", "b"]);
   await again.close();

@@ -22,6 +22,7 @@ import { describeOpenError, openError } from "./errors.ts";
 import { ServerKeys } from "./keys.ts";
 import { load, type State } from "./load.ts";
 import { acquireLock, type Lock } from "./lock.ts";
+import { removeAbandonedCopies } from "./maintenance/copy.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
@@ -45,6 +46,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
   let reader: Database | undefined;
   let starting: Promise<WriterClient> | undefined;
   try {
+    removeAbandonedCopies(path);
     const markProblem = assertNotBehindMark(path);
     database = openDatabase(path, "server");
     reader = openDatabase(path, "readOnly");

@@ -54,7 +54,7 @@ async function makeStore(): Promise<string> {
 
 async function makeBackup(): Promise<string> {
   const file = newPath();
-  await backup(await makeStore(), file, signal);
+  await backup(await makeStore(), file, { signal });
   return file;
 }
 
@@ -77,8 +77,8 @@ async function refusal(work: Promise<unknown>): Promise<string | undefined> {
 test("restore copies the complete backup and starts a new epoch", async () => {
   const path = await makeStore();
   const [file, copy] = [newPath(), newPath()];
-  const saved = await backup(path, file, signal);
-  const restored = await restore(copy, file, signal);
+  const saved = await backup(path, file, { signal });
+  const restored = await restore(copy, file, { signal });
   const [first, second] = [await openSqlite(path), await openSqlite(copy)];
 
   const before = await read(await first.list({}));
@@ -110,7 +110,7 @@ test("restore copies the complete backup and starts a new epoch", async () => {
 
 test("restore leaves a database in WAL mode, so the first start needs no rollback journal", async () => {
   const path = newPath();
-  await restore(path, await makeBackup(), signal);
+  await restore(path, await makeBackup(), { signal });
   // The file format version numbers of a database in WAL mode (SQLite file format §1.3.3).
   expect([...readFileSync(path).subarray(18, 20)]).toEqual([2, 2]);
   expect(left(path)).toEqual([""]);
@@ -119,7 +119,7 @@ test("restore leaves a database in WAL mode, so the first start needs no rollbac
 test("every backup and restore has a new epoch", async () => {
   const file = await makeBackup();
   const paths = [newPath(), newPath()];
-  for (const path of paths) await restore(path, file, signal);
+  for (const path of paths) await restore(path, file, { signal });
   const epochs = [file, ...paths].map((path) => {
     const database = openDatabase(path, "shared");
     const row = database.query<{ epoch: string }, []>("SELECT epoch FROM store").get();
@@ -134,7 +134,7 @@ describe("backup", () => {
     const path = await makeStore();
     expect(readFileSync(path).includes("deleted")).toBe(true);
     const file = newPath();
-    await backup(path, file, signal);
+    await backup(path, file, { signal });
     expect(left(file)).toEqual([""]);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(readFileSync(file).includes("deleted")).toBe(false);
@@ -151,28 +151,40 @@ describe("backup", () => {
     const store = await openSqlite(path);
     for (let i = 0; i < 10; i++) await store.insert(`${i}`);
     const position = await store.position();
-    expect(await backup(path, newPath(), signal)).toMatchObject({ todos: 10, position });
+    expect(await backup(path, newPath(), { signal })).toMatchObject({ todos: 10, position });
     expect((await store.insert("11th")).id).toBe(11n);
     expect(await store.position()).toEqual({ ...position, sequence: 11 });
     await store.close();
+  });
+
+  test("contains the store without the tables, indexes and triggers of other programs", async () => {
+    const path = await makeStore();
+    foreign(FOREIGN_OBJECTS)(path);
+    const [file, copy] = [newPath(), newPath()];
+    expect(await backup(path, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
+    expect(await restore(copy, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
+    const database = openDatabase(copy, "readOnly");
+    const names = database.query("SELECT name FROM sqlite_schema WHERE name LIKE '%other%'").all();
+    database.close();
+    expect(names).toEqual([]);
   });
 
   test("never overwrites a file", async () => {
     const path = await makeStore();
     const [file, link] = [newPath(), newPath()];
     writeFileSync(file, "mine");
-    expect(await refusal(backup(path, file, signal))).toBe(`${file} already exists: name another file`);
+    expect(await refusal(backup(path, file, { signal }))).toBe(`${file} already exists: name another file`);
     expect([readFileSync(file, "utf8"), left(file)]).toEqual(["mine", [""]]);
     // It leads nowhere: to be seen only when the copy is put in its place, as is what appears meanwhile.
     symlinkSync(join(folder, "nowhere"), link);
-    expect(await refusal(backup(path, link, signal))).toBe(`${link} already exists: name another file`);
+    expect(await refusal(backup(path, link, { signal }))).toBe(`${link} already exists: name another file`);
     expect([left(link), existsSync(join(folder, "nowhere"))]).toEqual([[""], false]);
   });
 
   test("rejects a file that another backup is writing", async () => {
     const file = newPath();
     writeFileSync(`${file}.part`, "another's");
-    expect(await refusal(backup(await makeStore(), file, signal))).toBe(
+    expect(await refusal(backup(await makeStore(), file, { signal }))).toBe(
       `another command is writing ${file}.part: if no other command is running, remove ${file}.part`,
     );
     expect(readFileSync(`${file}.part`, "utf8")).toBe("another's");
@@ -180,24 +192,26 @@ describe("backup", () => {
 
   test("rejects a missing store or folder", async () => {
     const [path, file] = [newPath(), newPath()];
-    expect(await refusal(backup(path, file, signal))).toBe(
+    expect(await refusal(backup(path, file, { signal }))).toBe(
       `${path} does not exist: check the path of the store`,
     );
     expect(left(path)).toEqual([]);
-    expect(await refusal(backup(await makeStore(), "", signal))).toBe("the file has no name");
+    expect(await refusal(backup(await makeStore(), "", { signal }))).toBe("the file has no name");
     const lost = join(folder, "no", "folder.db");
-    expect(await refusal(backup(await makeStore(), lost, signal))).toBe(
+    expect(await refusal(backup(await makeStore(), lost, { signal }))).toBe(
       `${lost}.part cannot be created: no such file or folder`,
     );
     writeFileSync(path, "no database, ".repeat(1000));
-    expect(await refusal(backup(path, file, signal))).toStartWith(`${path}: file is not a database`);
+    expect(await refusal(backup(path, file, { signal }))).toStartWith(`${path}: file is not a database`);
     expect(left(file)).toEqual([]);
   });
 
   test("leaves no files when aborted", async () => {
     const file = newPath();
     const reason = new Error("enough");
-    expect(await errorOf(backup(await makeStore(), file, AbortSignal.abort(reason)))).toBe(reason);
+    expect(await errorOf(backup(await makeStore(), file, { signal: AbortSignal.abort(reason) }))).toBe(
+      reason,
+    );
     expect(left(file)).toEqual([]);
   });
 
@@ -207,7 +221,7 @@ describe("backup", () => {
     database.run("UPDATE todos SET json = 'no JSON' WHERE id = 3");
     database.close();
     const file = newPath();
-    expect((await errorOf(backup(path, file, signal))).message).toContain(
+    expect((await errorOf(backup(path, file, { signal }))).message).toContain(
       "it is damaged (1 of its to-dos are invalid; todo check has details)",
     );
     expect(left(file)).toEqual([]);
@@ -239,6 +253,14 @@ const foreign = (sql: string) => (path: string) => {
   database.close();
 };
 
+const FOREIGN_OBJECTS = `
+  CREATE TABLE other_table (id INTEGER PRIMARY KEY AUTOINCREMENT, x UNIQUE);
+  INSERT INTO other_table (x) VALUES ('other');
+  CREATE INDEX other_index ON todos (json);
+  CREATE VIEW other_view AS SELECT * FROM todos;
+  CREATE TRIGGER other_trigger AFTER INSERT ON todos BEGIN DELETE FROM todos; END;
+  ANALYZE`;
+
 const cutOff = async (path: string): Promise<void> => {
   copyFileSync(await makeBackup(), path);
   truncateSync(path, 3 * 4096);
@@ -265,7 +287,7 @@ describe("restore", () => {
     const path = await makeStore();
     await damage(path);
     const before = readFileSync(path);
-    const { movedTo = "", todos } = await restore(path, await makeBackup(), signal);
+    const { movedTo = "", todos } = await restore(path, await makeBackup(), { signal });
     expect(todos).toBe(2);
     expect(readFileSync(movedTo)).toEqual(before);
     const store = await openSqlite(path);
@@ -277,7 +299,7 @@ describe("restore", () => {
     const path = await makeStore();
     rmSync(`${path}-mark`);
     foreign("UPDATE todos SET json = replace(json, 'true', 'false')")(path);
-    expect((await restore(path, await makeBackup(), signal)).movedTo).toStartWith(`${path}.`);
+    expect((await restore(path, await makeBackup(), { signal })).movedTo).toStartWith(`${path}.`);
   });
 
   test.each<[what: string, damage: (path: string) => void]>([
@@ -292,22 +314,31 @@ describe("restore", () => {
     rmSync(`${path}-mark`);
     damage(path);
     const before = readFileSync(path);
-    const { movedTo = "", todos } = await restore(path, await makeBackup(), signal);
+    const { movedTo = "", todos } = await restore(path, await makeBackup(), { signal });
     expect(todos).toBe(2);
     expect(readFileSync(movedTo)).toEqual(before);
   });
 
   test("accepts the file of a stopped server", async () => {
     const path = newPath();
-    expect(await restore(path, await makeStore(), signal)).toMatchObject({ todos: 2 });
+    expect(await restore(path, await makeStore(), { signal })).toMatchObject({ todos: 2 });
     expect(left(path)).toEqual([""]);
+  });
+
+  test("accepts the file of a stopped server with tables and indexes of other programs", async () => {
+    const [file, path] = [await makeStore(), newPath()];
+    foreign(`${FOREIGN_OBJECTS}; DROP TRIGGER other_trigger`)(file);
+    expect(await restore(path, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
+    const store = await openSqlite(path);
+    expect(store.count).toBe(2);
+    await store.close();
   });
 
   test("writes one private file", async () => {
     const path = newPath();
     const file = await makeBackup();
     chmodSync(file, 0o644);
-    await restore(path, file, signal);
+    await restore(path, file, { signal });
     expect([left(path), left(file)]).toEqual([[""], [""]]);
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
@@ -320,7 +351,7 @@ describe("restore", () => {
     const abandoned = readFileSync(journal);
     part.close();
     writeFileSync(journal, abandoned);
-    expect(await restore(path, await makeBackup(), signal)).toMatchObject({ todos: 2 });
+    expect(await restore(path, await makeBackup(), { signal })).toMatchObject({ todos: 2 });
   });
 
   test("replaces an empty store and the WAL of its crashed server", async () => {
@@ -329,7 +360,7 @@ describe("restore", () => {
     for (const suffix of ["", "-wal"]) copyFileSync(crashed + suffix, path + suffix);
     await store.close();
     expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
-    await restore(path, await makeBackup(), signal);
+    await restore(path, await makeBackup(), { signal });
     expect(existsSync(`${path}-wal`)).toBe(false);
     const restored = await openSqlite(path);
     expect((await read(await restored.list({}))).todos).toHaveLength(2);
@@ -355,7 +386,7 @@ describe("restore", () => {
     [
       "with a trigger",
       edited("CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"),
-      "it is not a store of this program: name another file",
+      'it has the trigger "t" of another program: remove it',
     ],
     ["without a row in its store table", edited("DELETE FROM store"), 'its table "store" has no row'],
     ["with an id above its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos are invalid"],
@@ -369,7 +400,7 @@ describe("restore", () => {
     const [file, path] = [newPath(), newPath()];
     await damage(file);
     const before = readFileSync(file);
-    const said = await refusal(restore(path, file, signal));
+    const said = await refusal(restore(path, file, { signal }));
     expect(said).toStartWith(`${file}: `);
     expect(said).toContain(message);
     expect(said).not.toContain("\n");
@@ -378,24 +409,24 @@ describe("restore", () => {
 
   test("rejects missing files, folders and stores in use", async () => {
     const [path, missing, subfolder] = [newPath(), newPath(), newPath()];
-    expect(await refusal(restore(path, missing, signal))).toBe(`${missing}: no such file or folder`);
+    expect(await refusal(restore(path, missing, { signal }))).toBe(`${missing}: no such file or folder`);
     mkdirSync(subfolder);
-    expect(await refusal(restore(path, subfolder, signal))).toBe(`${subfolder}: it is not a file`);
+    expect(await refusal(restore(path, subfolder, { signal }))).toBe(`${subfolder}: it is not a file`);
     const used = newPath();
     const store = await openSqlite(used);
     await store.insert("a");
-    expect(await refusal(restore(path, used, signal))).toBe(
+    expect(await refusal(restore(path, used, { signal }))).toBe(
       `${used}-wal has writes, because a server uses the store or has crashed: run todo backup on that store`,
     );
     await store.close();
     const part = `${path}.part`;
     copyFileSync(await makeBackup(), part);
-    expect(await refusal(restore(path, part, signal))).toBe(
+    expect(await refusal(restore(path, part, { signal }))).toBe(
       `restore would overwrite ${part}: rename it first`,
     );
     const link = newPath();
     symlinkSync(part, link);
-    expect(await refusal(restore(path, link, signal))).toBe(
+    expect(await refusal(restore(path, link, { signal }))).toBe(
       `restore would overwrite ${link}: rename it first`,
     );
     expect(left(path)).toEqual([".part"]);
@@ -410,7 +441,7 @@ describe("restore", () => {
     await fill(path);
     const before = left(path);
     const inode = statSync(path).ino;
-    expect(await refusal(restore(path, await makeBackup(), signal))).toStartWith(path);
+    expect(await refusal(restore(path, await makeBackup(), { signal }))).toStartWith(path);
     expect([left(path), statSync(path).ino]).toEqual([before, inode]);
   });
 
@@ -425,7 +456,7 @@ describe("restore", () => {
     await store.close();
     damage(path);
     const wal = readFileSync(`${path}-wal`);
-    const { movedTo = "" } = await restore(path, await makeBackup(), signal);
+    const { movedTo = "" } = await restore(path, await makeBackup(), { signal });
     expect(readFileSync(`${movedTo}-wal`)).toEqual(wal);
     expect(existsSync(movedTo)).toBe(what === "empty");
     expect(existsSync(`${movedTo}-mark`)).toBe(true);
@@ -437,7 +468,7 @@ describe("restore", () => {
   test("rejects a store that a server uses", async () => {
     const path = newPath();
     const store = await openSqlite(path);
-    expect(await refusal(restore(path, await makeBackup(), signal))).toBe(
+    expect(await refusal(restore(path, await makeBackup(), { signal }))).toBe(
       `${path} is in use by another server: stop it first`,
     );
     expect((await store.insert("a")).id).toBe(1n);
@@ -447,7 +478,9 @@ describe("restore", () => {
   test("leaves no files when aborted", async () => {
     const path = newPath();
     const reason = new Error("enough");
-    expect(await errorOf(restore(path, await makeBackup(), AbortSignal.abort(reason)))).toBe(reason);
+    expect(await errorOf(restore(path, await makeBackup(), { signal: AbortSignal.abort(reason) }))).toBe(
+      reason,
+    );
     expect(left(path)).toEqual([]);
   });
 });

@@ -4,7 +4,12 @@ import { dirname } from "node:path";
 import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
-import { type BackupSummary, PreconditionError, type RestoreSummary } from "../../maintenance.ts";
+import {
+  type BackupSummary,
+  PreconditionError,
+  type RestoreSummary,
+  type TaskOptions,
+} from "../../maintenance.ts";
 import { assertIntact, countRows, storeChecksum } from "../contents.ts";
 import { isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
@@ -13,18 +18,16 @@ import { assertKnownFormat, migrate, randomId, UnknownFormatError } from "../mig
 import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
 import { lockOrRefuse, openOrRefuse, withSharedAccess, yieldToEventLoop } from "./access.ts";
+import { copyStore } from "./copy.ts";
 import { importInto } from "./transfer.ts";
 
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
-export function backup(path: string, file: string, signal: AbortSignal): Promise<BackupSummary> {
-  return withSharedAccess(path, (source) =>
+export function backup(path: string, file: string, task: TaskOptions): Promise<BackupSummary> {
+  return withSharedAccess(path, () =>
     createFileAtomic(file, PRIVATE_MODE, async (part) => {
-      source.run("VACUUM INTO ?", [part]);
-      await yieldToEventLoop(signal);
-      using copy = openDatabase(part, "exclusive");
+      using copy = await copyStore(path, part, task);
       const { id: _id, ...copied } = summarize(copy);
-      assertIntact(copy);
-      resetIdentity(copy);
+      makeRestorable(copy);
       return { ...copied, bytes: statSync(part).size };
     }),
   );
@@ -49,7 +52,7 @@ export async function backupInBackground(path: string, file: string): Promise<Ba
 }
 
 /** Implements `StoreAdmin.restore`. */
-export async function restore(path: string, file: string, signal: AbortSignal): Promise<RestoreSummary> {
+export async function restore(path: string, file: string, task: TaskOptions): Promise<RestoreSummary> {
   const part = `${path}.part`;
   assertBackupFile(file);
   if (realpathSync(file) === part)
@@ -60,10 +63,10 @@ export async function restore(path: string, file: string, signal: AbortSignal): 
   try {
     createPrivate(part);
     // An export, such as a rescue file, is text and not a database.
-    if ((await Bun.file(file).slice(0, 1).text()) === "{") await importExport(file, part, signal);
+    if ((await Bun.file(file).slice(0, 1).text()) === "{") await importExport(file, part, task);
     else openOrRefuse(file, () => copyBackup(file, part));
     const { id, ...copied } = summarizeFile(part);
-    await yieldToEventLoop(signal);
+    await yieldToEventLoop(task.signal);
     fsyncPath(part);
     const movedTo = existsSync(path) || hasWal(path) ? moveAside(path) : undefined;
     removeMark(path);
@@ -102,16 +105,20 @@ function copyBackup(file: string, part: string): void {
 function migrateCopy(part: string): void {
   using database = openDatabase(part, "exclusive");
   if (assertKnownFormat(database) > 0) migrate(database);
-  if (readSchema(database) !== currentSchema())
-    throw new Error("it is not a store of this program: name another file");
-  assertIntact(database);
-  resetIdentity(database);
+  makeRestorable(database);
+}
+
+/** Makes a copy another store. Throws unless the copy is a sound store. */
+function makeRestorable(copy: Database): void {
+  assertOwnSchema(copy);
+  assertIntact(copy);
+  resetIdentity(copy);
 }
 
 /** Imports an export with its API keys to a new file. */
-const importExport = (file: string, part: string, signal: AbortSignal): Promise<unknown> =>
+const importExport = (file: string, part: string, task: TaskOptions): Promise<unknown> =>
   importInto(part, randomId(), Bun.file(file).stream(), Number.POSITIVE_INFINITY, {
-    signal,
+    ...task,
     keys: "include",
   });
 
@@ -149,19 +156,29 @@ function resetIdentity(copy: Database): void {
   })();
 }
 
-function readSchema(database: Database): string {
-  const schema = database.query<{ sql: string | null }, []>("SELECT sql FROM sqlite_schema ORDER BY name");
-  return schema
-    .all()
-    .map(({ sql }) => sql)
-    .join("\n");
+/**
+ * Throws unless a database has all tables and indexes of a store, and no trigger. Accepts other tables and indexes, such as
+ * those of ANALYZE.
+ */
+function assertOwnSchema(database: Database): void {
+  using expected = new Database(":memory:", { safeIntegers: true });
+  migrate(expected);
+  const found = new Map(readSchema(database).map(({ name, sql }) => [name, sql]));
+  if (readSchema(expected).some(({ name, sql }) => found.get(name) !== sql))
+    throw new Error("it is not a store of this program: name another file");
+  const trigger = readSchema(database).find(({ type }) => type === "trigger");
+  if (trigger !== undefined)
+    throw new Error(
+      `it has the trigger ${JSON.stringify(trigger.name)} of another program: remove it with sqlite3, because it can change to-dos`,
+    );
 }
 
-function currentSchema(): string {
-  using database = new Database(":memory:", { safeIntegers: true });
-  migrate(database);
-  return readSchema(database);
-}
+const readSchema = (database: Database) =>
+  database
+    .query<{ type: string; name: string; sql: string | null }, []>(
+      "SELECT type, name, sql FROM sqlite_schema",
+    )
+    .all();
 
 function assertBackupFile(file: string): void {
   try {

@@ -1,4 +1,6 @@
 import { serveRequests } from "../../../worker-thread.ts";
 import { type BackupRequest, backup } from "./backup.ts";
 
-serveRequests(({ path, file }: BackupRequest) => backup(path, file, new AbortController().signal));
+serveRequests(({ path, file }: BackupRequest) =>
+  backup(path, file, { signal: new AbortController().signal }),
+);

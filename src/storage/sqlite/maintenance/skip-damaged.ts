@@ -2,6 +2,7 @@ import type { Database } from "bun:sqlite";
 import type { TodoId } from "../../../todo.ts";
 import { PreconditionError, type SkipDamagedSummary, type TransferOptions } from "../../maintenance.ts";
 import {
+  type ExportContents,
   encodeHeader,
   encodeIdempotencyRecord,
   encodeKey,
@@ -22,12 +23,18 @@ const MAX_FAILED_READS = 1_000_000;
 const MAX_IDS_SHOWN = 20;
 
 /** Implements `StoreAdmin.exportSkippingDamaged`. */
-export function exportSkippingDamaged(
+export async function exportSkippingDamaged(
   path: string,
   write: (text: string) => Promise<void>,
-  { keys: withKeys, signal }: TransferOptions,
+  { keys = "omit", ...task }: TransferOptions,
 ): Promise<SkipDamagedSummary> {
-  return withUnchangedStore(path, async (database) => {
+  // A paused reader of the output must not keep the WAL from being reused, so everything is read first.
+  const { contents, problems } = await readSkippingDamaged(path, keys);
+  return { ...(await writeExport(contents, write, task)), problems };
+}
+
+function readSkippingDamaged(path: string, withKeys: "include" | "omit") {
+  return withUnchangedStore(path, (database) => {
     const loss = unlessDamaged(() => checkMark(path).loss);
     database.run("BEGIN");
     const problems: string[] = [];
@@ -47,14 +54,14 @@ export function exportSkippingDamaged(
         "the contents differ from their checksum: some of the exported to-dos may be wrong or missing",
       );
     if (loss !== undefined) problems.unshift(`the store has lost changes: ${loss}`);
-    const contents = {
+    const contents: ExportContents = {
       lastId,
       count: todos.size,
       todos: inBatches([...todos].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, json]) => json)),
       keys: withKeys === "include" ? parser.keys : undefined,
       idempotencyRecords: parser.idempotencyRecords,
     };
-    return { ...(await writeExport(contents, write, { signal })), problems };
+    return { contents, problems };
   });
 }
 

@@ -1,5 +1,6 @@
+import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { globSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
@@ -66,4 +67,46 @@ describe("exportTodos", () => {
     expect(await errorOf(aborted)).toBe(reason);
     expect(writes).toBe(1);
   });
+
+  test("reads a private copy, so that its reader does not let the WAL of a server grow", async () => {
+    const path = await makeStore();
+    const store = await openSqlite(path);
+    const modes: number[] = [];
+    let titles = 0;
+    const write = async (text: string): Promise<void> => {
+      titles += text.split('"title"').length - 1;
+      if (modes.length > 0) return;
+      modes.push(...exportCopies(path).map((copy) => statSync(copy).mode & 0o777));
+      // Without a reader, a checkpoint of the server can empty the WAL.
+      const database = new Database(path);
+      const checkpoint = database.query<{ busy: number }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get();
+      database.close();
+      expect(checkpoint?.busy).toBe(0);
+    };
+    await exportTodos(path, write, { signal: new AbortController().signal });
+    expect({ modes, titles }).toEqual({ modes: [0o600], titles: MANY });
+    expect(exportCopies(path)).toEqual([]);
+    await store.close();
+  });
+
+  test("leaves no copy when it fails, and the server removes what a killed export has left", async () => {
+    const path = await makeStore();
+    const store = await openSqlite(path);
+    const reason = new Error("no reader");
+    let used: string | undefined;
+    const write = async (): Promise<void> => {
+      const [copy = ""] = exportCopies(path);
+      writeFileSync(`${path}.export-0123456789abcdef`, "");
+      await store.close();
+      await (await openSqlite(path)).close();
+      used = copy;
+      expect(exportCopies(path)).toEqual([copy]);
+      throw reason;
+    };
+    expect(await errorOf(exportTodos(path, write, { signal: new AbortController().signal }))).toBe(reason);
+    expect(used).toBeDefined();
+    expect(exportCopies(path)).toEqual([]);
+  });
 });
+
+const exportCopies = (path: string): string[] => globSync(`${path}.export-*`);

@@ -18,6 +18,7 @@ import { openDatabase } from "../open.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
 import { lockOrRefuse, openOrRefuse, withSharedAccess } from "./access.ts";
+import { withTemporaryCopy } from "./copy.ts";
 
 /** Implements `StoreAdmin.export`. */
 export function exportTodos(
@@ -25,23 +26,23 @@ export function exportTodos(
   write: (text: string) => Promise<void>,
   { keys, ...options }: TransferOptions,
 ): Promise<TransferSummary> {
-  return withSharedAccess(path, async (database) => {
-    // The transaction is a snapshot: later writes are not visible.
-    database.run("BEGIN");
-    assertUndamaged(database);
-    const { last_id } = storeRow(database);
-    return writeExport(
-      {
-        lastId: last_id,
-        count: countRows(database, "todos"),
-        todos: inBatches(storedTodos(database)),
-        keys: keys === "include" ? readStoredKeys(database) : undefined,
-        idempotencyRecords: [...storedIdempotencyRecords(database)],
-      },
-      write,
-      options,
-    );
-  });
+  return withSharedAccess(path, () =>
+    // A paused reader of the store would keep its WAL from being reused.
+    withTemporaryCopy(path, options, (copy) => {
+      assertUndamaged(copy);
+      return writeExport(
+        {
+          lastId: storeRow(copy).last_id,
+          count: countRows(copy, "todos"),
+          todos: inBatches(storedTodos(copy)),
+          keys: keys === "include" ? readStoredKeys(copy) : undefined,
+          idempotencyRecords: [...storedIdempotencyRecords(copy)],
+        },
+        write,
+        options,
+      );
+    }),
+  );
 }
 
 /** Implements `StoreAdmin.import` in one transaction. */
