@@ -7,12 +7,14 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run } from "../test/command.ts";
 import { skipFor } from "../test/skip.ts";
+import { openTerminal, whyNoTerminal } from "../test/terminal.ts";
 import { whyMissing } from "../test/tools.ts";
 import { buildDebianPackage } from "./debian.ts";
 
@@ -59,6 +61,8 @@ describe.skipIf(skipFor(whyNot))("the Debian package", () => {
       mkdirSync(at(path), { recursive: true });
     for (const path of ["var/lib/dpkg/status", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow"])
       writeFileSync(at(path), "");
+    // As in Debian: userdel also deletes the user's group.
+    writeFileSync(at("etc/login.defs"), "USERGROUPS_ENAB yes\n");
     const executable = join(folder, "todo");
     await using build = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
     expect([await build.exited, build.stderr()]).toEqual([0, expect.any(String)]);
@@ -101,6 +105,78 @@ describe.skipIf(skipFor(whyNot))("the Debian package", () => {
     },
     LIMIT_MS,
   );
+
+  test(
+    "does not follow links of the service's user in an upgrade",
+    async () => {
+      await dpkg("--install", packageOf("1.0.0"));
+      mkdirSync(at("etc/others"), { mode: 0o755 });
+      const before = statSync(at("etc/others"));
+      for (const [name, target] of [
+        ["backups", "etc/others"],
+        ["users", "etc/ld.so.preload"],
+      ] as const) {
+        rmSync(at(`var/lib/todo-service/${name}`), { recursive: true });
+        symlinkSync(at(target), at(`var/lib/todo-service/${name}`));
+      }
+      await dpkg("--install", packageOf("1.0.1"));
+      const after = statSync(at("etc/others"));
+      expect([after.uid, after.gid, after.mode]).toEqual([before.uid, before.gid, before.mode]);
+      expect(existsSync(at("etc/ld.so.preload"))).toBe(false);
+      await dpkg("--purge", "todo-service");
+    },
+    LIMIT_MS,
+  );
+
+  describe.skipIf(skipFor(whyNoTerminal))("runs a command for the store without root's terminal", () => {
+    beforeAll(async () => {
+      await dpkg("--install", packageOf("1.0.0"));
+      writeFileSync(
+        at("usr/lib/todo-service/todo"),
+        `#!/bin/sh
+        echo "words:$(printf ' <%s>' "$@")"
+        echo "terminal: $(tty)"
+        (: </dev/tty) 2>/dev/null && echo "opens /dev/tty"
+        for number in 0 1 2; do
+          # A descriptor that can be read and written can also receive typed input.
+          grep -q '^flags:.*2$' /proc/self/fdinfo/$number && echo "reads and writes $number"
+        done
+        [ "$2" != wait ] || exec sleep 98.7
+        exit 7\n`,
+      );
+    });
+    afterAll(() => dpkg("--purge", "todo-service"));
+
+    test("on a terminal of its own", async () => {
+      await using terminal = openTerminal(
+        `echo "of root: $(tty)"; ${at("usr/bin/todo")} keys "it's" 'a  $b"' ''; echo "code $?"`,
+      );
+      await terminal.shows("code");
+      const shown = terminal.shown();
+      expect(shown).toContain("code 7");
+      expect(shown).toContain(`words: <keys> <it's> <a  $b"> <>`);
+      const [ofRoot, own] = [...shown.matchAll(/: (\/dev\/pts\/\d+)/g)].map(([, name]) => name);
+      expect([typeof ofRoot, typeof own, own === ofRoot]).toEqual(["string", "string", false]);
+    });
+
+    test("on none if the output is a pipe", async () => {
+      await using terminal = openTerminal(`${at("usr/bin/todo")} keys list | cat; echo the end`);
+      await terminal.shows("the end");
+      expect(terminal.shown()).toContain("words: <keys> <list>\nterminal: not a tty\nthe end");
+    });
+
+    test.each([
+      ["on a terminal", ""],
+      ["with its output in a pipe", " | cat"],
+    ])("and Ctrl-C ends it %s", async (_how, pipe) => {
+      await using terminal = openTerminal(
+        `trap : INT; ${at("usr/bin/todo")} keys wait${pipe}; while ps -e -o args= | grep -q '^sleep 98.7$'; do sleep 0.05; done; echo ended`,
+      );
+      await terminal.shows("terminal:");
+      terminal.type("\x03");
+      await terminal.shows("ended");
+    });
+  });
 
   test("has the unit, the completions and a manual page that man formats without a warning", async () => {
     await using extract = run(["dpkg-deb", "--extract", packageOf("1.0.0"), join(folder, "content")]);
