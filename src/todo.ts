@@ -54,7 +54,7 @@ export interface TodoList {
 }
 
 export type TodoEvent = { readonly position: Position; readonly id: TodoId } & (
-  | { readonly type: "created" | "updated"; readonly json: TodoJson }
+  | { readonly type: "created" | "updated"; readonly json: string }
   | { readonly type: "deleted" }
 );
 
@@ -134,6 +134,9 @@ export function parsePatch(body: unknown): { readonly done: boolean } {
 export function encodeTodo({ id, title, done }: Todo): string {
   return `{"id":${id},"title":${JSON.stringify(title)},"done":${done}}`;
 }
+
+/** Returns whether an encoded to-do is done. */
+export const isDone = (json: string): boolean => json.endsWith("true}");
 
 /** Returns an encoded to-do with another value of `done`. */
 export function withDone(json: string, done: boolean): string {

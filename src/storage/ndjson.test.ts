@@ -5,7 +5,7 @@ import { hashToken } from "../credential/token.ts";
 import { encodeTodo, type Todo } from "../todo.ts";
 import { PreconditionError } from "./maintenance.ts";
 import { encodeHeader, encodeIdempotencyRecord, encodeKey, NdjsonReader } from "./ndjson.ts";
-import { createRecord } from "./records/idempotency.ts";
+import { sha256 } from "./records/idempotency.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 
@@ -171,7 +171,10 @@ describe("NdjsonReader", () => {
   });
 
   describe("with records of idempotency keys", () => {
-    const RECORDS = [createRecord("a", "x", 2n, 5), createRecord("b", "y", MAX_ID, 6)] as const;
+    const RECORDS = [
+      { keyHash: sha256("a"), titleHash: sha256("x"), id: 2n, createdAt: 5 },
+      { keyHash: sha256("b"), titleHash: sha256("y"), id: MAX_ID, createdAt: 6 },
+    ] as const;
     const head = encodeHeader({ lastId: MAX_ID, todos: 1, idempotencyRecords: 2 });
 
     function recordsIn(...records: readonly string[]) {

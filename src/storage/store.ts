@@ -67,6 +67,10 @@ export const DEFAULTS: Required<StoreOptions> = {
   rescueFolder: undefined,
 };
 
+/** Returns the error of a failed access. */
+export const storeUnavailable = (cause: unknown): ServiceError =>
+  cause instanceof ServiceError ? cause : new ServiceError("store_unavailable", { cause });
+
 export const storeFull = (maxTodos: number): ServiceError =>
   new ServiceError("store_full", { detail: `The store is full (${maxTodos} to-dos). Delete one first.` });
 

@@ -228,7 +228,6 @@ function openStream(
 }
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
 // Some libraries read a blank line after a comment as an empty message.
 const COMMENT = encoder.encode(":\n");
 
@@ -248,7 +247,5 @@ function encode(type: string, position: Position, json: string): Bytes {
   return encoder.encode(`id: ${formatPosition(position)}\nevent: ${type}\ndata: ${json}\n\n`);
 }
 
-function formatData(event: TodoEvent): string {
-  if (event.type === "deleted") return `{"id":${event.id}}`;
-  return typeof event.json === "string" ? event.json : decoder.decode(event.json);
-}
+const formatData = (event: TodoEvent): string =>
+  event.type === "deleted" ? `{"id":${event.id}}` : event.json;

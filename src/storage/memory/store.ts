@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { ChangeFeed } from "../../change-feed.ts";
 import {
   isExpired,
   type Key,
@@ -8,7 +7,6 @@ import {
   type StoredKey,
 } from "../../credential/key.ts";
 import {
-  encodeTodo,
   type ListQuery,
   MAX_TODO_ID,
   type Position,
@@ -16,11 +14,10 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
-  type Written,
 } from "../../todo.ts";
-import { createRecord, IdempotencyRecords } from "../records/idempotency.ts";
-import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
-import { Table } from "../table/table.ts";
+import { TodoState } from "../state.ts";
+import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
+import { insert, remove, setDone } from "../writes.ts";
 
 export interface MemoryOptions extends StoreOptions {
   /** The id before the first one to assign. Default: 0. */
@@ -44,90 +41,53 @@ export function openMemory(options: MemoryOptions = {}): Store {
 
 class MemoryStore implements Store {
   readonly keys = new MemoryKeys();
-  readonly #options: Required<StoreOptions>;
-  readonly #feed: ChangeFeed;
-  readonly #table = new Table();
-  readonly #idempotencyRecords: IdempotencyRecords;
-  #lastId: TodoId;
+  readonly #state: TodoState;
 
-  constructor({ lastId = 0n, ...options }: MemoryOptions) {
-    this.#options = { ...DEFAULTS, ...options };
-    const { maxTodos, maxEvents, now } = this.#options;
-    this.#feed = new ChangeFeed(maxEvents, { epoch: randomBytes(8).toString("hex"), sequence: 0 });
-    this.#idempotencyRecords = new IdempotencyRecords(maxTodos, now);
-    this.#lastId = lastId;
+  constructor({ lastId, ...given }: MemoryOptions) {
+    const options = { ...DEFAULTS, ...given };
+    const position = { epoch: randomBytes(8).toString("hex"), sequence: 0 };
+    const onEvicted = () => options.onIdempotencyKeysEvicted(1);
+    this.#state = new TodoState({ ...options, maxId: MAX_TODO_ID, onEvicted }, { position, lastId });
   }
 
   get count(): number {
-    return this.#table.count;
+    return this.#state.count;
   }
 
   get eventLag(): number {
-    return this.#feed.lag;
+    return this.#state.eventLag;
   }
 
-  insert(title: string, idempotencyKey?: string): Written & { id: TodoId; json: TodoJson } {
-    if (idempotencyKey === undefined) return this.#insert(title);
-    const id = this.#idempotencyRecords.find(idempotencyKey, title);
-    if (id !== undefined)
-      return { id, json: encodeTodo({ id, title, done: false }), position: this.position() };
-    const todo = this.#insert(title);
-    const evicted = this.#idempotencyRecords.add(
-      createRecord(idempotencyKey, title, todo.id, this.#options.now()),
-    );
-    if (evicted !== undefined) this.#options.onIdempotencyKeysEvicted(1);
-    return todo;
+  insert(title: string, idempotencyKey?: string): ReturnType<typeof insert> {
+    return insert(this.#state, title, idempotencyKey);
   }
 
   get(id: TodoId): TodoJson | undefined {
-    return this.#table.get(id);
+    return this.#state.get(id);
   }
 
   list(query: ListQuery, maxBlobBytes?: number): TodoList {
-    return { position: this.position(), ...this.#table.list(query, maxBlobBytes) };
+    return this.#state.list(query, maxBlobBytes);
   }
 
-  setDone(id: TodoId, done: boolean): Written & { json: TodoJson | undefined } {
-    const todo = this.#table.setDone(id, done);
-    if (todo?.changed)
-      this.#feed.publish({ type: "updated", position: this.#nextPosition(), id, json: todo.json });
-    return { json: todo?.json, position: this.position() };
+  setDone(id: TodoId, done: boolean): ReturnType<typeof setDone> {
+    return setDone(this.#state, id, done);
   }
 
-  delete(id: TodoId): Written & { existed: boolean } {
-    const existed = this.#table.delete(id);
-    if (existed) this.#feed.publish({ type: "deleted", position: this.#nextPosition(), id });
-    return { existed, position: this.position() };
+  delete(id: TodoId): ReturnType<typeof remove> {
+    return remove(this.#state, id);
   }
 
   position(): Position {
-    return this.#feed.position;
+    return this.#state.position;
   }
 
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#feed.after(after, signal);
+    return this.#state.events(after, signal);
   }
 
   close(): void {
-    this.#feed.end();
-  }
-
-  #insert(title: string): Written & { id: TodoId; json: string } {
-    const { maxTodos } = this.#options;
-    if (this.#table.count >= maxTodos) throw storeFull(maxTodos);
-    if (this.#lastId >= MAX_TODO_ID) throw idsExhausted();
-    const id = this.#lastId + 1n;
-    const json = encodeTodo({ id, title, done: false });
-    this.#table.append(id, json);
-    this.#lastId = id;
-    const position = this.#nextPosition();
-    this.#feed.publish({ type: "created", position, id, json });
-    return { id, json, position };
-  }
-
-  #nextPosition(): Position {
-    const { epoch, sequence } = this.#feed.position;
-    return { epoch, sequence: sequence + 1 };
+    this.#state.end();
   }
 }
 

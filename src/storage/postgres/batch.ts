@@ -1,5 +1,5 @@
 import type { ServiceError } from "../../error.ts";
-import type { Position, TodoId, TodoJson, Written } from "../../todo.ts";
+import { encodeTodo, type Position, type TodoId, type Written } from "../../todo.ts";
 import { idempotencyKeyReused } from "../records/idempotency.ts";
 import { idsExhausted, storeFull } from "../store.ts";
 import type { Value } from "./primary.ts";
@@ -14,99 +14,112 @@ const INSERT_ERRORS = new Map<string, (maxTodos: number) => ServiceError>([
   ["-3", idsExhausted],
 ]);
 
-/** A write that waits for its batch. */
-export interface Waiting<Result> {
-  readonly settle: (result: Result) => void;
-  readonly fail: (failure: ServiceError) => void;
+/** What `todo_service.write` returns: one line per write of each type. */
+export interface Outcomes {
+  readonly created: string | null;
+  readonly updated: string | null;
+  readonly deleted: string | null;
 }
 
-interface Insert extends Waiting<Written & { readonly id: TodoId }> {
-  readonly type: "insert";
+interface Insert {
   readonly title: string;
   /** SHA-256 of the idempotency key and of the title; empty without such a key. */
   readonly keyHash: string;
   readonly titleHash: string;
 }
 
-interface Update extends Waiting<Written & { readonly json: TodoJson | undefined }> {
-  readonly type: "update";
+interface Update {
   readonly id: TodoId;
   readonly done: boolean;
 }
 
-interface Delete extends Waiting<Written & { readonly existed: boolean }> {
-  readonly type: "delete";
-  readonly id: TodoId;
-}
-
-export type Write = Insert | Update | Delete;
-
-/** The columns that `todo_service.write` returns: one line per write of each type, and a count. */
-export interface Outcomes {
-  readonly created: string | null;
-  readonly updated: string | null;
-  readonly deleted: string | null;
-  /** The number of idempotency keys that it evicted. */
-  readonly evicted: bigint;
-}
-
-/** Writes that one query sends to the database. They are concurrent, so any order is correct. */
+/**
+ * Writes that one query sends to the database. They are concurrent, so any order is correct. The functions that add a write
+ * return what gives its answer once the batch is stored; undefined if the batch is full or already affects the same to-do or
+ * idempotency key.
+ */
 export class Batch {
-  readonly #writes: Write[] = [];
+  readonly #maxTodos: number;
+  readonly #inserts: Insert[] = [];
+  readonly #updates: Update[] = [];
+  readonly #deletes: TodoId[] = [];
   /** The to-dos and idempotency keys that the batch affects. */
   readonly #subjects = new Set<TodoId | string>();
+  /** One line per write of each type, once the batch is stored. */
+  #lines: Record<keyof Outcomes, readonly string[]> = { created: [], updated: [], deleted: [] };
+  #positionOf: (id: TodoId) => Position = () => {
+    throw new Error("the batch is not stored");
+  };
 
-  get size(): number {
-    return this.#writes.length;
+  constructor(maxTodos: number) {
+    this.#maxTodos = maxTodos;
   }
 
-  /** Adds a write. Returns false if the batch is full or already affects the same to-do or idempotency key. */
-  add(write: Write): boolean {
-    const subject = write.type === "insert" ? write.keyHash : write.id;
-    if (this.size === MAX_WRITES || this.#subjects.has(subject)) return false;
-    if (subject !== "") this.#subjects.add(subject);
-    this.#writes.push(write);
-    return true;
+  get size(): number {
+    return this.#inserts.length + this.#updates.length + this.#deletes.length;
+  }
+
+  insert(write: Insert): (() => Written & { readonly id: TodoId; readonly json: string }) | undefined {
+    return this.#add(this.#inserts, write, write.keyHash, "created", (line) => {
+      const error = INSERT_ERRORS.get(line);
+      if (error !== undefined) throw error(this.#maxTodos);
+      const id = BigInt(line);
+      return { id, json: encodeTodo({ ...write, id, done: false }), position: this.#positionOf(id) };
+    });
+  }
+
+  update(write: Update): (() => Written & { readonly json: string | undefined }) | undefined {
+    return this.#add(this.#updates, write, write.id, "updated", (json) => ({
+      json: json === "" ? undefined : json,
+      position: this.#positionOf(write.id),
+    }));
+  }
+
+  delete(id: TodoId): (() => Written & { readonly existed: boolean }) | undefined {
+    return this.#add(this.#deletes, id, id, "deleted", (line) => ({
+      existed: line === "true",
+      position: this.#positionOf(id),
+    }));
   }
 
   /** The parameters of `todo_service.write`. */
   get values(): Value[] {
-    const [inserts, updates, deletes] = [this.#of("insert"), this.#of("update"), this.#of("delete")];
     return [
-      joinLines(inserts, ({ title }) => JSON.stringify(title)),
-      joinLines(inserts, ({ keyHash }) => keyHash),
-      joinLines(inserts, ({ titleHash }) => titleHash),
-      joinLines(updates, ({ id }) => String(id)),
-      joinLines(updates, ({ done }) => String(done)),
-      joinLines(deletes, ({ id }) => String(id)),
+      joinLines(this.#inserts, ({ title }) => JSON.stringify(title)),
+      joinLines(this.#inserts, ({ keyHash }) => keyHash),
+      joinLines(this.#inserts, ({ titleHash }) => titleHash),
+      joinLines(this.#updates, ({ id }) => String(id)),
+      joinLines(this.#updates, ({ done }) => String(done)),
+      joinLines(this.#deletes, String),
     ];
   }
 
-  /** @param tail the latest events, those of the batch included */
-  settle({ created, updated, deleted }: Outcomes, { position, events }: Tail, maxTodos: number): void {
+  /**
+   * To be called when the batch is stored.
+   * @param tail the latest events, those of the batch included
+   */
+  stored({ created, updated, deleted }: Outcomes, { position, events }: Tail): void {
+    this.#lines = {
+      created: splitLines(created, this.#inserts.length),
+      updated: splitLines(updated, this.#updates.length),
+      deleted: splitLines(deleted, this.#deletes.length),
+    };
     const changes = new Map(events.map((event) => [event.id, event.position]));
     // The batch has one write of a to-do at most, so its last event is that of the write, or the write changed nothing.
-    const positionOf = (id: TodoId): Position => changes.get(id) ?? position;
-    forEachLine(this.#of("insert"), created, ({ settle, fail }, line) => {
-      const error = INSERT_ERRORS.get(line);
-      const id = BigInt(line);
-      if (error === undefined) settle({ id, position: positionOf(id) });
-      else fail(error(maxTodos));
-    });
-    forEachLine(this.#of("update"), updated, ({ id, settle }, json) =>
-      settle({ json: json === "" ? undefined : json, position: positionOf(id) }),
-    );
-    forEachLine(this.#of("delete"), deleted, ({ id, settle }, line) =>
-      settle({ existed: line === "true", position: positionOf(id) }),
-    );
+    this.#positionOf = (id) => changes.get(id) ?? position;
   }
 
-  fail(failure: ServiceError): void {
-    for (const { fail } of this.#writes) fail(failure);
-  }
-
-  #of<Type extends Write["type"]>(type: Type): Extract<Write, { type: Type }>[] {
-    return this.#writes.filter((write): write is Extract<Write, { type: Type }> => write.type === type);
+  #add<Write, Answer>(
+    writes: Write[],
+    write: Write,
+    subject: TodoId | string,
+    type: keyof Outcomes,
+    answer: (line: string) => Answer,
+  ): (() => Answer) | undefined {
+    if (this.size === MAX_WRITES || this.#subjects.has(subject)) return undefined;
+    if (subject !== "") this.#subjects.add(subject);
+    const index = writes.push(write) - 1;
+    return () => answer(this.#lines[type][index] ?? "");
   }
 }
 
@@ -114,13 +127,8 @@ export class Batch {
 export const joinLines = <W>(writes: readonly W[], line: (write: W) => string): string | null =>
   writes.length === 0 ? null : writes.map(line).join("\n");
 
-function forEachLine<W>(
-  writes: readonly W[],
-  lines: string | null,
-  settle: (write: W, line: string) => void,
-): void {
+function splitLines(lines: string | null, count: number): readonly string[] {
   const outcomes = lines?.split("\n") ?? [];
-  if (outcomes.length !== writes.length)
-    throw new Error(`the database returned ${outcomes.length} outcomes for ${writes.length} writes`);
-  for (const [index, write] of writes.entries()) settle(write, outcomes[index] ?? "");
+  if (outcomes.length === count) return outcomes;
+  throw new Error(`the database returned ${outcomes.length} outcomes for ${count} writes`);
 }

@@ -1,7 +1,7 @@
 import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
-import { StoreUnavailableError } from "../store.ts";
+import { StoreUnavailableError, storeUnavailable } from "../store.ts";
 
 const CHANNEL = "todo_service";
 
@@ -219,9 +219,6 @@ const HOST_STATE = `SELECT pg_is_in_recovery() AS standby, current_setting('${DI
 
 /** Ignores an error, because the next query reports it. */
 const ignore = (): void => {};
-
-export const storeUnavailable = (cause: unknown): ServiceError =>
-  cause instanceof ServiceError ? cause : new ServiceError("store_unavailable", { cause });
 
 /** The query timed out. It may still take effect. */
 export class TimeoutError extends Error {

@@ -1,32 +1,23 @@
 import type { SQL } from "bun";
-import { ChangeFeed } from "../../change-feed.ts";
-import {
-  encodeTodo,
-  type ListQuery,
-  type Position,
-  type TodoEvent,
-  type TodoId,
-  type TodoJson,
-  type TodoList,
-  type Written,
-} from "../../todo.ts";
+import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList, Written } from "../../todo.ts";
 import { sha256 } from "../records/idempotency.ts";
-import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
+import { TodoState } from "../state.ts";
+import { DEFAULTS, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
 import { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
-import { Batch, type Outcomes, type Waiting, type Write } from "./batch.ts";
+import { WriteQueue } from "../write-queue.ts";
+import { Batch, type Outcomes } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
 import {
   openPrimary,
   PRIMARY_DEFAULTS,
   type Primary,
   type PrimaryOptions,
-  storeUnavailable,
   TimeoutError,
   type Value,
 } from "./primary.ts";
 import { RefreshQueue } from "./refresh-queue.ts";
-import { decodeTail, Replica, type TailRow } from "./replica.ts";
+import { decodeTail, follow, type TailRow } from "./replica.ts";
 import { ensureSchema } from "./schema.ts";
 
 /** The greatest id: PostgreSQL's integers are signed 64-bit. */
@@ -58,8 +49,14 @@ export async function openPostgres(url: string, given: PostgresOptions = {}): Pr
   const options = { ...POSTGRES_DEFAULTS, ...given };
   return openPrimary(url, options, async (primary) => {
     await primary.run(ensureSchema);
-    return new PostgresStore(primary, await load(primary, options.maxEvents), options);
+    return new PostgresStore(primary, await load(primary, options), options);
   });
+}
+
+/** What `todo_service.write` returns. */
+interface WriteRow extends TailRow, Outcomes {
+  /** The number of idempotency keys that it evicted. */
+  readonly evicted: bigint;
 }
 
 class PostgresStore implements Store {
@@ -67,65 +64,62 @@ class PostgresStore implements Store {
   readonly pool: Primary["pool"];
   readonly #primary: Primary;
   readonly #options: typeof POSTGRES_DEFAULTS;
-  #replica: Replica;
-  #waiting: Write[] = [];
-  #writing: Promise<void> | undefined;
+  readonly #queue: WriteQueue<Batch>;
+  #replica: TodoState;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
   readonly #writeHealth = new WriteHealth(() => this.#checkWrites());
   readonly #refreshes: RefreshQueue;
   readonly #pollTimer: NodeJS.Timeout;
   #isClosed = false;
 
-  constructor(primary: Primary, replica: Replica, options: typeof POSTGRES_DEFAULTS) {
+  constructor(primary: Primary, replica: TodoState, options: typeof POSTGRES_DEFAULTS) {
     this.keys = new PostgresKeys(primary);
     this.#primary = primary;
     this.pool = primary.pool;
     this.#replica = replica;
     this.#options = options;
+    this.#queue = new WriteQueue(
+      () => new Batch(options.maxTodos),
+      (batch) => this.#commit(batch),
+    );
     this.#refreshes = new RefreshQueue(options.queryTimeoutMs, () => this.#refresh());
     this.#pollTimer = setInterval(() => {
-      if (this.#replica.feed.hasSubscribers) this.#listen();
+      if (this.#replica.hasSubscribers) this.#listen();
       else primary.unlisten();
       this.#refreshes.poll();
     }, POLL_INTERVAL_MS).unref();
   }
 
   get count(): number {
-    return this.#replica.table.count;
+    return this.#replica.count;
   }
 
   get eventLag(): number {
-    return this.#replica.feed.lag;
+    return this.#replica.eventLag;
   }
 
-  async insert(title: string, idempotencyKey?: string): Promise<Written & { id: TodoId; json: TodoJson }> {
-    const { id, position } = await this.#write<Written & { id: TodoId }>((waiting) => ({
-      ...waiting,
-      type: "insert",
-      title,
-      keyHash: idempotencyKey === undefined ? "" : sha256(idempotencyKey),
-      titleHash: idempotencyKey === undefined ? "" : sha256(title),
-    }));
-    return { id, json: encodeTodo({ id, title, done: false }), position };
+  insert(title: string, idempotencyKey?: string): Promise<Written & { id: TodoId; json: TodoJson }> {
+    const [keyHash, titleHash] =
+      idempotencyKey === undefined ? ["", ""] : [sha256(idempotencyKey), sha256(title)];
+    return this.#queue.add((batch) => batch.insert({ title, keyHash, titleHash }));
   }
 
   async get(id: TodoId): Promise<TodoJson | undefined> {
-    return (await this.#latest()).table.get(id);
+    return (await this.#latest()).get(id);
   }
 
   async list(query: ListQuery, maxBlobBytes?: number): Promise<TodoList> {
-    const { position, table } = await this.#latest();
-    return { position, ...table.list(query, maxBlobBytes) };
+    return (await this.#latest()).list(query, maxBlobBytes);
   }
 
   async setDone(id: TodoId, done: boolean): Promise<Written & { json: TodoJson | undefined }> {
     if (id > MAX_POSTGRES_ID) return { json: undefined, position: this.#replica.position };
-    return this.#write((waiting) => ({ ...waiting, type: "update", id, done }));
+    return this.#queue.add((batch) => batch.update({ id, done }));
   }
 
   async delete(id: TodoId): Promise<Written & { existed: boolean }> {
     if (id > MAX_POSTGRES_ID) return { existed: false, position: this.#replica.position };
-    return this.#write((waiting) => ({ ...waiting, type: "delete", id }));
+    return this.#queue.add((batch) => batch.delete(id));
   }
 
   async position(): Promise<Position> {
@@ -139,7 +133,7 @@ class PostgresStore implements Store {
 
   /** Commits a batch without writes, which fails without a synchronous standby. Then rolls back inserts, which a full disk rejects. */
   async #checkWrites(): Promise<void> {
-    await this.#sendBatch(new Batch());
+    await this.#sendBatch(new Batch(this.#options.maxTodos));
     const limits = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
     await this.#primary.run(async (sql) => {
       using connection = await sql.reserve();
@@ -154,7 +148,7 @@ class PostgresStore implements Store {
   }
 
   async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    let replica: Replica;
+    let replica: TodoState;
     try {
       replica = await this.#latest();
     } catch (error) {
@@ -163,21 +157,21 @@ class PostgresStore implements Store {
     }
     // No await between these calls, because the timer stops listening while the feed has no subscribers.
     this.#listen();
-    yield* replica.feed.after(after, signal);
+    yield* replica.events(after, signal);
   }
 
   async close(): Promise<void> {
     clearInterval(this.#pollTimer);
     this.#refreshes.close();
-    while (this.#writing !== undefined) await this.#writing;
+    await this.#queue.whenIdle();
     await this.keys.close();
     this.#isClosed = true;
-    this.#replica.feed.end();
+    this.#replica.end();
     await this.#primary.close();
   }
 
   /** Returns the replica with all writes that were acknowledged before this call. */
-  async #latest(): Promise<Replica> {
+  async #latest(): Promise<TodoState> {
     try {
       await this.#refreshes.next();
     } catch (cause) {
@@ -196,10 +190,10 @@ class PostgresStore implements Store {
   /** Applies the new events, or reloads everything if some of them are no longer stored. */
   async #refresh(): Promise<void> {
     const row = await this.#queryAtPosition<TailRow>(TAIL);
-    if (this.#replica.follow(decodeTail(row))) return;
-    const replica = await load(this.#primary, this.#options.maxEvents);
+    if (follow(this.#replica, decodeTail(row))) return;
+    const replica = await load(this.#primary, this.#options);
     if (this.#isClosed) throw new Error("the store is closed");
-    this.#replica.feed.end();
+    this.#replica.end();
     this.#replica = replica;
   }
 
@@ -211,27 +205,7 @@ class PostgresStore implements Store {
     return row;
   }
 
-  #write<Result>(write: (waiting: Waiting<Result>) => Write): Promise<Result> {
-    const { promise, resolve: settle, reject: fail } = Promise.withResolvers<Result>();
-    this.#waiting.push(write({ settle, fail }));
-    this.#writing ??= this.#writeBatches();
-    return promise;
-  }
-
-  /** Writes batches until no write waits. */
-  async #writeBatches(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
-      await new Promise(setImmediate);
-      await new Promise(setImmediate);
-      const batch = new Batch();
-      this.#waiting = this.#waiting.filter((write) => !batch.add(write));
-      await this.#writeBatch(batch);
-    }
-    this.#writing = undefined;
-  }
-
-  async #writeBatch(batch: Batch): Promise<void> {
+  async #commit(batch: Batch): Promise<void> {
     const { onBatch, onIdempotencyKeysEvicted } = this.#options;
     const started = performance.now();
     // A replica that has been replaced meanwhile does not matter.
@@ -239,27 +213,25 @@ class PostgresStore implements Store {
     try {
       const row = await this.#sendBatch(batch);
       this.#writeHealth.succeeded();
-      // The result is ignored, because the writes are done and the next read refreshes again.
       const tail = decodeTail(row);
-      replica.follow(tail);
-      batch.settle(row, tail, this.#options.maxTodos);
+      // The result is ignored, because the writes are done and the next read refreshes again.
+      follow(replica, tail);
+      batch.stored(row, tail);
       onBatch(batch.size, performance.now() - started);
       if (row.evicted > 0n) onIdempotencyKeysEvicted(Number(row.evicted));
     } catch (cause) {
       const failure = storeUnavailable(cause);
       this.#writeHealth.failed();
-      batch.fail(failure);
-      if (!(failure.cause instanceof TimeoutError)) return;
       // The waiting writes would only time out as well.
-      for (const { fail } of this.#waiting) fail(failure);
-      this.#waiting = [];
+      if (failure.cause instanceof TimeoutError) this.#queue.failWaiting(failure);
+      throw failure;
     }
   }
 
-  #sendBatch(batch: Batch): Promise<TailRow & Outcomes> {
+  #sendBatch(batch: Batch): Promise<WriteRow> {
     const { maxTodos, maxEvents } = this.#options;
     const values = [maxTodos, Math.max(maxEvents, MIN_EVENTS), ...batch.values];
-    return this.#queryAtPosition<TailRow & Outcomes>(WRITE, values);
+    return this.#queryAtPosition<WriteRow>(WRITE, values);
   }
 }
 
@@ -271,16 +243,14 @@ const LATEST = "SELECT t.* FROM todo_service.totals() s, todo_service.tail(s.epo
 const WRITE = "SELECT * FROM todo_service.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /** Loads a snapshot of all to-dos and the stored changes. */
-function load(primary: Primary, maxEvents: number): Promise<Replica> {
+function load(primary: Primary, options: typeof POSTGRES_DEFAULTS): Promise<TodoState> {
   return primary.run((sql, progress) =>
     sql.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", async (snapshot) => {
-      const [row] = await snapshot.unsafe<TailRow[]>(LATEST, [maxEvents]);
+      const [row] = await snapshot.unsafe<TailRow[]>(LATEST, [options.maxEvents]);
       if (row === undefined) throw new Error(NO_STORE_ROW);
       const { position, events } = decodeTail(row);
-      const { epoch } = events[0]?.position ?? position;
-      const feed = new ChangeFeed(maxEvents, { epoch, sequence: position.sequence - events.length });
-      for (const event of events) feed.publish(event);
-      return new Replica(await loadTable(snapshot, progress), feed);
+      const limits = { ...options, maxId: MAX_POSTGRES_ID, onEvicted: () => {} };
+      return new TodoState(limits, { position, events, table: await loadTable(snapshot, progress) });
     }),
   );
 }

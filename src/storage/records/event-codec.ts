@@ -1,10 +1,4 @@
-import type { Position, TodoId } from "../../todo.ts";
-
-/** An event as the stores encode it. */
-export type StoredEvent = { readonly position: Position; readonly id: TodoId } & (
-  | { readonly type: "created" | "updated"; readonly json: string }
-  | { readonly type: "deleted" }
-);
+import type { Position, TodoEvent } from "../../todo.ts";
 
 const CREATED = "+";
 const UPDATED = "=";
@@ -13,24 +7,24 @@ const DELETED = "-";
 const EPOCH = "#";
 
 /** Encodes an event as a line: a sign, then the to-do after the event, or the id of a deleted to-do. */
-export function encodeEvent(event: StoredEvent): string {
+export function encodeEvent(event: TodoEvent): string {
   if (event.type === "deleted") return `${DELETED}${event.id}`;
   return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
 }
 
-/** Returns the created to-dos of encoded events. Faster than decoding them. */
-export const createdTodos = (lines: string): string[] =>
-  lines.split("\n").flatMap((line) => (line.startsWith(CREATED) ? line.slice(CREATED.length) : []));
+/** Returns the to-do of an encoded event if the event created it. Faster than decoding the event. */
+export const createdTodo = (line: string): string | undefined =>
+  line.startsWith(CREATED) ? line.slice(CREATED.length) : undefined;
 
 /**
  * Decodes lines of consecutive events, the last of which has the given position. Other lines, with a sign and an epoch, change
  * the epoch of the events that follow. Throws for an invalid line.
  */
-export function decodeEvents(text: string, last: Position): StoredEvent[] {
+export function decodeEvents(text: string, last: Position): TodoEvent[] {
   const lines = text.split("\n");
   let { epoch } = last;
   let sequence = last.sequence - lines.filter((line) => !line.startsWith(EPOCH)).length;
-  const events: StoredEvent[] = [];
+  const events: TodoEvent[] = [];
   for (const line of lines) {
     if (line.startsWith(EPOCH)) epoch = line.slice(EPOCH.length);
     else events.push(decodeEvent(line, { epoch, sequence: ++sequence }));
@@ -38,7 +32,8 @@ export function decodeEvents(text: string, last: Position): StoredEvent[] {
   return events;
 }
 
-function decodeEvent(line: string, position: Position): StoredEvent {
+/** Decodes a line that `encodeEvent` returned. Throws for another one. */
+export function decodeEvent(line: string, position: Position): TodoEvent {
   const [, sign, digits] = /^([+=-])(?:\{"id":)?(\d+)/.exec(line) ?? [];
   if (digits === undefined) throw new Error(`the event at position ${position.sequence} is invalid`);
   const id = BigInt(digits);

@@ -16,15 +16,6 @@ export interface IdempotencyRecord {
   readonly createdAt: number;
 }
 
-export function createRecord(
-  idempotencyKey: string,
-  title: string,
-  id: TodoId,
-  createdAt: number,
-): IdempotencyRecord {
-  return { keyHash: sha256(idempotencyKey), titleHash: sha256(title), id, createdAt };
-}
-
 /** A record in the list from the oldest to the youngest. */
 interface Entry {
   readonly record: IdempotencyRecord;
@@ -45,21 +36,10 @@ export class IdempotencyRecords {
     this.#now = now;
   }
 
-  /**
-   * Returns the id of the to-do that this key created with this title; `undefined` for a new key. Throws
-   * `idempotency_key_reused` when the key created a to-do with another title.
-   * @param newer records, by the SHA-256 of their key, that are about to be added
-   */
-  find(
-    idempotencyKey: string,
-    title: string,
-    newer: ReadonlyMap<string, IdempotencyRecord> = new Map(),
-  ): TodoId | undefined {
-    const keyHash = sha256(idempotencyKey);
-    const record = newer.get(keyHash) ?? this.#entries.get(keyHash)?.record;
-    if (record === undefined || this.#isExpired(record)) return undefined;
-    if (record.titleHash !== sha256(title)) throw idempotencyKeyReused();
-    return record.id;
+  /** Returns the record of a key, unless it has expired. */
+  find(keyHash: string): IdempotencyRecord | undefined {
+    const record = this.#entries.get(keyHash)?.record;
+    return record === undefined || this.#isExpired(record) ? undefined : record;
   }
 
   /** Returns the records from the oldest to the youngest, without expired ones. */

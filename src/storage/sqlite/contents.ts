@@ -8,9 +8,10 @@ import {
   type Position,
   parseNewTodo,
   parsePatch,
+  type TodoEvent,
   type TodoId,
 } from "../../todo.ts";
-import { decodeEvents, type StoredEvent } from "../records/event-codec.ts";
+import { decodeEvents } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { Checksum, countersText, keyText } from "./checksum.ts";
@@ -124,8 +125,8 @@ const EPOCH = /^[0-9a-f]{16}$/;
  * Returns the stored events up to the last change of a store, `maxEvents` or a few more. Throws a DamageError if a row is
  * invalid or missing.
  */
-export function readEvents(database: Database, last: Position, maxEvents: number): StoredEvent[] {
-  const events: StoredEvent[] = [];
+export function readEvents(database: Database, last: Position, maxEvents: number): TodoEvent[] {
+  const events: TodoEvent[] = [];
   let end: number | undefined;
   const rows = database.query<{ last_sequence: bigint; epoch: string; events: string }, [number]>(
     "SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence",

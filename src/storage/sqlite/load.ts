@@ -1,43 +1,31 @@
 import type { Database } from "bun:sqlite";
-import { ChangeFeed } from "../../change-feed.ts";
 import { MAX_TIME_MS } from "../../duration.ts";
-import type { Position, TodoId } from "../../todo.ts";
-import type { StoredEvent } from "../records/event-codec.ts";
-import { IdempotencyRecords } from "../records/idempotency.ts";
+import type { Position, TodoEvent } from "../../todo.ts";
+import type { StartContents } from "../state.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
 import { assertUndamaged, readEvents, storedIdempotencyRecords } from "./contents.ts";
 import { assertReadable, DamageError } from "./errors.ts";
 import { storeRow } from "./store-row.ts";
 
-/** The contents of a file. */
-export interface State {
-  /** The id of the store. */
-  readonly id: string;
-  readonly table: Table;
-  readonly feed: ChangeFeed;
-  readonly idempotencyRecords: IdempotencyRecords;
-  lastId: TodoId;
-}
-
 /**
  * Loads the contents of a file into memory. Throws a DamageError if they differ from their checksum.
  */
-export function load(database: Database, options: typeof DEFAULTS): State {
+export function load(database: Database, options: typeof DEFAULTS): StartContents {
   // Otherwise a command that changes API keys could commit while the checksum is computed.
   const snapshot = database.transaction(() => loadSnapshot(database, options));
   return assertReadable(() => snapshot.immediate());
 }
 
-function loadSnapshot(database: Database, options: typeof DEFAULTS): State {
-  const { id, epoch, last_id, sequence } = storeRow(database);
+function loadSnapshot(database: Database, options: typeof DEFAULTS): StartContents {
+  const { epoch, last_id, sequence } = storeRow(database);
+  const position = { epoch, sequence: Number(sequence) };
   const table = new Table();
   assertUndamaged(database, (todo) => table.append(todo.id, todo.json));
-  const idempotencyRecords = new IdempotencyRecords(options.maxTodos, options.now);
-  for (const record of storedIdempotencyRecords(database)) idempotencyRecords.add(record);
+  const idempotencyRecords = [...storedIdempotencyRecords(database)];
   warnOfClock(database, options);
-  const feed = loadFeed(database, { epoch, sequence: Number(sequence) }, options);
-  return { id, table, feed, idempotencyRecords, lastId: last_id };
+  const events = loadEvents(database, position, options);
+  return { position, lastId: last_id, table, events, idempotencyRecords };
 }
 
 /** A clock that is behind lets API keys and idempotency keys live longer than they should. */
@@ -57,20 +45,19 @@ function warnOfClock(database: Database, { now, onWarning }: typeof DEFAULTS): v
   onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
-function loadFeed(database: Database, last: Position, options: typeof DEFAULTS): ChangeFeed {
-  const { maxEvents, onWarning } = options;
-  let events: readonly StoredEvent[] = [];
+function loadEvents(
+  database: Database,
+  last: Position,
+  { maxEvents, onWarning }: typeof DEFAULTS,
+): readonly TodoEvent[] {
   try {
-    events = readEvents(database, last, maxEvents);
+    return readEvents(database, last, maxEvents);
   } catch (error) {
     if (!(error instanceof DamageError)) throw error;
     database.run("DELETE FROM events");
     onWarning(
       `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
     );
+    return [];
   }
-  const { epoch } = events[0]?.position ?? last;
-  const feed = new ChangeFeed(maxEvents, { epoch, sequence: last.sequence - events.length });
-  for (const event of events) feed.publish(event);
-  return feed;
 }

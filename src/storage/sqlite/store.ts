@@ -2,25 +2,18 @@ import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
 import { ServiceError } from "../../error.ts";
 import { toError } from "../../error-message.ts";
-import {
-  encodeTodo,
-  type ListQuery,
-  type Position,
-  type TodoEvent,
-  type TodoId,
-  type TodoJson,
-  type TodoList,
-  type Written,
-  withDone,
-} from "../../todo.ts";
-import type { ExportContents } from "../ndjson.ts";
-import { createRecord } from "../records/idempotency.ts";
-import { DEFAULTS, idsExhausted, type Store, type StoreOptions, storeFull } from "../store.ts";
+import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
+import { encodeEvent } from "../records/event-codec.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
+import { type StartContents, TodoState } from "../state.ts";
+import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { WriteHealth } from "../write-health.ts";
+import { WriteQueue } from "../write-queue.ts";
+import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
 import { describeOpenError, openError } from "./errors.ts";
 import { ServerKeys } from "./keys.ts";
-import { load, type State } from "./load.ts";
+import { load } from "./load.ts";
 import { acquireLock, type Lock } from "./lock.ts";
 import { removeAbandonedCopies } from "./maintenance/copy.ts";
 import { assertNotBehindMark } from "./mark.ts";
@@ -28,7 +21,6 @@ import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { Rescue } from "./rescue.ts";
 import { storeRow } from "./store-row.ts";
-import type { Commit } from "./writer.worker.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -54,11 +46,11 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     const { id, transactions } = storeRow(database);
     const { maxEvents, onWarning } = options;
     starting = startWriter({ path, id, lock: lock.identity, maxEvents }, onWarning);
-    const state = load(database, options);
+    const contents = load(database, options);
     if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
     const writer = await starting;
     database.close();
-    return new SqliteStore(path, state, writer, reader, lock, options);
+    return new SqliteStore(path, id, contents, writer, reader, lock, options);
   } catch (cause) {
     await starting?.then(
       (writer) => writer.close(),
@@ -73,24 +65,25 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
 }
 
 /**
- * Concurrent writes share one transaction and one fsync in the writer thread. This class computes the effect of a
- * batch from the table, and changes the table only after the batch is on disk.
+ * Concurrent writes share one transaction and one fsync in the writer thread. A batch decides their effect; the state changes
+ * only after the batch is on disk.
  */
 class SqliteStore implements Store {
   readonly keys: ServerKeys;
   readonly id: string;
   /** The epoch of all changes of this process. Another start, which may be of an old copy of the file, has another one. */
   readonly #epoch = randomId();
-  readonly #state: State;
+  readonly #state: TodoState;
+  readonly #queue = new WriteQueue<Batch>(
+    () => this.#beginBatch(),
+    (batch) => this.#commit(batch),
+  );
   readonly #writer: WriterClient;
   readonly #lock: Lock;
   readonly #rescue: Rescue;
   readonly #options: typeof DEFAULTS;
   /** The hashes of evicted idempotency keys; the next batch deletes them from the file. */
   #evicted: string[] = [];
-  /** Resolves with the batch of the writes that wait now, once the batch before it is on disk. */
-  #nextBatch: PromiseWithResolvers<Batch> | undefined;
-  #writing: Promise<void> | undefined;
   /** The last batch, if its commit failed or is under way. It may be on disk. */
   #unconfirmed: Batch | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
@@ -98,15 +91,17 @@ class SqliteStore implements Store {
 
   constructor(
     path: string,
-    state: State,
+    id: string,
+    contents: StartContents,
     writer: WriterClient,
     reader: Database,
     lock: Lock,
     options: typeof DEFAULTS,
   ) {
     this.keys = new ServerKeys(reader, writer.request, (failure) => this.#onWrite(failure));
-    this.id = state.id;
-    this.#state = state;
+    this.id = id;
+    const onEvicted = (record: IdempotencyRecord) => this.#onEvicted(record);
+    this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onEvicted }, contents);
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
@@ -115,7 +110,7 @@ class SqliteStore implements Store {
       otherFolder: options.rescueFolder,
       check: () => this.#checkFiles(),
       onFailure: () => this.#onFilesFail(),
-      contents: () => this.#contents(),
+      contents: () => ({ ...this.#state.contents(), keys: this.keys.copy }),
       onWarning: options.onWarning,
     });
   }
@@ -125,53 +120,35 @@ class SqliteStore implements Store {
   }
 
   get count(): number {
-    return this.#state.table.count;
+    return this.#state.count;
   }
 
   get eventLag(): number {
-    return this.#state.feed.lag;
+    return this.#state.eventLag;
   }
 
-  async insert(title: string, idempotencyKey?: string): Promise<Written & { id: TodoId; json: TodoJson }> {
-    const batch = await this.#joinBatch();
-    const todo =
-      idempotencyKey === undefined
-        ? this.#create(batch, title)
-        : this.#createOnce(batch, title, idempotencyKey);
-    const { position } = batch;
-    await batch.outcome.promise;
-    return { ...todo, position };
+  insert(title: string, idempotencyKey?: string): Promise<ReturnType<typeof insert>> {
+    return this.#write((batch) => insert(batch, title, idempotencyKey));
   }
 
   get(id: TodoId): TodoJson | undefined {
-    return this.#state.table.get(id);
+    return this.#state.get(id);
   }
 
   list(query: ListQuery, maxBlobBytes?: number): TodoList {
-    return { position: this.position(), ...this.#state.table.list(query, maxBlobBytes) };
+    return this.#state.list(query, maxBlobBytes);
   }
 
-  async setDone(id: TodoId, done: boolean): Promise<Written & { json: TodoJson | undefined }> {
-    const batch = await this.#joinBatch();
-    const before = this.#jsonIn(batch, id);
-    const json = before === undefined ? undefined : withDone(before, done);
-    if (before !== undefined && json !== undefined && json !== before) batch.update(id, before, json, done);
-    const { position } = batch;
-    await batch.outcome.promise;
-    return { json, position };
+  setDone(id: TodoId, done: boolean): Promise<ReturnType<typeof setDone>> {
+    return this.#write((batch) => setDone(batch, id, done));
   }
 
-  async delete(id: TodoId): Promise<Written & { existed: boolean }> {
-    const batch = await this.#joinBatch();
-    const before = this.#jsonIn(batch, id);
-    if (before !== undefined) batch.delete(id, before);
-    const { position } = batch;
-    await batch.outcome.promise;
-    return { existed: before !== undefined, position };
+  delete(id: TodoId): Promise<ReturnType<typeof remove>> {
+    return this.#write((batch) => remove(batch, id));
   }
 
   position(): Position {
-    return this.#state.feed.position;
+    return this.#state.position;
   }
 
   /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
@@ -205,23 +182,13 @@ class SqliteStore implements Store {
     else this.#rescue.writeFailed();
   }
 
-  #contents(): ExportContents {
-    return {
-      lastId: this.#state.lastId,
-      count: this.count,
-      todos: this.#state.table.batches(),
-      keys: this.keys.copy,
-      idempotencyRecords: this.#state.idempotencyRecords.list(),
-    };
-  }
-
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#state.feed.after(after, signal);
+    return this.#state.events(after, signal);
   }
 
   async close(): Promise<void> {
-    while (this.#writing !== undefined) await this.#writing;
-    this.#state.feed.end();
+    await this.#queue.whenIdle();
+    this.#state.end();
     await this.keys.flush();
     const failure = await this.#writer.request({ type: "checkBeforeClose" }).then(() => undefined, toError);
     try {
@@ -235,71 +202,37 @@ class SqliteStore implements Store {
     }
   }
 
-  #create(batch: Batch, title: string): { id: TodoId; json: string } {
-    if (batch.count >= this.#options.maxTodos) throw storeFull(this.#options.maxTodos);
-    if (batch.lastId >= MAX_SQLITE_ID) throw idsExhausted();
-    return batch.create(title);
+  /** Adds a write to the next batch. The batch decides the answer, but the write is answered after the commit only. */
+  #write<Answer>(decide: (batch: Batch) => Answer): Promise<Answer> {
+    return this.#queue.add((batch) => {
+      const answer = decide(batch);
+      return () => answer;
+    });
   }
 
-  #createOnce(batch: Batch, title: string, idempotencyKey: string): { id: TodoId; json: string } {
-    const id = this.#state.idempotencyRecords.find(idempotencyKey, title, batch.idempotencyRecords);
-    if (id !== undefined) return { id, json: encodeTodo({ id, title, done: false }) };
-    const todo = this.#create(batch, title);
-    const record = createRecord(idempotencyKey, title, todo.id, this.#options.now());
-    batch.idempotencyRecords.set(record.keyHash, record);
-    return todo;
-  }
-
-  /** Returns a to-do after the earlier writes of the batch. */
-  #jsonIn(batch: Batch, id: TodoId): string | undefined {
-    const pending = batch.pending(id);
-    if (pending !== undefined) return pending.json;
-    const json = this.#state.table.get(id);
-    return json === undefined ? undefined : decoder.decode(json);
-  }
-
-  /** Resolves with the batch of a write. The caller adds its change at once, then waits for the batch's outcome. */
-  #joinBatch(): Promise<Batch> {
-    this.#nextBatch ??= Promise.withResolvers();
-    this.#writing ??= this.#writeBatches();
-    return this.#nextBatch.promise;
-  }
-
-  /** Writes batches until no write waits. */
-  async #writeBatches(): Promise<void> {
-    while (this.#nextBatch !== undefined) {
-      // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
-      await new Promise(setImmediate);
-      await new Promise(setImmediate);
-      const { promise, resolve, reject } = this.#nextBatch;
-      this.#nextBatch = undefined;
-      try {
-        await this.#confirm();
-      } catch (cause) {
-        reject(new ServiceError("store_unavailable", { cause }));
-        continue;
-      }
-      resolve(new Batch(this.position(), this.#epoch, this.#state.lastId, this.#state.table.count));
-      // Promise callbacks run in the order of their registration, so every write has added its change when this resolves.
-      await this.#writeBatch(await promise);
+  /** Applies the last batch if its commit failed, but is on disk. Throws if this cannot be found out now. */
+  async #beginBatch(): Promise<Batch> {
+    const last = this.#unconfirmed;
+    if (last !== undefined) {
+      const sequence = last.position.sequence;
+      if (await this.#writer.request({ type: "hasCommitted", sequence })) this.#apply(last);
+      this.#unconfirmed = undefined;
     }
-    this.#writing = undefined;
+    return new Batch(this.#state, this.#epoch);
   }
 
-  /** Settles the outcome of a batch, also after an unexpected error, because its writes wait for it. */
-  async #writeBatch(batch: Batch): Promise<void> {
-    try {
-      const commit = batch.commit(this.#evicted);
-      if (commit !== undefined) await this.#commit(batch, commit);
-      batch.outcome.resolve();
-    } catch (cause) {
-      batch.outcome.reject(new ServiceError("store_unavailable", { cause }));
-    }
-  }
-
-  async #commit(batch: Batch, commit: Commit): Promise<void> {
+  async #commit(batch: Batch): Promise<void> {
+    const { events, idempotencyRecords } = batch;
+    if (events.length === 0) return;
     const started = performance.now();
     this.#unconfirmed = batch;
+    const commit = {
+      startSequence: this.#state.position.sequence,
+      epoch: this.#epoch,
+      events: events.map(encodeEvent).join("\n"),
+      evicted: this.#evicted,
+      idempotencyRecords,
+    };
     try {
       await this.#writer.request({ type: "commit", commit });
     } catch (cause) {
@@ -310,29 +243,18 @@ class SqliteStore implements Store {
     this.#writeHealth.succeeded();
     this.#onWrite(undefined);
     this.#apply(batch);
-    this.#options.onBatch(batch.events.length, performance.now() - started);
-    if (this.#evicted.length > 0) this.#options.onIdempotencyKeysEvicted(this.#evicted.length);
-  }
-
-  /** Applies the last batch if its commit failed, but is on disk. Throws if this cannot be found out now. */
-  async #confirm(): Promise<void> {
-    const batch = this.#unconfirmed;
-    if (batch === undefined) return;
-    const sequence = this.position().sequence + batch.events.length;
-    if (await this.#writer.request({ type: "hasCommitted", sequence })) this.#apply(batch);
-    this.#unconfirmed = undefined;
+    this.#options.onBatch(events.length, performance.now() - started);
   }
 
   /** Changes the memory after a batch is on disk. */
   #apply(batch: Batch): void {
     this.#unconfirmed = undefined;
-    this.#state.lastId = batch.lastId;
-    batch.applyTo(this.#state.table);
-    for (const event of batch.events) this.#state.feed.publish(event);
-    this.#evicted = [...batch.idempotencyRecords.values()].flatMap(
-      (record) => this.#state.idempotencyRecords.add(record)?.keyHash ?? [],
-    );
+    this.#evicted = [];
+    batch.applyToState();
+  }
+
+  #onEvicted({ keyHash }: IdempotencyRecord): void {
+    this.#evicted.push(keyHash);
+    this.#options.onIdempotencyKeysEvicted(1);
   }
 }
-
-const decoder = new TextDecoder();

@@ -1,9 +1,9 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
-import type { TodoId } from "../../todo.ts";
+import { isDone, type Position, type TodoEvent, type TodoId, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
-import { createdTodos } from "../records/event-codec.ts";
+import { createdTodo, decodeEvent } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
 import { Checksum } from "./checksum.ts";
 import { findStructuralDamage } from "./contents.ts";
@@ -14,19 +14,14 @@ import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
-/** The effect of a batch of writes. */
+/** The changes of a batch of writes. */
 export interface Commit {
-  /** The greatest id before and after the batch. */
-  readonly startId: TodoId;
-  readonly lastId: TodoId;
-  /** The epoch of the events, and the sequence numbers before the first and of the last one. */
-  readonly epoch: string;
+  /** The sequence number before the first event. */
   readonly startSequence: number;
-  readonly lastSequence: number;
-  /** The events, one per line, because one string is posted faster than many. They contain the created to-dos. */
+  /** The epoch of the events. */
+  readonly epoch: string;
+  /** The events, one per line, because one string is posted faster than many. */
   readonly events: string;
-  /** The other changed to-dos, encoded: after the batch, `undefined` for deleted ones, and before it. */
-  readonly changed: readonly (readonly [id: TodoId, after: string | undefined, before: string])[];
   /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
   readonly evicted: readonly string[];
   readonly idempotencyRecords: readonly IdempotencyRecord[];
@@ -167,8 +162,10 @@ class Writer {
   }
 
   #commit(commit: Commit): void {
-    const transactions = this.#database.transaction(() => this.#write(commit)).immediate();
-    this.#onCommit(commit.lastSequence, transactions);
+    const lines = commit.events.split("\n");
+    const end = { epoch: commit.epoch, sequence: commit.startSequence + lines.length };
+    const transactions = this.#database.transaction(() => this.#write(commit, lines, end)).immediate();
+    this.#onCommit(end.sequence, transactions);
   }
 
   #recordKeyUses(uses: ReadonlyMap<string, number>): void {
@@ -189,38 +186,20 @@ class Writer {
   }
 
   /** Returns the number of transactions of the store, this one included. */
-  #write(commit: Commit): number {
-    const { startSequence, lastSequence, epoch, lastId } = commit;
+  #write(commit: Commit, lines: readonly string[], end: Position): number {
+    const { epoch, sequence } = end;
     const database = this.#database;
-    const [insert, update, remove] = [
-      database.query("INSERT INTO todos VALUES (?, ?)"),
-      database.query("UPDATE todos SET json = ? WHERE id = ?"),
-      database.query("DELETE FROM todos WHERE id = ?"),
-    ];
     const checksum = new Checksum();
-    let id = commit.startId;
-    for (const json of createdTodos(commit.events)) {
-      insert.run(++id, json);
-      checksum.add(json);
-    }
-    for (const [changedId, after, before] of commit.changed) {
-      checksum.subtract(before);
-      if (after === undefined) {
-        remove.run(changedId);
-      } else {
-        update.run(after, changedId);
-        checksum.add(after);
-      }
-    }
     const transactions = updateStoreRow(database, checksum, (row) => {
-      if (row.sequence !== BigInt(startSequence) || row.id !== this.#committed.id)
+      if (row.sequence !== BigInt(commit.startSequence) || row.id !== this.#committed.id)
         throw changedError(this.#path);
-      return { epoch, last_id: lastId, sequence: BigInt(lastSequence) };
+      const last_id = this.#writeTodos(lines, end, row.last_id, checksum);
+      return { epoch, last_id, sequence: BigInt(sequence) };
     });
-    database.query(ADD_EVENTS).run(lastSequence, epoch, commit.events);
-    if (lastSequence >= this.#deleteOldEventsAt) {
-      database.query("DELETE FROM events WHERE last_sequence <= ?").run(lastSequence - this.#maxEvents);
-      this.#deleteOldEventsAt = lastSequence + this.#maxEvents / 10;
+    database.query(ADD_EVENTS).run(sequence, epoch, commit.events);
+    if (sequence >= this.#deleteOldEventsAt) {
+      database.query("DELETE FROM events WHERE last_sequence <= ?").run(sequence - this.#maxEvents);
+      this.#deleteOldEventsAt = sequence + this.#maxEvents / 10;
     }
     for (const keyHash of commit.evicted)
       database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
@@ -231,6 +210,40 @@ class Writer {
       addRecord.run(keyHash, titleHash, createdId, createdAt);
     }
     return transactions;
+  }
+
+  /** Applies encoded events to the to-dos and to their checksum. Returns the greatest id after them. */
+  #writeTodos(lines: readonly string[], end: Position, startId: TodoId, checksum: Checksum): TodoId {
+    const database = this.#database;
+    const insert = database.query("INSERT INTO todos VALUES (?, ?)");
+    let lastId = startId;
+    for (const line of lines) {
+      const created = createdTodo(line);
+      if (created === undefined) {
+        this.#changeTodo(decodeEvent(line, end), checksum);
+      } else {
+        insert.run(++lastId, created);
+        checksum.add(created);
+      }
+    }
+    return lastId;
+  }
+
+  #changeTodo(event: TodoEvent, checksum: Checksum): void {
+    if (event.type === "deleted") {
+      const row = this.#database
+        .query<{ json: string }, [TodoId]>("DELETE FROM todos WHERE id = ? RETURNING json")
+        .get(event.id);
+      if (row === null) throw changedError(this.#path);
+      checksum.subtract(row.json);
+      return;
+    }
+    const { changes } = this.#database
+      .query("UPDATE todos SET json = ? WHERE id = ?")
+      .run(event.json, event.id);
+    if (changes === 0) throw changedError(this.#path);
+    checksum.subtract(withDone(event.json, !isDone(event.json)));
+    checksum.add(event.json);
   }
 }
 

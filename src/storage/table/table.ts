@@ -38,17 +38,19 @@ export class Table {
     return slot === undefined ? undefined : segment?.json(slot);
   }
 
-  /** Sets a to-do's `done`. Returns the resulting to-do and whether it changed; `undefined` if it is absent. */
-  setDone(id: TodoId, done: boolean): { json: Uint8Array<ArrayBuffer>; changed: boolean } | undefined {
+  text(id: TodoId): string | undefined {
+    const json = this.get(id);
+    return json === undefined ? undefined : decoder.decode(json);
+  }
+
+  /** Sets the `done` of a to-do, if it exists. */
+  setDone(id: TodoId, done: boolean): void {
     const index = this.#indexOf(id);
     const segment = this.#segments[index];
     const slot = segment?.findSlot(id);
-    if (segment === undefined || slot === undefined) return undefined;
-    if (segment.isDone(slot) === done) return { json: segment.json(slot), changed: false };
-    const own = this.#copyOnWrite(index);
-    this.#bytes += own.toggle(slot);
+    if (slot === undefined || segment?.isDone(slot) === done) return;
+    this.#bytes += this.#copyOnWrite(index).toggle(slot);
     this.#cachedList = undefined;
-    return { json: own.json(slot), changed: true };
   }
 
   /** Deletes a to-do. Returns whether it existed. */

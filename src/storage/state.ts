@@ -1,0 +1,140 @@
+import { ChangeFeed } from "../change-feed.ts";
+import {
+  isDone,
+  type ListQuery,
+  type Position,
+  type TodoEvent,
+  type TodoId,
+  type TodoJson,
+  type TodoList,
+} from "../todo.ts";
+import type { ExportContents } from "./ndjson.ts";
+import { type IdempotencyRecord, IdempotencyRecords } from "./records/idempotency.ts";
+import type { StoreOptions } from "./store.ts";
+import { Table } from "./table/table.ts";
+import type { Writable, WriteLimits } from "./writes.ts";
+
+export interface StateOptions extends WriteLimits, Pick<Required<StoreOptions>, "maxEvents"> {
+  /** Called with each idempotency record that a newer one evicts within 24 hours of its creation. */
+  readonly onEvicted: (record: IdempotencyRecord) => void;
+}
+
+/** What a state starts with. */
+export interface StartContents {
+  /** The position of the last change. */
+  readonly position: Position;
+  /** The greatest id ever assigned. Default: 0. */
+  readonly lastId?: TodoId | undefined;
+  readonly table?: Table;
+  /** The latest changes, up to the position. */
+  readonly events?: readonly TodoEvent[];
+  /** From the oldest to the youngest. */
+  readonly idempotencyRecords?: Iterable<IdempotencyRecord>;
+}
+
+/** The state of a store in memory: all to-dos, the latest changes, the idempotency records and the greatest id. */
+export class TodoState implements Writable {
+  readonly limits: WriteLimits;
+  readonly #table: Table;
+  readonly #feed: ChangeFeed;
+  readonly #records: IdempotencyRecords;
+  readonly #onEvicted: StateOptions["onEvicted"];
+  #lastId: TodoId;
+
+  constructor({ maxEvents, onEvicted, ...limits }: StateOptions, start: StartContents) {
+    const { position, lastId = 0n, table = new Table(), events = [], idempotencyRecords = [] } = start;
+    this.limits = limits;
+    this.#table = table;
+    this.#lastId = lastId;
+    this.#onEvicted = onEvicted;
+    const { epoch } = events[0]?.position ?? position;
+    this.#feed = new ChangeFeed(maxEvents, { epoch, sequence: position.sequence - events.length });
+    for (const event of events) this.#feed.publish(event);
+    this.#records = new IdempotencyRecords(limits.maxTodos, limits.now);
+    for (const record of idempotencyRecords) this.#records.add(record);
+  }
+
+  get count(): number {
+    return this.#table.count;
+  }
+
+  get lastId(): TodoId {
+    return this.#lastId;
+  }
+
+  /** The position of the last change. */
+  get position(): Position {
+    return this.#feed.position;
+  }
+
+  get nextPosition(): Position {
+    const { epoch, sequence } = this.#feed.position;
+    return { epoch, sequence: sequence + 1 };
+  }
+
+  /** The number of changes that the slowest reader of `events` has not read. */
+  get eventLag(): number {
+    return this.#feed.lag;
+  }
+
+  get hasSubscribers(): boolean {
+    return this.#feed.hasSubscribers;
+  }
+
+  get(id: TodoId): TodoJson | undefined {
+    return this.#table.get(id);
+  }
+
+  text(id: TodoId): string | undefined {
+    return this.#table.text(id);
+  }
+
+  list(query: ListQuery, maxBlobBytes?: number): TodoList {
+    return { position: this.position, ...this.#table.list(query, maxBlobBytes) };
+  }
+
+  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    return this.#feed.after(after, signal);
+  }
+
+  findRecord(keyHash: string): IdempotencyRecord | undefined {
+    return this.#records.find(keyHash);
+  }
+
+  /** Returns a snapshot of everything. Later changes do not change it. */
+  contents(): Omit<ExportContents, "keys"> {
+    return {
+      lastId: this.#lastId,
+      count: this.count,
+      todos: this.#table.batches(),
+      idempotencyRecords: this.#records.list(),
+    };
+  }
+
+  /** Applies the next change, and publishes it. */
+  apply(event: TodoEvent): void {
+    switch (event.type) {
+      case "created":
+        this.#table.append(event.id, event.json);
+        this.#lastId = event.id;
+        break;
+      case "updated":
+        this.#table.setDone(event.id, isDone(event.json));
+        break;
+      case "deleted":
+        this.#table.delete(event.id);
+        break;
+    }
+    this.#feed.publish(event);
+  }
+
+  remember(record: IdempotencyRecord): void {
+    const evicted = this.#records.add(record);
+    if (evicted !== undefined) this.#onEvicted(evicted);
+  }
+
+  /** Ends every iterator of `events`. */
+  end(): void {
+    this.#feed.end();
+  }
+}
