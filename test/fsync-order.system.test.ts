@@ -1,8 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
+import { run } from "./command.ts";
 import { copyWithoutFsync } from "./patched-copy.ts";
 import { skipFor } from "./skip.ts";
 import {
@@ -73,6 +74,53 @@ describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is created atomic
       expect(seen.slice(-expected.length)).toEqual([...expected]);
     },
   );
+});
+
+describe.skipIf(skipFor(whyUntraceable))("todo backup succeeds on a file system", () => {
+  const inLimited = join(folder, "limited");
+  afterEach(() => rm(inLimited, { recursive: true, force: true }));
+  test.each<[what: string, options: readonly string[]]>([
+    ["without hard links", ["-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EPERM"]],
+    [
+      "whose folders cannot be synced",
+      ["-P", inLimited, "-e", "trace=fsync", "-e", "inject=fsync:error=EINVAL"],
+    ],
+  ])("%s", async (what, options) => {
+    const [source, file, trace] = [
+      join(folder, `${what}.db`),
+      join(inLimited, "backup"),
+      join(folder, "injected"),
+    ];
+    await mkdir(inLimited);
+    const store = await openSqlite(source);
+    await store.insert("a");
+    await store.close();
+    const backup = () =>
+      run([
+        ...["strace", "-f", "-y", "-o", trace, ...options],
+        ...[
+          process.execPath,
+          "--no-env-file",
+          "src/cli/main.ts",
+          "backup",
+          file,
+          "--store",
+          `sqlite:${source}`,
+        ],
+      ]);
+    {
+      await using command = backup();
+      expect([command.stderr(), await command.exited]).toEqual(["", 0]);
+    }
+    expect(await Bun.file(trace).text()).toContain("(INJECTED)");
+    expect(await readdir(inLimited)).toEqual(["backup"]);
+    const copy = await openSqlite(file);
+    expect(copy.count).toBe(1);
+    await copy.close();
+    await using again = backup();
+    expect(await again.exited).toBe(2);
+    expect(again.stderr()).toContain("already exists");
+  });
 });
 
 /** Returns the titles whose 201 was sent before an fsync of their transaction had succeeded. */

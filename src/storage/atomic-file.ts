@@ -16,7 +16,7 @@ export async function createFileAtomic<T>(
   if (path === "") throw new PreconditionError("the file has no name");
   if (existsSync(path)) throw alreadyExists(path);
   return writeFileAtomic(path, mode, write, (part) => {
-    linkNew(part, path);
+    giveName(part, path);
     removeDatabase(part);
   });
 }
@@ -42,18 +42,28 @@ async function writeFileAtomic<T>(
   let written: T;
   try {
     written = await write(part);
-    fsyncPath(part);
+    fsyncFile(part);
     commit(part);
   } catch (error) {
     removeDatabase(part);
     throw error;
   }
-  fsyncPath(dirname(path));
+  fsyncFolder(dirname(path));
   return written;
 }
 
-/** Waits until the contents of a file, or the entries of a folder, are on disk. */
-export function fsyncPath(path: string): void {
+/** Waits until the entries of a folder are on disk, if its file system can do that. */
+export function fsyncFolder(path: string): void {
+  try {
+    fsyncFile(path);
+  } catch (error) {
+    // Some network and FUSE file systems sync files only.
+    if (getErrno(error) !== "EINVAL" && getErrno(error) !== "ENOTSUP") throw error;
+  }
+}
+
+/** Waits until the contents of a file are on disk. */
+export function fsyncFile(path: string): void {
   const descriptor = openSync(path, "r");
   try {
     fsyncSync(descriptor);
@@ -80,13 +90,25 @@ function createEmpty(part: string, mode: number): void {
   }
 }
 
-function linkNew(part: string, path: string): void {
+/** Moves a file to a name that no other file has. */
+function giveName(part: string, path: string): void {
   try {
     // Unlike rename, link fails if another process has created the file in the meantime.
     linkSync(part, path);
   } catch (error) {
+    if (getErrno(error) === "EEXIST") throw alreadyExists(path);
+    replaceReservedName(part, path);
+  }
+}
+
+/** Moves a file on a file system without hard links, such as exFAT: creates an empty file, and renames the file over it. */
+function replaceReservedName(part: string, path: string): void {
+  try {
+    closeSync(openSync(path, "wx"));
+  } catch (error) {
     throw getErrno(error) === "EEXIST" ? alreadyExists(path) : error;
   }
+  renameSync(part, path);
 }
 
 const alreadyExists = (path: string): PreconditionError =>

@@ -55,6 +55,8 @@ function prepare(path: string, database: Database, mode: OpenMode): void {
 function makeDurable(database: Database): void {
   const mode = setWal(database);
   database.run("PRAGMA synchronous = FULL");
+  // Without it, fsync on macOS does not even keep the writes of the drive in order.
+  database.run("PRAGMA fullfsync = ON");
   database.run(`PRAGMA journal_size_limit = ${WAL_SIZE_LIMIT}`);
   const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
   if (mode === "wal" && level === 2n) return;

@@ -3,7 +3,7 @@ import { chmodSync, copyFileSync, existsSync, realpathSync, renameSync, rmSync, 
 import { dirname } from "node:path";
 import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
-import { createFileAtomic, fsyncPath, removeDatabase } from "../../atomic-file.ts";
+import { createFileAtomic, fsyncFile, fsyncFolder, removeDatabase } from "../../atomic-file.ts";
 import {
   type BackupSummary,
   PreconditionError,
@@ -67,14 +67,14 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
     else openOrRefuse(file, () => copyBackup(file, part));
     const { id, ...copied } = summarizeFile(part);
     await yieldToEventLoop(task.signal);
-    fsyncPath(part);
+    fsyncFile(part);
     const movedTo = existsSync(path) || hasWal(path) ? moveAside(path) : undefined;
     removeMark(path);
     // SQLite would replay the WAL that a crashed server left beside its empty store.
     for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
-    fsyncPath(dirname(path));
+    fsyncFolder(dirname(path));
     renameSync(part, path);
-    fsyncPath(dirname(path));
+    fsyncFolder(dirname(path));
     beginMark(path, id);
     return { ...copied, bytes: statSync(path).size, movedTo };
   } finally {
@@ -128,7 +128,7 @@ function moveAside(path: string): string {
   // The mark comes last: without it, a server would start on a store that lost changes.
   if (hasWal(path)) renameSync(`${path}-wal`, `${aside}-wal`);
   if (existsSync(path)) renameSync(path, aside);
-  fsyncPath(dirname(path));
+  fsyncFolder(dirname(path));
   if (existsSync(markPath(path))) renameSync(markPath(path), markPath(aside));
   return aside;
 }

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { encodeTodo } from "../../../todo.ts";
-import { fsyncPath, removeDatabase } from "../../atomic-file.ts";
+import { fsyncFolder, removeDatabase } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
 import { inBatches, NdjsonReader, writeExport } from "../../ndjson.ts";
 import {
@@ -94,7 +94,7 @@ export async function importInto(
     .run(storeId, randomId(), reader.lastId, reader.count);
   storeChecksum(database);
   removeMark(path);
-  fsyncPath(dirname(path));
+  fsyncFolder(dirname(path));
   database.run("COMMIT");
   return reader.summary;
 }
