@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
-import { startBalancer, startCaddy, startNginx } from "../deploy/topology.ts";
+import { startBalancer, startCaddy, startHaproxy, startNginx } from "../deploy/topology.ts";
 import { type Command, run, runTodo } from "./command.ts";
 import { exchange, mutant } from "./fuzzer.ts";
 import { startNameServer } from "./name-server.ts";
@@ -227,6 +227,33 @@ test.skipIf(skipFor(whyNoNginx))(
       expect((await fetch(url, { method: "POST" })).status).toBe(502);
       expect((await fetch(url)).status).toBe(200);
     }
+  },
+);
+
+test.skipIf(skipFor(whyMissing("haproxy")))(
+  "haproxy: trailers of one client do not fail the requests of others",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const { url } = await behind(startHaproxy)(stack);
+    const port = Number(new URL(url).port);
+    const withTrailers = request(
+      "POST /api/todos",
+      ["Content-Type: application/json", "Transfer-Encoding: chunked"],
+      'd\r\n{"title":"x"}\r\n0\r\nX-Trailer: 1\r\n\r\n',
+    );
+    const failures: number[] = [];
+    let sent = 0;
+    const senders = Array.from({ length: CLIENTS }, async () => {
+      while (sent++ < MUTANTS) expect(statusOf((await sendRaw(port, withTrailers)).text)).toBe(201);
+    });
+    const others = Array.from({ length: 2 * CLIENTS }, async () => {
+      for (let turn = 0; sent < MUTANTS; turn++) {
+        const status = await statusOfNext(url, 2 * turn);
+        if (status !== 200) failures.push(status);
+      }
+    });
+    await Promise.all([...senders, ...others]);
+    expect(failures).toEqual([]);
   },
 );
 

@@ -123,7 +123,7 @@ export function createMiddleware(options: MiddlewareOptions) {
         if (active[kind] >= limits.maxRequests) return rejectOverloaded(request);
         const response = handler(request, server);
         // A response that is already there does not count as a concurrent request.
-        if (!(response instanceof Promise)) return closeIfDraining(response);
+        if (!(response instanceof Promise)) return closeIfLast(response, request);
         active[kind]++;
         const slowTimer = hasNoBody(request)
           ? setTimeout(extendIdleTimeout, SLOW_MS, request, server)
@@ -135,7 +135,7 @@ export function createMiddleware(options: MiddlewareOptions) {
         return response.then(
           (settled) => {
             settle();
-            return closeIfDraining(settled);
+            return closeIfLast(settled, request);
           },
           (error) => {
             settle();
@@ -161,13 +161,16 @@ export function createMiddleware(options: MiddlewareOptions) {
         const { id, method } = request;
         logError(path, { id, method, trace: traceId(request) }, serviceError);
       }
-      return closeIfDraining(response);
+      return closeIfLast(response, request);
     }
   }
 
-  /** Runs after the handler, because draining may start while a request is handled. */
-  function closeIfDraining(response: Response): Response {
-    if (draining) response.headers.set("Connection", "close");
+  /**
+   * Makes a response the last one of its connection while draining, and after a chunked body: the runtime reads trailers as
+   * a new request and answers it, maybe to another client of a proxy. Runs after the handler, because draining may start meanwhile.
+   */
+  function closeIfLast(response: Response, request: Request): Response {
+    if (draining || request.headers.has("transfer-encoding")) response.headers.set("Connection", "close");
     return response;
   }
 }

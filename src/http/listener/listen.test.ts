@@ -3,6 +3,7 @@ import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { type ConnectionOptions, connect, type SecureVersion, type TLSSocket } from "node:tls";
 import { type CertificateOptions, makeCertificate } from "../../../test/certificate.ts";
 import { ask, POST_TODO } from "../../../test/http2.ts";
+import { chunked, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { until } from "../../../test/until.ts";
 import { createFixedUserCheck } from "../../credential/user.ts";
@@ -264,6 +265,23 @@ describe("Keep-Alive", () => {
     const { headers } = await fetch(`${listener.url}/api/todos`);
     expect([headers.get("connection"), headers.get("keep-alive")]).toEqual(["close", null]);
     await stopped;
+  });
+
+  test.each([
+    ["a create", "POST /api/todos", 201],
+    ["an error", "POST /admin/keys", 401],
+    ["a GET", "GET /api/todos", 200],
+  ])("is absent after a chunked body, and the connection closes: %s", async (_what, line, status) => {
+    const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
+    const head = `${line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const { text, closed } = await sendRaw(
+      Number(new URL(listener.url).port),
+      head + chunked('{"title":"x"}', 5),
+    );
+    expect([statusOf(text), closed]).toEqual([status, true]);
+    expect(text).toMatch(/^Connection: close\r$/im);
+    expect(text).not.toMatch(/^Keep-Alive:/im);
+    await listener.abort();
   });
 
   test.each([
