@@ -1,14 +1,23 @@
 import type { Awaitable } from "../todo.ts";
 import { storeUnavailable } from "./store.ts";
 
+/** A write fails after this time, in milliseconds. It may still be stored. */
+const ANSWER_MS = 15_000;
+
 /**
- * Collects concurrent writes in batches, and commits one batch after another. Each write of a batch is answered after its
- * commit, or fails with it.
+ * Adds a write to a batch. Returns what the write returns or throws once the batch is stored; undefined if the write must wait
+ * for a later batch.
+ */
+type Join<Batch, Answer> = (batch: Batch) => (() => Answer) | undefined;
+
+/**
+ * Collects concurrent writes in batches, and commits one batch after another. The writes of a batch are answered after its
+ * commit, or fail with it.
  */
 export class WriteQueue<Batch> {
   readonly #begin: () => Awaitable<Batch>;
   readonly #commit: (batch: Batch) => Promise<void>;
-  #waiting: Write<Batch>[] = [];
+  #waiting: Group<Batch> | undefined;
   #running: Promise<void> | undefined;
 
   /**
@@ -20,21 +29,17 @@ export class WriteQueue<Batch> {
     this.#commit = commit;
   }
 
-  /**
-   * Adds a write to the next batch.
-   * @param join adds the write to a batch, and returns what the write returns or throws after the commit; returns
-   * undefined if the write must wait for a later batch
-   */
-  add<Answer>(join: (batch: Batch) => (() => Answer) | undefined): Promise<Answer> {
+  /** Adds a write to the next batch. */
+  add<Answer>(join: Join<Batch, Answer>): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push(new JoiningWrite(join, resolve, reject));
+      this.#enqueue(new JoiningWrite(join, resolve, reject));
       this.#running ??= this.#run();
     });
   }
 
   /** Fails the writes that wait for a batch. */
   failWaiting(failure: unknown): void {
-    for (const write of this.#waiting.splice(0)) write.fail(failure);
+    this.#takeWaiting()?.fail(failure);
   }
 
   /** Resolves when no write waits. */
@@ -42,8 +47,21 @@ export class WriteQueue<Batch> {
     while (this.#running !== undefined) await this.#running;
   }
 
+  #enqueue(write: Write<Batch>): void {
+    this.#waiting ??= new Group((late) => {
+      if (late === this.#waiting) this.#waiting = undefined;
+    });
+    this.#waiting.add(write);
+  }
+
+  #takeWaiting(): Group<Batch> | undefined {
+    const group = this.#waiting;
+    this.#waiting = undefined;
+    return group;
+  }
+
   async #run(): Promise<void> {
-    while (this.#waiting.length > 0) {
+    while (this.#waiting !== undefined) {
       // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
       await new Promise(setImmediate);
       await new Promise(setImmediate);
@@ -53,27 +71,56 @@ export class WriteQueue<Batch> {
   }
 
   async #writeBatch(): Promise<void> {
-    let batch: Batch;
+    let group: Group<Batch> | undefined;
     try {
-      batch = await this.#begin();
-    } catch (cause) {
-      this.failWaiting(storeUnavailable(cause));
-      return;
-    }
-    const joined: Write<Batch>[] = [];
-    this.#waiting = this.#waiting.filter((write) => {
-      const hasJoined = write.join(batch);
-      if (hasJoined) joined.push(write);
-      return !hasJoined;
-    });
-    try {
+      const batch = await this.#begin();
+      group = this.#takeWaiting();
+      if (group === undefined) return;
+      for (const write of group.join(batch)) this.#enqueue(write);
       await this.#commit(batch);
+      group.settle();
     } catch (cause) {
-      const failure = storeUnavailable(cause);
-      for (const write of joined) write.fail(failure);
-      return;
+      group ??= this.#takeWaiting();
+      group?.fail(storeUnavailable(cause));
     }
-    for (const write of joined) write.settle();
+  }
+}
+
+/** The writes of one batch. They fail together if they take too long. */
+class Group<Batch> {
+  #writes: Write<Batch>[] = [];
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(onLate: (group: Group<Batch>) => void) {
+    this.#timer = setTimeout(() => {
+      onLate(this);
+      this.fail(storeUnavailable(new Error(`the write took longer than ${ANSWER_MS / 1000} seconds`)));
+    }, ANSWER_MS).unref();
+  }
+
+  add(write: Write<Batch>): void {
+    this.#writes.push(write);
+  }
+
+  /** Adds the writes to a batch. Returns those that must wait for a later one. */
+  join(batch: Batch): readonly Write<Batch>[] {
+    const left: Write<Batch>[] = [];
+    this.#writes = this.#writes.filter((write) => {
+      const hasJoined = write.join(batch);
+      if (!hasJoined) left.push(write);
+      return hasJoined;
+    });
+    return left;
+  }
+
+  settle(): void {
+    clearTimeout(this.#timer);
+    for (const write of this.#writes) write.settle();
+  }
+
+  fail(failure: unknown): void {
+    clearTimeout(this.#timer);
+    for (const write of this.#writes.splice(0)) write.fail(failure);
   }
 }
 
@@ -86,13 +133,13 @@ interface Write<Batch> {
 }
 
 class JoiningWrite<Batch, Answer> implements Write<Batch> {
-  readonly #join: (batch: Batch) => (() => Answer) | undefined;
+  readonly #join: Join<Batch, Answer>;
   readonly #resolve: (answer: Answer) => void;
   readonly fail: (failure: unknown) => void;
   #answer: (() => Answer) | undefined;
 
   constructor(
-    join: (batch: Batch) => (() => Answer) | undefined,
+    join: Join<Batch, Answer>,
     resolve: (answer: Answer) => void,
     fail: (failure: unknown) => void,
   ) {

@@ -1,0 +1,34 @@
+import { expect, jest, test } from "bun:test";
+import { failureOf } from "../../test/store-contract.ts";
+import { WriteQueue } from "./write-queue.ts";
+
+test("a write that is not stored within 15 seconds fails, and so does one that waits for it", async () => {
+  const batches: string[][] = [];
+  const hung = Promise.withResolvers<void>();
+  const queue = new WriteQueue(
+    () => [] as string[],
+    (batch) => {
+      batches.push(batch);
+      return hung.promise;
+    },
+  );
+  const write = (name: string) =>
+    queue.add((batch) => {
+      batch.push(name);
+      return () => name;
+    });
+  jest.useFakeTimers({ now: Date.now() });
+  try {
+    const first = failureOf(() => write("first"));
+    while (batches.length === 0) await new Promise(setImmediate);
+    const waiting = failureOf(() => write("waiting"));
+    jest.advanceTimersByTime(15_000);
+    expect([await first, await waiting]).toEqual(["store_unavailable", "store_unavailable"]);
+  } finally {
+    jest.useRealTimers();
+  }
+  const last = write("last");
+  hung.resolve();
+  expect(await last).toBe("last");
+  expect(batches).toEqual([["first"], ["last"]]);
+});
