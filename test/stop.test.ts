@@ -10,6 +10,7 @@ import { freePort } from "./free-port.ts";
 import { LONGEST_TITLE } from "./long-list.ts";
 import { copyProgram } from "./patched-copy.ts";
 import { openPaused, openSocket, portClosed, readToEnd, request } from "./raw-http.ts";
+import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
 
 const JSON_TYPE = "Content-Type: application/json";
@@ -33,6 +34,14 @@ async function stopping(server: Command): Promise<void> {
 
 const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
 
+async function stopBy(signal: NodeJS.Signals): Promise<void> {
+  await using server = runTodo(["serve", "--port", "0"]);
+  await server.url;
+  server.kill(signal);
+  expect(await server.exited).toBe(0);
+  expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
+}
+
 describe("a server that shuts down", () => {
   test("does not wait for connections that have sent nothing or half a request", async () => {
     await using server = runTodo(["serve", "--port", "0"]);
@@ -51,6 +60,20 @@ describe("a server that shuts down", () => {
     server.kill("SIGTERM");
     expect(await Promise.race([waiting.exited.then(() => "it waits"), server.exited])).toBe(0);
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
+  });
+
+  test.each(["SIGTERM", "SIGINT", "SIGQUIT"] as const)("closes the store on %s", (signal) => stopBy(signal));
+
+  const whyNoHangup = whyNoFile("/proc/self/status");
+  test.skipIf(skipFor(whyNoHangup))("closes the store on SIGHUP", () => stopBy("SIGHUP"));
+
+  test("ignores SIGHUP if it is ignored at the start, as with nohup", async () => {
+    await using server = run(["sh", "-c", "trap '' HUP; exec bin/todo serve --port 0"]);
+    await server.url;
+    server.kill("SIGHUP");
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(server.stdout()).toContain('"signal":"SIGTERM","msg":"stopping"');
   });
 
   test("aborts requests that exceed the drain timeout, logs that, and exits with 0", async () => {

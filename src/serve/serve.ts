@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { describeListenError, reachableHost, resolveAddress } from "../config/address.ts";
@@ -147,7 +148,7 @@ function listening<T extends Listener>(start: () => T, { host, port }: ListenOpt
   }
 }
 
-/** Shuts down on the first SIGTERM or SIGINT; exits immediately on the next one. */
+/** Shuts down on the first SIGTERM, SIGINT, SIGQUIT or SIGHUP; exits immediately on the next one. */
 function shutdownOnSignal(
   listener: Listener,
   delayMs: number,
@@ -184,8 +185,17 @@ function shutdownOnSignal(
     log.info({}, "stopped");
     await exit(0);
   };
-  process.on("SIGTERM", onSignal);
-  process.on("SIGINT", onSignal);
+  for (const signal of ["SIGTERM", "SIGINT", "SIGQUIT"] as const) process.on(signal, onSignal);
+  if (hasDefaultHangup()) process.on("SIGHUP", onSignal);
+}
+
+/** Returns whether SIGHUP has its default action. `nohup` ignores it. Only Linux tells; elsewhere, the action stays as it is. */
+function hasDefaultHangup(): boolean {
+  const path = "/proc/self/status";
+  if (!existsSync(path)) return false;
+  const lastDigit = /^SigIgn:.*(.)$/m.exec(readFileSync(path, "utf8"))?.[1] ?? "";
+  // SIGHUP is signal 1, so it is the lowest bit of the mask.
+  return Number.parseInt(lastDigit, 16) % 2 === 0;
 }
 
 function warnOfSurfaces(
