@@ -356,6 +356,7 @@ describe("an unfinished body", () => {
     ["POST /api/todos", ["Content-Length: 99"], "{"],
     ["POST /api/todos", ["Transfer-Encoding: chunked"], "1\r\n{\r\n"],
     ["PATCH /api/todos/1", ["Content-Length: 99"], "{"],
+    ["PATCH /api/todos/99", ["Content-Length: 99"], "{"],
     ["POST /admin/keys", ["Content-Length: 99"], "{"],
   ])(
     "of %s with %s gets a 408 after the time limit, and its connection is closed",

@@ -175,6 +175,9 @@ const TOO_MANY = new ServiceError("overloaded", {
   headers: CLOSE,
 });
 
+/** Returns whether a body was rejected before it was complete. Its response must close the connection. */
+export const isUnfinished = (error: unknown): boolean => error === TIMED_OUT || error === TOO_MANY;
+
 function parseBody(bytes: Uint8Array): unknown {
   if (bytes.byteLength === 0) throw new ServiceError("invalid_json", { detail: "The body is empty." });
   return parseJson(bytes);

@@ -12,6 +12,7 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
+import { isUnfinished } from "../body.ts";
 import type { Context } from "../context.ts";
 import { matchesEtag } from "../etag.ts";
 import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
@@ -88,12 +89,12 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
     return chain(store.list(query, chunkBytes), answer);
   }
 
-  /** If both the id and the body are wrong, reports the absent to-do. A valid body needs no lookup for that. */
+  /** If both the id and a complete body are wrong, reports the absent to-do. A valid body needs no lookup for that. */
   async function readPatch(request: Request, server: HttpServer, id: TodoId) {
     try {
       return parsePatch(await bodies.readJson(request, server));
     } catch (error) {
-      if ((await store.get(id)) === undefined) throw notFound();
+      if (!isUnfinished(error) && (await store.get(id)) === undefined) throw notFound();
       throw error;
     }
   }
