@@ -57,15 +57,6 @@ export function whyNotWritable(path: string): string | undefined {
   return undefined;
 }
 
-/** Returns why a store cannot be opened, and what to do where SQLite's message does not help. */
-export function describeOpenError(path: string, error: unknown): string {
-  if (isDamage(error)) return describeDamage(path, error);
-  if (getErrno(error) === "SQLITE_NOTADB") {
-    return `${errorMessage(error)}: name another file; if it was a store, ${describeWaysOut(path)}`;
-  }
-  return describeAccessError(path, error);
-}
-
 /** Returns why a file beside a store, or the store itself, cannot be used, or SQLite's message for other errors. */
 export function describeAccessError(path: string, error: unknown): string {
   const isAccess = /^(?:SQLITE_(?:CANTOPEN|READONLY)|EACCES)/.test(String(getErrno(error)));
@@ -75,25 +66,23 @@ export function describeAccessError(path: string, error: unknown): string {
 /** SQLite repeats the text of a damaged schema, which has line breaks. */
 export const inOneLine = (message: string): string => message.replaceAll(/\s+/g, " ");
 
-/** Returns what is damaged, and what to do. */
-export const describeDamage = (path: string, error: unknown): string =>
-  `it is damaged (${inOneLine(errorMessage(error))}; todo check has details): ${describeWaysOut(path, "save what can be read with todo export --skip-damaged")}`;
-
-/** Returns what a store has lost, and what to do. */
-export const describeLoss = (path: string, loss: string): string =>
-  `${loss}: ${describeWaysOut(path, `continue without them with todo accept-loss ${quoteArgument(path)}`)}`;
-
 /**
  * Returns how to get a store back, in the order of harm.
  * @param last the ways that lose data
+ * @param better ways that lose less than a backup
  */
-export function describeWaysOut(path: string, ...last: readonly string[]): string {
+export function describeWaysOut(
+  path: string,
+  last: readonly string[] = [],
+  better: readonly string[] = [],
+): string {
   const rescues = findRescueFiles(path).slice(-1);
   const ways = [
     "put the right files back",
     ...rescues.map(
       (file) => `run ${restoreCommand(file, path)}, which has what a server held at ${rescueTime(file)}`,
     ),
+    ...better,
     "restore a backup with todo restore",
     ...last,
   ];

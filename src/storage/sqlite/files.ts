@@ -1,4 +1,5 @@
 /** The files of a store: the database, and the WAL, the shared memory, the lock and the mark beside it. */
+import { randomBytes } from "node:crypto";
 import {
   type BigIntStats,
   closeSync,
@@ -125,6 +126,13 @@ function createForOwner(path: string): void {
   }
 }
 
+/** Returns the path of a new temporary copy of a store beside it. The next start removes one that a crash has left. */
+export const temporaryCopy = (path: string): string => `${path}.copy-${randomBytes(8).toString("hex")}`;
+
+/** Returns whether a file is a temporary copy of a store. */
+export const isTemporaryCopy = (path: string, file: string): boolean =>
+  file.startsWith(`${path}.copy-`) && /^[0-9a-f]{16}$/.test(file.slice(`${path}.copy-`.length));
+
 /** What identifies a file, whatever its path. */
 export interface FileIdentity {
   readonly dev: bigint;
@@ -155,7 +163,7 @@ export function describeKind(found: Pick<Stats, "isDirectory" | "isSymbolicLink"
 export function assertNotOnlyWal(path: string): void {
   if (!hasOnlyWal(path)) return;
   throw new PreconditionError(
-    `it is ${existsSync(path) ? "empty" : "missing"}, but ${path}-wal has changes: ${describeWaysOut(path, "move both files away")}`,
+    `it is ${existsSync(path) ? "empty" : "missing"}, but ${path}-wal has changes: ${describeWaysOut(path, ["move both files away"])}`,
   );
 }
 

@@ -7,11 +7,12 @@ import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
-import { describeOpenError, openError } from "./errors.ts";
+import { openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
 import { assertNotBehindMark, toMark, writeMark } from "./mark.ts";
 import { openDatabase, openExisting } from "./open.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
+import { describeOpenError } from "./ways-out.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a

@@ -20,6 +20,7 @@ import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
+import type { Store } from "../store.ts";
 import { quoteArgument, restoreCommand } from "./errors.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acceptLoss } from "./maintenance/accept-loss.ts";
@@ -56,6 +57,10 @@ async function insert(path: string, ...titles: readonly string[]): Promise<void>
   for (const title of titles) await store.insert(title);
   await store.close();
 }
+
+/** Inserts 50 to-dos in one transaction. */
+const insertMany = (store: Store, title: string): Promise<unknown> =>
+  Promise.all(Array.from({ length: 50 }, () => store.insert(title)));
 
 async function titlesOf(path: string): Promise<string[]> {
   const store = await openSqlite(path);
@@ -109,6 +114,40 @@ describe("openSqlite", () => {
     expect(await start(path)).toContain(
       `put the right files back, run ${restoreCommand(`${path}.rescue-20260102T000000000Z.ndjson`, path)}, which has what a server held at 2026-01-02 00:00 UTC, restore a backup`,
     );
+  });
+
+  test("names no rescue file that is older than a successful start", async () => {
+    const path = newPath();
+    await insert(path, "a");
+    copyFileSync(path, `${path}.old`);
+    const rescue = `${path}.rescue-20260101T000000000Z.ndjson`;
+    writeFileSync(rescue, "{}");
+    expect(await start(path)).toEqual([
+      `this start does not need ${rescue}, which has what a server held at 2026-01-01 00:00 UTC: it is now ${rescue}.old; restore it only if to-dos are missing`,
+    ]);
+    await insert(path, "b");
+    copyFileSync(`${path}.old`, path);
+    expect(await start(path)).toContain(
+      `missing, with one or more acknowledged changes: ${recoveryHint(path)}`,
+    );
+    expect(readFileSync(`${rescue}.old`, "utf8")).toBe("{}");
+  });
+
+  test("says that an old WAL hides changes, after whose removal all are there", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    for (let i = 0; i < 20; i++) await insertMany(store, `early ${i}`);
+    const wal = readFileSync(`${path}-wal`);
+    for (let i = 0; i < 20; i++) await insertMany(store, `late ${i}`);
+    await store.close();
+    writeFileSync(`${path}-wal`, wal);
+    expect(await start(path)).toContain(
+      `put the right files back, stop all servers of the store and move ${path}-wal away, because it is old, and ${path} alone is sound and has 40 transactions, restore a backup`,
+    );
+    expect(readFileSync(`${path}-wal`)).toEqual(wal);
+    rmSync(`${path}-wal`);
+    expect(await start(path)).toEqual([]);
+    expect(await titlesOf(path)).toHaveLength(40 * 50);
   });
 
   test("accepts the store of a killed server", async () => {

@@ -16,11 +16,11 @@ import {
 import { crc32 } from "node:zlib";
 import { describeFsError, getErrno } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
-import { describeLoss } from "./errors.ts";
 import { assertNotOnlyWal, createPrivate, describeKind, statRegularFile } from "./files.ts";
 import { assertKnownFormat } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
+import { describeLoss } from "./ways-out.ts";
 
 export interface Mark {
   /** The id of the store. */

@@ -36,7 +36,7 @@ function newPath(): string {
   return join(own, "todos.db");
 }
 
-const rescueFiles = (path: string): string[] => globSync(`${path}.rescue-*`);
+const rescueFiles = (path: string): string[] => globSync(`${path}.rescue-*.ndjson`);
 
 /** Opens a store and inserts two to-dos. */
 async function serve(path: string, options: StoreOptions = {}): Promise<Store> {
@@ -124,9 +124,9 @@ test("a rescue file has the API keys of commands, and no writes after it", async
   await store.insert("d");
   expect(store.rescueFile).toBeUndefined();
   expect(warnings.at(-1)).toBe(
-    `the files of the store are right again: do not restore ${path}.rescue.old, which lacks later changes`,
+    `the files of the store are right again: do not restore ${first}.old, which lacks later changes`,
   );
-  expect(readFileSync(`${path}.rescue.old`, "utf8")).toContain('"name":"beside"');
+  expect(readFileSync(`${first}.old`, "utf8")).toContain('"name":"beside"');
   rmSync(`${path}-lock`);
   await store.close();
   const [second = "", ...others] = rescueFiles(path);

@@ -4,13 +4,33 @@ import { basename, dirname, join } from "node:path";
 import { errorMessage, toError } from "../../error-message.ts";
 import { createFileAtomic } from "../atomic-file.ts";
 import { type ExportContents, writeExport } from "../ndjson.ts";
-import { restoreCommand } from "./errors.ts";
+import { findRescueFiles, rescueTime, restoreCommand } from "./errors.ts";
 import { PRIVATE_MODE } from "./files.ts";
 
 const CHECK_INTERVAL_MS = 10_000;
 /** A file that was moved away may be back then. */
 const RETRY_INTERVAL_MS = 1000;
 const ATTEMPTS_AT_END = 5;
+
+/** Renames the rescue files of a store that has started without them, because later messages would name them as the best copy. */
+export function retireRescueFiles(path: string, onWarning: (message: string) => void): void {
+  for (const file of findRescueFiles(path))
+    onWarning(
+      `this start does not need ${file}, which has what a server held at ${rescueTime(file)}: it is now ${retire(file)}; restore it only if to-dos are missing`,
+    );
+}
+
+/** Returns the new name of a rescue file, or the old one if it cannot be renamed. */
+function retire(file: string): string {
+  const old = `${file}.old`;
+  try {
+    renameSync(file, old);
+    return old;
+  } catch {
+    // The caller names the file in a warning.
+    return file;
+  }
+}
 
 export interface RescueOptions {
   /** The path of the store. */
@@ -120,15 +140,8 @@ export class Rescue {
     this.#hasFailed = false;
     this.#lastProblem = undefined;
     if (file === undefined) return;
-    const old = join(dirname(file), `${basename(this.#options.path)}.rescue.old`);
-    let name = old;
-    try {
-      renameSync(file, old);
-    } catch {
-      name = file;
-    }
     this.#options.onWarning(
-      `the files of the store are right again: do not restore ${name}, which lacks later changes`,
+      `the files of the store are right again: do not restore ${retire(file)}, which lacks later changes`,
     );
   }
 

@@ -11,7 +11,7 @@ import { WriteHealth } from "../write-health.ts";
 import { WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
-import { describeOpenError, openError } from "./errors.ts";
+import { openError } from "./errors.ts";
 import { ServerKeys } from "./keys.ts";
 import { load } from "./load.ts";
 import { acquireLock, type Lock } from "./lock.ts";
@@ -19,8 +19,9 @@ import { removeAbandonedCopies } from "./maintenance/copy.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
-import { Rescue } from "./rescue.ts";
+import { Rescue, retireRescueFiles } from "./rescue.ts";
 import { storeRow } from "./store-row.ts";
+import { describeOpenError } from "./ways-out.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -49,6 +50,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     const contents = load(database, options);
     if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
     const writer = await starting;
+    retireRescueFiles(path, onWarning);
     database.close();
     return new SqliteStore(path, id, contents, writer, reader, lock, options);
   } catch (cause) {

@@ -2,19 +2,13 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errorMessage, getErrno } from "../../../error-message.ts";
 import { type MigrationSummary, PreconditionError } from "../../maintenance.ts";
-import {
-  describeDamage,
-  describeLoss,
-  describeOpenError,
-  describeWaysOut,
-  inOneLine,
-  isDamage,
-} from "../errors.ts";
+import { describeWaysOut, inOneLine, isDamage } from "../errors.ts";
 import { assertNotOnlyWal } from "../files.ts";
 import { acquireLock, type Lock } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { openDatabase, openExisting } from "../open.ts";
+import { describeDamage, describeLoss, describeOpenError } from "../ways-out.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
 export class UnreadableError extends Error {

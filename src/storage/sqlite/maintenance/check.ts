@@ -5,11 +5,12 @@ import { describeFsError, errorMessage } from "../../../error-message.ts";
 import { type CheckResult, PreconditionError } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
 import { assertUndamaged, findStructuralDamage, readEvents } from "../contents.ts";
-import { DamageError, describeDamage, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
+import { DamageError, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
 import { isLocked } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { storeRow } from "../store-row.ts";
+import { describeDamage } from "../ways-out.ts";
 import { openOrRefuse, UnreadableError, withUnchangedStore } from "./access.ts";
 
 /** Implements `StoreAdmin.check`. Changes nothing, so that a damaged WAL stays as it is. */

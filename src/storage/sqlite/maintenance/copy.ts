@@ -1,12 +1,12 @@
 import type { Database } from "bun:sqlite";
 import { readdirSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { removeDatabase } from "../../atomic-file.ts";
 import type { TaskOptions } from "../../maintenance.ts";
 import { countRows } from "../contents.ts";
-import { createPrivate, fileUsage } from "../files.ts";
+import { createPrivate, fileUsage, isTemporaryCopy, temporaryCopy } from "../files.ts";
 import { isLockedFile } from "../lock.ts";
-import { migrate, randomId } from "../migrations.ts";
+import { migrate } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { yieldToEventLoop } from "./access.ts";
 
@@ -27,7 +27,7 @@ export async function withTemporaryCopy<T>(
     throw new Error(
       `${dirname(path)} has no room for a temporary copy of the store (${toMib(databaseBytes + walBytes)}; ${toMib(freeBytes)} are free): make room, or run todo backup to another disk and export that file`,
     );
-  const file = `${path}.export-${randomId()}`;
+  const file = temporaryCopy(path);
   createPrivate(file);
   try {
     using copy = await copyStore(path, file, task);
@@ -43,8 +43,7 @@ const toMib = (bytes: number): string => `${Math.ceil(bytes / MIB)} MiB`;
 export function removeAbandonedCopies(path: string): void {
   for (const name of readdirSync(dirname(path))) {
     const file = join(dirname(path), name);
-    const isCopy = name.startsWith(`${basename(path)}.export-`) && /^[0-9a-f]{16}$/.test(name.slice(-16));
-    if (isCopy && !isInUse(file)) removeDatabase(file);
+    if (isTemporaryCopy(path, file) && !isInUse(file)) removeDatabase(file);
   }
 }
 

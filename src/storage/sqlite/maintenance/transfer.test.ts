@@ -96,7 +96,7 @@ describe("exportTodos", () => {
     let used: string | undefined;
     const write = async (): Promise<void> => {
       const [copy = ""] = exportCopies(path);
-      writeFileSync(`${path}.export-0123456789abcdef`, "");
+      writeFileSync(`${path}.copy-0123456789abcdef`, "");
       await store.close();
       await (await openSqlite(path)).close();
       used = copy;
@@ -109,4 +109,4 @@ describe("exportTodos", () => {
   });
 });
 
-const exportCopies = (path: string): string[] => globSync(`${path}.export-*`);
+const exportCopies = (path: string): string[] => globSync(`${path}.copy-*`);
