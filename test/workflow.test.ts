@@ -2,7 +2,10 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { scripts } from "../package.json" with { type: "json" };
 
-const text = readFileSync(new URL("../.github/workflows/ci.yml", import.meta.url), "utf8");
+const read = (name: string): string =>
+  readFileSync(new URL(`../.github/workflows/${name}`, import.meta.url), "utf8");
+const text = read("ci.yml");
+const site = read("site.yml");
 const valuesOf = (key: string): string[] =>
   [...text.matchAll(new RegExp(`^ +(?:- )?${key}: (.+)$`, "gm"))].map(([, value = ""]) => value);
 
@@ -21,12 +24,14 @@ test("every command of the workflow is a script of the project", () => {
   expect(own.filter((command) => !known.includes(command))).toEqual([]);
 });
 
-/** The jobs of the workflow: their names and their texts. */
-const jobs = [...text.matchAll(/^ {2}([\w-]+):\n((?: {4,}.*\n)+)/gm)]
-  .filter(([, , job = ""]) => job.includes("runs-on:"))
-  .map(([, name = "", job = ""]) => ({ name, job }));
+/** Returns the jobs of a workflow: their names and their texts. */
+const jobsOf = (workflow: string) =>
+  [...workflow.matchAll(/^ {2}([\w-]+):\n((?: {4,}.*\n)+)/gm)]
+    .filter(([, , job = ""]) => job.includes("runs-on:"))
+    .map(([, name = "", job = ""]) => ({ name, job }));
 
 test("a pull request gets a token that can only read, and no privileged container", () => {
+  const jobs = jobsOf(text);
   expect(jobs.map(({ name }) => name)).toEqual(["pull-request", "push", "attest"]);
   const forbidden = /privileged|options:|secrets\.|: write/;
   const [pullRequest, push, attest] = jobs;
@@ -37,9 +42,18 @@ test("a pull request gets a token that can only read, and no privileged containe
   expect(text).not.toMatch(/write-all|pull_request_target/);
 });
 
-test("every action of the workflows has an exact version", () => {
-  const site = readFileSync(new URL("../.github/workflows/site.yml", import.meta.url), "utf8");
+test("no job that may write runs a command of a package", () => {
+  const writing = [...jobsOf(text), ...jobsOf(site)].filter(({ job }) => job.includes(": write"));
+  expect(writing.map(({ name }) => name)).toEqual(["attest", "deploy"]);
+  for (const { job } of writing) expect(job).not.toMatch(/run: (?!echo )/);
+  // Permissions of the whole workflow would also apply to the job that builds.
+  expect(site).toContain("\npermissions:\n  contents: read\n");
+  expect(site).not.toMatch(/^ {2}[\w-]+: write/m);
+});
+
+test("every action of the workflows is a commit, with its version", () => {
   const actions = [...`${text}${site}`.matchAll(/\buses: (.+)$/gm)].map(([, value = ""]) => value);
   expect(actions.length).toBeGreaterThan(0);
-  expect(actions.filter((action) => !/^actions\/[\w-]+@v\d+\.\d+\.\d+$/.test(action))).toEqual([]);
+  const pinned = /^actions\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/;
+  expect(actions.filter((action) => !pinned.test(action))).toEqual([]);
 });
