@@ -278,6 +278,7 @@ function problem(
 const text = { "content-type": "text/plain; charset=utf-8" };
 const html = { "content-type": "text/html; charset=utf-8" };
 const list = { "cache-control": "no-cache", etag: '"9f86d081-42"' };
+const written = { "todo-position": "9f86d081-42" };
 const basic = { ...noStore, "www-authenticate": 'Basic realm="todo admin", charset="UTF-8"' };
 const bearer = { ...noStore, "www-authenticate": 'Bearer realm="todo api"' };
 const listMethods = "GET, POST, HEAD, OPTIONS";
@@ -299,7 +300,7 @@ const right: Case[] = [
     "/api/todos",
     () => reply(200, null, { ...list, "content-type": "application/json" }),
   ],
-  ["a created to-do", "POST", "/api/todos", () => json(201, milk, { location: "/api/todos/1" })],
+  ["a created to-do", "POST", "/api/todos", () => json(201, milk, { location: "/api/todos/1", ...written })],
   [
     "the maximum id",
     "GET",
@@ -309,7 +310,7 @@ const right: Case[] = [
         "content-type": "application/json",
       }),
   ],
-  ["a deleted to-do", "DELETE", "/api/todos/1", () => reply(204, null)],
+  ["a deleted to-do", "DELETE", "/api/todos/1", () => reply(204, null, written)],
   ["an absent to-do", "GET", "/api/todos/9", () => problem(404, "todo_not_found")],
   ["an id without digits", "GET", "/api/todos/x", () => problem(400, "invalid_id")],
   [
@@ -402,7 +403,8 @@ const wrong: [...Case, complaint: string][] = [
     () => new Response(null, { status: 204 }),
     "X-Content-Type-Options is missing",
   ],
-  ["a missing Location", "POST", "/api/todos", () => json(201, milk), "Location is missing"],
+  ["a missing Location", "POST", "/api/todos", () => json(201, milk, written), "Location is missing"],
+  ["a missing position", "DELETE", "/api/todos/1", () => reply(204, null), "Todo-Position is missing"],
   ["a wrong Location", "POST", "/api/todos", () => json(201, milk, { location: "/todos/1" }), "Location is"],
   ["a weak ETag", "GET", "/api/todos", () => json(200, [], { ...list, etag: 'W/"1-1"' }), "ETag is"],
   [

@@ -80,6 +80,7 @@ export class PageApi extends TodoApiCore {
     const source = {
       list: (_query: object, call: CallOptions) => this.#loadList(call, options),
       events: (call: CallOptions & { readonly since: string }) => this.#eventsInSlot(signal, call, options),
+      writes: this.writes,
     };
     let isSending = false;
     let sending = new AbortController();

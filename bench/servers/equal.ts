@@ -8,7 +8,7 @@ export function corsHeaders({ headers }: Request): Record<string, string> | unde
   if (origin === null || !LOOPBACK_ORIGIN.test(origin)) return undefined;
   return {
     "access-control-allow-origin": origin,
-    "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
+    "access-control-expose-headers": "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id",
   };
 }
 

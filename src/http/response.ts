@@ -14,6 +14,9 @@ const SECURITY_HEADERS = {
   Vary: "Origin",
 };
 
+/** The header with the position at which the store decided a write. */
+export const TODO_POSITION = "Todo-Position";
+
 // Shared Headers objects cost Bun less than an object literal for each response.
 const JSON_OK = { headers: new Headers({ ...SECURITY_HEADERS, "Content-Type": "application/json" }) };
 const LAST_PAGE = { headers: new Headers(JSON_OK.headers) };
@@ -23,6 +26,8 @@ const CREATED = { status: 201, headers: new Headers(JSON_OK.headers) };
 const TEXT_OK = {
   headers: new Headers({ ...SECURITY_HEADERS, "Content-Type": "text/plain; charset=utf-8" }),
 };
+const CHANGED = { headers: new Headers(JSON_OK.headers) };
+const DELETED = { status: 204, headers: new Headers(SECURITY_HEADERS) };
 const EMPTY = { status: 204, headers: new Headers(SECURITY_HEADERS) };
 
 /** Returns a 200 with a JSON body. */
@@ -34,11 +39,24 @@ export const text = (body: string): Response => new Response(body, TEXT_OK);
 /** Returns a 204. */
 export const noContent = (): Response => new Response(null, EMPTY);
 
-/** Returns a 201 with a JSON body and its `Location`. */
-export function created(body: Body, location: string): Response {
+/** Returns a 201 with a to-do and its `Location`. `position` is where the store decided the write. */
+export function created(body: TodoJson, location: string, position: string): Response {
   // A Response copies its headers, so one Headers object can be reused.
   CREATED.headers.set("Location", location);
+  CREATED.headers.set(TODO_POSITION, position);
   return new Response(body, CREATED);
+}
+
+/** Returns a 200 with a to-do after a change. */
+export function changed(body: TodoJson, position: string): Response {
+  CHANGED.headers.set(TODO_POSITION, position);
+  return new Response(body, CHANGED);
+}
+
+/** Returns a 204 after a deletion. */
+export function deleted(position: string): Response {
+  DELETED.headers.set(TODO_POSITION, position);
+  return new Response(null, DELETED);
 }
 
 /** Returns a 200 with a list. `link` is the `Link` header of a page that has a next one. */

@@ -6,13 +6,14 @@
  */
 import { TodoApiCore } from "./core.ts";
 import { readEvents } from "./event-stream.ts";
-import { followList, watchList } from "./follow.ts";
+import { followList } from "./follow.ts";
 import { createKeysApi } from "./keys.ts";
 import type {
   CallOptions,
+  FollowedList,
+  FollowOptions,
   KeysApi,
   ListQuery,
-  LiveList,
   Todo,
   TodoEvent,
   TodoList,
@@ -98,27 +99,26 @@ export class TodoApi extends TodoApiCore {
   }
 
   /**
-   * Yields the list, and then each new state of it, until the signal aborts or the loop ends. It reads events, gets the
-   * list again when changes were missed, and reconnects. Changes that arrive together are one state. Throws only when
-   * the service rejects a request (a 4xx).
-   *
-   * With a function, passes each state to it, and returns a function that ends this.
+   * Returns the list as it changes, for iteration or with `subscribe()`, and for writes whose effect it shows at once. It
+   * reads events, gets the list again when changes were missed, and reconnects. Changes that arrive together are one state.
+   * It fails only when the service rejects a request (a 4xx). Throws a TypeError if the list to start from is only a page.
    *
    * @example
    * ```ts
    * import { TodoApi } from "todo-service/client";
    *
-   * const api = new TodoApi();
-   * const stop = api.follow(({ todos, status }) => console.log(todos.length, status));
+   * const list = new TodoApi().follow();
+   * const stop = list.subscribe(({ todos, status }) => console.log(todos.length, status));
+   * await list.create("buy milk");
    * setTimeout(stop, 60_000);
    * ```
    */
-  follow(options?: CallOptions): AsyncGenerator<LiveList, void, undefined>;
-  follow(onState: (list: LiveList) => void, options?: CallOptions): () => void;
-  follow(
-    first: CallOptions | ((list: LiveList) => void) = {},
-    options: CallOptions = {},
-  ): AsyncGenerator<LiveList, void, undefined> | (() => void) {
-    return typeof first === "function" ? watchList(this, first, options) : followList(this, first);
+  follow(options: FollowOptions = {}): FollowedList {
+    const source = {
+      list: (query: object, call: CallOptions) => this.list(query, call),
+      events: (call: CallOptions & { readonly since: string }) => this.events(call),
+      writes: this.writes,
+    };
+    return followList(source, options);
   }
 }

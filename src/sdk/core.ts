@@ -1,7 +1,16 @@
-import { type Call, isOfType, readDeletion, toSegment } from "./exchange.ts";
-import { parseJson, parseTodo } from "./json.ts";
+import { isOfType } from "./exchange.ts";
+import { parseJson, parseTodo, readTodo } from "./json.ts";
 import { createTransport, type Transport } from "./transport.ts";
-import type { CallOptions, ListQuery, Todo, TodoApiOptions, TodoId, TodoList } from "./types.ts";
+import type {
+  CallOptions,
+  CreateOptions,
+  ListQuery,
+  Todo,
+  TodoApiOptions,
+  TodoId,
+  TodoList,
+} from "./types.ts";
+import { createWrites, todoPath, type Writes } from "./writes.ts";
 
 /**
  * The calls of `TodoApi` that send one request and return one result. A bundle that uses only this class does not contain
@@ -17,10 +26,12 @@ import type { CallOptions, ListQuery, Todo, TodoApiOptions, TodoId, TodoList } f
  */
 export class TodoApiCore {
   protected readonly transport: Transport;
+  protected readonly writes: Writes;
 
   /** Throws a TypeError if `baseUrl` is not an HTTP URL, or if the name of the admin contains a colon. */
   constructor(options: TodoApiOptions = {}) {
     this.transport = createTransport(options);
+    this.writes = createWrites(this.transport.request);
   }
 
   /** Returns the to-dos. Without a `limit`, the list is one consistent snapshot of all of them. */
@@ -52,19 +63,13 @@ export class TodoApiCore {
    * Creates a to-do, exactly once, however often the request is sent. With an idempotency key of your own (1 to 255
    * visible ASCII characters, a new one for each to-do) that also holds across calls and processes, for 24 hours.
    */
-  async create(
-    title: string,
-    options: CallOptions & { readonly idempotencyKey?: string } = {},
-  ): Promise<Todo> {
-    const { idempotencyKey = randomKey() } = options;
-    const call: Call = { method: "POST", path: "/api/todos", body: { title }, idempotencyKey };
-    return this.transport.request(call, options, readTodo);
+  async create(title: string, options: CreateOptions = {}): Promise<Todo> {
+    return (await this.writes.create(title, options)).result;
   }
 
   /** Sets the state of a to-do and returns it. Rejects with `todo_not_found` if it does not exist. */
   async setDone(id: TodoId | bigint, done: boolean, options: CallOptions = {}): Promise<Todo> {
-    const call: Call = { method: "PATCH", path: todoPath(id), body: { done } };
-    return this.transport.request(call, options, readTodo);
+    return (await this.writes.setDone(id, done, options)).result;
   }
 
   /**
@@ -73,7 +78,7 @@ export class TodoApiCore {
    * caller sees only the second response.
    */
   async delete(id: TodoId | bigint, options: CallOptions = {}): Promise<void> {
-    return this.transport.request({ method: "DELETE", path: todoPath(id) }, options, readDeletion);
+    await this.writes.delete(id, options);
   }
 
   /** Returns the name of the client that the token belongs to. Rejects with `unauthorized` if the token is unknown. */
@@ -84,15 +89,3 @@ export class TodoApiCore {
     });
   }
 }
-
-const readTodo = (_response: Response, text: string): Todo => parseTodo(parseJson(text));
-
-/** Returns 128 random bits. Pages over plain HTTP do not have `crypto.randomUUID`, and React Native has no `crypto`. */
-function randomKey(): string {
-  const bytes = new Uint8Array(16).map(() => Math.random() * 256);
-  globalThis.crypto?.getRandomValues(bytes);
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/** Returns a to-do's path. A string from elsewhere could contain a slash. */
-const todoPath = (id: TodoId | bigint): string => `/api/todos/${toSegment(id, "invalid_id")}`;

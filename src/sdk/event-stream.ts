@@ -1,6 +1,7 @@
 import { abortOnReturn } from "./abort.ts";
 import { type Call, type Exchange, interpret, isEventStream, throwIfProblem } from "./exchange.ts";
 import { parseId, parseJson, parseTodo } from "./json.ts";
+import { includes } from "./position.ts";
 import { delay, isTransient, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { CallOptions, TodoApiError, TodoEvent } from "./types.ts";
@@ -60,12 +61,9 @@ export function parseEvent({
   }
 }
 
-/** Returns whether an event is at or before the last position. Positions, `<epoch>-<n>`, count within their epoch. */
-export function isDuplicate({ type, position }: { type: string; position: string }, last = ""): boolean {
-  const [, epoch, n] = /(.*)-(\d+)/.exec(position) ?? [];
-  const [, lastEpoch, lastN] = /(.*)-(\d+)/.exec(last) ?? [];
-  return type !== "resync" && epoch === lastEpoch && Number(n) <= Number(lastN);
-}
+/** Returns whether an event is at or before the last position. */
+export const isDuplicate = ({ type, position }: { type: string; position: string }, last = ""): boolean =>
+  type !== "resync" && includes(last, position);
 
 /**
  * Yields every change after a position, and every change of the connection, until the signal aborts. Reconnects after a

@@ -172,10 +172,15 @@ const toErrorOptions = (response: Response) => ({
   status: response.status,
   retryAfter: parseRetryAfter(response),
   requestId: response.headers.get("x-request-id") ?? undefined,
+  position: readPosition(response),
 });
 
+/** Returns the position at which the service decided a write. */
+export const readPosition = ({ headers }: Response): string | undefined =>
+  headers.get("todo-position") ?? undefined;
+
 /** Reads the response to a deletion. Throws a SyntaxError if it is not one. */
-export function readDeletion({ ok, status }: Response): void {
+export function readDeletion({ ok, status }: Response): undefined {
   if (ok && status !== 204) throw new SyntaxError("not a deletion");
 }
 

@@ -64,7 +64,7 @@ const titles = ({ todos }: LiveList): string[] =>
 describe("follow", () => {
   test("yields one state for changes that arrive together, and shares what did not change", async () => {
     const { api, send } = startStream();
-    const states = api.follow();
+    const states = api.follow()[Symbol.asyncIterator]();
     const before = await stateWhere(states, isConnected);
     expect(before).toMatchObject({ position: "e-0", status: "connected" });
     send(messages(1, ["created", todo(10)], ["updated", todo(2, true)], ["deleted", '{"id":1}']));
@@ -77,7 +77,7 @@ describe("follow", () => {
 
   test("yields the same array if only the connection changes", async () => {
     const { api, send } = startStream();
-    const states = api.follow();
+    const states = api.follow()[Symbol.asyncIterator]();
     const { todos } = await stateWhere(states, isConnected);
     send("id: e-7\nevent: position\ndata: {}\n\n");
     const later = await stateWhere(states, () => true);
@@ -87,7 +87,7 @@ describe("follow", () => {
 
   test("yields only the latest state to a slow reader", async () => {
     const { api, send, isRead } = startStream();
-    const states = api.follow();
+    const states = api.follow()[Symbol.asyncIterator]();
     await stateWhere(states, isConnected);
     for (const id of [4, 5, 6]) {
       send(messages(id, ["created", todo(id)]));
@@ -99,7 +99,7 @@ describe("follow", () => {
 
   test("does not depend on what the reader does with its array", async () => {
     const { api, send } = startStream();
-    const states = api.follow();
+    const states = api.follow()[Symbol.asyncIterator]();
     const { todos } = await stateWhere(states, isConnected);
     todos.reverse().pop();
     send(messages(1, ["updated", todo(3, true)], ["created", todo(4)]));
@@ -109,7 +109,7 @@ describe("follow", () => {
   test("passes states to a function until it is stopped", async () => {
     const { api, send, isAborted } = startStream();
     const states: LiveList[] = [];
-    const stop = api.follow((state) => states.push(state));
+    const stop = api.follow().subscribe((state) => states.push(state));
     await until(() => states.some(isConnected), "the list is connected");
     send(messages(1, ["deleted", '{"id":3}']));
     stop();
@@ -123,7 +123,7 @@ describe("follow", () => {
     const leaving = new AbortController();
     const leave = [(states: AsyncGenerator<LiveList, void>) => states.return(), async () => leaving.abort()];
     for (const end of leave) {
-      const states = api.follow(leaving);
+      const states = api.follow(leaving)[Symbol.asyncIterator]();
       await stateWhere(states, isConnected);
       const pending = states.next();
       await end(states);
@@ -134,7 +134,7 @@ describe("follow", () => {
 
   test("reports a lost connection with its error, and then the new one", async () => {
     const { api, close } = startStream();
-    const states = api.follow();
+    const states = api.follow()[Symbol.asyncIterator]();
     const { todos } = await stateWhere(states, isConnected);
     close();
     const lost = await stateWhere(states, () => true);
@@ -147,8 +147,10 @@ describe("follow", () => {
   test("throws the error of a rejected request, and passes it to a function as the last state", async () => {
     await using service = startService({ access: { privateMode: true }, network: { onLoopback: true } });
     const api = new TodoApi({ baseUrl: service.url });
-    expect(await errorOf(api.follow().next())).toMatchObject({ code: "unauthorized" });
-    const state = await new Promise((resolve) => api.follow(resolve));
+    expect(await errorOf(api.follow()[Symbol.asyncIterator]().next())).toMatchObject({
+      code: "unauthorized",
+    });
+    const state = await new Promise((resolve) => api.follow().subscribe(resolve));
     expect(state).toMatchObject({ status: "failed", todos: [], error: { code: "unauthorized" } });
   });
 });
@@ -162,7 +164,7 @@ test("follow passes no state after the last one, although a change waited for it
         : new Response("[]", { headers: { ETag: 'W/"e-0"' } }),
   });
   const statuses: string[] = [];
-  api.follow(({ status }) => statuses.push(status));
+  api.follow().subscribe(({ status }) => statuses.push(status));
   await until(() => statuses.includes("failed"), "the last state");
   await Bun.sleep(LONGER_THAN_A_FRAME_MS);
   expect(statuses.at(-1)).toBe("failed");
@@ -206,7 +208,7 @@ test("follow shows the service's list after lost connections, restarts and misse
       });
       const isCurrent = async (): Promise<boolean> =>
         states.at(-1)?.position === (await current.api.list()).position;
-      const stop = follower.follow((state) => states.push(state));
+      const stop = follower.follow().subscribe((state) => states.push(state));
       try {
         for (const [index, { what, ...rest }] of steps.entries()) {
           const { todos } = await current.api.list();

@@ -43,4 +43,6 @@ export function parseTodo(value: unknown): Todo {
   throw new SyntaxError("not a to-do");
 }
 
+export const readTodo = (_response: Response, text: string): Todo => parseTodo(parseJson(text));
+
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;

@@ -49,7 +49,8 @@ export type TodoEvent =
 export interface LiveList {
   /**
    * All to-dos by ascending id; empty until the list has loaded. The array is yours. It is the same as in the state
-   * before if no to-do has changed, and a to-do that has not changed is the same object.
+   * before if no to-do has changed, and a to-do that has not changed is the same object. A to-do whose creation has no
+   * answer yet is at the end, with an id of more than 20 digits.
    */
   readonly todos: Todo[];
   /** The position of the list in the event stream. Absent until the list has loaded. */
@@ -63,8 +64,36 @@ export interface LiveList {
   readonly error?: Error;
 }
 
+/**
+ * The list, as it changes. An iteration yields the latest state, and then each new one, until its loop ends or the signal
+ * aborts. It throws the error of a rejected request. Iterations and subscribers share one event stream, which is open
+ * while there is one of them.
+ *
+ * Writes are sent one after another, in the order of the calls. The next state shows their effect. It disappears again
+ * if the call rejects.
+ */
+export interface FollowedList {
+  /** Yields each state. A slow loop gets only the latest one. */
+  [Symbol.asyncIterator](): AsyncGenerator<LiveList, void, undefined>;
+  /** Passes each new state to a function. Returns a function that ends this. */
+  readonly subscribe: (onState: (state: LiveList) => void) => () => void;
+  /** Returns the latest state. It is the same object until something changes. */
+  readonly getState: () => LiveList;
+  /** Creates a to-do. Resolves to it when the service has stored it. */
+  readonly create: (title: string, options?: CreateOptions) => Promise<Todo>;
+  /** Sets the state of a to-do. Rejects with `todo_not_found` if it does not exist. */
+  readonly setDone: (id: TodoId | bigint, done: boolean, options?: CallOptions) => Promise<Todo>;
+  /** Deletes a to-do. Rejects with `todo_not_found` if it does not exist. */
+  readonly delete: (id: TodoId | bigint, options?: CallOptions) => Promise<void>;
+}
+
+export interface FollowOptions extends CallOptions {
+  /** A complete list to start from, for example one that was loaded before. It is shown until changes arrive. */
+  readonly from?: TodoList;
+}
+
 type TodoApiErrorOptions = ErrorOptions &
-  Partial<Pick<TodoApiError, "status" | "detail" | "fields" | "retryAfter" | "requestId">>;
+  Partial<Pick<TodoApiError, "status" | "detail" | "fields" | "retryAfter" | "requestId" | "position">>;
 
 /**
  * The error of every call that fails. Two cases are different: an aborted call rejects with the signal's reason, and a
@@ -99,6 +128,8 @@ export class TodoApiError extends Error {
   readonly retryAfter: number | undefined;
   /** The `X-Request-Id` of the response. The service sends it if it runs with `--access-log`. */
   readonly requestId: string | undefined;
+  /** With `todo_not_found` for a write: a list at this position or a later one does not have the to-do. */
+  readonly position: string | undefined;
 
   constructor(code: TodoApiError["code"], message: string, options: TodoApiErrorOptions = {}) {
     super(message, { cause: options.cause });
@@ -108,6 +139,7 @@ export class TodoApiError extends Error {
     this.fields = options.fields ?? [];
     this.retryAfter = options.retryAfter;
     this.requestId = options.requestId;
+    this.position = options.position;
   }
 }
 
@@ -144,6 +176,11 @@ export interface CallOptions {
   readonly timeoutMs?: number | undefined;
   /** Replaces the option `retries` of the client. Events and live lists reconnect without a limit. */
   readonly retries?: number | undefined;
+}
+
+export interface CreateOptions extends CallOptions {
+  /** 1 to 255 visible ASCII characters, a new one for each to-do. Default: a random one. */
+  readonly idempotencyKey?: string;
 }
 
 /** A user of the service who may manage API keys. */

@@ -14,7 +14,7 @@ import {
 import { getOwner } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import type { Context } from "../context.ts";
-import { created, noContent, respond } from "../response.ts";
+import { noContent, respond } from "../response.ts";
 import type { GuardedHandler, RoutedRequest } from "../route.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
 
@@ -88,7 +88,11 @@ function shownId(request: RoutedRequest): string | undefined {
 const notFound = (): ServiceError => new ServiceError("key_not_found");
 
 const mintedReply = ({ key, token }: MintedKey): Response =>
-  created(JSON.stringify({ ...asJson(key), token }), `/admin/keys/${key.id}`);
+  respond(
+    201,
+    { "Content-Type": "application/json", Location: `/admin/keys/${key.id}` },
+    JSON.stringify({ ...asJson(key), token }),
+  );
 
 function asJson(
   { id, name, scope, createdAt, expiresAt, lastUsedAt, parent }: Key,

@@ -393,6 +393,30 @@ describe("the list's ETag", () => {
     }
   });
 
+  test("is the Todo-Position of the write before it", async () => {
+    await using service = startService();
+    const { send, sendJson } = service;
+    const repeated = () =>
+      sendJson("POST", "/api/todos", { title: "x" }, { headers: { "Idempotency-Key": "k" } });
+    const steps: [what: string, status: number, act: () => Promise<Response>][] = [
+      ["a create", 201, repeated],
+      ["another create", 201, () => sendJson("POST", "/api/todos", { title: "y" })],
+      ["a repeated create", 201, repeated],
+      ["an update", 200, () => sendJson("PATCH", "/api/todos/1", { done: true })],
+      ["an update to what is", 200, () => sendJson("PATCH", "/api/todos/1", { done: true })],
+      ["an update of nothing", 404, () => sendJson("PATCH", "/api/todos/9", { done: true })],
+      ["a delete", 204, () => send("DELETE", "/api/todos/1")],
+      ["a second delete", 404, () => send("DELETE", "/api/todos/1")],
+    ];
+    for (const [what, status, act] of steps) {
+      const response = await act();
+      const position = response.headers.get("todo-position");
+      expect([what, response.status, `"${position}"`]).toEqual([what, status, await etagOf(service)]);
+    }
+    const others = [await send("GET", "/api/todos/2"), await sendJson("POST", "/api/todos", { title: "" })];
+    for (const { headers } of others) expect(headers.get("todo-position")).toBeNull();
+  });
+
   test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
     ["the same ETag", 304, (etag) => etag],
     ["its weak form", 304, (etag) => `W/${etag}`],

@@ -16,7 +16,7 @@ import { isUnfinished } from "../body.ts";
 import type { Context } from "../context.ts";
 import { matchesEtag } from "../etag.ts";
 import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
-import { created, json, list, noContent, respond } from "../response.ts";
+import { changed, created, deleted, json, list, respond, TODO_POSITION } from "../response.ts";
 import { type Handler, type HttpServer, type RoutedRequest, readParameter } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
 
@@ -47,8 +47,8 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
       return bodies
         .readJson(request, server)
         .then((body) =>
-          chain(store.insert(parseNewTodo(body).title, idempotencyKey), ({ id, json }) =>
-            created(json, `/api/todos/${id}`),
+          chain(store.insert(parseNewTodo(body).title, idempotencyKey), ({ id, json, position }) =>
+            created(json, `/api/todos/${id}`, formatPosition(position)),
           ),
         );
     },
@@ -59,14 +59,16 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
       origins.requireSameSite(request);
       const id = requireId(request);
       const { done } = await readPatch(request, server, id);
-      return todoReply((await store.setDone(id, done)).json);
+      const { json, position } = await store.setDone(id, done);
+      if (json === undefined) throw notFound(position);
+      return changed(json, formatPosition(position));
     },
 
     delete: async (request) => {
       origins.requireSameSite(request);
-      const { existed } = await store.delete(requireId(request));
-      if (!existed) throw notFound();
-      return noContent();
+      const { existed, position } = await store.delete(requireId(request));
+      if (!existed) throw notFound(position);
+      return deleted(formatPosition(position));
     },
   } satisfies Record<string, Handler>;
 
@@ -105,7 +107,9 @@ function todoReply(found: TodoJson | undefined): Response {
   return json(found);
 }
 
-const notFound = (): ServiceError => new ServiceError("todo_not_found");
+/** @param position where a write found that the to-do does not exist */
+const notFound = (position?: Position): ServiceError =>
+  new ServiceError("todo_not_found", position && { headers: { [TODO_POSITION]: formatPosition(position) } });
 
 function requireId(request: RoutedRequest): TodoId {
   const id = parseTodoId(request.params.id ?? "");

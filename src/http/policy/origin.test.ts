@@ -281,7 +281,7 @@ describe("an Origin", () => {
       const response = await service.send(method, path, { headers: { ...headers, ...host, Origin: origin } });
       const expected = {
         "access-control-allow-origin": origin,
-        "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
+        "access-control-expose-headers": "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id",
       };
       expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
       expect(response.headers.get("vary")).toMatch(/^Origin\b/);
@@ -324,7 +324,7 @@ describe("a preflight", () => {
       "access-control-allow-methods": methods,
       "access-control-allow-headers":
         "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name",
-      "access-control-expose-headers": "ETag, Link, Location, Retry-After, X-Request-Id",
+      "access-control-expose-headers": "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id",
       "access-control-max-age": "600",
     });
     expect(response.headers.get("vary")).toMatch(/^Origin\b/);

@@ -7,7 +7,7 @@ import type { GetConnectionInfo } from "./connection.ts";
 const PREFLIGHT_SECONDS = "600";
 const REQUEST_HEADERS =
   "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
-const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, X-Request-Id";
+const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id";
 
 /** How requests reach a service, and which of them it accepts. */
 export interface Network {
