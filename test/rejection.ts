@@ -1,3 +1,6 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { TodoStore } from "../src/todo.ts";
+
 /** Returns the error that a promise rejects with. Unlike `expect(promise).rejects`, it does not block Bun's event loop. */
 export async function errorOf(promise: unknown): Promise<Error> {
   try {
@@ -7,4 +10,17 @@ export async function errorOf(promise: unknown): Promise<Error> {
     throw error;
   }
   throw new Error("it did not reject");
+}
+
+/** Waits until a store, which checks its files once a second, finds that they are wrong. Returns the error. */
+export async function refusalOf(store: TodoStore): Promise<Error> {
+  while (true) {
+    try {
+      await store.checkWrites?.();
+    } catch (error) {
+      if (error instanceof Error) return error;
+      throw error;
+    }
+    await sleep(5);
+  }
 }

@@ -15,13 +15,18 @@ export function assertReadable<T>(read: () => T): T {
     return read();
   } catch (cause) {
     if (cause instanceof SQLiteError || cause instanceof DamageError) throw cause;
-    throw new DamageError(errorMessage(cause), { cause });
+    // A damaged row has a value of another type than its column.
+    const reason = cause instanceof TypeError ? "a value has another type" : errorMessage(cause);
+    throw new DamageError(reason, { cause });
   }
 }
 
 /** Errors of the system or of other processes: a later attempt may succeed. */
 const TEMPORARY_CODES =
   /^(?:SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY).*|EACCES|EBUSY|EDQUOT|EIO|EMFILE|ENFILE|ENOENT|ENOMEM|ENOSPC|EPERM|EROFS|ESTALE)$/;
+
+/** Returns whether an error is one of the system or of another process. */
+export const isTemporary = (error: unknown): boolean => TEMPORARY_CODES.test(String(getErrno(error)));
 
 /** Returns whether an error means that the file of a store is damaged. The statements themselves are correct. */
 export function isDamage(error: unknown): boolean {
@@ -34,8 +39,9 @@ export function isDamage(error: unknown): boolean {
 
 /** Returns the error of a store that cannot be opened: a StoreUnavailableError if the same call may succeed later. */
 export function openError(message: string, cause: unknown): Error {
-  const isTemporary = cause instanceof StoreUnavailableError || TEMPORARY_CODES.test(String(getErrno(cause)));
-  return isTemporary ? new StoreUnavailableError(message, { cause }) : new Error(message, { cause });
+  return cause instanceof StoreUnavailableError || isTemporary(cause)
+    ? new StoreUnavailableError(message, { cause })
+    : new Error(message, { cause });
 }
 
 /** Returns why this process cannot write a store, and what to do; `undefined` if it can write the folder and the files. */

@@ -17,7 +17,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { errorOf } from "../../../test/rejection.ts";
+import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store } from "../store.ts";
@@ -332,7 +332,7 @@ describe("openSqlite", () => {
       renameSync(path + suffix, elsewhere + suffix);
     await restore(path, file, { signal });
     const mark = readFileSync(`${path}-mark`);
-    await errorOf(store.insert("c"));
+    await refusalOf(store);
     await store.close();
     expect(readFileSync(`${path}-mark`)).toEqual(mark);
     expect(await titlesOf(path)).toEqual(["restored"]);

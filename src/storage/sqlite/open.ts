@@ -57,6 +57,8 @@ function makeDurable(database: Database): void {
   database.run("PRAGMA synchronous = FULL");
   // Without it, fsync on macOS does not even keep the writes of the drive in order.
   database.run("PRAGMA fullfsync = ON");
+  // The server makes the checkpoints, because it checks the files before.
+  database.run("PRAGMA wal_autocheckpoint = 0");
   database.run(`PRAGMA journal_size_limit = ${WAL_SIZE_LIMIT}`);
   const level = database.query<{ synchronous: bigint }, []>("PRAGMA synchronous").get()?.synchronous;
   if (mode === "wal" && level === 2n) return;

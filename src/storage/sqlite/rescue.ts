@@ -7,9 +7,7 @@ import { type ExportContents, writeExport } from "../ndjson.ts";
 import { findRescueFiles, rescueTime, restoreCommand } from "./errors.ts";
 import { PRIVATE_MODE } from "./files.ts";
 
-const CHECK_INTERVAL_MS = 10_000;
-/** A file that was moved away may be back then. */
-const RETRY_INTERVAL_MS = 1000;
+const CHECK_INTERVAL_MS = 1000;
 const ATTEMPTS_AT_END = 5;
 
 /** Renames the rescue files of a store that has started without them, because later messages would name them as the best copy. */
@@ -53,8 +51,6 @@ export interface RescueOptions {
 export class Rescue {
   readonly #options: RescueOptions;
   #timer: NodeJS.Timeout | undefined;
-  /** When the next check is due, in milliseconds of `performance.now`. */
-  #due = 0;
   #running: Promise<unknown> | undefined;
   /** Whether the files failed their last check. */
   #hasFailed = false;
@@ -66,7 +62,7 @@ export class Rescue {
 
   constructor(options: RescueOptions) {
     this.#options = options;
-    this.#schedule(CHECK_INTERVAL_MS);
+    this.#schedule();
   }
 
   /** The file with everything that the server holds; `undefined` while the files of the store are right. */
@@ -80,43 +76,37 @@ export class Rescue {
     this.#recovered();
   }
 
-  /** To be called after a failed write: checks the files soon. */
-  writeFailed(): void {
-    if (this.#due - performance.now() > RETRY_INTERVAL_MS && this.#file === undefined)
-      this.#schedule(RETRY_INTERVAL_MS);
-  }
-
   /**
-   * Ends the checks. Throws an Error if the files are wrong and no rescue file could be written.
-   * @param failure why the files failed their last check; then the server exits only with a rescue file, or after some attempts
+   * Ends the checks, and closes the files. If they are wrong, the server exits only with a rescue file, or after some attempts;
+   * then throws an Error.
+   * @param closeFiles rejects if the files are wrong; resolves to false if they were, but SQLite has saved everything
    */
-  async close(failure: Error | undefined): Promise<void> {
+  async close(closeFiles: () => Promise<boolean>): Promise<void> {
     this.#isClosed = true;
-    await this.#running;
     clearTimeout(this.#timer);
-    if (failure === undefined) {
-      // SQLite can save everything although the files are wrong. But the operator has been told to use the rescue file.
-      if ((await this.#findFailure()) === undefined) this.#recovered();
+    await this.#running;
+    let failure: Error;
+    try {
+      // Otherwise, a rescue file stays, because the operator has been told to use it.
+      if (await closeFiles()) this.#recovered();
       return;
+    } catch (error) {
+      failure = toError(error);
     }
     for (let attempt = 1; !(await this.#save(failure)); attempt++) {
       if (attempt === ATTEMPTS_AT_END)
         throw new Error(
           `no rescue file could be written, so the to-dos that only memory had are lost: ${failure.message}`,
         );
-      await Bun.sleep(RETRY_INTERVAL_MS);
+      await Bun.sleep(CHECK_INTERVAL_MS);
     }
   }
 
-  #schedule(ms: number): void {
-    clearTimeout(this.#timer);
+  #schedule(): void {
     if (this.#isClosed) return;
-    this.#due = performance.now() + ms;
     this.#timer = setTimeout(() => {
-      this.#running ??= this.#run().finally(() => {
-        this.#running = undefined;
-      });
-    }, ms).unref();
+      this.#running = this.#run();
+    }, CHECK_INTERVAL_MS).unref();
   }
 
   async #run(): Promise<void> {
@@ -125,8 +115,7 @@ export class Rescue {
     else if (!this.#hasFailed) this.#options.onFailure();
     else await this.#save(failure);
     this.#hasFailed = failure !== undefined;
-    const isUnsaved = this.#hasFailed && this.#file === undefined;
-    this.#schedule(isUnsaved ? RETRY_INTERVAL_MS : CHECK_INTERVAL_MS);
+    this.#schedule();
   }
 
   #findFailure(): Promise<Error | undefined> {

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { errorOf } from "../../../test/rejection.ts";
+import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { decode, read, storeContract, take } from "../../../test/store-contract.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
@@ -240,16 +240,11 @@ test("a store rejects writes while its file is moved, removed or replaced", asyn
   const [path, elsewhere] = [newPath(), newPath()];
   const store = await openSqlite(path);
   await store.insert("a");
-  const refusal = (): Promise<string> =>
-    Promise.resolve(store.insert("lost")).then(
-      () => "it was stored",
-      ({ cause }) => cause.message,
-    );
-  const expected = `${path} was moved, removed or replaced`;
+  const expected = { cause: new Error(`${path} was moved, removed or replaced`) };
   renameSync(path, elsewhere);
-  expect(await refusal()).toBe(expected);
+  expect(await refusalOf(store)).toMatchObject(expected);
   copyFileSync(elsewhere, path);
-  expect(await refusal()).toBe(expected);
+  expect(await errorOf(store.insert("lost"))).toMatchObject(expected);
   expect((await read(await store.list({}))).todos).toHaveLength(1);
   renameSync(elsewhere, path);
   expect((await store.insert("b")).id).toBe(2n);
@@ -396,12 +391,12 @@ test("an evicted idempotency key leaves the file although the batch after it fai
   await store.insert("x", "b");
   await store.delete(2n);
   await store.insert("x", "c");
-  renameSync(path, `${path}-moved`);
+  const database = new Database(path);
+  database.run("CREATE TRIGGER failing BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no write'); END");
   expect(await failureOf(store.insert("lost"))).toBe("store_unavailable");
-  renameSync(`${path}-moved`, path);
+  database.run("DROP TRIGGER failing");
   await store.insert("y");
   await store.close();
-  const database = new Database(path);
   expect(database.query("SELECT id FROM idempotency_records ORDER BY id").values().flat()).toEqual([2, 3]);
   database.close();
 });

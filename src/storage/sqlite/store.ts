@@ -1,7 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
 import { ServiceError } from "../../error.ts";
-import { toError } from "../../error-message.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
@@ -54,10 +53,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     database.close();
     return new SqliteStore(path, id, contents, writer, reader, lock, options);
   } catch (cause) {
-    await starting?.then(
-      (writer) => writer.close(),
-      () => {}, // It is the cause, or the load has failed as well.
-    );
+    await starting?.then((writer) => writer.close()).catch(() => {}); // It is the cause, or the load has failed as well.
     database?.close();
     // It is the last, so that SQLite does not move the WAL of a store that may be damaged to the database.
     reader?.close();
@@ -181,7 +177,6 @@ class SqliteStore implements Store {
 
   #onWrite(failure: unknown): void {
     if (failure === undefined) this.#rescue.writeSucceeded();
-    else this.#rescue.writeFailed();
   }
 
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
@@ -192,14 +187,10 @@ class SqliteStore implements Store {
     await this.#queue.whenIdle();
     this.#state.end();
     await this.keys.flush();
-    const failure = await this.#writer.request({ type: "checkBeforeClose" }).then(() => undefined, toError);
+    this.keys.close();
     try {
-      await this.#rescue.close(failure);
+      await this.#rescue.close(() => this.#writer.close());
     } finally {
-      // SQLite moves the WAL to the database and deletes it if the last connection can write. That of the keys cannot.
-      if (failure === undefined) this.keys.close();
-      await this.#writer.close();
-      this.keys.close();
       this.#lock.close();
     }
   }

@@ -11,7 +11,11 @@ export interface WriterClient {
    * fsync and a crash, the next start may still find it. Requests run in the order of the calls.
    */
   readonly request: (request: WriterRequest) => Promise<boolean>;
-  readonly close: () => Promise<void>;
+  /**
+   * Closes the file. Rejects if its files are wrong; then its WAL stays as it is. Resolves to false if only the WAL was
+   * missing, and all changes are in the database.
+   */
+  readonly close: () => Promise<boolean>;
 }
 
 /**
@@ -54,8 +58,11 @@ export async function startWriter(
   return {
     request: async (request) => send(await ensureAlive(), request),
     close: async () => {
-      if (!thread.hasExited) await thread.request({ type: "close" });
-      thread.terminate();
+      try {
+        return await send(await ensureAlive(), { type: "close" });
+      } finally {
+        thread.terminate();
+      }
     },
   };
 }

@@ -7,7 +7,8 @@ import { createdTodo, decodeEvent } from "../records/event-codec.ts";
 import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
 import { Checksum } from "./checksum.ts";
 import { findStructuralDamage } from "./contents.ts";
-import { type Committed, changedError, FileGuard } from "./file-guard.ts";
+import { isDamage } from "./errors.ts";
+import { type Committed, FileGuard } from "./file-guard.ts";
 import type { FileIdentity } from "./files.ts";
 import { type KeyRequest, SqliteKeys } from "./keys.ts";
 import { MarkWriter } from "./mark.ts";
@@ -41,17 +42,19 @@ export type WriterRequest =
   | { readonly type: "open"; readonly options: WriterOptions }
   /** The value is whether the structure of the file is sound. */
   | { readonly type: "check" }
-  /** Checks the files, as every request does first. */
+  /** Checks the files, and whether another process has written. */
   | { readonly type: "checkFiles" }
-  /** Checks the files and commits a transaction that changes nothing. */
+  /** Commits a transaction that changes nothing. */
   | { readonly type: "checkWrites" }
-  /** Checks that "close" may move the WAL to the database. */
-  | { readonly type: "checkBeforeClose" }
   | { readonly type: "commit"; readonly commit: Commit }
   /** The value is whether the last commit has this sequence number. */
   | { readonly type: "hasCommitted"; readonly sequence: number }
   | KeyRequest
+  /** Closes the file. Throws if the files are wrong; the value is false if only the WAL is missing, which SQLite still has. */
   | { readonly type: "close" };
+
+/** A request on an open file. */
+type FileRequest = Exclude<WriterRequest, { readonly type: "open" | "close" }>;
 
 /** The request is on disk. One that throws was rolled back, or its outcome is unknown. */
 export interface WriterReply {
@@ -65,42 +68,60 @@ const CHECKED_TEXT = " ".repeat(64 * 1024);
 
 const ADD_EVENTS = "INSERT INTO events VALUES (?, ?, ?)";
 
+/** From this number of new frames in the WAL on, the writer makes a checkpoint. */
+const CHECKPOINT_FRAMES = 1000;
+
+/** Another program may have changed the store. */
+class SuspectError extends Error {
+  override readonly name = "SuspectError";
+
+  constructor(path: string) {
+    super(`another program has changed ${path}`);
+  }
+}
+
 class Writer {
   readonly #path: string;
   readonly #database: Database;
+  /** Open while the writer is, so that its end can keep the WAL: SQLite moves it only when it closes the last connection. */
+  readonly #reader: Database;
   readonly #files: FileGuard;
   readonly #mark: MarkWriter;
   #committed: Committed;
+  /** What SQLite changes when another connection commits or starts the WAL again. */
+  #dataVersion: bigint;
+  /** Whether the files must be verified before the next request, because another program may have changed them. */
+  #isSuspect = false;
+  /** The number of frames of the WAL at the last checkpoint. */
+  #checkpointed = 0;
   readonly #keys: SqliteKeys;
+  /** The number of transactions after a change of keys. */
+  #counted: number | undefined;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
   constructor({ path, id, lock, maxEvents }: WriterOptions) {
     const database = openDatabase(path, "server");
-    const row = storeRow(database);
-    if (row.id !== id) throw changedError(path);
     this.#path = path;
     this.#database = database;
-    this.#files = new FileGuard(path, lock, database);
+    this.#dataVersion = dataVersion(database);
+    const row = storeRow(database);
+    if (row.id !== id) throw new Error(`another program has changed ${path} (it is another store)`);
+    this.#reader = openDatabase(path, "readOnly");
+    this.#files = new FileGuard(path, lock);
     this.#mark = new MarkWriter(path, id);
     this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
     if (row.last_id > 0n || row.transactions > 0n) this.#mark.open(this.#committed.transactions);
-    this.#keys = new SqliteKeys(database, (counted) => this.#onCommit(this.#committed.sequence, counted));
+    this.#keys = new SqliteKeys(database, (transactions) => {
+      this.#counted = transactions;
+    });
     this.#maxEvents = maxEvents;
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
-    try {
-      if (request.type === "checkBeforeClose") this.#files.checkBeforeClose(this.#committed);
-      else if (request.type !== "close") this.#files.checkBefore(this.#committed);
-      return this.#execute(request);
-    } catch (error) {
-      // The next start would trust an old mark that came with an old copy of the store.
-      this.#openMark(this.#files.hasDatabase());
-      throw error;
-    }
+    return request.type === "close" ? this.#close() : this.#serve(request);
   }
 
   /** Why the mark was not written; `undefined` if it was. */
@@ -108,21 +129,30 @@ class Writer {
     return this.#mark.problem;
   }
 
-  /** Another program may have removed or replaced the mark. */
-  #openMark(canCreate: boolean): void {
-    if (this.#committed.transactions > 0) this.#mark.open(this.#committed.transactions, canCreate);
-  }
-
-  #execute(request: Exclude<WriterRequest, { type: "open" }>): boolean {
+  #serve(request: FileRequest): boolean {
     try {
-      return this.#run(request);
+      if (this.#isSuspect) this.#verify();
+      return this.#runVerified(request);
     } catch (error) {
-      this.#files.transactionFailed(error);
+      this.#isSuspect ||= request.type === "checkFiles" || isDamage(error) || error instanceof SuspectError;
+      // The next start would trust an old mark that came with an old copy of the store.
+      this.#openMark(this.#files.hasDatabase());
       throw error;
     }
   }
 
-  #run(request: Exclude<WriterRequest, { type: "open" }>): boolean {
+  /** Verifies the store if the request finds that it is suspect, which is before it changes anything. */
+  #runVerified(request: FileRequest): boolean {
+    try {
+      return this.#run(request);
+    } catch (error) {
+      if (!(error instanceof SuspectError)) throw error;
+      this.#verify();
+      return this.#run(request);
+    }
+  }
+
+  #run(request: FileRequest): boolean {
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
@@ -130,7 +160,7 @@ class Writer {
       case "hasCommitted":
         return this.#committed.sequence === request.sequence;
       case "checkFiles":
-      case "checkBeforeClose":
+        this.#checkFiles();
         this.#openMark(true);
         return true;
       case "checkWrites":
@@ -139,50 +169,128 @@ class Writer {
       case "check":
         return findStructuralDamage(this.#database).length === 0;
       case "insertKey":
-        return this.#keys.insert(request.key);
+        return this.#changeKeys(() => this.#keys.insert(request.key));
       case "replaceKey":
-        return this.#keys.replace(request.id, request.expiresAt, request.successor);
+        return this.#changeKeys(() => this.#keys.replace(request.id, request.expiresAt, request.successor));
       case "deleteKey":
-        return this.#keys.delete(request.id);
+        return this.#changeKeys(() => this.#keys.delete(request.id));
       case "recordKeyUses":
-        this.#recordKeyUses(request.uses);
-        return true;
-      case "close":
-        this.#mark.close();
-        this.#database.close();
+        this.#transact(() => {
+          for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
+        });
         return true;
     }
   }
 
-  /** Checks the files before a commit is acknowledged, and writes the mark. */
+  /** Runs a function in a transaction that starts only if the store is as the last transaction left it. */
+  #transact<T>(work: () => T): T {
+    return this.#database
+      .transaction(() => {
+        this.#assertOwn();
+        return work();
+      })
+      .immediate();
+  }
+
+  /** Throws a SuspectError if another program may have written since the last transaction. */
+  #assertOwn(): void {
+    const { id, sequence, transactions } = this.#committed;
+    const row = storeRow(this.#database);
+    const version = dataVersion(this.#database);
+    const counted = Number(row.transactions);
+    const isOwn = row.id === id && Number(row.sequence) === sequence;
+    if (isOwn && counted === transactions && version === this.#dataVersion) return;
+    // A command of this program counts its transaction. It changes API keys only.
+    if (!isOwn || counted <= transactions) throw new SuspectError(this.#path);
+    this.#committed = { id, sequence, transactions: counted };
+    this.#dataVersion = version;
+  }
+
+  /** Throws unless the files are right. */
+  #checkFiles(): void {
+    if (!this.#files.check()) throw new SuspectError(this.#path);
+    this.#database.transaction(() => this.#assertOwn())();
+    if (this.#files.frameCount >= CHECKPOINT_FRAMES) this.#checkpoint();
+  }
+
+  /** Reads the whole store. Throws unless it has everything that was committed. */
+  #verify(): void {
+    this.#isSuspect = true;
+    // Before the read, so that a later change makes the store suspect again.
+    const version = dataVersion(this.#database);
+    this.#files.verify(this.#committed, this.#database, (_, row) => {
+      this.#committed = { ...this.#committed, transactions: Number(row.transactions) };
+    });
+    this.#dataVersion = version;
+    this.#isSuspect = false;
+  }
+
+  /** Another program may have removed or replaced the mark. */
+  #openMark(canCreate: boolean): void {
+    if (this.#committed.transactions > 0) this.#mark.open(this.#committed.transactions, canCreate);
+  }
+
   #onCommit(sequence: number, transactions: number): void {
     this.#committed = { id: this.#committed.id, sequence, transactions };
-    this.#files.checkAfter(this.#committed);
     this.#mark.write(transactions);
+    const frames = this.#files.frameCount;
+    if (frames < this.#checkpointed) this.#checkpointed = 0;
+    // Later, so that the write is acknowledged first.
+    if (frames - this.#checkpointed >= CHECKPOINT_FRAMES) setImmediate(() => this.#checkpointLater());
+  }
+
+  #checkpointLater(): void {
+    try {
+      this.#checkFiles();
+    } catch {
+      // The next request verifies the files, and reports what is wrong.
+      this.#isSuspect = true;
+    }
+  }
+
+  /** Moves the WAL to the database, as far as no reader needs it. Never waits, because writes would wait, too. */
+  #checkpoint(): void {
+    this.#checkpointed = this.#files.frameCount;
+    this.#database.run("PRAGMA wal_checkpoint(PASSIVE)");
+    this.#files.noteCheckpoint();
+  }
+
+  /** Leaves the WAL as it is if the files are wrong, because it may not fit the database. */
+  #close(): boolean {
+    try {
+      const areRight = !this.#files.hasOnlyLostWal();
+      if (areRight) this.#serve({ type: "checkFiles" });
+      this.#reader.close();
+      return areRight;
+    } finally {
+      this.#mark.close();
+      this.#database.close();
+      this.#reader.close();
+      this.#files.close();
+    }
   }
 
   #commit(commit: Commit): void {
     const lines = commit.events.split("\n");
     const end = { epoch: commit.epoch, sequence: commit.startSequence + lines.length };
-    const transactions = this.#database.transaction(() => this.#write(commit, lines, end)).immediate();
+    const transactions = this.#transact(() => this.#write(commit, lines, end));
     this.#onCommit(end.sequence, transactions);
   }
 
-  #recordKeyUses(uses: ReadonlyMap<string, number>): void {
-    const recorded = this.#database.transaction(() =>
-      [...uses].filter(([id, usedAt]) => this.#keys.recordUse(id, usedAt)),
-    )();
-    if (recorded.length > 0) this.#files.checkAfter(this.#committed);
+  #changeKeys(change: () => boolean): boolean {
+    this.#counted = undefined;
+    const isChanged = this.#transact(change);
+    if (this.#counted !== undefined) this.#onCommit(this.#committed.sequence, this.#counted);
+    return isChanged;
   }
 
   /** SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again. */
   #checkWrites(): void {
     const unused = this.#committed.sequence + 1;
-    this.#database.transaction(() => {
+    this.#transact(() => {
       this.#database.query(ADD_EVENTS).run(unused, "", CHECKED_TEXT);
       this.#database.query("DELETE FROM events WHERE last_sequence = ?").run(unused);
-    })();
-    this.#files.checkAfter(this.#committed);
+    });
   }
 
   /** Returns the number of transactions of the store, this one included. */
@@ -191,8 +299,7 @@ class Writer {
     const database = this.#database;
     const checksum = new Checksum();
     const transactions = updateStoreRow(database, checksum, (row) => {
-      if (row.sequence !== BigInt(commit.startSequence) || row.id !== this.#committed.id)
-        throw changedError(this.#path);
+      if (row.sequence !== BigInt(commit.startSequence)) throw new SuspectError(this.#path);
       const last_id = this.#writeTodos(lines, end, row.last_id, checksum);
       return { epoch, last_id, sequence: BigInt(sequence) };
     });
@@ -234,18 +341,21 @@ class Writer {
       const row = this.#database
         .query<{ json: string }, [TodoId]>("DELETE FROM todos WHERE id = ? RETURNING json")
         .get(event.id);
-      if (row === null) throw changedError(this.#path);
+      if (row === null) throw new SuspectError(this.#path);
       checksum.subtract(row.json);
       return;
     }
     const { changes } = this.#database
       .query("UPDATE todos SET json = ? WHERE id = ?")
       .run(event.json, event.id);
-    if (changes === 0) throw changedError(this.#path);
+    if (changes === 0) throw new SuspectError(this.#path);
     checksum.subtract(withDone(event.json, !isDone(event.json)));
     checksum.add(event.json);
   }
 }
+
+const dataVersion = (database: Database): bigint =>
+  database.query<{ data_version: bigint }, []>("PRAGMA data_version").get()?.data_version ?? 0n;
 
 let writer: Writer | undefined;
 
