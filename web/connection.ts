@@ -81,6 +81,7 @@ export class PageApi extends TodoApiCore {
       list: (_query: object, call: CallOptions) => this.#loadList(call, options),
       events: (call: CallOptions & { readonly since: string }) => this.#eventsInSlot(signal, call, options),
       writes: this.writes,
+      restarts: new Set<() => void>(),
     };
     let isSending = false;
     let sending = new AbortController();

@@ -6,10 +6,13 @@
  */
 import { TodoApiCore } from "./core.ts";
 import { readEvents } from "./event-stream.ts";
+import { readDeletion } from "./exchange.ts";
 import { followList } from "./follow.ts";
+import { parseId } from "./json.ts";
 import { createKeysApi } from "./keys.ts";
 import type {
   CallOptions,
+  Credentials,
   FollowedList,
   FollowOptions,
   KeysApi,
@@ -25,6 +28,7 @@ export { compareIds } from "./json.ts";
 export * from "./types.ts";
 
 const MAX_PAGE_SIZE = 1000;
+const SESSION_PATH = "/api/session";
 
 /**
  * The service as an object. Every call is retried, with growing delays and as `Retry-After` asks, when its response was
@@ -43,6 +47,7 @@ const MAX_PAGE_SIZE = 1000;
 export class TodoApi extends TodoApiCore {
   /** Lists, creates, rotates and revokes API keys. It needs the option `admin`. */
   readonly keys: KeysApi = createKeysApi(this.transport.request);
+  readonly #restarts = new Set<() => void>();
 
   /**
    * Yields the to-dos page by page; `limit` is the page size, by default 1000. Each page is a later snapshot than the
@@ -99,6 +104,31 @@ export class TodoApi extends TodoApiCore {
   }
 
   /**
+   * Signs this browser in to a service in private mode. The browser keeps a cookie that scripts cannot read. Followed lists
+   * start again. The page must come from the origin of the service. Rejects with `unauthorized`.
+   *
+   * @example
+   * ```ts
+   * import { TodoApi } from "todo-service/client";
+   *
+   * const api = new TodoApi();
+   * const signIn = (token: string) => api.signIn({ token });
+   * ```
+   */
+  async signIn(credentials: Credentials, options: CallOptions = {}): Promise<void> {
+    const body = "link" in credentials ? { code: credentials.link.replace(/^.*#sign-in=/, "") } : credentials;
+    const call = { method: "POST", path: SESSION_PATH, body };
+    await this.transport.request(call, options, (_response, text) => parseId(JSON.parse(text)));
+    for (const restart of this.#restarts) restart();
+  }
+
+  /** Signs this browser out. Followed lists are empty at once. Rejects with `unauthorized` if nobody was signed in. */
+  async signOut(options: CallOptions = {}): Promise<void> {
+    await this.transport.request({ method: "DELETE", path: SESSION_PATH }, options, readDeletion);
+    for (const restart of this.#restarts) restart();
+  }
+
+  /**
    * Returns the list as it changes, for iteration or with `subscribe()`, and for writes whose effect it shows at once. It
    * reads events, gets the list again when changes were missed, and reconnects. Changes that arrive together are one state.
    * It fails only when the service rejects a request (a 4xx). Throws a TypeError if the list to start from is only a page.
@@ -118,6 +148,7 @@ export class TodoApi extends TodoApiCore {
       list: (query: object, call: CallOptions) => this.list(query, call),
       events: (call: CallOptions & { readonly since: string }) => this.events(call),
       writes: this.writes,
+      restarts: this.#restarts,
     };
     return followList(source, options);
   }

@@ -151,7 +151,7 @@ describe("follow", () => {
       code: "unauthorized",
     });
     const state = await new Promise((resolve) => api.follow().subscribe(resolve));
-    expect(state).toMatchObject({ status: "failed", todos: [], error: { code: "unauthorized" } });
+    expect(state).toMatchObject({ status: "signed-out", todos: [], error: { code: "unauthorized" } });
   });
 });
 

@@ -1,5 +1,5 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
-import { indexOf } from "./json.ts";
+import { findTodo, indexOf } from "./json.ts";
 import { type Effect, isNewId, newId, Overlay } from "./overlay.ts";
 import { delay, isTransient, retryDelay } from "./retry.ts";
 import {
@@ -23,6 +23,8 @@ export interface Source {
   readonly list: (query: object, options: CallOptions) => Promise<TodoList>;
   readonly events: (options: CallOptions & { readonly since: string }) => AsyncIterable<TodoEvent>;
   readonly writes: Writes;
+  /** Functions of the followed lists that start them again, because a session began or ended. */
+  readonly restarts: Set<() => void>;
 }
 
 /**
@@ -31,7 +33,7 @@ export interface Source {
  */
 export function followList(source: Source, options: FollowOptions): FollowedList {
   const subscribers = new Set<(state: LiveList) => void>();
-  const overlay = new Overlay();
+  let overlay = new Overlay();
   /** The service's list, by ascending id. The list and the events belong to the same history, so each change applies. */
   let todos: Todo[] = [];
   let position: string | undefined;
@@ -76,11 +78,29 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     // A function of its own, because the same function can subscribe twice.
     const subscriber = (next: LiveList): void => onState(next);
     subscribers.add(subscriber);
+    source.restarts.add(restart);
     start();
     return () => {
       subscribers.delete(subscriber);
-      if (subscribers.size === 0) stop?.();
+      if (subscribers.size > 0) return;
+      source.restarts.delete(restart);
+      stop?.();
     };
+  }
+
+  /** Forgets the list and the writes, because the next session may be another person's. */
+  function reset(next: typeof connection): void {
+    stop?.();
+    overlay = new Overlay();
+    todos = [];
+    position = undefined;
+    connection = next;
+    publishChange();
+  }
+
+  function restart(): void {
+    reset({ status: "connecting" });
+    start();
   }
 
   async function* states(signal: AbortSignal): AsyncGenerator<LiveList, void, undefined> {
@@ -96,7 +116,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     });
     while (!signal.aborted) {
       const next = latest.pop();
-      if (next?.status === "failed") throw next.error;
+      if (next?.status === "failed" || next?.status === "signed-out") throw next.error;
       if (next !== undefined) yield next;
       else
         await new Promise<void>((resolve) => {
@@ -108,9 +128,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   /** Returns a to-do as it is shown. One that is not shown gets no title, so that its effect is not shown either. */
   function find(given: TodoId | bigint): Todo {
     const id = ids.get(String(given)) ?? String(given);
-    const all = overlay.apply(todos);
-    const todo = all[indexOf(all, id)];
-    return todo?.id === id ? todo : { id, title: "", done: false };
+    return findTodo(overlay.apply(todos), id) ?? { id, title: "", done: false };
   }
 
   /** Shows a write at once, and sends it after the earlier ones. */
@@ -120,7 +138,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   ): Promise<T> {
     const key = Symbol();
     overlay.add(key, effect, todos);
-    const answered = written.then(() => sendWrite(key, effect, send));
+    const answered = written.then(() => sendWrite(key, send));
     written = answered.catch(() => {});
     publishChange();
     return answered;
@@ -128,10 +146,11 @@ export function followList(source: Source, options: FollowOptions): FollowedList
 
   async function sendWrite<T extends Todo | undefined>(
     key: symbol,
-    effect: Effect,
     send: (id: TodoId) => Promise<Answer<T>>,
   ): Promise<T> {
-    const { kind, todo } = overlay.get(key) ?? effect;
+    const effect = overlay.get(key);
+    if (effect === undefined) throw new TodoApiError("unauthorized", "the session has ended");
+    const { kind, todo } = effect;
     try {
       if (kind !== "create" && isNewId(todo.id))
         throw new TodoApiError("todo_not_found", "the to-do was not created");
@@ -145,6 +164,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
       if (error instanceof TodoApiError && error.position !== undefined)
         overlay.confirm(key, { kind: "delete", todo, position: error.position });
       else overlay.remove(key);
+      if (isUnauthorized(error)) restart();
       throw error;
     } finally {
       if (overlay.needsList) reload();
@@ -153,7 +173,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   }
 
   function start(): void {
-    if (stop !== undefined || options.signal?.aborted) return;
+    if (stop !== undefined || subscribers.size === 0 || options.signal?.aborted) return;
     const { signal, abort } = linkAbort(options.signal);
     stop = abort;
     connection = { status: "connecting" };
@@ -165,6 +185,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     synchronize(signal).catch((error) => {
       if (signal.aborted) return;
       abort();
+      if (isUnauthorized(error)) return reset({ status: "signed-out", error });
       connection = { status: "failed", error };
       publish();
     });
@@ -265,3 +286,6 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     for (const subscriber of subscribers) subscriber(state);
   }
 }
+
+const isUnauthorized = (error: unknown): boolean =>
+  error instanceof TodoApiError && error.code === "unauthorized";

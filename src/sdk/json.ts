@@ -27,6 +27,12 @@ export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 
   return low;
 }
 
+/** Returns the to-do with an id. The to-dos are in ascending order of id. */
+export function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
+  const todo = todos[indexOf(todos, id)];
+  return todo?.id === id ? todo : undefined;
+}
+
 /** Returns the id of a parsed object. Throws a SyntaxError if it has none. */
 export function parseId(value: unknown): TodoId {
   if (isObject(value) && "id" in value && typeof value.id === "string") return value.id;

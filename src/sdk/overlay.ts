@@ -1,4 +1,4 @@
-import { compareIds, indexOf } from "./json.ts";
+import { compareIds, findTodo, indexOf } from "./json.ts";
 import { includes, parsePosition } from "./position.ts";
 import type { Todo, TodoId } from "./types.ts";
 
@@ -122,7 +122,7 @@ export class Overlay {
     for (const { id } of this.#unanswered(todos)) changes.set(id, undefined);
     for (const { effect } of this.#entries.values()) {
       const { kind, todo } = effect;
-      const shown = changes.has(todo.id) ? changes.get(todo.id) : find(todos, todo.id);
+      const shown = changes.has(todo.id) ? changes.get(todo.id) : findTodo(todos, todo.id);
       // Titles never change. Another title under this id belongs to the list of another store.
       const isShown = shown?.title === todo.title;
       // The list can have a new to-do before a repeated response, and with later changes.
@@ -155,8 +155,3 @@ export class Overlay {
 }
 
 const isCreate = ({ effect }: Entry): boolean => effect.kind === "create";
-
-function find(todos: readonly Todo[], id: TodoId): Todo | undefined {
-  const todo = todos[indexOf(todos, id)];
-  return todo?.id === id ? todo : undefined;
-}

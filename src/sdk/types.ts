@@ -56,11 +56,12 @@ export interface LiveList {
   /** The position of the list in the event stream. Absent until the list has loaded. */
   readonly position?: string;
   /**
-   * Whether changes arrive now. `disconnected`: the to-dos may be outdated, and the client reconnects. `failed`: the
-   * service rejected the request, and no more states follow. An iterator throws the error instead.
+   * Whether changes arrive now. `disconnected`: the to-dos may be outdated, and the client reconnects. `signed-out`: the
+   * service wants credentials, because the session has ended or there was none; the list is empty, and continues after
+   * `signIn()`. `failed`: the service rejected the request. An iterator throws the error of the last two instead.
    */
-  readonly status: "connecting" | "connected" | "disconnected" | "failed";
-  /** Why the status is `disconnected` or `failed`. */
+  readonly status: "connecting" | "connected" | "disconnected" | "signed-out" | "failed";
+  /** Why the status is `disconnected`, `signed-out` or `failed`. */
   readonly error?: Error;
 }
 
@@ -182,6 +183,12 @@ export interface CreateOptions extends CallOptions {
   /** 1 to 255 visible ASCII characters, a new one for each to-do. Default: a random one. */
   readonly idempotencyKey?: string;
 }
+
+/** What a browser signs in with: a user and a password, the token of an API key, or a link with a code. */
+export type Credentials =
+  | { readonly user: string; readonly password: string }
+  | { readonly token: string }
+  | { readonly link: string };
 
 /** A user of the service who may manage API keys. */
 export interface AdminCredentials {

@@ -1,0 +1,102 @@
+import { describe, expect, test } from "bun:test";
+import { errorOf } from "../../test/rejection.ts";
+import { startService } from "../../test/service.ts";
+import { until } from "../../test/until.ts";
+import { createKey, createKeyLookup } from "../credential/key.ts";
+import { openMemory } from "../storage/memory/store.ts";
+import { type LiveList, TodoApi } from "./client.ts";
+
+const USER = { user: "ann", password: "s3cret" };
+
+/** Returns a service in private mode, and a client that keeps its cookie as a browser does. */
+async function startPrivate() {
+  const store = openMemory();
+  const minted = await createKey(store.keys, "phone", undefined, Date.now());
+  if (minted === undefined) throw new Error("no key");
+  const service = startService({
+    store,
+    access: { privateMode: true },
+    credentials: {
+      keys: store.keys,
+      // The password does not change.
+      storedEntry: () => "entry",
+      lookupClient: createKeyLookup(store.keys, Date.now, () => true),
+      checkUser: (user, password) => user === USER.user && password === USER.password,
+    },
+  });
+  const jar = { cookie: "" };
+  const api = new TodoApi({
+    baseUrl: service.url,
+    fetch: async (url, init) => {
+      const headers = new Headers(init.headers);
+      if (jar.cookie !== "") headers.set("Cookie", jar.cookie);
+      const response = await fetch(url, { ...init, headers });
+      const [stored] = response.headers.get("set-cookie")?.split(";") ?? [];
+      if (stored !== undefined) jar.cookie = stored.endsWith("=") ? "" : stored;
+      return response;
+    },
+  });
+  const { token } = minted;
+  const createLink = async (): Promise<string> => {
+    const request = { method: "POST", headers: { Authorization: `Bearer ${token}` } };
+    return JSON.parse(await (await fetch(`${service.url}/api/session/links`, request)).text()).link;
+  };
+  return { api, jar, createLink, store, token, [Symbol.asyncDispose]: service[Symbol.asyncDispose] };
+}
+
+/** Returns the states of a list, and a function that resolves when its last state meets a condition. */
+function watch(api: TodoApi) {
+  const list = api.follow();
+  const states: LiveList[] = [];
+  const stop = list.subscribe((state) => states.push(state));
+  const reaches = (status: LiveList["status"]) => until(() => states.at(-1)?.status === status, status);
+  return { list, states, reaches, [Symbol.dispose]: stop };
+}
+
+describe("signIn and signOut", () => {
+  test("begin and end the followed list, with a password, a token and a link", async () => {
+    await using service = await startPrivate();
+    const { api, token } = service;
+    using watched = watch(api);
+    await watched.reaches("signed-out");
+    expect(watched.list.getState()).toMatchObject({ todos: [], error: { code: "unauthorized" } });
+    await api.signIn(USER);
+    await watched.reaches("connected");
+    await watched.list.create("buy milk");
+    for (const createCredentials of [() => ({ token }), async () => ({ link: await service.createLink() })]) {
+      await api.signOut();
+      expect(watched.list.getState().todos).toEqual([]);
+      await watched.reaches("signed-out");
+      await api.signIn(await createCredentials());
+      await watched.reaches("connected");
+      expect(watched.list.getState().todos).toMatchObject([{ title: "buy milk" }]);
+    }
+  });
+
+  test("reject wrong credentials, and a sign-out without a session", async () => {
+    await using service = await startPrivate();
+    const { api } = service;
+    const link = `http://todo.example/#sign-in=${"x".repeat(49)}`;
+    for (const credentials of [{ ...USER, password: "wrong" }, { token: "wrong" }, { link }])
+      expect(await errorOf(api.signIn(credentials))).toMatchObject({ code: "unauthorized" });
+    expect(await errorOf(api.signOut())).toMatchObject({ code: "unauthorized" });
+  });
+
+  test("a session that ends elsewhere empties the list at the next write, and sends no later write", async () => {
+    await using service = await startPrivate();
+    const { api, jar, store } = service;
+    using watched = watch(api);
+    await api.signIn(USER);
+    await watched.reaches("connected");
+    await watched.list.create("of ann");
+    jar.cookie = "";
+    const [first, second] = [watched.list.create("lost"), watched.list.create("never sent")];
+    expect(watched.list.getState().todos.map(({ title }) => title)).toContain("never sent");
+    expect(await errorOf(first)).toMatchObject({ code: "unauthorized" });
+    await api.signIn({ token: service.token });
+    expect(await errorOf(second)).toMatchObject({ code: "unauthorized" });
+    await watched.reaches("connected");
+    expect(watched.list.getState().todos.map(({ title }) => title)).toEqual(["of ann"]);
+    expect((await store.position()).sequence).toBe(1);
+  });
+});
