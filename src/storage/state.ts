@@ -9,14 +9,14 @@ import {
   type TodoList,
 } from "../todo.ts";
 import type { ExportContents } from "./ndjson.ts";
-import { type IdempotencyRecord, IdempotencyRecords } from "./records/idempotency.ts";
+import { type IdempotencyRecord, IdempotencyRecords, type RemovedRecords } from "./records/idempotency.ts";
 import type { StoreOptions } from "./store.ts";
 import { Table } from "./table/table.ts";
 import type { Writable, WriteLimits } from "./writes.ts";
 
 export interface StateOptions extends WriteLimits, Pick<Required<StoreOptions>, "maxEvents"> {
-  /** Called with each idempotency record that a newer one evicts within 24 hours of its creation. */
-  readonly onEvicted: (record: IdempotencyRecord) => void;
+  /** Called with the idempotency records that a newer one has removed. */
+  readonly onRemoved: (records: RemovedRecords) => void;
 }
 
 /** What a state starts with. */
@@ -38,20 +38,20 @@ export class TodoState implements Writable {
   readonly #table: Table;
   readonly #feed: ChangeFeed;
   readonly #records: IdempotencyRecords;
-  readonly #onEvicted: StateOptions["onEvicted"];
+  readonly #onRemoved: StateOptions["onRemoved"];
   #lastId: TodoId;
 
-  constructor({ maxEvents, onEvicted, ...limits }: StateOptions, start: StartContents) {
+  constructor({ maxEvents, onRemoved, ...limits }: StateOptions, start: StartContents) {
     const { position, lastId = 0n, table = new Table(), events = [], idempotencyRecords = [] } = start;
     this.limits = limits;
     this.#table = table;
     this.#lastId = lastId;
-    this.#onEvicted = onEvicted;
+    this.#onRemoved = onRemoved;
     const { epoch } = events[0]?.position ?? position;
     this.#feed = new ChangeFeed(maxEvents, { epoch, sequence: position.sequence - events.length });
     for (const event of events) this.#feed.publish(event);
     this.#records = new IdempotencyRecords(limits.maxTodos, limits.now);
-    for (const record of idempotencyRecords) this.#records.add(record);
+    for (const record of idempotencyRecords) this.#records.load(record);
   }
 
   get count(): number {
@@ -129,8 +129,7 @@ export class TodoState implements Writable {
   }
 
   remember(record: IdempotencyRecord): void {
-    const evicted = this.#records.add(record);
-    if (evicted !== undefined) this.#onEvicted(evicted);
+    this.#onRemoved(this.#records.add(record));
   }
 
   /** Ends every iterator of `events`. */

@@ -64,6 +64,17 @@ test("an expired idempotency key makes room without an eviction", async () => {
   expect(evicted).toBe(0);
 });
 
+test("a clock that jumps forward and back removes two idempotency keys per new key at most", async () => {
+  let now = 0;
+  const store = openMemory({ now: () => now });
+  const insert = async (key: string): Promise<TodoId> => (await store.insert("x", key)).id;
+  for (const key of "abcdef") await insert(key);
+  now += 48 * 3_600_000;
+  expect([await insert("later"), await insert("f")]).toEqual([7n, 8n]);
+  now = 1;
+  expect([await insert("e"), await insert("f"), await insert("a")]).toEqual([5n, 8n, 9n]);
+});
+
 test("list of many segments equals the stored to-dos after any deletions", async () => {
   const store = await filled(5000);
   const model = new Map<TodoId, Todo>((await todosOf(store)).map((todo) => [todo.id, todo]));

@@ -15,6 +15,7 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
+import type { RemovedRecords } from "../records/idempotency.ts";
 import { TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { insert, remove, setDone } from "../writes.ts";
@@ -46,8 +47,8 @@ class MemoryStore implements Store {
   constructor({ lastId, ...given }: MemoryOptions) {
     const options = { ...DEFAULTS, ...given };
     const position = { epoch: randomBytes(8).toString("hex"), sequence: 0 };
-    const onEvicted = () => options.onIdempotencyKeysEvicted(1);
-    this.#state = new TodoState({ ...options, maxId: MAX_TODO_ID, onEvicted }, { position, lastId });
+    const onRemoved = ({ evicted }: RemovedRecords) => options.onIdempotencyKeysEvicted(evicted.length);
+    this.#state = new TodoState({ ...options, maxId: MAX_TODO_ID, onRemoved }, { position, lastId });
   }
 
   get count(): number {

@@ -249,7 +249,7 @@ function load(primary: Primary, options: typeof POSTGRES_DEFAULTS): Promise<Todo
       const [row] = await snapshot.unsafe<TailRow[]>(LATEST, [options.maxEvents]);
       if (row === undefined) throw new Error(NO_STORE_ROW);
       const { position, events } = decodeTail(row);
-      const limits = { ...options, maxId: MAX_POSTGRES_ID, onEvicted: () => {} };
+      const limits = { ...options, maxId: MAX_POSTGRES_ID, onRemoved: () => {} };
       return new TodoState(limits, { position, events, table: await loadTable(snapshot, progress) });
     }),
   );

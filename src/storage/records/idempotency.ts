@@ -22,7 +22,20 @@ interface Entry {
   next: Entry | undefined;
 }
 
-/** The records of the last 24 hours, a limited number of them: beyond the limit, a new one evicts the oldest. */
+/** A new record removes at most this many expired ones, so that a clock that jumps forward and back removes few. */
+const MAX_EXPIRED_PER_RECORD = 2;
+
+/** The records that a new one has removed. */
+export interface RemovedRecords {
+  readonly expired: readonly IdempotencyRecord[];
+  /** Those that are younger than 24 hours. */
+  readonly evicted: readonly IdempotencyRecord[];
+}
+
+/**
+ * The records of the last 24 hours and some older ones, a limited number of them: beyond the limit, a new one evicts the
+ * oldest.
+ */
 export class IdempotencyRecords {
   /** By the SHA-256 of the key. The oldest comes from the list: a Map's iterator passes all deleted entries again. */
   readonly #entries = new Map<string, Entry>();
@@ -42,30 +55,37 @@ export class IdempotencyRecords {
     return record === undefined || this.#isExpired(record) ? undefined : record;
   }
 
-  /** Returns the records from the oldest to the youngest, without expired ones. */
+  /** Returns the records from the oldest to the youngest. */
   list(): IdempotencyRecord[] {
-    return [...this.#entries.values()].flatMap(({ record }) => (this.#isExpired(record) ? [] : record));
+    return [...this.#entries.values()].map(({ record }) => record);
   }
 
-  /** Adds the record of a new key; returns the record that it evicts, if any. */
-  add(record: IdempotencyRecord): IdempotencyRecord | undefined {
+  /** Adds a record that is stored already. Removes none, because the clock may be wrong now. */
+  load(record: IdempotencyRecord): void {
     const entry: Entry = { record, next: undefined };
     this.#entries.set(record.keyHash, entry);
     if (this.#youngest === undefined) this.#oldest = entry;
     else this.#youngest.next = entry;
     this.#youngest = entry;
+  }
 
-    for (let oldest = this.#oldest; oldest !== undefined && oldest !== entry; oldest = oldest.next) {
+  /** Adds the record of a new key, and removes the oldest records: the expired ones step by step, and those above the limit. */
+  add(record: IdempotencyRecord): RemovedRecords {
+    this.load(record);
+    const removed = { expired: [] as IdempotencyRecord[], evicted: [] as IdempotencyRecord[] };
+    for (let oldest = this.#oldest; oldest !== undefined && oldest !== this.#youngest; oldest = oldest.next) {
       const { record: old } = oldest;
       // The key of an expired record may have been used again.
       const isCurrent = this.#entries.get(old.keyHash) === oldest;
       const isExpired = this.#isExpired(old);
-      if (isCurrent && !isExpired && this.#entries.size <= this.#max) return undefined;
+      const isDue = isExpired && removed.expired.length < MAX_EXPIRED_PER_RECORD;
+      if (isCurrent && !isDue && this.#entries.size <= this.#max) break;
       this.#oldest = oldest.next;
-      if (isCurrent) this.#entries.delete(old.keyHash);
-      if (isCurrent && !isExpired) return old;
+      if (!isCurrent) continue;
+      this.#entries.delete(old.keyHash);
+      removed[isExpired ? "expired" : "evicted"].push(old);
     }
-    return undefined;
+    return removed;
   }
 
   #isExpired({ createdAt }: IdempotencyRecord): boolean {

@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
-import type { IdempotencyRecord } from "../records/idempotency.ts";
+import type { RemovedRecords } from "../records/idempotency.ts";
 import { type StartContents, TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { WriteHealth } from "../write-health.ts";
@@ -80,8 +80,8 @@ class SqliteStore implements Store {
   readonly #lock: Lock;
   readonly #rescue: Rescue;
   readonly #options: typeof DEFAULTS;
-  /** The hashes of evicted idempotency keys; the next batch deletes them from the file. */
-  #evicted: string[] = [];
+  /** The hashes of expired and evicted idempotency keys; the next batch deletes them from the file. */
+  #removed: string[] = [];
   /** The last batch, if its commit failed or is under way. It may be on disk. */
   #unconfirmed: Batch | undefined;
   /** Whether the last batch has failed, and no check of writes has succeeded since. */
@@ -98,8 +98,8 @@ class SqliteStore implements Store {
   ) {
     this.keys = new ServerKeys(reader, writer.request, (failure) => this.#onWrite(failure));
     this.id = id;
-    const onEvicted = (record: IdempotencyRecord) => this.#onEvicted(record);
-    this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onEvicted }, contents);
+    const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
+    this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
@@ -223,7 +223,7 @@ class SqliteStore implements Store {
       startSequence: this.#state.position.sequence,
       epoch: this.#epoch,
       events: events.map(encodeEvent).join("\n"),
-      evicted: this.#evicted,
+      removed: this.#removed,
       idempotencyRecords,
     };
     try {
@@ -242,12 +242,12 @@ class SqliteStore implements Store {
   /** Changes the memory after a batch is on disk. */
   #apply(batch: Batch): void {
     this.#unconfirmed = undefined;
-    this.#evicted = [];
+    this.#removed = [];
     batch.applyToState();
   }
 
-  #onEvicted({ keyHash }: IdempotencyRecord): void {
-    this.#evicted.push(keyHash);
-    this.#options.onIdempotencyKeysEvicted(1);
+  #onRemoved({ expired, evicted }: RemovedRecords): void {
+    for (const { keyHash } of [...expired, ...evicted]) this.#removed.push(keyHash);
+    this.#options.onIdempotencyKeysEvicted(evicted.length);
   }
 }

@@ -4,7 +4,7 @@ import type { Database } from "bun:sqlite";
 import { isDone, type Position, type TodoEvent, type TodoId, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
-import { type IdempotencyRecord, RETENTION_MS } from "../records/idempotency.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { Checksum } from "./checksum.ts";
 import { findStructuralDamage } from "./contents.ts";
 import { isDamage } from "./errors.ts";
@@ -24,7 +24,7 @@ export interface Commit {
   /** The events, one per line, because one string is posted faster than many. */
   readonly events: string;
   /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
-  readonly evicted: readonly string[];
+  readonly removed: readonly string[];
   readonly idempotencyRecords: readonly IdempotencyRecord[];
 }
 
@@ -308,12 +308,10 @@ class Writer {
       database.query("DELETE FROM events WHERE last_sequence <= ?").run(sequence - this.#maxEvents);
       this.#deleteOldEventsAt = sequence + this.#maxEvents / 10;
     }
-    for (const keyHash of commit.evicted)
+    for (const keyHash of commit.removed)
       database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
-    const deleteExpired = database.query("DELETE FROM idempotency_records WHERE created_at <= ?");
     const addRecord = database.query("INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?)");
     for (const { keyHash, titleHash, id: createdId, createdAt } of commit.idempotencyRecords) {
-      deleteExpired.run(createdAt - RETENTION_MS);
       addRecord.run(keyHash, titleHash, createdId, createdAt);
     }
     return transactions;
