@@ -26,7 +26,7 @@ export interface TransferOptions extends TaskOptions {
 /** The contents of a backup, or of a store restored from it. */
 export interface BackupSummary {
   readonly todos: number;
-  /** The number of API keys. */
+  /** The number of valid API keys, without links. */
   readonly keys: number;
   readonly bytes: number;
   readonly position: Position;

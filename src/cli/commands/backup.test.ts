@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../../test/command.ts";
 import { createKey } from "../../credential/key.ts";
+import { createLink } from "../../credential/session.ts";
 import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { createProgram } from "../program.ts";
@@ -254,6 +255,10 @@ test("todo backup and todo restore count one to-do in the singular, and name the
   const store = await openSqlite(path);
   await store.insert("a");
   await createKey(store.keys, "phone", undefined, Date.now());
+  // Neither a link nor an expired key is valid, and only the second one is listed.
+  await createKey(store.keys, "old", 1000, Date.now() - 2000);
+  const [phone] = await store.keys.list();
+  await createLink(store.keys, { parent: `key:${phone?.id}`, scope: "write" }, phone?.id, Date.now());
   await store.close();
   expect((await ran("backup", file, ...on(path))).stdout).toStartWith("backed up 1 to-do, ");
   writeFileSync(path, "");

@@ -34,7 +34,7 @@ export function* storedTodos(database: Database): Generator<string> {
   for (const { json } of todoRows(database)) yield json;
 }
 
-export function countRows(database: Database, table: "todos" | "keys" | "source.todos"): number {
+export function countRows(database: Database, table: "todos" | "source.todos"): number {
   return Number(database.query<{ count: bigint }, []>(`SELECT count(*) AS count FROM ${table}`).get()?.count);
 }
 

@@ -1,6 +1,7 @@
 import { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { isExpired, isListed } from "../../../credential/key.ts";
 import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
 import { createFileAtomic, fsyncFile, fsyncFolder, removeDatabase } from "../../atomic-file.ts";
@@ -10,6 +11,7 @@ import {
   type RestoreSummary,
   type TaskOptions,
 } from "../../maintenance.ts";
+import { type KeyRow, toKey } from "../../records/key-row.ts";
 import { assertIntact, countRows, storeChecksum } from "../contents.ts";
 import { isDamage } from "../errors.ts";
 import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
@@ -141,8 +143,14 @@ function summarizeFile(path: string) {
 /** Returns the contents of a copy, and the id of the store. */
 function summarize(database: Database) {
   const { id, epoch, sequence } = storeRow(database);
-  const [todos, keys] = [countRows(database, "todos"), countRows(database, "keys")];
-  return { id, todos, keys, position: { epoch, sequence: Number(sequence) } };
+  const now = Date.now();
+  const valid = database
+    .query<KeyRow, []>("SELECT * FROM keys")
+    .all()
+    .map(toKey)
+    .filter((key) => isListed(key, now) && !isExpired(key, now));
+  const todos = countRows(database, "todos");
+  return { id, todos, keys: valid.length, position: { epoch, sequence: Number(sequence) } };
 }
 
 /** Makes the copy a new store without events, so that it knows no old position. */
