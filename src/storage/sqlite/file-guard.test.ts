@@ -362,7 +362,7 @@ describe("FileGuard", () => {
       reader.query("SELECT count(*) FROM todos").get();
       insert();
       const committed = { id: storeRow(database).id, sequence: 0, transactions: 0 };
-      const guard = new FileGuard(path, lock.identity);
+      const guard = new FileGuard(path, lock.identity, database);
       const wal = readFileSync(`${path}-wal`);
       expect(wal.readUInt32BE(8)).toBe(pageSize);
       truncateSync(`${path}-wal`);
@@ -391,7 +391,7 @@ describe("FileGuard", () => {
     using database = openDatabase(path, "server");
     const insert = inserter(database);
     for (let i = 0; i < 200; i++) insert();
-    const guard = new FileGuard(path, lock.identity);
+    const guard = new FileGuard(path, lock.identity, database);
     for (const size of [0, 4096, statSync(`${path}-wal`).size - 100]) {
       expect(guard.check()).toBe(true);
       const wal = readFileSync(`${path}-wal`);
@@ -415,7 +415,7 @@ describe("FileGuard", () => {
     // SQLite starts the WAL again with the next commit, so the file keeps its size.
     database.run("PRAGMA wal_checkpoint(PASSIVE)");
     const old = readFileSync(`${path}-wal`);
-    const guard = new FileGuard(path, lock.identity);
+    const guard = new FileGuard(path, lock.identity, database);
     for (let i = 0; i < 100; i++) insert();
     expect(guard.check()).toBe(true);
     writeFileSync(`${path}-wal`, old);
@@ -424,12 +424,47 @@ describe("FileGuard", () => {
     expect(guard.check()).toBe(false);
   });
 
+  test.each(["before", "after"])(
+    "finds an old copy that was written over the database %s SQLite moved the WAL to it",
+    (when) => {
+      const path = newPath();
+      using lock = acquireLock(path);
+      using database = openDatabase(path, "server");
+      const insert = inserter(database);
+      const fill = (count: number) => {
+        database.transaction(() => {
+          for (let i = 0; i < count; i++) insert();
+        })();
+      };
+      const move = () => {
+        database.run("PRAGMA wal_checkpoint(PASSIVE)");
+        return true;
+      };
+      const guard = new FileGuard(path, lock.identity, database);
+      fill(1000);
+      expect([guard.check(), guard.checkpoint(move)]).toEqual([true, true]);
+      const old = readFileSync(path);
+      // The file keeps its size, because SQLite would notice a shorter one.
+      database.run("UPDATE todos SET json = replace(json, 'false', 'true ')");
+      expect([guard.check(), guard.checkpoint(move)]).toEqual([true, true]);
+      fill(100);
+      expect(guard.check()).toBe(true);
+      const isOwn = guard.checkpoint(() => {
+        if (when === "before") writeFileSync(path, old);
+        move();
+        if (when === "after") writeFileSync(path, old);
+        return true;
+      });
+      expect(isOwn).toBe(false);
+    },
+  );
+
   test("finds that the lock was moved in the same tick of the file system's clock as the last check", () => {
     const own = mkdtempSync(join(folder, "coarse-"));
     const path = join(own, "todos.db");
     using lock = acquireLock(path);
-    using _ = openDatabase(path, "server");
-    const guard = new FileGuard(path, lock.identity);
+    using database = openDatabase(path, "server");
+    const guard = new FileGuard(path, lock.identity, database);
     const tick = new Date(NOW - 1000);
     setSystemTime(NOW);
     try {

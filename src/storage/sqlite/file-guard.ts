@@ -1,6 +1,7 @@
 import type { Database } from "bun:sqlite";
 import { type BigIntStats, lstatSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
+import { CheckpointGuard } from "./checkpoint.ts";
 import { assertIntact } from "./contents.ts";
 import { isTemporary } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
@@ -21,7 +22,7 @@ export interface Committed {
 
 /**
  * Notices when another program removes, replaces, overwrites or truncates the files of a store, because SQLite would go on
- * writing without an error. Opens neither the database nor the lock, because closing a descriptor would drop SQLite's locks.
+ * writing without an error. Never opens the lock, because closing a descriptor would drop SQLite's lock.
  */
 export class FileGuard {
   readonly #path: string;
@@ -32,17 +33,22 @@ export class FileGuard {
   #database: BigIntStats;
   /** The frames of the WAL that the last check found. */
   #frames: Frames = NO_FRAMES;
+  /** The pages in these frames, with the latest frame of each. */
+  readonly #pages = new Map<number, number>();
+  readonly #checkpointGuard: CheckpointGuard;
 
   /**
    * To be called when the writer has read the store, so that all files exist.
    * @param lock the identity of the lock file when it was locked
+   * @param connection the connection of the writer
    */
-  constructor(path: string, lock: FileIdentity) {
+  constructor(path: string, lock: FileIdentity, connection: Database) {
     this.#path = path;
     this.#lock = lock;
     this.#wal = stat(`${path}-wal`);
     this.#index = new WalIndex(`${path}-shm`);
     this.#database = stat(path);
+    this.#checkpointGuard = new CheckpointGuard(path, connection);
   }
 
   /** The number of frames in the WAL. */
@@ -72,9 +78,17 @@ export class FileGuard {
     return find(`${this.#path}-wal`) === undefined && this.#isDatabaseUnchanged();
   }
 
-  /** To be called after a checkpoint of the writer, which has changed the database. */
-  noteCheckpoint(): void {
+  /**
+   * Runs a checkpoint after a check. Returns false if another program has written to the database meanwhile.
+   * @param move makes the checkpoint, and returns whether the whole WAL is in the database
+   */
+  checkpoint(move: () => boolean): boolean {
+    const isOwn = this.#checkpointGuard.begin(this.#pages);
+    // The time of the file shows what another program writes before the checkpoint and after it.
+    if (!this.#isDatabaseUnchanged()) return false;
+    const isComplete = move();
     this.#database = assertSame(this.#path, this.#database);
+    return isOwn(isComplete);
   }
 
   /**
@@ -99,6 +113,7 @@ export class FileGuard {
 
   close(): void {
     this.#index.close();
+    this.#checkpointGuard.close();
   }
 
   #isDatabaseUnchanged(): boolean {
@@ -108,7 +123,7 @@ export class FileGuard {
   /** Returns whether the WAL has all frames that SQLite's index names. A checkpoint would move missing ones as zeros. */
   #hasFrames(): boolean {
     const frames = this.#index.read();
-    if (!hasFrames(`${this.#path}-wal`, frames, this.#frames)) return false;
+    if (!hasFrames(`${this.#path}-wal`, frames, this.#frames, this.#pages)) return false;
     this.#frames = frames;
     return true;
   }

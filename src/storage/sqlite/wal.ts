@@ -53,8 +53,14 @@ export class WalIndex {
  * Returns whether a WAL has all frames of its index, and ends with the last one.
  * @param checked the frames that an earlier call has found; only the last one of them is read again, because every change
  * but one in the middle removes it
+ * @param pages receives the numbers of the pages in the WAL with the index of their latest frame
  */
-export function hasFrames(path: string, { count, salts, checksum }: Frames, checked: Frames): boolean {
+export function hasFrames(
+  path: string,
+  { count, salts, checksum }: Frames,
+  checked: Frames,
+  pages: Map<number, number>,
+): boolean {
   if (count === 0) return true;
   const descriptor = openSync(path, "r");
   try {
@@ -64,15 +70,36 @@ export function hasFrames(path: string, { count, salts, checksum }: Frames, chec
     const first = salts.equals(checked.salts) && count >= checked.count ? Math.max(checked.count - 1, 0) : 0;
     let last: Buffer | undefined;
     let read = first;
+    if (first === 0) pages.clear();
     for (const frame of readFrames(descriptor, header.readUInt32BE(8), first, count)) {
       if (salts.compare(frame, 8, 16) !== 0) return false;
       last = frame;
-      read++;
+      pages.set(frame.readUInt32BE(0), read++);
     }
     return read === count && last?.readUInt32BE(16) === checksum[0] && last.readUInt32BE(20) === checksum[1];
   } finally {
     closeSync(descriptor);
   }
+}
+
+/** Reads the page in a frame of a WAL. */
+export function readFrame(path: string, frame: number, pageSize: number): Buffer {
+  const descriptor = openSync(path, "r");
+  try {
+    return readAt(
+      descriptor,
+      WAL_HEADER_BYTES + frame * (FRAME_HEADER_BYTES + pageSize) + FRAME_HEADER_BYTES,
+      pageSize,
+    );
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Reads bytes at a position of a file; fewer at its end. */
+export function readAt(descriptor: number, position: number, length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  return bytes.subarray(0, readSync(descriptor, bytes, { position }));
 }
 
 /** Yields the headers of the frames of a WAL from an index to another. */

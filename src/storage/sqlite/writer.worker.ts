@@ -109,7 +109,7 @@ class Writer {
     const row = storeRow(database);
     if (row.id !== id) throw new Error(`another program has changed ${path} (it is another store)`);
     this.#reader = openDatabase(path, "readOnly");
-    this.#files = new FileGuard(path, lock);
+    this.#files = new FileGuard(path, lock, database);
     this.#mark = new MarkWriter(path, id);
     this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
@@ -210,7 +210,9 @@ class Writer {
   #checkFiles(): void {
     if (!this.#files.check()) throw new SuspectError(this.#path);
     this.#database.transaction(() => this.#assertOwn())();
-    if (this.#files.frameCount >= CHECKPOINT_FRAMES) this.#checkpoint();
+    if (this.#files.frameCount < CHECKPOINT_FRAMES) return;
+    this.#checkpointed = this.#files.frameCount;
+    if (!this.#files.checkpoint(() => moveWal(this.#database))) throw new SuspectError(this.#path);
   }
 
   /** Reads the whole store. Throws unless it has everything that was committed. */
@@ -246,13 +248,6 @@ class Writer {
       // The next request verifies the files, and reports what is wrong.
       this.#isSuspect = true;
     }
-  }
-
-  /** Moves the WAL to the database, as far as no reader needs it. Never waits, because writes would wait, too. */
-  #checkpoint(): void {
-    this.#checkpointed = this.#files.frameCount;
-    this.#database.run("PRAGMA wal_checkpoint(PASSIVE)");
-    this.#files.noteCheckpoint();
   }
 
   /** Leaves the WAL as it is if the files are wrong, because it may not fit the database. */
@@ -350,6 +345,14 @@ class Writer {
     checksum.subtract(withDone(event.json, !isDone(event.json)));
     checksum.add(event.json);
   }
+}
+
+/** Makes a checkpoint that never waits for a reader, because writes would wait, too. Returns whether it is complete. */
+function moveWal(database: Database): boolean {
+  const result = database
+    .query<{ busy: bigint; log: bigint; checkpointed: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)")
+    .get();
+  return result?.busy === 0n && result.log === result.checkpointed;
 }
 
 const dataVersion = (database: Database): bigint =>
