@@ -3,9 +3,10 @@ import { type Flags, readStore } from "../config/config.ts";
 import { optionFor, SETTINGS } from "../config/settings.ts";
 import { asUsageError, CommandError, UsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
-import { PreconditionError, type StoreAdmin } from "../storage/maintenance.ts";
+import { PreconditionError, type StoreAdmin, type TaskOptions } from "../storage/maintenance.ts";
 import { openStoreAdmin } from "../storage/open.ts";
 import { runCommand } from "./command.ts";
+import { ProgressLine } from "./terminal/progress.ts";
 
 /** The URLs of SQLite files, and of every store that outlives its server. */
 export const SQLITE_URL = "sqlite:PATH";
@@ -24,15 +25,16 @@ export function addStoreCommand(program: Command, name: string, description: str
     .addOption(optionFor(SETTINGS.storeFile));
 }
 
-/** Runs `work` on a store. Throws a UsageError if a precondition is not met. */
+/** Runs `work` on a store, and shows its progress on a terminal. Throws a UsageError if a precondition is not met. */
 export function runOnStore(
   flags: Flags,
-  work: (store: StoreAdmin, signal: AbortSignal) => Promise<void>,
+  work: (store: StoreAdmin, task: TaskOptions) => Promise<void>,
   { value, source } = readStore(flags, process.env),
 ): Promise<void> {
   const store = asUsageError(source, () => openStoreAdmin(value));
+  const progress = new ProgressLine(process.stderr);
   return runCommand(
-    (signal) => work(store, signal),
+    (signal) => work(store, { signal, onProgress: progress.report }).finally(() => progress.clear()),
     (error) =>
       error instanceof PreconditionError
         ? new UsageError(error.message)

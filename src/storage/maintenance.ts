@@ -92,7 +92,7 @@ export interface StoreAdmin {
     options: TransferOptions,
   ): Promise<SkipDamagedSummary>;
   /** Looks for damage. Changes nothing. A server may be using the store. */
-  check(): Promise<readonly CheckResult[]>;
+  check(options: TaskOptions): Promise<readonly CheckResult[]>;
   /**
    * Imports an export into a store that never had to-dos; API keys only into a store without API keys. The store then
    * knows no earlier position. No server may be using a SQLite file; servers on PostgreSQL reload everything.

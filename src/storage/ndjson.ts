@@ -52,7 +52,7 @@ export interface ExportContents {
 export async function writeExport(
   { lastId, count, todos, keys, idempotencyRecords }: ExportContents,
   write: (text: string) => Promise<void>,
-  { signal }: TaskOptions,
+  { signal, onProgress = () => {} }: TaskOptions,
 ): Promise<TransferSummary> {
   const writeLines = async (lines: readonly string[]): Promise<void> => {
     if (lines.length > 0) await write(`${lines.join("\n")}\n`);
@@ -65,6 +65,7 @@ export async function writeExport(
   for await (const batch of todos) {
     await writeLines(batch);
     done += batch.length;
+    onProgress("exporting", done, count);
   }
   for (const batch of inBatches(keys ?? [])) await writeLines(batch.map(encodeKey));
   for (const batch of inBatches(idempotencyRecords)) await writeLines(batch.map(encodeIdempotencyRecord));
@@ -156,7 +157,7 @@ export class NdjsonReader {
   async *readAll(
     source: AsyncIterable<Uint8Array>,
     maxTodos: number,
-    { signal }: TaskOptions,
+    { signal, onProgress = () => {} }: TaskOptions,
   ): AsyncGenerator<readonly Todo[], void, undefined> {
     const limited = (todos: readonly Todo[]): readonly Todo[] => {
       if (this.count > maxTodos) throw new TooManyTodosError(maxTodos);
@@ -164,10 +165,12 @@ export class NdjsonReader {
     };
     for await (const chunk of source) {
       yield limited([...this.read(chunk)]);
+      onProgress("importing", this.count, this.#header?.todos);
       await new Promise(setImmediate);
       signal.throwIfAborted();
     }
     yield limited([...this.end()]);
+    onProgress("importing", this.count, this.count);
   }
 
   /** Parses the next chunk. Yields the to-dos of the lines that it completes. */

@@ -59,7 +59,7 @@ export const openStoreAdmin = (url: string): StoreAdmin =>
         (await import("./sqlite/maintenance/transfer.ts")).exportTodos(path, ...given),
       exportSkippingDamaged: async (...given) =>
         (await import("./sqlite/maintenance/skip-damaged.ts")).exportSkippingDamaged(path, ...given),
-      check: async () => (await import("./sqlite/maintenance/check.ts")).check(path),
+      check: async (...given) => (await import("./sqlite/maintenance/check.ts")).check(path, ...given),
       import: async (...given) =>
         (await import("./sqlite/maintenance/transfer.ts")).importTodos(path, ...given),
       migrate: async () => (await import("./sqlite/maintenance/access.ts")).migrateFile(path),

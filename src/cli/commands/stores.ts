@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { Flags, Sourced } from "../../config/config.ts";
 import { UsageError } from "../../config/usage-error.ts";
-import type { BackupSummary, StoreAdmin } from "../../storage/maintenance.ts";
+import type { BackupSummary, StoreAdmin, TaskOptions } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../store-command.ts";
 
@@ -49,11 +49,11 @@ export function addStoreCommands(program: Command): void {
 }
 
 const backup = (file: string, flags: Flags): Promise<void> =>
-  runOnStore(flags, async (store, signal) => printSummary("backed up", await store.backup(file, { signal })));
+  runOnStore(flags, async (store, task) => printSummary("backed up", await store.backup(file, task)));
 
 const restore = (file: string, flags: Flags): Promise<void> =>
-  runOnStore(flags, async (store, signal) => {
-    const restored = await store.restore(file, { signal });
+  runOnStore(flags, async (store, task) => {
+    const restored = await store.restore(file, task);
     printSummary("restored", restored);
     if (restored.keys > 0)
       process.stdout.write(
@@ -69,8 +69,8 @@ function printSummary(what: string, { todos, bytes, position }: BackupSummary): 
 }
 
 function check(file: string | undefined, flags: Flags): Promise<void> {
-  const work = async (store: StoreAdmin): Promise<void> => {
-    for (const { name, isSound, detail } of await store.check()) {
+  const work = async (store: StoreAdmin, task: TaskOptions): Promise<void> => {
+    for (const { name, isSound, detail } of await store.check(task)) {
       const line =
         flags.json === undefined
           ? `${name}: ${isSound ? "" : "damaged: "}${detail}`

@@ -12,13 +12,14 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run, runTodo } from "../../../test/command.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
 import { decode } from "../../../test/store-contract.ts";
-import { whyNoTerminal } from "../../../test/terminal.ts";
+import { openTerminal, whyNoTerminal } from "../../../test/terminal.ts";
 import { createKey, createKeyLookup, type StoredKey } from "../../credential/key.ts";
 import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
 import { exportTodos, importTodos } from "../../storage/sqlite/maintenance/transfer.ts";
@@ -471,6 +472,24 @@ describe("--with-keys", () => {
 });
 
 describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
+  test("an import shows its progress after the first second", async () => {
+    const [path, fifo] = [join(folder, "progress.db"), join(folder, "progress.fifo")];
+    await run(["mkfifo", fifo]).exited;
+    await using terminal = openTerminal(`bin/todo import --store "sqlite:${path}" < "${fifo}"`);
+    const lines = await open(fifo, "w");
+    const started = performance.now();
+    let last = 0;
+    while (!terminal.shown().includes("importing: ")) {
+      await lines.write(`{"id":${++last},"title":"a","done":false}\n`);
+      await Bun.sleep(20);
+    }
+    expect(performance.now() - started).toBeGreaterThan(1000);
+    await lines.close();
+    expect(await terminal.exited).toBe(0);
+    expect(terminal.shown()).toMatch(/\rimporting: \d+ to-dos, \d+\/s/);
+    expect(terminal.shown()).toEndWith(`\r\x1b[Kimported ${last} to-dos, the last id is ${last}\n`);
+  });
+
   /** Returns all output of a command in a terminal. */
   async function shown(args: readonly string[]): Promise<string> {
     const line = ["exec bin/todo", ...args.map((arg) => `"${arg}"`)].join(" ");

@@ -45,11 +45,14 @@ export function addTransferCommands(program: Command): void {
 
 function exportTodos(file: string | undefined, flags: Flags): Promise<void> {
   const keys = readKeysOption(flags);
-  return runOnStore(flags, async (store, signal) => {
+  return runOnStore(flags, async (store, task) => {
+    const { signal } = task;
+    // The lines of the export would follow the progress on the same terminal.
+    const options = file === undefined && process.stdout.isTTY ? { signal } : task;
     const write = (output: (text: string) => Promise<void>): Promise<TransferSummary> =>
       flags.skipDamaged === undefined
-        ? store.export(output, { signal, keys })
-        : exportSkippingDamaged(store, output, { signal, keys });
+        ? store.export(output, { ...options, keys })
+        : exportSkippingDamaged(store, output, { ...options, keys });
     if (file === undefined) {
       const summary = await write((text) => unlessAborted(signal, writeStdout(text)));
       printSummary(process.stderr, "exported", summary);
@@ -76,10 +79,10 @@ async function exportSkippingDamaged(
 
 function importTodos(file: string | undefined, flags: Flags): Promise<void> {
   const maxTodos = readMaxTodos(flags, process.env);
-  return runOnStore(flags, async (store, signal) => {
-    const source = file === undefined ? inputChunks(signal) : fileChunks(file);
+  return runOnStore(flags, async (store, task) => {
+    const source = file === undefined ? inputChunks(task.signal) : fileChunks(file);
     const keys = readKeysOption(flags);
-    const summary = await store.import(source, maxTodos, { signal, keys }).catch((error) => {
+    const summary = await store.import(source, maxTodos, { ...task, keys }).catch((error) => {
       if (!(error instanceof TooManyTodosError)) throw error;
       const limit = getSource(SETTINGS.maxTodos, flags, process.env);
       throw new PreconditionError(`${error.message}: raise the limit with ${limit}`, { cause: error });

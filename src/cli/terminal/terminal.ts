@@ -42,7 +42,7 @@ export function truncate(text: string, columns: number): string {
 }
 
 /** Returns the width of a terminal; a pipe or a file has no limit. */
-export const getColumns = (output: NodeJS.WriteStream): number =>
+export const getColumns = (output: Pick<NodeJS.WriteStream, "isTTY" | "columns">): number =>
   output.isTTY ? output.columns || FALLBACK_WIDTH : Number.POSITIVE_INFINITY;
 
 /** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */

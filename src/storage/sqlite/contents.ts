@@ -11,12 +11,15 @@ import {
   type TodoEvent,
   type TodoId,
 } from "../../todo.ts";
+import type { OnProgress } from "../maintenance.ts";
 import { decodeEvents } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { Checksum, countersText, keyText } from "./checksum.ts";
 import { assertReadable, DamageError, isDamage } from "./errors.ts";
 import { storedChecksum, storeRow } from "./store-row.ts";
+
+const VISITS_PER_REPORT = 10_000;
 
 /** A row of `todos`. */
 export interface TodoRow {
@@ -66,10 +69,24 @@ function assertDates(database: Database): void {
 }
 
 /** Throws a DamageError if the structure or the contents of a database are damaged. */
-export function assertIntact(database: Database): void {
+export function assertIntact(database: Database, onProgress?: OnProgress): void {
   const [found] = findStructuralDamage(database);
   if (found !== undefined) throw new DamageError(found);
-  assertUndamaged(database);
+  assertUndamaged(database, visitor(database, "checking", onProgress));
+}
+
+/** Returns a function that reports how many to-dos were visited; `undefined` if nobody asks. */
+export function visitor(
+  database: Database,
+  step: string,
+  onProgress: OnProgress | undefined,
+): (() => void) | undefined {
+  if (onProgress === undefined) return undefined;
+  const total = countRows(database, "todos");
+  let done = 0;
+  return () => {
+    if (++done % VISITS_PER_REPORT === 0 || done === total) onProgress(step, done, total);
+  };
 }
 
 /** Computes the checksum of the current contents and stores it. */

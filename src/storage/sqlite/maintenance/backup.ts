@@ -29,7 +29,7 @@ export function backup(path: string, file: string, task: TaskOptions): Promise<B
     createFileAtomic(file, PRIVATE_MODE, async (part) => {
       using copy = await copyStore(path, part, task);
       const { id: _id, ...copied } = summarize(copy);
-      makeRestorable(copy);
+      makeRestorable(copy, task);
       return { ...copied, bytes: statSync(part).size };
     }),
   );
@@ -66,7 +66,7 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
     createPrivate(part);
     // An export, such as a rescue file, is text and not a database.
     if ((await Bun.file(file).slice(0, 1).text()) === "{") await importExport(file, part, task);
-    else openOrRefuse(file, () => copyBackup(file, part));
+    else openOrRefuse(file, () => copyBackup(file, part, task));
     const { id, ...copied } = summarizeFile(part);
     await yieldToEventLoop(task.signal);
     fsyncFile(part);
@@ -96,24 +96,24 @@ function assertNotOfAnotherProgram(path: string): void {
 }
 
 /** Copies a backup to a new file, migrates the copy, and makes it a new store. */
-function copyBackup(file: string, part: string): void {
+function copyBackup(file: string, part: string, task: TaskOptions): void {
   copyFileSync(file, part);
   chmodSync(part, PRIVATE_MODE);
-  migrateCopy(part);
+  migrateCopy(part, task);
   // A server that sets WAL itself and is killed meanwhile would leave a rollback journal, which hides the position.
   openDatabase(part, "server").close();
 }
 
-function migrateCopy(part: string): void {
+function migrateCopy(part: string, task: TaskOptions): void {
   using database = openDatabase(part, "exclusive");
   if (assertKnownFormat(database) > 0) migrate(database);
-  makeRestorable(database);
+  makeRestorable(database, task);
 }
 
 /** Makes a copy another store. Throws unless the copy is a sound store. */
-function makeRestorable(copy: Database): void {
+function makeRestorable(copy: Database, { onProgress }: TaskOptions): void {
   assertOwnSchema(copy);
-  assertIntact(copy);
+  assertIntact(copy, onProgress);
   resetIdentity(copy);
 }
 

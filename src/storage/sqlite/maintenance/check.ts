@@ -2,9 +2,9 @@ import type { Database } from "bun:sqlite";
 import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { describeFsError, errorMessage } from "../../../error-message.ts";
-import { type CheckResult, PreconditionError } from "../../maintenance.ts";
+import { type CheckResult, type OnProgress, PreconditionError, type TaskOptions } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
-import { assertUndamaged, findStructuralDamage, readEvents } from "../contents.ts";
+import { assertUndamaged, findStructuralDamage, readEvents, visitor } from "../contents.ts";
 import { DamageError, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
 import { isLocked } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
@@ -14,17 +14,17 @@ import { describeDamage } from "../ways-out.ts";
 import { openOrRefuse, UnreadableError, withUnchangedStore } from "./access.ts";
 
 /** Implements `StoreAdmin.check`. Changes nothing, so that a damaged WAL stays as it is. */
-export async function check(path: string): Promise<CheckResult[]> {
-  const results = await checkUnlessEmpty(path);
+export async function check(path: string, task?: TaskOptions): Promise<CheckResult[]> {
+  const results = await checkUnlessEmpty(path, task);
   if (results.length > 0) return results;
   return [{ name: "structure", isSound: false, detail: `it is empty: ${describeWaysOut(path)}` }];
 }
 
 /** Returns no results for an empty store, which a server fills when it starts. */
-async function checkUnlessEmpty(path: string): Promise<CheckResult[]> {
+async function checkUnlessEmpty(path: string, task?: TaskOptions): Promise<CheckResult[]> {
   try {
     return await withUnchangedStore(path, (database) =>
-      assertKnownFormat(database) === 0 ? [] : checkDatabase(path, database),
+      assertKnownFormat(database) === 0 ? [] : checkDatabase(path, database, task?.onProgress),
     );
   } catch (error) {
     if (!(error instanceof UnreadableError)) throw error;
@@ -40,13 +40,13 @@ export async function assertSound(path: string): Promise<void> {
 }
 
 /** Starts a transaction, which ends when the connection closes. */
-function checkDatabase(path: string, database: Database): CheckResult[] {
+function checkDatabase(path: string, database: Database, onProgress?: OnProgress): CheckResult[] {
   const mark = runCheck("mark", () => compareWithMark(path));
   // The transaction is a snapshot: a server may write meanwhile.
   database.run("BEGIN");
   const structure = runCheck("structure", () => checkStructure(database));
   const contents = runCheck("contents", () => {
-    assertUndamaged(database);
+    assertUndamaged(database, visitor(database, "checking", onProgress));
     return checkEvents(database);
   });
   return [structure, contents, mark];

@@ -10,6 +10,7 @@ import {
   storeChecksum,
   storedIdempotencyRecords,
   storedTodos,
+  visitor,
 } from "../contents.ts";
 import { insertStoredKey, readStoredKeys } from "../keys.ts";
 import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
@@ -29,7 +30,7 @@ export function exportTodos(
   return withSharedAccess(path, () =>
     // A paused reader of the store would keep its WAL from being reused.
     withTemporaryCopy(path, options, (copy) => {
-      assertUndamaged(copy);
+      assertUndamaged(copy, visitor(copy, "checking", options.onProgress));
       return writeExport(
         {
           lastId: storeRow(copy).last_id,
