@@ -14,6 +14,7 @@ import { addTodoCommands } from "./commands/todos.ts";
 import { addTransferCommands } from "./commands/transfer.ts";
 import { addUsersCommand } from "./commands/users.ts";
 import { handleStdoutErrors, printError } from "./terminal/output.ts";
+import { ProgressLine } from "./terminal/progress.ts";
 
 /** Columns of a description beside the longest flag on a terminal of 60 columns. */
 const MIN_WIDTH_TO_WRAP = 20;
@@ -68,7 +69,9 @@ export function createProgram(): Command {
   });
   serveCommand.action(async (flags: Flags) => {
     const { serve } = await import("../serve/serve.ts");
-    return serve(readConfig(flags, process.env), process.env);
+    const progress = new ProgressLine(process.stderr);
+    const started = serve(readConfig(flags, process.env), process.env, progress.report);
+    return started.finally(() => progress.clear());
   });
   addHealthCommand(program);
   addDoctorCommand(program);

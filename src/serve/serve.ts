@@ -10,6 +10,7 @@ import type { Metrics } from "../http/listener/metrics.ts";
 import type { Log } from "../http/observability/log.ts";
 import { isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
+import type { OnProgress } from "../storage/maintenance.ts";
 import { openStore, parseFilePath } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/files.ts";
 import type { Store } from "../storage/store.ts";
@@ -28,8 +29,11 @@ const FLUSH_TIMEOUT_MS = 1000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_SIGNAL_MS = 250;
 
-/** Runs the server until a signal shuts it down. Throws a UsageError if a setting cannot be used. */
-export async function serve(config: Config, env: Environment): Promise<void> {
+/**
+ * Runs the server until a signal shuts it down. Throws a UsageError if a setting cannot be used.
+ * @param onProgress called with how much of the store is loaded
+ */
+export async function serve(config: Config, env: Environment, onProgress: OnProgress): Promise<void> {
   const { log, flush } = await openLog(config.logLevel);
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
@@ -42,7 +46,7 @@ export async function serve(config: Config, env: Environment): Promise<void> {
           version,
           runtime: `bun ${process.versions.bun}`,
         });
-  const store = await openConfiguredStore(config, metrics, log);
+  const store = await openConfiguredStore(config, metrics, log, onProgress);
   const credentials = await openCredentials(config, store.keys, log);
   const onLoopback = isLoopback(await resolveAddress(config.host));
   const service = createService({
@@ -100,7 +104,12 @@ async function exportMetrics(
   return listening(() => listen(service, { host, port }), { host, port }, metricsPortSource);
 }
 
-async function openConfiguredStore(config: Config, metrics: Metrics | undefined, log: Log): Promise<Store> {
+async function openConfiguredStore(
+  config: Config,
+  metrics: Metrics | undefined,
+  log: Log,
+  onProgress: OnProgress,
+): Promise<Store> {
   const { store, maxTodos, maxEvents, storeConnections: connections } = config;
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
@@ -109,6 +118,7 @@ async function openConfiguredStore(config: Config, metrics: Metrics | undefined,
       maxEvents,
       connections,
       onWarning,
+      onProgress,
       rescueFolder: config.backupDir?.value,
       ...(metrics && {
         onBatch: metrics.onBatch,

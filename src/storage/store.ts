@@ -1,6 +1,7 @@
 import type { KeyStore } from "../credential/key.ts";
 import { ServiceError } from "../error.ts";
 import type { Awaitable, TodoStore } from "../todo.ts";
+import type { OnProgress } from "./maintenance.ts";
 
 /** A store of to-dos and API keys. */
 export interface Store extends TodoStore {
@@ -53,6 +54,8 @@ export interface StoreOptions {
   readonly onIdempotencyKeysEvicted?: (count: number) => void;
   /** Called with one line about a problem that fails no request. */
   readonly onWarning?: (message: string) => void;
+  /** Called with how much of a SQLite store is loaded. */
+  readonly onProgress?: OnProgress;
   /** Another folder for the rescue file of a SQLite store. By default, it is only written beside the store. */
   readonly rescueFolder?: string | undefined;
 }
@@ -64,6 +67,7 @@ export const DEFAULTS: Required<StoreOptions> = {
   onBatch: () => {},
   onIdempotencyKeysEvicted: () => {},
   onWarning: () => {},
+  onProgress: () => {},
   rescueFolder: undefined,
 };
 

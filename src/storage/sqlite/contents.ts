@@ -75,13 +75,8 @@ export function assertIntact(database: Database, onProgress?: OnProgress): void 
   assertUndamaged(database, visitor(database, "checking", onProgress));
 }
 
-/** Returns a function that reports how many to-dos were visited; `undefined` if nobody asks. */
-export function visitor(
-  database: Database,
-  step: string,
-  onProgress: OnProgress | undefined,
-): (() => void) | undefined {
-  if (onProgress === undefined) return undefined;
+/** Returns a function that reports how many to-dos were visited, to be called for each one. */
+export function visitor(database: Database, step: string, onProgress: OnProgress = () => {}): () => void {
   const total = countRows(database, "todos");
   let done = 0;
   return () => {

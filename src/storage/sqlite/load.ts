@@ -4,7 +4,7 @@ import type { Position, TodoEvent } from "../../todo.ts";
 import type { StartContents } from "../state.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
-import { assertUndamaged, readEvents, storedIdempotencyRecords } from "./contents.ts";
+import { assertUndamaged, readEvents, storedIdempotencyRecords, visitor } from "./contents.ts";
 import { assertReadable, DamageError } from "./errors.ts";
 import { storeRow } from "./store-row.ts";
 
@@ -21,7 +21,11 @@ function loadSnapshot(database: Database, options: typeof DEFAULTS): StartConten
   const { epoch, last_id, sequence } = storeRow(database);
   const position = { epoch, sequence: Number(sequence) };
   const table = new Table();
-  assertUndamaged(database, (todo) => table.append(todo.id, todo.json));
+  const report = visitor(database, "loading", options.onProgress);
+  assertUndamaged(database, (todo) => {
+    table.append(todo.id, todo.json);
+    report();
+  });
   const idempotencyRecords = [...storedIdempotencyRecords(database)];
   warnOfClock(database, options);
   const events = loadEvents(database, position, options);

@@ -335,6 +335,16 @@ test("a write whose commit was not confirmed is part of the store after the next
   await store.close();
 });
 
+test("a start reports that it has loaded all to-dos", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  for (const title of ["a", "b", "c"]) await store.insert(title);
+  await store.close();
+  const reports: unknown[] = [];
+  await (await openSqlite(path, { onProgress: (...report) => reports.push(report) })).close();
+  expect(reports.at(-1)).toEqual(["loading", 3, 3]);
+});
+
 test("a file deletes old events and idempotency keys", async () => {
   const path = newPath();
   let now = 0;
