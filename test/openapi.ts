@@ -145,7 +145,7 @@ function* cacheFaults(route: string, { status, headers }: Response): Generator<s
 /** The document describes these pages in words only, because a second media type makes errors untyped in generated clients. */
 function isErrorPage(route: string, { status, headers }: Response): boolean {
   const isHtml = headers.get("content-type") === "text/html; charset=utf-8";
-  return isHtml && [401, 403, 404].includes(status) && !route.startsWith("/api/");
+  return isHtml && [401, 403, 404, 421].includes(status) && !route.startsWith("/api/");
 }
 
 function* bodyFaults(

@@ -40,6 +40,7 @@ const PAGES = {
   notFound: "not-found.html",
   unauthorized: "unauthorized.html",
   httpsRequired: "https-required.html",
+  misdirected: "misdirected.html",
 } as const;
 
 /** Builds every file of web/built/. Returns their contents by name. */

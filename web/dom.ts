@@ -40,6 +40,26 @@ export function ignoreAccidentalClicks(selector: string): void {
   addEventListener("click", onClick, { capture: true });
 }
 
+/** Lets a click outside an open popover only close it, and not act on what lies below. The button of the popover still works. */
+export function ignoreClicksThatClose(popover: HTMLElement, button: HTMLElement): void {
+  let closes = false;
+  addEventListener(
+    "pointerdown",
+    ({ target }) => {
+      const isInside = target instanceof Node && (popover.contains(target) || button.contains(target));
+      closes = !isInside && popover.matches(":popover-open");
+    },
+    { capture: true },
+  );
+  const onClick = (event: MouseEvent): void => {
+    // A click by keyboard or screen reader has no detail.
+    if (!closes || event.detail === 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  addEventListener("click", onClick, { capture: true });
+}
+
 /** Shows an error message at a field. Without a message, clears the error. */
 export function showFieldError(input: HTMLInputElement, message = ""): void {
   requireElement(`#${input.id}-error`, HTMLElement).textContent = message;

@@ -44,6 +44,12 @@ export function ask(message: Content, answers: Readonly<Record<string, () => voi
   return question;
 }
 
+/** Removes all messages and announcements, which can contain titles. */
+export function clearMessages(): void {
+  for (const selector of ["#toast", "#undo", "#status", "#notice", "#announcement"])
+    requireElement(selector, HTMLElement).replaceChildren();
+}
+
 /** Shows and announces a message that disappears by itself. */
 export function showStatus(...message: Content): void {
   const status = new TimedMessage("#status", { message });

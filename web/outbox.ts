@@ -1,7 +1,7 @@
 import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
 import { indexOf } from "../src/sdk/json.ts";
 import { editChanges, openDatabase } from "./outbox-database.ts";
-import { listSettings, writeSetting } from "./settings.ts";
+import { listSettings, onSettingChange, readSetting, writeSetting } from "./settings.ts";
 
 /** How long a change can be undone before it is sent. */
 const UNDO_MS = 6000;
@@ -34,6 +34,8 @@ export interface Change {
   readonly isReleased: boolean;
   /** When it was sent first, in milliseconds since 1970. A sent change cannot be undone. */
   readonly sentAt?: number;
+  /** Who made it, if the service is private. */
+  readonly owner?: string;
 }
 
 /** A to-do as the service has confirmed it, while the list does not show it yet. */
@@ -85,6 +87,8 @@ export class Outbox extends EventTarget {
   readonly #channel = new BroadcastChannel("todo-service.outbox");
   /** The list follows the events of the service. Without them, it does not show changes that were confirmed. */
   isLive = false;
+  /** Who uses this window: who was signed in last, until the service answers; `undefined` if the service is not private. */
+  owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
   /** The timers of the changes that were made in this page, by key. */
@@ -102,15 +106,19 @@ export class Outbox extends EventTarget {
       this.#keepConfirmed(data);
       this.reload();
     };
-    window.addEventListener("storage", ({ key, newValue }) => {
-      if (newValue !== null && key?.includes(CLOSING)) this.reload();
+    onSettingChange((name) => {
+      if (name.startsWith(CLOSING) && readSetting(name) !== undefined) this.reload();
     });
     this.reload();
   }
 
+  /** The changes of the owner. Those of someone else are neither shown nor sent. */
   get changes(): readonly Change[] {
-    return this.#changes;
+    return this.#changes.every(this.#isOwn) ? this.#changes : this.#changes.filter(this.#isOwn);
   }
+
+  readonly #isOwn = ({ owner }: Change): boolean =>
+    owner === undefined || this.owner === undefined || owner === this.owner;
 
   /** Aborts when the browser does not store changes. They then last as long as the page, and only this window has them. */
   get unstored(): AbortSignal {
@@ -160,6 +168,15 @@ export class Outbox extends EventTarget {
     return stored ?? this.#changes;
   }
 
+  /** Deletes the changes of someone else who used this browser before, after it has told of them. */
+  async dropForeign(tell: (changes: readonly Change[]) => void): Promise<void> {
+    // The browser's database may answer later than the service.
+    const foreign = (await this.reload()).filter((change) => !this.#isOwn(change));
+    if (foreign.length === 0) return;
+    tell(foreign);
+    await this.#edit((changes) => changes.filter(this.#isOwn));
+  }
+
   /** Deletes all changes, because the browser was signed out. */
   async clear(): Promise<void> {
     await this.#edit(() => []);
@@ -169,7 +186,10 @@ export class Outbox extends EventTarget {
   /** Adds a change, which can be undone for six seconds. A new to-do is sent at once. */
   add(kind: ChangeKind, targets: readonly Target[]): Change {
     const isReleased = kind === "created";
-    const change: Change = { key: newId(), kind, targets: targets.map(this.#rename), isReleased };
+    const change: Change = {
+      ...{ key: newId(), kind, targets: targets.map(this.#rename), isReleased },
+      ...(this.owner !== undefined && { owner: this.owner }),
+    };
     this.#timers.set(change.key, undefined);
     if (!isReleased) this.resume(change);
     this.#uncommitted.add(change.key);
@@ -202,7 +222,7 @@ export class Outbox extends EventTarget {
 
   /** Returns the last change that was not sent. */
   get undoable(): Change | undefined {
-    return this.#changes.findLast(({ sentAt }) => sentAt === undefined);
+    return this.changes.findLast(({ sentAt }) => sentAt === undefined);
   }
 
   /** Takes a change back. Resolves to false if it was sent meanwhile, by another window. */
@@ -219,14 +239,14 @@ export class Outbox extends EventTarget {
 
   /** Returns whether an unsent change deletes a to-do. A closing page may have sent it before earlier changes. */
   isDeleting(id: TodoId): boolean {
-    return this.#changes.some(
+    return this.changes.some(
       ({ kind, targets }) => isDeletion(kind) && targets.some((target) => target.id === id),
     );
   }
 
   /** Returns the first change that may be sent now. Changes are sent in order, so a change that waits delays later ones. */
   next(isBlocked: (change: Change) => boolean): Change | undefined {
-    const first = this.#changes.find((change) => !isBlocked(change));
+    const first = this.changes.find((change) => !isBlocked(change));
     return first !== undefined && this.#isReady(first) ? first : undefined;
   }
 
@@ -310,7 +330,7 @@ export class Outbox extends EventTarget {
 
   /** Returns a list as it will be when everything is sent. Returns the same array if there is nothing to send. */
   apply(todos: readonly Todo[]): readonly Todo[] {
-    if (this.#changes.length === 0 && this.#confirmed.length === 0) return todos;
+    if (this.changes.length === 0 && this.#confirmed.length === 0) return todos;
     const shown: (Todo | undefined)[] = [...todos];
     const added: Todo[] = [];
     for (const [id, todo] of this.#effects(todos)) {
@@ -335,7 +355,7 @@ export class Outbox extends EventTarget {
     const find = (id: TodoId): Todo | undefined => (effects.has(id) ? effects.get(id) : findTodo(todos, id));
     const unanswered = this.#unanswered(todos);
     for (const { kind, todo } of this.#confirmed) effects.set(todo.id, isDeletion(kind) ? undefined : todo);
-    for (const { kind, targets } of this.#changes) {
+    for (const { kind, targets } of this.changes) {
       for (const { id, title, done = false, after = "" } of targets) {
         const todo = find(id);
         if (kind === "created") {
@@ -356,7 +376,7 @@ export class Outbox extends EventTarget {
 
   /** Returns the to-dos that may be new ones whose creation has no answer yet, so that the list shows them once. */
   #unanswered(todos: readonly Todo[]): readonly Todo[] {
-    const created = this.#changes.filter(({ kind }) => kind === "created");
+    const created = this.changes.filter(({ kind }) => kind === "created");
     if (created.length === 0) return [];
     const titles = new Set(created.flatMap(({ targets }) => targets.map(({ title }) => title)));
     const answered = new Set([...this.#created.values()].map(({ id }) => id));

@@ -11,8 +11,30 @@ test("parseLines removes list markers and skips blank lines", () => {
   expect(titles(text)).toEqual(["buy milk", "call home", "pay rent", "one", "two", "(three)", "(four)"]);
 });
 
+test("parseLines removes the markers of note apps and of Unicode", () => {
+  const text =
+    "• milk\n•\tbread\n+ eggs\n– tea\n— salt\n2) rice\n☐ oil\n☐oats\n☑ nuts\n• ☒ figs\n✅ dates\n✔️ plums\n◦ peas\n•\n☐";
+  expect(titles(text)).toEqual(
+    ["milk", "bread", "eggs", "tea", "salt", "rice", "oil", "oats"].concat(
+      ...["(nuts)", "(figs)", "(dates)", "(plums)", "peas"],
+    ),
+  );
+});
+
 test("parseLines keeps text that only resembles a list marker", () => {
-  const lines = ["-5 degrees", "1.5 liters", "*bold*", "[link](url)", "[xyz]", "--- rule", "2 eggs", "x"];
+  const lines = [
+    "-5 degrees",
+    "1.5 liters",
+    "*bold*",
+    "[link](url)",
+    "[xyz]",
+    "--- rule",
+    "2 eggs",
+    "x",
+    "+1 for pizza",
+    "2)x",
+    "–5",
+  ];
   expect(titles(lines.join("\n"))).toEqual(lines);
 });
 

@@ -1,8 +1,12 @@
 /** In characters (code points), as the service counts them. */
 export const MAX_TITLE_LENGTH = 120;
 
-/** A list marker of Markdown and plain text: `-`, `*` or `1.`, then `[ ]` or `[x]`. Each may be absent. */
-const MARKER = /^(?:(?:[-*]|\d+\.)(?:\s+|$))?(?:\[([ xX])\](?:\s+|$))?/;
+/**
+ * A list marker of Markdown, plain text and note apps: a bullet, a dash or `1.`, then a check box. Each may be absent. A sign that
+ * begins no title needs no space after it.
+ */
+const MARKER =
+  /^(?:(?:[-*+–—·]|\d+[.)])(?:\s+|$)|[•◦▪‣⁃]\s*)?(?:\[([ xX])\](?:\s+|$)|([☐☑☒✓✔✅])\uFE0F?\s*)?/u;
 
 export interface PastedLine {
   /** The line as it was pasted. */
@@ -16,10 +20,12 @@ export interface PastedLine {
 export function parseLines(text: string): PastedLine[] {
   return text.split(/\r\n|\n|\r/).flatMap((source) => {
     const line = source.trim();
-    const [marker = "", check = " "] = MARKER.exec(line) ?? [];
+    const [marker = "", check = " ", sign = "☐"] = MARKER.exec(line) ?? [];
     const title = line.slice(marker.length);
     if (title === "") return [];
-    return [{ source, title, done: check !== " ", isTooLong: [...title].length > MAX_TITLE_LENGTH }];
+    return [
+      { source, title, done: check !== " " || sign !== "☐", isTooLong: [...title].length > MAX_TITLE_LENGTH },
+    ];
   });
 }
 

@@ -213,6 +213,9 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       expect(await page.getByRole("checkbox", { name: "mine alone" }).isDisabled()).toBe(true);
       expect(await page.getByRole("button", { name: "Delete: mine alone" }).count()).toBe(0);
       expect(await page.getByLabel("New to-do").isVisible()).toBe(false);
+      await page.getByText("You can read this list, but not change it.").waitFor();
+      const cursor = "getComputedStyle(document.querySelector('.todo label')).cursor";
+      expect(await page.evaluate(cursor)).toBe("default");
       expect(await chooseAction(page, "Mark all done")).toBe(false);
       await service.store.insert("from elsewhere");
       await expectTitles(page, ["mine alone", "from elsewhere"]);

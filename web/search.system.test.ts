@@ -56,6 +56,21 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("shows the search field of a short list while the key / is in use", async () => {
+    await using service = start(await createStore(["apple", "pear"]));
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["apple", "pear"]);
+    await press(page, "/");
+    expect(await focusedName(page)).toBe("search");
+    await page.keyboard.type("pe");
+    await expectTitles(page, ["pear"]);
+    await press(page, "Escape");
+    await expectTitles(page, ["apple", "pear"]);
+    await page.locator("#title").focus();
+    await page.locator("#search-field").waitFor({ state: "hidden" });
+  });
+
   test("shows the search field if the list has at least ten to-dos", async () => {
     const store = await createStore(FRUITS.slice(1));
     await using service = start(store);

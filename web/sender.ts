@@ -26,6 +26,10 @@ export interface SenderOptions {
   /** It sends each request once. */
   readonly api: TodoApiCore;
   readonly outbox: Outbox;
+  /** Asks the service who is signed in, as a browser that was offline may have another cookie. Rejects without an answer. */
+  readonly identify: () => Promise<void>;
+  /** Returns whether the browser is still signed in as the owner of the changes. */
+  readonly isOwnerSignedIn: () => boolean;
   /** Returns the list as the service reported it last. */
   readonly getList: () => { readonly todos: readonly Todo[]; readonly position: string | undefined };
   /** A request failed and will be sent again. Without an error, requests succeed again. */
@@ -68,7 +72,7 @@ export class Sender {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const { outbox, onDelay } = this.#options;
+    const { outbox, identify, onDelay } = this.#options;
     for (let attempt = 0; !signal.aborted; ) {
       const change = outbox.next((one) => this.isBlocked(one));
       if (change === undefined) {
@@ -76,6 +80,7 @@ export class Sender {
         continue;
       }
       try {
+        if (attempt > 0) await identify();
         await this.#send(change, signal);
         attempt = 0;
         onDelay();
@@ -95,7 +100,7 @@ export class Sender {
   }
 
   async #send(change: Change, signal: AbortSignal): Promise<void> {
-    const { api, outbox, getList, onUncertain, onRejected } = this.#options;
+    const { api, outbox, getList, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
     const isCreate = change.kind === "created";
     if (isCreate && Date.now() - (change.sentAt ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
       this.#uncertain.add(change.key);
@@ -111,6 +116,7 @@ export class Sender {
     try {
       for (let start = 0; start < claimed.targets.length; start += STEP_SIZE) {
         signal.throwIfAborted();
+        if (!isOwnerSignedIn()) return await changed(outbox, signal);
         rejections.push(...(await this.#sendStep(claimed, claimed.targets.slice(start, start + STEP_SIZE))));
       }
     } finally {

@@ -3,8 +3,9 @@ import { readDeletion } from "../src/sdk/exchange.ts";
 import { copyText } from "./clipboard.ts";
 import { createElement, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage, formatCount } from "./messages.ts";
-import { ask, showToast } from "./notifications.ts";
+import { ask, clearMessages, showToast } from "./notifications.ts";
 import { request, requestJson } from "./request.ts";
+import { onSettingChange, readSetting, writeSetting } from "./settings.ts";
 
 /** A signed-in browser. */
 interface Device {
@@ -33,10 +34,10 @@ export interface SessionOptions {
   readonly forgetList: () => Promise<void>;
   /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
   readonly sendChanges: () => Promise<number>;
-  /** Deletes the changes that were not sent, and whose they are. */
+  /** Deletes the changes that were not sent. */
   readonly forgetChanges: () => Promise<void>;
   /** The service is private, and this browser is signed in. */
-  readonly onSignedIn: (session: Session) => Promise<void>;
+  readonly onSignedIn: (session: Session, owner: string) => Promise<void>;
 }
 
 const app = requireElement("#app", HTMLElement);
@@ -51,6 +52,8 @@ const dialog = requireElement("#devices", HTMLDialogElement);
 const devicesButton = requireElement("#show-devices", HTMLButtonElement);
 const deviceList = requireElement("#device-list", HTMLElement);
 const deviceLink = requireElement("#device-link", HTMLElement);
+const deviceLinkText = requireElement("#device-link-text", HTMLElement);
+const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
 
 /** Whether a response has shown that the service is private. */
 let isPrivate = false;
@@ -62,6 +65,8 @@ export async function fetchList(url: string, init: RequestInit): Promise<Respons
   return response;
 }
 
+/** Names the person or the client that is signed in. All windows of the browser share this setting. */
+const OWNER = "owner";
 const LINK_CHECK_MS = 5000;
 const LINK = /#sign-in=(\w+)$/;
 const TOKEN = /^todo_\w{49}$/;
@@ -72,7 +77,9 @@ export class SessionView {
   readonly #options: SessionOptions;
   /** The code of the link that opened this page. Nothing is done with it before a person agrees. */
   #code = takeCode();
-  #isRejected = false;
+  #isEnded = false;
+  /** Who is signed in, once it is known. */
+  #owner: string | undefined;
   #identifying: Promise<void> | undefined;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
@@ -83,9 +90,10 @@ export class SessionView {
       event.preventDefault();
       this.#submit();
     });
-    passwordInput.addEventListener("input", () => showFieldError(passwordInput));
+    for (const input of [userInput, passwordInput])
+      input.addEventListener("input", () => showFieldError(input));
     devicesButton.addEventListener("click", () => this.#showDevices());
-    listen("#link-cancel", () => this.#showForm(""));
+    listen("#link-cancel", () => this.#cancelLink());
     listen("#sign-out", () => this.#signOut());
     listen("#add-device", () => this.#addDevice());
     listen("#close-devices", () => dialog.close());
@@ -94,8 +102,15 @@ export class SessionView {
     });
     // Another device may use the link while this window keeps the focus.
     setInterval(() => {
-      if (dialog.open && !deviceLink.hidden) this.#loadDevices();
+      if (dialog.open && !deviceLink.hidden) this.#checkLink();
     }, LINK_CHECK_MS);
+    onSettingChange((name) => {
+      if (name !== OWNER) return;
+      // Another window has signed in.
+      if (this.#isEnded && this.#code === undefined && readSetting(OWNER) !== undefined)
+        location.replace("/");
+      else this.isOwnerSignedIn();
+    });
     // Another link, opened while this page is shown.
     addEventListener("hashchange", () => {
       if (LINK.test(location.hash)) location.reload();
@@ -111,10 +126,17 @@ export class SessionView {
   }
 
   async #identify(): Promise<void> {
-    if (!isPrivate || !devicesButton.hidden) return;
+    if (!isPrivate) return;
     const session = await readSession();
-    if (session === undefined || this.#isRejected) return;
-    await this.#options.onSignedIn(session);
+    if (session === undefined || this.#isEnded) return;
+    const owner = `${session.kind} ${session.name}`;
+    if (this.#owner !== undefined) {
+      if (this.#owner !== owner) await this.#leave();
+      return;
+    }
+    await this.#options.onSignedIn(session, owner);
+    writeSetting(OWNER, owner);
+    this.#owner = owner;
     devicesButton.hidden = false;
     if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
     // The back button must not show the list again after a sign-out.
@@ -126,15 +148,40 @@ export class SessionView {
     });
   }
 
-  /** The service has rejected this browser: deletes the list, keeps unsent changes for the same user, and shows the form. */
-  async onRejected({ code, detail }: TodoApiError): Promise<void> {
-    if (this.#isRejected) return;
-    this.#isRejected = true;
-    const wasSignedIn = !devicesButton.hidden;
+  /** Whether this window no longer shows the list, because the browser was signed out. */
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** Returns whether the browser is still signed in as the owner of this window. Otherwise the window loads again. */
+  isOwnerSignedIn(): boolean {
+    if (this.#isEnded) return false;
+    if (this.#owner === undefined || readSetting(OWNER) === this.#owner) return true;
+    this.#leave();
+    return false;
+  }
+
+  /** Another window has signed out, or someone else has signed in: shows and keeps nothing of the owner of this window. */
+  async #leave(): Promise<void> {
+    this.#end();
+    await this.#options.forgetList();
+    location.replace("/");
+  }
+
+  #end(): void {
+    this.#isEnded = true;
     // The page loads again after a sign-in.
     app.remove();
     dialog.close();
+    clearMessages();
     document.title = "To-dos";
+  }
+
+  /** The service has rejected this browser: deletes the list, keeps unsent changes for the same user, and shows the form. */
+  async onRejected({ code, detail }: TodoApiError): Promise<void> {
+    if (this.#isEnded) return;
+    const wasSignedIn = this.#owner !== undefined;
+    this.#end();
     if (code !== "https_required") await this.#options.forgetList();
     signInSection.hidden = false;
     if (code === "https_required") {
@@ -168,15 +215,32 @@ export class SessionView {
     }
   }
 
+  /** The history of the browser keeps the code, so the next person at this browser must not be able to use it. */
+  async #cancelLink(): Promise<void> {
+    const code = this.#code;
+    this.#showForm("");
+    try {
+      await request({ method: "POST", path: "/api/session/link/cancel", body: { code } }, {}, readDeletion);
+    } catch (error) {
+      if (!isUnauthorized(error)) this.#showError(`The link is still valid. ${errorMessage(error)}`);
+    }
+  }
+
   async #submit(): Promise<void> {
     const [user, secret] = [userInput.value.trim(), passwordInput.value.trim()];
+    if (secret === "") return this.#showError("Enter a password, a token or a link.");
     const code = LINK.exec(secret)?.[1];
     if (code !== undefined) await this.#showLink(code);
     else if (TOKEN.test(secret)) await this.#signIn({ token: secret });
-    else await this.#signIn({ user, password: passwordInput.value });
+    else if (user === "") {
+      showFieldError(userInput, "Enter the user name of this password.");
+      userInput.focus();
+    } else await this.#signIn({ user, password: passwordInput.value });
   }
 
   async #signIn(body: object): Promise<void> {
+    // Windows of someone else who was signed in before must notice it before they send anything.
+    writeSetting(OWNER);
     try {
       await requestJson("POST", "/api/session", body);
       if ((await readSession()) === undefined) return this.#showError(NO_COOKIE);
@@ -195,7 +259,7 @@ export class SessionView {
 
   async #signOut(): Promise<void> {
     const count = await this.#options.sendChanges();
-    if (this.#isRejected) return;
+    if (this.#isEnded) return;
     if (count === 0) return this.#endSession();
     // The question is outside the dialog, which would cover it.
     dialog.close();
@@ -215,6 +279,9 @@ export class SessionView {
       await deleteSession("/api/session").catch((error) => {
         if (!isUnauthorized(error)) throw error;
       });
+      this.#end();
+      // Tells the other windows, which do the same.
+      writeSetting(OWNER);
       await Promise.all([this.#options.forgetList(), this.#options.forgetChanges()]);
       location.replace("/");
     });
@@ -222,6 +289,7 @@ export class SessionView {
 
   async #showDevices(): Promise<void> {
     deviceLink.hidden = true;
+    deviceLinkEnd.textContent = "";
     if (!dialog.open) dialog.showModal();
     this.#shown = "";
     await this.#loadDevices();
@@ -238,6 +306,21 @@ export class SessionView {
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
       deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device)));
     });
+  }
+
+  /** Hides the link when no other device can use it any more. */
+  async #checkLink(): Promise<void> {
+    await attempt(async () => {
+      const code = LINK.exec(deviceLinkText.textContent ?? "")?.[1];
+      try {
+        await requestJson("POST", "/api/session/link", { code });
+      } catch (error) {
+        if (!isUnauthorized(error)) throw error;
+        deviceLink.hidden = true;
+        deviceLinkEnd.textContent = "The link was used, or it has expired.";
+      }
+    });
+    await this.#loadDevices();
   }
 
   #createItem({ id, name, isCurrent, lastUsedAt }: Device): HTMLElement {
@@ -261,7 +344,8 @@ export class SessionView {
       const svg = requireElement("#device-qr", SVGSVGElement);
       svg.setAttribute("viewBox", `0 0 ${qrCode.size} ${qrCode.size}`);
       requireElement("#device-qr path", SVGPathElement).setAttribute("d", qrCode.path);
-      requireElement("#device-link-text", HTMLElement).textContent = link;
+      deviceLinkText.textContent = link;
+      deviceLinkEnd.textContent = "";
       const copyStatus = requireElement("#copy-status", HTMLElement);
       copyStatus.textContent = "";
       listen("#copy-link", async () => {
@@ -306,7 +390,7 @@ function listen(selector: string, onclick: () => unknown): void {
   requireElement(selector, HTMLButtonElement).onclick = onclick;
 }
 
-/** Returns the code in the address, and removes it there, so that the history does not contain it. */
+/** Returns the code in the address, and removes it there. The history of the browser keeps it, because the visit stays in it. */
 function takeCode(): string | undefined {
   const code = LINK.exec(location.hash)?.[1];
   if (code !== undefined) history.replaceState(undefined, "", location.pathname + location.search);

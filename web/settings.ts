@@ -21,6 +21,13 @@ export function listSettings(prefix: string): ReadonlyMap<string, string> {
   return new Map(matching.map(([name, value]) => [name.slice(PREFIX.length), value]));
 }
 
+/** Runs when another window has changed one of the values, with the name of the value. */
+export function onSettingChange(run: (name: string) => void): void {
+  window.addEventListener("storage", ({ key }) => {
+    if (key?.startsWith(PREFIX) === true) run(key.slice(PREFIX.length));
+  });
+}
+
 function withStorage<T>(use: (storage: Storage) => T): T | undefined {
   try {
     return use(localStorage);

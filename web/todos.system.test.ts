@@ -519,13 +519,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await doubleClickSecond(".todo input");
     for (const [key, control] of [
       ["Delete", page.getByRole("checkbox", { name: "to-do 10", exact: true })],
+      ["Backspace", page.getByRole("checkbox", { name: "to-do 15" })],
       ["Enter", page.getByRole("button", { name: "Delete: to-do 20" })],
     ] as const) {
       await control.focus();
       for (let repeat = 0; repeat < 10; repeat++) await page.keyboard.down(key);
       await page.keyboard.up(key);
     }
-    const remaining = titles.filter((title) => !/ [12]0$/.test(title));
+    const remaining = titles.filter((title) => !/ (?:[12]0|15)$/.test(title));
     await expectTitles(page, remaining);
     await dismiss(page);
     // The store also has the to-do that is done.
@@ -542,6 +543,63 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await expectTitles(page, remaining);
     }
     expect(window.faults).toEqual([]);
+  });
+
+  test.each([true, false])("a press outside of the menu only closes it (touch: %p)", async (isTouch) => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await openWindow(browser, service.url, {
+      viewport: { width: 390, height: 844 },
+      hasTouch: isTouch,
+    });
+    const { page } = window;
+    await expectTitles(page, ["one", "two"]);
+    const press = async (locator: Locator): Promise<void> => {
+      const position = { x: 8, y: 8 };
+      await (isTouch ? locator.tap({ position }) : locator.click({ position }));
+    };
+    const isMenuOpen = () => page.locator("#menu").isVisible();
+    for (const target of [
+      page.locator(".todo label").first(),
+      page.getByRole("checkbox", { name: "two" }),
+      page.getByRole("button", { name: "Delete: two" }),
+    ]) {
+      await press(page.getByRole("button", { name: "List actions" }));
+      await page.locator("#menu").waitFor();
+      // Away from the rows, once the page has placed it.
+      await page.evaluate(
+        "new Promise(requestAnimationFrame).then(() => { document.querySelector('#menu').style.top = '500px' })",
+      );
+      await press(target);
+      await until(async () => !(await isMenuOpen()), "the menu is closed");
+      await page.evaluate("new Promise(requestAnimationFrame)");
+      await expectTitles(page, ["one", "two"]);
+      expect(await page.locator("#undo").textContent()).toBe("");
+    }
+    await press(page.getByRole("checkbox", { name: "two" }));
+    await expectTitles(page, ["one", "(two)"]);
+    await press(page.getByRole("button", { name: "List actions" }));
+    await page.locator("#menu").waitFor();
+    await press(page.getByRole("button", { name: "List actions" }));
+    expect(await isMenuOpen()).toBe(false);
+    await press(page.getByRole("button", { name: "List actions" }));
+    await press(page.getByRole("button", { name: "Clear 1 done" }));
+    await expectTitles(page, ["one"]);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("shows an invalid title with a border and an outline of the color of errors", async () => {
+    await using service = start(await createStore([]));
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.locator("#title").press("Enter");
+    await page.getByText("The title must not be empty.").first().waitFor();
+    const colors = await page.evaluate(() => {
+      const field = getComputedStyle(document.querySelector("#title") ?? document.body);
+      const error = getComputedStyle(document.querySelector("#title-error") ?? document.body);
+      return { border: field.borderColor, outline: field.outlineColor, error: error.color };
+    });
+    expect(colors).toEqual({ border: colors.error, outline: colors.error, error: colors.error });
   });
 
   test("applies a double click on an action only to that action", async () => {

@@ -3,7 +3,7 @@ import { delay } from "../src/sdk/retry.ts";
 import { createMatcher, prepareSearch } from "../src/search.ts";
 import { copyText } from "./clipboard.ts";
 import { createFetch, PageApi } from "./connection.ts";
-import { ignoreAccidentalClicks, requireElement, showFieldError } from "./dom.ts";
+import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement, showFieldError } from "./dom.ts";
 import {
   countTodos,
   describeChange,
@@ -34,8 +34,6 @@ const ANNOUNCE_INTERVAL_MS = 3000;
 const MIN_SEARCHABLE = 10;
 /** The URL and the announcement follow the search field this long after the last key. */
 const SEARCH_DELAY_MS = 400;
-/** The height of the menu with all its buttons, in pixels. */
-const MENU_HEIGHT = 240;
 const IDENTIFY_RETRY_MS = 5000;
 /** A sign-out waits this long for the changes to be sent, and looks this often. */
 const SEND_ALL_MS = 10_000;
@@ -45,6 +43,7 @@ const MAX_HIGHLIGHTED = 50;
 
 const form = requireElement("#new-todo", HTMLFormElement);
 const titleInput = requireElement("#title", HTMLInputElement);
+const readOnlyHint = requireElement("#read-only", HTMLElement);
 const listElement = requireElement("#todos", HTMLElement);
 const heading = requireElement("#list-heading", HTMLElement);
 const placeholder = requireElement("#placeholder", HTMLElement);
@@ -64,6 +63,8 @@ const api = new PageApi({ fetch: createFetch(onSlow), retries: 0 });
 const sender = new Sender({
   api,
   outbox,
+  identify: () => session.identify(),
+  isOwnerSignedIn: () => session.isOwnerSignedIn(),
   getList: () => ({ todos: state.confirmed, position: state.position }),
   onDelay,
   onRejected: (change, rejections) => showToast(...describeRejections(change, rejections)),
@@ -83,10 +84,7 @@ const offlineCopy = new OfflineCopy(() => state.confirmed);
 const session = new SessionView({
   forgetList: () => offlineCopy.forget(),
   sendChanges,
-  forgetChanges: () => {
-    writeSetting("owner");
-    return outbox.clear();
-  },
+  forgetChanges: () => outbox.clear(),
   onSignedIn,
 });
 /** The last list, while it is shown because the service has not answered yet. */
@@ -174,7 +172,8 @@ function render(): void {
     else if (counts[filter] > 0) placeholder.textContent = "";
     else if (query !== "") placeholder.replaceChildren("No matches for ", quote(query), ".");
     else if (filter === "done") placeholder.textContent = "No to-dos are done yet.";
-    else placeholder.textContent = "Nothing here yet. Add your first to-do above.";
+    else
+      placeholder.textContent = `Nothing here yet.${list.isReadOnly ? "" : " Add your first to-do above."}`;
   } else if (counts[filter] > 0) placeholder.textContent = "";
 }
 
@@ -267,7 +266,10 @@ for (const input of [titleInput, searchInput]) {
 
 installShortcuts({
   newTodo: () => titleInput.focus(),
-  search: () => searchInput.select(),
+  search: () => {
+    searchField.hidden = false;
+    searchInput.select();
+  },
   undo,
   cancel: () => {
     if (query !== "") search("");
@@ -340,11 +342,16 @@ ignoreAccidentalClicks(".todo, .fold, .menu button");
 
 const menu = requireElement("#menu", HTMLElement);
 const menuButton = requireElement("#show-menu", HTMLButtonElement);
-menu.addEventListener("beforetoggle", () => {
+// Its height is known when it is open, and this runs before it is painted.
+menu.addEventListener("beforetoggle", () => requestAnimationFrame(placeMenu));
+ignoreClicksThatClose(menu, menuButton);
+
+function placeMenu(): void {
   const { bottom, right } = menuButton.getBoundingClientRect();
-  menu.style.top = `${Math.max(0, Math.min(bottom + 4, innerHeight - MENU_HEIGHT))}px`;
+  menu.style.top = `${Math.max(0, Math.min(bottom + 4, innerHeight - menu.offsetHeight))}px`;
   menu.style.right = `${document.documentElement.clientWidth - right}px`;
-});
+}
+
 // Before the action runs, so that the button of the menu gets the focus back.
 menu.addEventListener("click", () => menu.hidePopover(), { capture: true });
 
@@ -461,7 +468,7 @@ async function sendChanges(): Promise<number> {
 
 /** Says what keeps the list and the user's changes from being current. */
 function renderNotice(): void {
-  if (isRejected) return;
+  if (session.isEnded) return;
   const { error } = live;
   const isOffline = cannotSend();
   const busy = [sendError, error].find((one) => one instanceof TodoApiError && one.retryAfter !== undefined);
@@ -500,22 +507,19 @@ function onDelay(error?: TodoApiError): void {
   else renderNotice();
 }
 
-/** Unsent changes belong to the user who was signed in before. Someone else sees what is deleted. */
-async function onSignedIn({ kind, name, scope }: Session): Promise<void> {
+/** Unsent changes belong to who made them. Someone else sees what is deleted. */
+async function onSignedIn({ scope }: Session, owner: string): Promise<void> {
   if (scope === "read") {
     form.hidden = true;
+    readOnlyHint.hidden = false;
     list.isReadOnly = true;
     render();
   }
-  // The browser's database may answer later than the service.
-  const changes = await outbox.reload();
-  const [owner, previous] = [`${kind} ${name}`, readSetting("owner")];
-  if (previous !== undefined && previous !== owner && changes.length > 0) {
+  outbox.owner = owner;
+  await outbox.dropForeign((changes) => {
     const titles = changes.flatMap(({ targets }) => targets.map(({ title }) => title));
     showToast("Changes of another user were not sent: ", ...nameAll(titles), ".");
-    await outbox.clear();
-  }
-  writeSetting("owner", owner);
+  });
 }
 
 /** Sends changes when it is known whose they are. */
@@ -619,14 +623,9 @@ function onTooManyWindows(): void {
   renderNotice();
 }
 
-let isRejected = false;
-
 async function onRejected(error: TodoApiError): Promise<void> {
-  if (isRejected) return;
-  isRejected = true;
   clearTimeout(disconnectTimer);
   clearTimeout(lastListTimer);
-  notice.textContent = "";
   await session.onRejected(error);
 }
 
@@ -656,7 +655,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) outbox.release();
 });
 addEventListener("pagehide", () => {
-  if (navigator.onLine && !isDisconnected && !isRejected) sender.sendBeforeClosing();
+  if (navigator.onLine && !isDisconnected && session.isOwnerSignedIn()) sender.sendBeforeClosing();
   else outbox.releaseBeforeClosing();
 });
 addEventListener("pageshow", () => outbox.reload());

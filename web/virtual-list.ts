@@ -92,14 +92,16 @@ export class VirtualList {
       const focused = this.#focused();
       if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      if (key === "Delete" && !repeat && !this.isReadOnly)
+      // Backspace is the key "delete" of a Mac.
+      const isDelete = key === "Delete" || key === "Backspace";
+      if (isDelete && !repeat && !this.isReadOnly)
         this.#leave(this.#findRow(event.target), (todo) => onDelete(todo, focused.control));
       else if (key === "ArrowDown") this.#moveFocus(focused, 1);
       else if (key === "ArrowUp") this.#moveFocus(focused, -1);
       else if (key === "Home") this.#moveFocus(focused, Number.NEGATIVE_INFINITY);
       else if (key === "End") this.#moveFocus(focused, Number.POSITIVE_INFINITY);
       // Ignore the repeats of a held key, so that it deletes one to-do. The browser handles Enter on a button itself.
-      else if (!repeat || (key !== "Delete" && key !== "Enter")) return;
+      else if (!repeat || (!isDelete && key !== "Enter")) return;
       event.preventDefault();
     });
     for (const type of ["pointerover", "pointermove"] as const)

@@ -83,7 +83,7 @@ describe("/", () => {
     expect((await service.send("GET", "/", { headers })).status).toBe(status);
   });
 
-  test("has at most 27 KB with all its assets, as browsers receive them", async () => {
+  test("has at most 30 KB with all its assets, as browsers receive them", async () => {
     await using service = startService();
     const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
     expect(partsOf(html).length).toBe(5);
@@ -92,7 +92,7 @@ describe("/", () => {
     for (const path of ["/", ...partsOf(html)])
       bytes += (await (await fetch(service.url + path, { headers, decompress: false })).arrayBuffer())
         .byteLength;
-    expect(bytes).toBeLessThan(27_000);
+    expect(bytes).toBeLessThan(30_000);
   });
 });
 
@@ -300,6 +300,23 @@ describe("an error", () => {
       "application/problem+json",
     ]);
     expect(response.headers.get("vary")).toBe("Origin");
+  });
+
+  test("is a page without assets if a browser opens a name that is not the server's", async () => {
+    await using service = startService({ network: { onLoopback: true } });
+    for (const [path, accept, type] of [
+      ["/", BROWSER, "text/html; charset=utf-8"],
+      ["/api/todos", BROWSER, "application/problem+json"],
+      ["/", "application/json", "application/problem+json"],
+    ] as const) {
+      const headers = { Accept: accept, Host: "todo.example" };
+      const response = await service.send("GET", path, { headers });
+      expect([response.status, response.headers.get("content-type")]).toEqual([421, type]);
+      const body = await response.text();
+      expect(body).toContain("TODO_ALLOWED_HOSTS");
+      // The server answers no other request under this name.
+      expect(body).not.toMatch(/<link|<img|<a /);
+    }
   });
 
   test.each(["a:99999", "a b", "", "[", "%zz"])("is never a 500 because of the Host %p", async (host) => {

@@ -114,11 +114,12 @@ const ERROR_PAGES: Partial<Readonly<Record<ErrorCode, Blob>>> = {
   route_not_found: new Blob([built.pages.notFound]),
   https_required: new Blob([built.pages.httpsRequired]),
   unauthorized: new Blob([built.pages.unauthorized]),
+  misdirected_host: new Blob([built.pages.misdirected]),
 };
 
 /**
- * Returns the HTML page of an error if a browser opens an address: for `route_not_found`, for `https_required`, and for
- * `unauthorized` where the browser can ask for a password. Returns undefined below `/api/`, for other errors, and for other clients.
+ * Returns the HTML page of an error if a browser opens an address: for `route_not_found`, `https_required`, `misdirected_host`, and
+ * for `unauthorized` where the browser can ask for a password. Returns undefined below `/api/`, for other errors, and for other clients.
  * No cache stores the page, because other clients get JSON.
  */
 export function errorPage({ code, headers }: ServiceError, request: Request): Response | undefined {
