@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, runTodo } from "../../../test/command.ts";
+import { skipFor } from "../../../test/skip.ts";
+import { serveTraced, whyUntraceable } from "../../../test/strace.ts";
+import { until } from "../../../test/until.ts";
+import { importTodos } from "./maintenance/transfer.ts";
+
+const TODOS = 100_000;
+/** The database has about 2,000 pages. Each is read at once. */
+const FEW_READS = 500;
+
+const folder = mkdtempSync(join(tmpdir(), "todo-reads-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const path = join(folder, "todos.db");
+const trace = join(folder, "trace");
+
+async function* exportOf(todos: number): AsyncGenerator<Uint8Array> {
+  const lines = Array.from(
+    { length: todos },
+    (_, i) => `{"id":${i + 1},"title":"a to-do of some length","done":false}`,
+  );
+  yield Buffer.from(lines.join("\n"));
+}
+
+beforeAll(() => importTodos(path, exportOf(TODOS), TODOS, { signal: new AbortController().signal }));
+
+const serve = (): Command => serveTraced(path, ["-e", "trace=pread64", "-P", path, "-o", trace]);
+
+const countReads = (): number => readFileSync(trace, "latin1").split("pread64(").length - 1;
+
+async function post(url: string): Promise<void> {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"a"}' });
+  expect(response.status).toBe(201);
+}
+
+describe.skipIf(skipFor(whyUntraceable))("a server with a large store", () => {
+  test("does not read the store again after a command has changed API keys, nor when it stops", async () => {
+    writeFileSync(trace, "");
+    await using server = serve();
+    const url = await server.url;
+    await post(url);
+    const atStart = countReads();
+    expect(atStart).toBeGreaterThan(FEW_READS);
+    await using command = runTodo(["keys", "create", "ci", "--store", `sqlite:${path}`]);
+    expect(await command.exited).toBe(0);
+    const headers = { Authorization: `Bearer ${command.stdout().trim().split(/\s/).at(-1)}` };
+    await until(async () => (await fetch(`${url}/api/whoami`, { headers })).ok, "the server knows the key");
+    await post(url);
+    // Long enough for a check of the files.
+    await Bun.sleep(1500);
+    await post(url);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(countReads() - atStart).toBeLessThan(FEW_READS);
+  });
+});
