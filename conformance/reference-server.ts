@@ -1,5 +1,5 @@
 /** A minimal server that follows the specification. The kit's tests check it unchanged and with one fault at a time. */
-import { type Json, ownProperty, parseJson } from "./target-client.ts";
+import { type Json, ownProperty, parseJson } from "./json.ts";
 
 /** The parts of a request that a handler reads. */
 export interface ParsedRequest {

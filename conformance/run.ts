@@ -1,19 +1,20 @@
 /** `npm run conformance -- URL …`: checks the server at a URL and prints the result of every rule. */
-import { Command, CommanderError, Option } from "commander";
+import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { sections } from "./rules.ts";
 import { checkServer, type Options, type Report, type Result } from "./runner.ts";
-import { UnreachableError } from "./target-client.ts";
+import { Stopped, UnreachableError } from "./target-client.ts";
 
 /** Runs the command. Returns its exit code: 0 passed, 1 not passed, 2 invalid arguments. */
-export async function main(args: readonly string[]): Promise<number> {
+export async function main(args: readonly string[], signal: AbortSignal): Promise<number> {
   try {
     const options = parseArguments(args);
-    const report = await checkServer(options);
+    const report = await checkServer({ ...options, signal });
     process.stdout.write(formatReport(options.baseUrl, report));
     return report.passed ? 0 : 1;
   } catch (error) {
     // The parser has already printed the message.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    if (error instanceof Stopped) return 130;
     if (!(error instanceof UnreachableError)) throw error;
     process.stderr.write(`error: ${error.message}\n`);
     return 1;
@@ -31,6 +32,8 @@ function parseArguments(args: readonly string[]): Options {
       "--fresh",
       "also check the exact ids and the empty list; the server has just started, is empty and has no other clients",
     )
+    .option("--seed <number>", "repeat the sequences of an earlier run", parseNumber)
+    .option("--seconds <number>", "how long to generate sequences after the required ones", parseNumber, 8)
     .showSuggestionAfterError(false)
     .exitOverride()
     .parse(args, { from: "user" });
@@ -49,14 +52,20 @@ function parseArguments(args: readonly string[]): Options {
   };
 }
 
-interface ParsedOptions extends Pick<Options, "clientName" | "fresh"> {
+interface ParsedOptions extends Pick<Options, "clientName" | "fresh" | "seed" | "seconds"> {
   readonly token?: string;
   readonly user?: string;
 }
 
+function parseNumber(text: string): number {
+  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError("It must be a number of at most nine digits.");
+  return Number(text);
+}
+
 function isBaseUrl(text: string): boolean {
-  const url = URL.parse(text);
-  return url !== null && /^https?:$/.test(url.protocol) && url.username + url.search + url.hash === "";
+  if (!URL.canParse(text)) return false;
+  const url = new URL(text);
+  return /^https?:$/.test(url.protocol) && url.username + url.search + url.hash === "";
 }
 
 /** Splits at the first colon, because a password may contain colons (RFC 7617, section 2). */
@@ -66,7 +75,7 @@ function parseUser(text: string): { name: string; password: string } {
 }
 
 /** Formats the report: the rules by section, a reason below each rule that did not pass, and a summary. */
-function formatReport(baseUrl: string, { results, passed }: Report): string {
+function formatReport(baseUrl: string, { results, passed, seed, requests, complete }: Report): string {
   const idWidth = Math.max(...results.map(({ rule }) => rule.id.length));
   const blocks = Object.entries(sections).map(([section, name]) => {
     const ofSection = results.filter(({ rule }) => rule.section === section);
@@ -81,14 +90,27 @@ function formatReport(baseUrl: string, { results, passed }: Report): string {
     count("skipped"),
     count("not observable"),
   ].join(", ");
-  return `${blocks.join("\n\n")}\n\n${baseUrl}: ${passed ? "PASSED" : "NOT PASSED"}: ${counts}\n`;
+  const slow = complete ? "" : "The server was too slow for all required sequences.\n";
+  const summary = `${baseUrl}: ${passed ? "PASSED" : "NOT PASSED"}: ${counts}`;
+  return `${blocks.join("\n\n")}\n\n${slow}${requests} requests; --seed ${seed} repeats them\n${summary}\n`;
 }
 
 function formatResult(result: Result, idWidth: number): string {
   const { rule, status } = result;
   const mark = status === "passed" ? "✓" : status === "failed" ? "✗" : "–";
   const line = `  ${mark} ${rule.id.padEnd(idWidth)}  ${rule.description}`;
-  return status === "passed" ? line : `${line}\n    ${" ".repeat(idWidth)}  ${result.reason}`;
+  if (result.status === "passed") return line;
+  const commands = (result.commands ?? []).map((command) => `      ${command}\n`).join("");
+  const shown =
+    commands === "" ? "" : `\n    Section ${rule.section}. These commands for bash show it:\n${commands}`;
+  return `${line}\n    ${" ".repeat(idWidth)}  ${result.reason}${shown.trimEnd()}`;
 }
 
-if (import.meta.main) process.exitCode = await main(process.argv.slice(2));
+/** Stops at the first signal, and deletes the created to-dos before the process ends. */
+async function runProcess(): Promise<void> {
+  const stop = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stop.abort());
+  process.exitCode = await main(process.argv.slice(2), stop.signal);
+}
+
+if (import.meta.main) await runProcess();

@@ -1,41 +1,15 @@
-/** Runs every case once, in order, and reports a result for every rule. */
-import type { Case, Cases } from "./case.ts";
+/** Checks a server by the model and by every case, and reports a result for every rule. */
+import type { Case } from "./case.ts";
 import { cases as api } from "./cases/api.ts";
 import { cases as basic } from "./cases/basic.ts";
 import { cases as bearer } from "./cases/bearer.ts";
-import { cases as bodies } from "./cases/bodies.ts";
-import { cases as emptyServer } from "./cases/empty-server.ts";
-import { cases as ids } from "./cases/ids.ts";
-import { cases as todosCreate } from "./cases/todos-create.ts";
-import { cases as todosDelete } from "./cases/todos-delete.ts";
-import { cases as todosRead } from "./cases/todos-read.ts";
-import { cases as todosUpdate } from "./cases/todos-update.ts";
-import { cases as validation } from "./cases/validation.ts";
-import { dependencies as specDependencies } from "./dependencies.ts";
-import { type Need, type Rule, rules as specRules } from "./rules.ts";
+import { dependencies } from "./dependencies.ts";
+import { type ModelResult, runModel } from "./model-run.ts";
+import { type CaseRuleId, type Need, type Rule, rules } from "./rules.ts";
 import { RuleViolation, TargetClient, UnreachableError } from "./target-client.ts";
 
-// The cases for an empty server run first, because later cases create to-dos.
-export const suites: readonly Cases[] = [
-  emptyServer,
-  api,
-  todosCreate,
-  todosRead,
-  todosUpdate,
-  todosDelete,
-  ids,
-  validation,
-  bodies,
-  bearer,
-  basic,
-];
-
-export const rules: readonly Rule[] = specRules;
-
-/** The rules that each case relies on, by the id of the rule that it checks. */
-export type Dependencies = Readonly<Record<string, readonly string[]>>;
-
-export const dependencies: Dependencies = specDependencies;
+// The type requires a case for every rule that the model does not judge.
+const cases: Readonly<Record<CaseRuleId, Case>> = { ...api, ...bearer, ...basic };
 
 export interface Options {
   /** An http or https URL. The runner appends the paths of the specification to it. */
@@ -48,80 +22,113 @@ export interface Options {
   readonly fresh?: boolean;
   /** Time limit for one request, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number;
+  /** The same seed generates the same sequences. Default: a random one. */
+  readonly seed?: number;
+  /** How long the model generates sequences, in seconds. 0: only the required ones. Default: 8. */
+  readonly seconds?: number;
+  /** Ends the run: no further request is sent, and the to-dos are deleted. The run rejects with `Stopped`. */
+  readonly signal?: AbortSignal;
 }
 
 export type Result = { readonly rule: Rule } & (
   | { readonly status: "passed" }
-  | { readonly status: "failed" | "not judged" | "skipped" | "not observable"; readonly reason: string }
+  | {
+      readonly status: "failed" | "not judged" | "skipped" | "not observable";
+      readonly reason: string;
+      /** Commands for bash that show why the rule failed. */
+      readonly commands?: readonly string[];
+    }
 );
 
 export interface Report {
   readonly results: readonly Result[];
   /** True when no rule failed and none was skipped because a credential is missing. A rule that is not judged implies a failed one. */
   readonly passed: boolean;
+  readonly seed: number;
+  readonly requests: number;
+  /** Whether the time was enough for all required sequences. */
+  readonly complete: boolean;
 }
 
-/** Returns the errors of the kit itself, such as a rule without a case or a case for an unknown rule. */
-export function suiteErrors(
-  rules: readonly Rule[],
-  suites: readonly Readonly<Record<string, unknown>>[],
-  dependencies: Dependencies = {},
-): string[] {
-  const caseIds = suites.flatMap((cases) => Object.keys(cases));
-  const ruleIds = rules.map((rule) => rule.id);
-  return [
-    ...duplicates(ruleIds).map((id) => `two rules have the id ${id}`),
-    ...duplicates(caseIds).map((id) => `two cases check the rule ${id}`),
-    ...caseIds.filter((id) => !ruleIds.includes(id)).map((id) => `a case checks the unknown rule ${id}`),
-    ...rules.flatMap(({ id, notObservable }) => {
-      const hasCase = caseIds.includes(id);
-      if (!hasCase && notObservable === undefined)
-        return [`the rule ${id} has neither a case nor notObservable`];
-      return hasCase && notObservable !== undefined
-        ? [`the rule ${id} has both a case and notObservable`]
-        : [];
-    }),
-    ...Object.keys(dependencies)
-      .filter((id) => relyingOn(id, dependencies).has(id))
-      .map((id) => `the rule ${id} depends on itself`),
-  ];
-}
-
-/** Returns the ids of all rules that a rule depends on, directly or through others. */
-function relyingOn(id: string, dependencies: Dependencies, found = new Set<string>()): Set<string> {
-  for (const dependency of dependencies[id] ?? []) {
-    if (found.has(dependency)) continue;
-    found.add(dependency);
-    relyingOn(dependency, dependencies, found);
-  }
-  return found;
-}
+const DEFAULT_SECONDS = 8;
+/** The end of the model's part on a slow target, so that a run takes at most two minutes. */
+const MAX_SECONDS = 60;
 
 /** Checks the server at `options.baseUrl` against every rule. Rejects with `UnreachableError` when no server answers. */
 export async function checkServer(options: Options): Promise<Report> {
-  const errors = suiteErrors(rules, suites, dependencies);
-  if (errors.length > 0) throw new Error(errors.join("; "));
-  const client = new TargetClient({
-    baseUrl: options.baseUrl.replace(/\/+$/, ""),
-    token: options.token ?? "",
-    user: options.user ?? { name: "", password: "" },
-    clientName: options.clientName,
-    timeoutMs: options.timeoutMs ?? 5000,
+  const { token, user, seed = Math.floor(Math.random() * 1e9) } = options;
+  const client = createClient(options);
+  let stopped: Promise<void> | undefined;
+  options.signal?.addEventListener("abort", () => {
+    stopped = client.stop();
   });
-  await checkReachable(client);
-  const resultsById = new Map<string, Result>();
+  try {
+    await checkReachable(client);
+    const model = await runModel(client, {
+      seed,
+      fresh: options.fresh === true,
+      seconds: options.seconds ?? DEFAULT_SECONDS,
+      maxSeconds: MAX_SECONDS,
+      credentials: [
+        ...(token === undefined ? [] : (["token"] as const)),
+        ...(user === undefined ? [] : (["user"] as const)),
+        ...(["unknown token", "unknown user", "malformed"] as const),
+      ],
+    });
+    await client.cleanup();
+    const byCase = await runCases(client, options, model.violation);
+    const results = rules.map((rule) =>
+      rule.byModel === true
+        ? modelResult(rule, model, options)
+        : (byCase.find((result) => result.rule === rule) ?? notObservableResult(rule)),
+    );
+    return {
+      results,
+      passed: results.every(isAcceptable),
+      seed,
+      requests: client.sent,
+      complete: model.complete,
+    };
+  } finally {
+    await stopped;
+    await client.cleanup();
+  }
+}
+
+export function createClient({ baseUrl, token, user, clientName, timeoutMs }: Options): TargetClient {
+  return new TargetClient({
+    baseUrl: baseUrl.replace(/\/+$/, ""),
+    token: token ?? "",
+    user: user ?? { name: "", password: "" },
+    clientName,
+    timeoutMs: timeoutMs ?? 5000,
+  });
+}
+
+/** Runs every case once, in order. `byModel` is what the model already found. */
+export async function runCases(
+  client: TargetClient,
+  options: Options,
+  byModel?: RuleViolation,
+): Promise<Result[]> {
   const violations = new Map<string, RuleViolation>();
-  for (const [id, testCase] of suites.flatMap((cases) => Object.entries(cases))) {
-    const rule = rules.find((rule) => rule.id === id);
+  const results: Result[] = [];
+  for (const [id, testCase] of Object.entries(cases)) {
+    const rule = rules.find((each) => each.id === id);
     if (rule === undefined) continue;
     const result = await runCase(rule, testCase, client, options);
     if (result instanceof RuleViolation) violations.set(id, result);
-    else resultsById.set(id, result);
+    else results.push(result);
   }
-  const results = rules.map(
-    (rule) => resultsById.get(rule.id) ?? violationResult(rule, violations) ?? notObservableResult(rule),
-  );
-  return { results, passed: results.every(isAcceptable) };
+  const violated = rules.flatMap((rule) => violationResult(rule, violations, byModel?.rule) ?? []);
+  return [...results, ...violated];
+}
+
+function modelResult(rule: Rule, { violation, commands }: ModelResult, options: Options): Result {
+  if (violation?.rule === rule.id) return { rule, status: "failed", reason: violation.message, commands };
+  if (rule.needs !== undefined && !isAvailable(rule.needs, options)) return skipped(rule, rule.needs);
+  if (violation === undefined) return { rule, status: "passed" };
+  return { rule, status: "not judged", reason: `not judged because ${violation.rule} failed` };
 }
 
 async function runCase(
@@ -130,9 +137,7 @@ async function runCase(
   client: TargetClient,
   options: Options,
 ): Promise<Result | RuleViolation> {
-  if (rule.needs !== undefined && !isAvailable(rule.needs, options)) {
-    return { rule, status: "skipped", reason: SKIP_REASONS[rule.needs] };
-  }
+  if (rule.needs !== undefined && !isAvailable(rule.needs, options)) return skipped(rule, rule.needs);
   try {
     await testCase(client);
     return { rule, status: "passed" };
@@ -145,10 +150,15 @@ async function runCase(
 }
 
 /** Returns "failed" for a rule that failed by itself, and "not judged" if a rule that it depends on failed. */
-function violationResult(rule: Rule, violations: ReadonlyMap<string, RuleViolation>): Result | undefined {
+function violationResult(
+  rule: Rule,
+  violations: ReadonlyMap<string, RuleViolation>,
+  byModel: string | undefined,
+): Result | undefined {
   const violation = violations.get(rule.id);
   if (violation === undefined) return undefined;
-  const cause = causeOf(rule.id, violations);
+  const isOfTodos = violation.rule !== undefined && !violations.has(violation.rule);
+  const cause = (isOfTodos ? byModel : undefined) ?? causeOf(rule.id, violations);
   if (cause === undefined) return { rule, status: "failed", reason: violation.message };
   return { rule, status: "not judged", reason: `not judged because ${cause} failed` };
 }
@@ -167,7 +177,8 @@ function causeOf(id: string, violations: ReadonlyMap<string, RuleViolation>): st
 }
 
 function blockerOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
-  const prerequisites = [violations.get(id)?.prerequisite ?? id, ...(dependencies[id] ?? [])];
+  const reliesOn: readonly string[] = Object.entries(dependencies).find(([rule]) => rule === id)?.[1] ?? [];
+  const prerequisites = [violations.get(id)?.rule ?? id, ...reliesOn];
   return prerequisites.find((other) => other !== id && violations.has(other));
 }
 
@@ -176,6 +187,10 @@ const SKIP_REASONS: Readonly<Record<Need, string>> = {
   user: "skipped because --user is missing",
   fresh: "skipped because --fresh is missing",
 };
+
+function skipped(rule: Rule, need: Need): Result {
+  return { rule, status: "skipped", reason: SKIP_REASONS[need] };
+}
 
 function isAvailable(need: Need, options: Options): boolean {
   return need === "fresh" ? options.fresh === true : options[need] !== undefined;
@@ -193,12 +208,8 @@ async function checkReachable(client: TargetClient): Promise<void> {
   try {
     await client.send("GET", "/api/todos");
   } catch (error) {
-    // A server that answers after the time limit is reachable; its cases fail.
+    // A server that answers after the time limit is reachable; the model judges it.
     if (error instanceof UnreachableError) throw error;
     if (!(error instanceof RuleViolation)) throw error;
   }
-}
-
-function duplicates(names: readonly string[]): string[] {
-  return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
 }

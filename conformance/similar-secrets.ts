@@ -10,11 +10,8 @@ export function similarSecrets(secret: string): [note: string, secret: string][]
   const all: [string, string][] = [
     ["with its first character changed", other(secret.slice(0, 1)) + secret.slice(1)],
     ["with its last character changed", secret.slice(0, -1) + other(secret.slice(-1))],
-    ["without its first character", secret.slice(1)],
     ["without its last character", secret.slice(0, -1)],
-    ["and one more character", `${secret}a`],
-    ["and one more word", `${secret} a`],
-    ["repeated", secret + secret],
+    ["and a colon and one more character", `${secret}:x`],
     ["with upper and lower case swapped", swapped],
   ];
   return all.filter(([, similar]) => similar !== secret && similar !== "");

@@ -1,40 +1,17 @@
 /** HTTP client for the server under test: sends requests with a time limit and captures the responses. */
 import { connect as connectPlain } from "node:net";
 import { connect as connectTls } from "node:tls";
+import { type Json, ownProperty, parseJson } from "./json.ts";
 import type { RuleId } from "./rules.ts";
-
-/** JSON whose integers are bigint, so that ids above 2^53 stay exact (section 2: unsigned 64-bit). */
-export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
-
-/** Parses a JSON text. Returns undefined when the text is not JSON. */
-export function parseJson(text: string): Json | undefined {
-  const reviver = (_key: string, value: Json, context?: { source?: string }): Json => {
-    const source = context?.source;
-    return typeof value === "number" && source !== undefined && /^(0|-?[1-9]\d*)$/.test(source)
-      ? BigInt(source)
-      : value;
-  };
-  try {
-    return JSON.parse(text, reviver);
-  } catch {
-    return undefined;
-  }
-}
-
-/** Returns an own property of a JSON object, or undefined when it has none. */
-export function ownProperty(json: Json | undefined, key: string): Json | undefined {
-  const isObject = typeof json === "object" && json !== null && !Array.isArray(json);
-  return isObject && Object.hasOwn(json, key) ? json[key] : undefined;
-}
 
 /** The server violates a rule. The message names the request, the expected response and the actual one. */
 export class RuleViolation extends Error {
-  /** The rule that this case relied on. If that rule fails too, the violation shows nothing new. */
-  readonly prerequisite: RuleId | undefined;
+  /** The violated rule. For a named case, undefined means the rule of the case. */
+  readonly rule: RuleId | undefined;
 
-  constructor(message: string, prerequisite?: RuleId) {
+  constructor(message: string, rule?: RuleId) {
     super(message);
-    this.prerequisite = prerequisite;
+    this.rule = rule;
   }
 }
 
@@ -47,6 +24,7 @@ export class CapturedResponse {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
+  #json: { readonly value: Json | undefined } | undefined;
 
   constructor(request: string, status: number, headers: Headers, text: string) {
     this.request = request;
@@ -60,7 +38,8 @@ export class CapturedResponse {
   }
 
   get json(): Json | undefined {
-    return parseJson(this.text);
+    this.#json ??= { value: parseJson(this.text) };
+    return this.#json.value;
   }
 
   get ok(): boolean {
@@ -68,31 +47,26 @@ export class CapturedResponse {
   }
 
   /** Throws a `RuleViolation` that describes the request and the response unless `condition` is true. */
-  expect(condition: boolean, expected: string): void {
-    if (!condition) throw this.violation(expected);
+  expect(condition: boolean, expected: string, rule = this.#failedOperation): void {
+    if (!condition) throw this.violation(expected, rule);
   }
 
-  violation(expected: string, prerequisite = this.#prerequisite): RuleViolation {
-    const actual = [this.status, this.contentType, truncate(this.text)]
-      .filter((part) => part !== "")
-      .join(" ");
-    return new RuleViolation(`${this.request}: expected ${expected}, got ${actual}`, prerequisite);
+  violation(expected: string, rule = this.#failedOperation): RuleViolation {
+    return new RuleViolation(`${this.request}: expected ${expected}, got ${this.summary}`, rule);
   }
 
-  /** The rule that explains this response if it fails: the routes require credentials, or the operation never works. */
-  get #prerequisite(): RuleId | undefined {
-    const isTodoRoute = / \/api\/todos/.test(this.request);
-    if (isTodoRoute && [401, 403, 407].includes(this.status)) return "todos.open";
+  /** The status, the content type and the beginning of the body. */
+  get summary(): string {
+    return [this.status, this.contentType, truncate(this.text)].filter((part) => part !== "").join(" ");
+  }
+
+  /** The rule that explains this response to a valid request: the operation does not exist, or it failed. */
+  get #failedOperation(): RuleId | undefined {
     return [0, 404, 405].includes(this.status) || this.status >= 500 ? ruleOf(this.request) : undefined;
   }
 
   expectStatus(status: number): void {
     this.expect(this.status === status, String(status));
-  }
-
-  /** Expects any client error, for a rejection whose exact status the specification does not show. */
-  expect4xx(): void {
-    this.expect(this.status >= 400 && this.status < 500, "a 4xx status");
   }
 }
 
@@ -105,16 +79,7 @@ export interface Target {
   readonly timeoutMs: number;
 }
 
-/** A new to-do: its id, the title of the request, and the response. */
-export interface Created {
-  readonly id: bigint;
-  readonly title: string;
-  readonly response: CapturedResponse;
-}
-
 interface RequestOptions {
-  /** A value to send as JSON. */
-  readonly json?: Json;
   /** A text to send unchanged with a JSON content type. */
   readonly body?: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -122,35 +87,53 @@ interface RequestOptions {
   readonly note?: string;
 }
 
-/** Sends requests to the server under test. Credentials that were not given are empty. */
+/** How often a request is sent again after a 429, because the specification does not show rate limits. */
+const MAX_RETRIES = 5;
+const MAX_DELAY_S = 10;
+
+/** The program was told to stop, so no further request is sent. */
+export class Stopped extends Error {}
+
+/** Sends requests to the server under test, and remembers the to-dos that it created. */
 export class TargetClient {
   readonly target: Target;
+  /** The number of requests so far. */
+  sent = 0;
   readonly #createdIds = new Set<bigint>();
-  readonly #runId = crypto.randomUUID().slice(0, 8);
-  #titleCount = 0;
+  readonly #pending = new Set<Promise<unknown>>();
+  #stopped = false;
 
   constructor(target: Target) {
     this.target = target;
   }
 
-  /** Returns a valid title that no other to-do has. */
-  uniqueTitle(): string {
-    this.#titleCount += 1;
-    return `conformance ${this.#runId} ${this.#titleCount}`;
+  /** Sends a request. Rejects with a `RuleViolation` when no response arrives within the time limit. */
+  send(method: string, path: string, options: RequestOptions = {}): Promise<CapturedResponse> {
+    if (this.#stopped) throw new Stopped();
+    const response = this.#sendUntilAllowed(method, path, options);
+    this.#pending.add(response);
+    const settled = () => this.#pending.delete(response);
+    response.then(settled, settled);
+    return response;
   }
 
-  async send(method: string, path: string, options: RequestOptions = {}): Promise<CapturedResponse> {
-    const body = options.json === undefined ? options.body : JSON.stringify(options.json);
-    const request = describeRequest(method, path, body, options.note);
-    const headers = new Headers(options.headers);
+  async #sendUntilAllowed(
+    method: string,
+    path: string,
+    { body, headers: given, note }: RequestOptions,
+  ): Promise<CapturedResponse> {
+    const request = describeRequest(method, path, body, note);
+    const headers = new Headers(given);
     if (body !== undefined) headers.set("content-type", "application/json");
-    const response = await this.#fetch(request, path, {
-      method,
-      headers,
-      ...(body === undefined ? {} : { body }),
-    });
-    this.#trackCreated(method, path, response);
-    return response;
+    for (let retries = 0; ; retries += 1) {
+      const response = await this.#fetch(request, path, { method, headers, body: body ?? null });
+      if (response.status !== 429 || retries === MAX_RETRIES) {
+        this.#trackCreated(method, path, response);
+        return response;
+      }
+      const seconds = Number(response.headers.get("retry-after")) || 1;
+      await new Promise((resolve) => setTimeout(resolve, Math.min(seconds, MAX_DELAY_S) * 1000));
+    }
   }
 
   /** Sends the path unchanged, because fetch normalizes it, and captures every byte after the head as text. */
@@ -159,60 +142,50 @@ export class TargetClient {
     const isTls = protocol === "https:";
     const head = `${method} ${pathname.replace(/\/$/, "")}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`;
     const address = { host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) || (isTls ? 443 : 80) };
-    const { promise, resolve } = Promise.withResolvers<CapturedResponse>();
     const chunks: Buffer[] = [];
     const socket = isTls ? connectTls(address) : connectPlain(address);
-    // Close, error and timeout all end the response: the case checks the bytes received so far.
-    const finish = () => {
-      socket.destroy();
-      resolve(parseResponse(describeRequest(method, path), Buffer.concat(chunks).toString("latin1")));
-    };
-    socket.setTimeout(this.target.timeoutMs, finish);
-    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-    socket.on("error", finish);
-    socket.on("close", finish);
-    socket.write(head);
-    return promise;
+    return new Promise((resolve) => {
+      // Close, error and timeout all end the response: the case checks the bytes received so far.
+      const finish = () => {
+        socket.destroy();
+        resolve(parseResponse(describeRequest(method, path), Buffer.concat(chunks).toString("latin1")));
+      };
+      socket.setTimeout(this.target.timeoutMs, finish);
+      socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+      socket.on("error", finish);
+      socket.on("close", finish);
+      socket.write(head);
+    });
   }
 
   /** Creates a to-do. Throws a `RuleViolation` when the server does not create one. */
-  async create(title = this.uniqueTitle()): Promise<Created> {
-    const response = await this.send("POST", "/api/todos", { json: { title } });
-    const id = readId(response);
-    if (!response.ok) throw response.violation("a new to-do");
-    if (id === undefined) throw response.violation("a new to-do with an id", "create.answer");
-    return { id, title, response };
-  }
-
-  async createWithSameTitle(): Promise<[Created, Created, Created]> {
-    const title = this.uniqueTitle();
-    return [await this.create(title), await this.create(title), await this.create(title)];
-  }
-
-  /** Creates a to-do and deletes it. Returns its id. */
-  async createAndDelete(): Promise<bigint> {
-    const { id } = await this.create();
-    await this.send("DELETE", `/api/todos/${id}`);
+  async create(title: string): Promise<bigint> {
+    const response = await this.send("POST", "/api/todos", { body: JSON.stringify({ title }) });
+    const id = ownProperty(response.json, "id");
+    if (!response.ok || typeof id !== "bigint") throw response.violation("a new to-do", "create.201");
     return id;
   }
 
-  /** Returns the full list. Throws a `RuleViolation` when the server does not send one. */
-  async list(): Promise<{ todos: Json[]; response: CapturedResponse }> {
-    const response = await this.send("GET", "/api/todos");
-    const todos = response.json;
-    if (!response.ok) throw response.violation("a list", "list.200");
-    if (!Array.isArray(todos)) throw response.violation("a list", "list.array");
-    return { todos, response };
-  }
-
-  /** Deletes the to-dos that were created since the last call and that still exist. */
+  /** Deletes the to-dos that this client created and that still exist. */
   async cleanup(): Promise<void> {
     const ids = [...this.#createdIds];
     this.#createdIds.clear();
-    for (const id of ids) await this.send("DELETE", `/api/todos/${id}`).catch(() => undefined);
+    const deleteNext = async (): Promise<void> => {
+      for (let id = ids.pop(); id !== undefined; id = ids.pop())
+        await this.#sendUntilAllowed("DELETE", `/api/todos/${id}`, {}).catch(() => undefined);
+    };
+    await Promise.all(Array.from({ length: 8 }, deleteNext));
+  }
+
+  /** Sends no further requests, waits for the pending ones, and deletes the to-dos. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await Promise.allSettled(this.#pending);
+    await this.cleanup();
   }
 
   async #fetch(request: string, path: string, init: RequestInit): Promise<CapturedResponse> {
+    this.sent += 1;
     const signal = AbortSignal.timeout(this.target.timeoutMs);
     try {
       const response = await fetch(this.target.baseUrl + path, { ...init, redirect: "manual", signal });
@@ -221,7 +194,8 @@ export class TargetClient {
       const failure = `${request}: expected a response, got none`;
       if (signal.aborted)
         throw new RuleViolation(`${failure} within ${this.target.timeoutMs / 1000} s`, ruleOf(request));
-      throw new UnreachableError(`${failure}: ${error instanceof Error ? error.message : String(error)}`);
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new UnreachableError(`${failure}: ${reason}`, ruleOf(request));
     }
   }
 

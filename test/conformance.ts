@@ -2,12 +2,12 @@ import { expect } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Rule, rules } from "../conformance/rules.ts";
+import { rules } from "../conformance/rules.ts";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { type Command, run } from "./command.ts";
 
 /** The rules that no client can check, with the reasons. */
-export const unobserved = rules.flatMap(({ id, notObservable }: Rule) =>
+export const unobserved = rules.flatMap(({ id, notObservable }) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );
 
@@ -32,7 +32,7 @@ export async function expectToConform(
       TODO_ADMIN_PASSWORD: password,
     });
     const url = await server.url;
-    const kitArgs = ["conformance/run.ts", url, "--fresh", "--client-name", "alice"];
+    const kitArgs = ["conformance/run.ts", url, "--fresh", "--client-name", "alice", "--seconds", "2"];
     await using kit = run([process.execPath, "--no-env-file", ...flags, ...kitArgs], {
       CONFORMANCE_TOKEN: token,
       CONFORMANCE_USER: `admin:${password}`,

@@ -1,26 +1,25 @@
 /** GET /api/whoami requires a known bearer token (sections 4, 5 and 7). */
+import { createHash } from "node:crypto";
 import type { Cases } from "../case.ts";
 import { similarSecrets } from "../similar-secrets.ts";
 import type { CapturedResponse, TargetClient } from "../target-client.ts";
+import { basic } from "../walk.ts";
 
 const path = "/api/whoami";
 const unknownTokens = [
-  "conformance-unknown-token",
-  "x",
-  "0",
-  "null",
-  "undefined",
-  "__proto__",
-  "x".repeat(500),
+  ..."conformance-unknown-token x 0 1 null undefined true __proto__ constructor toString * % %00 .* admin demo test".split(
+    " ",
+  ),
+  ...["'", "x".repeat(500)],
 ];
 
-export const cases: Cases = {
+export const cases = {
   // The known token comes first, because a server may limit the requests of a client that failed before.
-  async "whoami.200"(client) {
+  async "whoami.200"(client: TargetClient) {
     for (let n = 0; n < 2; n += 1) (await getWithKnownToken(client)).expectStatus(200);
   },
 
-  async "whoami.name"(client) {
+  async "whoami.name"(client: TargetClient) {
     const response = await getWithKnownToken(client);
     const { clientName } = client.target;
     if (clientName !== undefined)
@@ -30,12 +29,12 @@ export const cases: Cases = {
     response.expect(response.ok && response.text.trim() !== "" && !isJson, "a name as plain text");
   },
 
-  async "whoami.text"(client) {
+  async "whoami.text"(client: TargetClient) {
     const response = await getWithKnownToken(client);
     response.expect(/^(text\/.*)?$/i.test(response.contentType), "a text content type");
   },
 
-  async "client.request"(client) {
+  async "client.request"(client: TargetClient) {
     const name = await readName(client);
     const pairs = Array.from({ length: 10 }, () => [
       getWithKnownToken(client),
@@ -53,44 +52,63 @@ export const cases: Cases = {
     });
   },
 
-  async "bearer.missing.401"(client) {
+  async "bearer.missing.401"(client: TargetClient) {
     (await client.send("GET", path, { note: "without credentials" })).expectStatus(401);
   },
 
-  async "bearer.missing.challenge"(client) {
+  async "bearer.missing.challenge"(client: TargetClient) {
     expectChallenge(await client.send("GET", path, { note: "without credentials" }));
   },
 
-  async "bearer.empty.401"(client) {
+  async "bearer.empty.401"(client: TargetClient) {
     expectUnauthorized(await getWithAuthorization(client, "Bearer", "with the scheme Bearer and no token"));
   },
 
-  async "bearer.unknown.401"(client) {
+  async "bearer.unknown.401"(client: TargetClient) {
     for (const token of unknownTokens) (await getWithUnknownToken(client, token)).expectStatus(401);
   },
 
-  async "bearer.unknown.challenge"(client) {
+  async "bearer.unknown.challenge"(client: TargetClient) {
     for (const token of unknownTokens) expectChallenge(await getWithUnknownToken(client, token));
   },
 
-  async "bearer.near-miss.401"(client) {
-    for (const [note, token] of similarSecrets(client.target.token)) {
+  async "bearer.near-miss.401"(client: TargetClient) {
+    for (const [note, token] of similarTokens(client.target.token)) {
       expectUnauthorized(await getWithAuthorization(client, `Bearer ${token}`, `with the token ${note}`));
     }
   },
 
-  async "bearer.scheme.401"(client) {
-    const { token } = client.target;
-    const schemes = ["Basic ", "Digest ", "Token ", "BearerX ", ""];
+  async "bearer.scheme.401"(client: TargetClient) {
+    const { token, user } = client.target;
+    const schemes = ["Basic ", "Digest ", "Token ", "BearerX ", "Bearer", "ApiKey ", ""];
     for (const scheme of schemes) {
       const note = `with the token and the scheme “${scheme.trim()}”`;
       expectUnauthorized(await getWithAuthorization(client, scheme + token, note));
     }
-    const basic = `Basic ${btoa(`client:${token}`)}`;
-    expectUnauthorized(await getWithAuthorization(client, basic, "with the token as a Basic password"));
+    for (const pair of [`client:${token}`, `${token}:`, `${token}:${token}`])
+      expectUnauthorized(
+        await getWithAuthorization(client, `Basic ${btoa(pair)}`, "with the token in Basic credentials"),
+      );
+    const foreign = basic(user.name, user.password);
+    if (user.name !== "")
+      expectUnauthorized(await getWithAuthorization(client, foreign, "with valid Basic credentials"));
+    // Only the Authorization header authenticates.
+    for (const name of ["x-api-key", "x-auth-token", "x-authorization", "proxy-authorization", "token"]) {
+      const note = `with the token in the header ${name}`;
+      expectUnauthorized(await client.send("GET", path, { headers: { [name]: `Bearer ${token}` }, note }));
+      expectUnauthorized(await client.send("GET", path, { headers: { [name]: token }, note }));
+    }
+    const cookie = ["token", "access_token", "authorization"].map((name) => `${name}=${token}`).join("; ");
+    expectUnauthorized(
+      await client.send("GET", path, { headers: { cookie }, note: "with the token in cookies" }),
+    );
+    const secret = encodeURIComponent(token);
+    const query = ["token", "access_token", "api_key"].map((name) => `${name}=${secret}`).join("&");
+    const response = await client.send("GET", `${path}?${query}`, { note: "the token" });
+    expectUnauthorized(response);
   },
 
-  async "bearer.refused.no-name"(client) {
+  async "bearer.refused.no-name"(client: TargetClient) {
     const name = await readName(client);
     const rejected = [
       await client.send("GET", path, { note: "without credentials" }),
@@ -101,12 +119,39 @@ export const cases: Cases = {
       response.expect(response.text.trim() !== name.trim(), "no client's name in the response");
   },
 
-  async "bearer.router"(client) {
+  async "bearer.router"(client: TargetClient) {
     for (const method of ["HEAD", "POST", "PUT", "PATCH", "DELETE"])
       await expectGuarded(client, method, path);
     for (const suffix of ["/", "/no-such", "/no/such"]) await expectGuarded(client, "GET", path + suffix);
   },
-};
+} as const satisfies Cases;
+
+/** Tokens that a careless comparison or lookup takes for the known one. */
+function similarTokens(token: string): [note: string, token: string][] {
+  const hash = (encoding: "hex" | "base64") => createHash("sha256").update(token).digest(encoding);
+  const middle = Math.floor(token.length / 2);
+  const all: [string, string][] = [
+    ...similarSecrets(token),
+    ["without its first character", token.slice(1)],
+    ["with a character in its middle changed", `${token.slice(0, middle)}~${token.slice(middle + 1)}`],
+    ["and one more character", `${token}a`],
+    ["and one more word", `${token} a`],
+    ["after another word", `a ${token}`],
+    ["repeated", token + token],
+    ["in quotes", `"${token}"`],
+    ["in a list", `a, ${token}`],
+    ["with a comma", `${token},`],
+    ["in lower case", token.toLowerCase()],
+    ["in upper case", token.toUpperCase()],
+    ["with a padding", `${token}=`],
+    ["in Base64", btoa(token)],
+    ["percent-encoded", `%${token.charCodeAt(0).toString(16)}${token.slice(1)}`],
+    ["hashed", hash("hex")],
+    ["hashed, in Base64", hash("base64")],
+    ["hashed, in upper case", hash("hex").toUpperCase()],
+  ];
+  return all.filter(([, similar]) => similar !== token && similar !== "");
+}
 
 /** Paths that a router or guard may confuse with /api/whoami. */
 const pathVariants = [

@@ -1,0 +1,347 @@
+/** Generates sequences of steps. The same seed gives the same sequences. */
+import { malformedBodies, NOT_BOOLEANS, NOT_STRINGS, notation, withOtherKeys } from "./bodies.ts";
+import { ABSENT, MALFORMED } from "./ids.ts";
+import { Deck, Random } from "./random.ts";
+import type { Credentials, IdText, Method, Request, Step } from "./step.ts";
+import { Titles } from "./titles.ts";
+
+/** How many requests of a sequence are sent at once, at most. The time to check their orders grows with it. */
+const MAX_AT_ONCE = 8;
+/** One more than the largest usual limit of a list. */
+const MANY = 1001;
+
+/** A body, or none. */
+type Body = Pick<Request, "body">;
+
+export class Generator {
+  readonly #random: Random;
+  readonly #titles: Titles;
+  readonly #credentials: readonly Credentials[];
+  readonly #ids: Deck<{ readonly method: Method; readonly text: string } & Body>;
+  readonly #badCreates: Deck<Body>;
+  readonly #badUpdates: Deck<Body>;
+  #numbers = 0;
+  #hadMany = false;
+
+  constructor(seed: number, credentials: readonly Credentials[]) {
+    const random = new Random(seed);
+    this.#random = random;
+    this.#titles = new Titles(random);
+    this.#credentials = credentials;
+    const methods = (text: string) => [
+      ...(["GET", "DELETE"] as const).map((method) => ({ method, text })),
+      ...['{"done":true}', random.pick(["{}", '{"done":null}', '{"done":"true"}'])].map((body) => ({
+        method: "PATCH" as const,
+        text,
+        body,
+      })),
+    ];
+    this.#ids = new Deck([...ABSENT, ...MALFORMED].flatMap(methods), random);
+    const title = JSON.stringify(this.#titles.plain());
+    const wrongTitles = NOT_STRINGS.map((value) => `{"title":${value}}`);
+    const wrongDone = NOT_BOOLEANS.map((value) => `{"done":${value}}`);
+    this.#badCreates = new Deck(
+      [{}, ...[...malformedBodies("title", title), ...wrongTitles].map(toBody)],
+      random,
+    );
+    this.#badUpdates = new Deck(
+      [{}, ...[...malformedBodies("done", "true"), ...wrongDone].map(toBody)],
+      random,
+    );
+  }
+
+  /** The sequences that every run executes. The first ones are plain, so that a plain fault has a plain sequence. */
+  readonly required: readonly (() => Step[])[] = [
+    () => this.#lifecycle(),
+    () => this.#mixed(60, 0),
+    () => this.#races(),
+    () => [{ many: 130 }],
+    () => this.#specialTitles(),
+    () => this.#invalidTitles(),
+    () => this.#paths(),
+    () => this.#bodies(),
+    () => this.#mixed(60, 0.5),
+    () => [{ many: 260 }],
+  ];
+
+  /** Returns a random sequence, for the rest of the time. The first one is the longest list. */
+  any(): Step[] {
+    if (!this.#hadMany) {
+      this.#hadMany = true;
+      return [{ many: MANY }];
+    }
+    const choice = this.#random.below(12);
+    if (choice < 5) return this.#mixed(40, 0.4);
+    if (choice < 7) return this.#races();
+    if (choice === 7) return this.#specialTitles();
+    if (choice === 8) return this.#invalidTitles();
+    if (choice === 9) return this.#paths();
+    return choice === 10
+      ? this.#bodies()
+      : [{ many: this.#random.pick([30, 130, 260]) }, ...this.#mixed(10, 0.4)];
+  }
+
+  /** The plain life of plain to-dos, with every operation in every state. */
+  #lifecycle(): Step[] {
+    const [a, b, c, d, e, f] = Array.from({ length: 6 }, () => this.#create()) as [
+      Request,
+      Request,
+      Request,
+      Request,
+      Request,
+      Request,
+    ];
+    const [idA, idB, idC, idD, idE] = [a, b, c, d, e].map(idOf) as [IdText, IdText, IdText, IdText, IdText];
+    const same = { ...b, creates: this.#number() };
+    const rejected = ['{"title":""}', `{"title":"${this.#titles.plain().padEnd(121, "x")}"}`, "{}", "{"].map(
+      (body): Request => ({ method: "POST", body }),
+    );
+    const requests = [
+      ...[
+        a,
+        get(idA),
+        ...rejected,
+        get({ of: idA.of, text: "{+1}" }),
+        b,
+        same,
+        get(idB),
+        c,
+        get(idA),
+        patch(idB, true),
+        get(idB),
+        patch(idB, true),
+      ],
+      ...[
+        get(idA),
+        patch(idA, false),
+        patch(idB, false),
+        get(idB),
+        patch(idB, true),
+        remove(idB),
+        get(idB),
+        patch(idB, true),
+      ],
+      ...[
+        remove(idB),
+        get(idB),
+        get(idC),
+        d,
+        get(idD),
+        e,
+        patch(idA, true),
+        remove(idE),
+        remove(idD),
+        f,
+        get(idA),
+      ],
+      ...[
+        remove(idA),
+        get(idA),
+        remove(idC),
+        remove(idOf(same)),
+        remove(idOf(f)),
+        this.#create(),
+        this.#create(),
+      ],
+    ];
+    return requests.map((request) => ({ requests: [request] }));
+  }
+
+  /** Steps of all kinds on a few to-dos. `unusual` is the share of unusual titles, ids and bodies. */
+  #mixed(length: number, unusual: number): Step[] {
+    const numbers: number[] = [];
+    const step = (): Step => {
+      if (numbers.length === 0 || this.#random.chance(0.2)) return one(this.#createIn(numbers, unusual));
+      if (this.#random.chance(0.15)) return { requests: this.#atOnce(numbers) };
+      return one(this.#withCredentials(this.#onOne(this.#random.pick(numbers.slice(-6)), unusual)));
+    };
+    return Array.from({ length }, step);
+  }
+
+  #onOne(of: number, unusual: number): Request {
+    const id = { of, text: "{}" };
+    if (this.#random.chance(unusual / 4)) return this.#badId(of);
+    const choice = this.#random.below(10);
+    if (choice < 3) return get(id);
+    if (choice < 5 || !this.#random.chance(unusual))
+      return choice < 8 ? patch(id, this.#random.chance(0.5)) : remove(id);
+    if (choice === 5) return { method: "POST", ...this.#badCreates.deal(1)[0] };
+    return choice < 8 ? { method: "PATCH", id, ...this.#badUpdates.deal(1)[0] } : this.#update(id);
+  }
+
+  /** Requests that interfere with each other. */
+  #races(): Step[] {
+    const steps: Step[] = [];
+    for (let round = 0; round < 10; round += 1) {
+      const created = Array.from({ length: 2 + this.#random.below(4) }, () => this.#create());
+      const ids = created.map(idOf);
+      const [first] = ids as [IdText];
+      const all = (make: (id: IdText, index: number) => Request): Request[] =>
+        Array.from({ length: MAX_AT_ONCE }, (_, index) => make(ids[index % ids.length] ?? first, index));
+      const kinds: readonly (() => Request[])[] = [
+        () => Array.from({ length: MAX_AT_ONCE }, () => this.#create()),
+        () => all(() => remove(first)),
+        () => all((_, index) => (index === 2 ? remove(first) : patch(first, index % 2 === 0))),
+        () => all((id) => patch(id, true)).slice(0, ids.length),
+        () => all((id) => get(id)),
+        () => all((id, index) => (index < ids.length ? remove(id) : this.#create())),
+        () => all((id, index) => (index % 2 === 0 ? patch(id, true) : get(id))),
+        () => this.#atOnce(ids.map(({ of }) => of)),
+      ];
+      const requests = (kinds[round] ?? (() => this.#atOnce(ids.map(({ of }) => of))))();
+      steps.push({ requests: created }, { requests }, ...ids.slice(0, 2).map((id) => one(get(id))));
+    }
+    return steps;
+  }
+
+  #atOnce(numbers: readonly number[]): Request[] {
+    return Array.from({ length: 2 + this.#random.below(MAX_AT_ONCE - 1) }, () => {
+      const id = { of: this.#random.pick(numbers.slice(-4)), text: "{}" };
+      const choice = this.#random.below(8);
+      if (choice < 2) return this.#create();
+      if (choice < 5) return patch(id, this.#random.chance(0.5));
+      if (choice < 7) return get(id);
+      return this.#random.chance(0.8) ? remove(id) : { method: "GET" };
+    });
+  }
+
+  /** Creates to-dos with special titles, and reads and changes them. */
+  #specialTitles(): Step[] {
+    const { characters, texts } = this.#titles;
+    const titles = [
+      ...Array.from({ length: Math.ceil(characters.size / 6) }, () => `a${characters.deal(6).join("b")}z`),
+      ...texts.deal(texts.size),
+      ...Array.from({ length: 16 }, () => this.#titles.padded()),
+      ...Array.from({ length: 16 }, () => this.#titles.special()),
+    ];
+    const created = titles.map((title) => this.#withCredentials(this.#create(title)));
+    return [
+      ...inGroups(created),
+      ...inGroups(
+        created.map((request, index) => (index % 3 === 0 ? patch(idOf(request), true) : get(idOf(request)))),
+      ),
+    ];
+  }
+
+  /** Creates with titles that are blank or too long, and with the longest valid ones. */
+  #invalidTitles(): Step[] {
+    const { blanks, lengths } = this.#titles;
+    const titles = this.#random.shuffle([...blanks.deal(blanks.size), ...lengths.deal(lengths.size)]);
+    const created = titles.map((title) => this.#create(title));
+    return [...inGroups(created), ...inGroups(created.slice(0, 40).map((request) => get(idOf(request))))];
+  }
+
+  #paths(): Step[] {
+    const created = [this.#create(), this.#create()];
+    const requests = Array.from({ length: this.#ids.size }, () =>
+      this.#badId(idOf(this.#random.pick(created)).of),
+    );
+    return [
+      ...created.map(one),
+      ...inGroups(requests),
+      one(this.#create()),
+      one(get(idOf(this.#random.pick(created)))),
+    ];
+  }
+
+  #badId(of: number): Request {
+    const [{ text, ...request } = { method: "GET" as const, text: "0" }] = this.#ids.deal(1);
+    return { ...request, id: { of, text } };
+  }
+
+  #bodies(): Step[] {
+    const [first, second] = [this.#create(), this.#create()];
+    const [id, other] = [idOf(first), idOf(second)];
+    const creates = this.#badCreates
+      .deal(this.#badCreates.size)
+      .map((body): Request => ({ method: "POST", ...body }));
+    const updates = this.#badUpdates
+      .deal(this.#badUpdates.size)
+      .map((body): Request => ({ method: "PATCH", id, ...body }));
+    const withId = ['"<id>"', "4611686018427387904"].map((other): Request => {
+      const title = JSON.stringify(this.#titles.plain());
+      return { ...this.#create(), named: id.of, body: `{"id":${other},"title":${title},"done":true}` };
+    });
+    const valid = [...withId, ...Array.from({ length: 16 }, () => this.#createIn([], 1))];
+    const changes = Array.from({ length: 16 }, () => this.#update(id));
+    return [
+      ...[first, second].map(one),
+      ...inGroups(creates),
+      ...inGroups(updates.slice(0, updates.length / 2)),
+      one(patch(id, true)),
+      ...inGroups(updates.slice(updates.length / 2)),
+      ...valid.map(one),
+      ...changes.flatMap((change) => [one(change), one(get(id))]),
+      one(get(other)),
+    ];
+  }
+
+  /** A PATCH in some notation, or one with keys that must have no effect. */
+  #update(id: IdText): Request {
+    const value = String(this.#random.chance(0.5));
+    const others = { title: '"another title"', id: this.#random.pick(["0", '"<id>"']) };
+    const body = this.#random.chance(0.5)
+      ? notation("done", value, this.#random)
+      : withOtherKeys("done", value, others, this.#random);
+    return {
+      method: "PATCH",
+      id,
+      named: this.#named,
+      body: this.#random.chance(0.1) ? '{"title":"another title"}' : body,
+    };
+  }
+
+  #createIn(numbers: number[], unusual: number): Request {
+    if (!this.#random.chance(unusual)) {
+      const request = this.#create();
+      numbers.push(idOf(request).of);
+      return this.#withCredentials(request);
+    }
+    const title = JSON.stringify(this.#titles.any());
+    const others = { id: this.#random.pick(['"<id>"', "4611686018427387904"]), done: "true" };
+    const body = this.#random.chance(0.7)
+      ? notation("title", title, this.#random)
+      : withOtherKeys("title", title, others, this.#random);
+    const request = { ...this.#create(), named: this.#named, body };
+    numbers.push(idOf(request).of);
+    return this.#withCredentials(request);
+  }
+
+  #create(title = this.#titles.plain()): Request {
+    return { method: "POST", creates: this.#number(), body: JSON.stringify({ title }) };
+  }
+
+  /** The number of one of the latest to-dos, whether it still exists or not. */
+  get #named(): number {
+    return Math.max(1, this.#numbers - this.#random.below(4));
+  }
+
+  #number(): number {
+    this.#numbers += 1;
+    return this.#numbers;
+  }
+
+  #withCredentials(request: Request): Request {
+    return this.#random.chance(0.4)
+      ? { ...request, credentials: this.#random.pick(this.#credentials) }
+      : request;
+  }
+}
+
+const get = (id: IdText): Request => ({ method: "GET", id });
+const remove = (id: IdText): Request => ({ method: "DELETE", id });
+const patch = (id: IdText, done: boolean): Request => ({ method: "PATCH", id, body: `{"done":${done}}` });
+const one = (request: Request): Step => ({ requests: [request] });
+const toBody = (body: string): Body => ({ body });
+
+function idOf({ creates = 0 }: Request): IdText {
+  return { of: creates, text: "{}" };
+}
+
+/** Requests that do not interfere, a few at once. */
+function inGroups(requests: readonly Request[]): Step[] {
+  const count = Math.ceil(requests.length / MAX_AT_ONCE);
+  return Array.from({ length: count }, (_, index) => ({
+    requests: requests.slice(index * MAX_AT_ONCE, (index + 1) * MAX_AT_ONCE),
+  }));
+}
