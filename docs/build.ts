@@ -26,6 +26,7 @@ const UNITS: Readonly<Record<string, string>> = {
   "": "on or off",
   addresses: "IP addresses and CIDR blocks",
   duration: "duration",
+  faults: "latency=DURATION and errors=PERCENT",
   file: "path of a file",
   folder: "path of a folder",
   host: "host name or IP address",
@@ -197,7 +198,7 @@ function settingTable(settings: readonly Setting[]): string {
     ["Flag", "Variable", "Default", "Unit", "Meaning"],
     settings.map((setting) => [
       setting.flag === undefined ? "none" : code(setting.flag),
-      getVariables(setting).map(code).join(", "),
+      getVariables(setting).map(code).join(", ") || "none",
       defaultText(setting.default),
       unitOf(setting.flag),
       sentence(setting.description),
@@ -286,7 +287,7 @@ function optionTable(options: readonly Option[]): string {
       const value = setting === undefined ? option.defaultValue : setting.default;
       return [
         code(option.flags),
-        setting === undefined ? "none" : getVariables(setting).map(code).join(", "),
+        (setting && getVariables(setting).map(code).join(", ")) || "none",
         defaultText(typeof value === "string" ? value : undefined),
         sentence(setting?.description ?? option.description),
       ];

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { generatedFiles } from "../docs/build.ts";
-import { getVariables, SETTINGS } from "../src/config/settings.ts";
+import { getVariables, SETTINGS, type Setting } from "../src/config/settings.ts";
 import { run } from "./command.ts";
 
 const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), "utf8");
@@ -20,5 +20,8 @@ test("the reference does not depend on the terminal or the environment variables
 
 test("the reference of the configuration has a row for every setting", async () => {
   const page = await read("docs/reference/configuration.md");
-  for (const setting of Object.values(SETTINGS)) expect(page).toContain(`\`${getVariables(setting)[0]}\``);
+  for (const setting of Object.values(SETTINGS)) {
+    const { flag = getVariables(setting)[0] }: Setting = setting;
+    expect(page).toContain(`\`${flag}\``);
+  }
 });

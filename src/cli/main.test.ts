@@ -118,7 +118,7 @@ describe("todo", () => {
       if (!("flag" in setting)) expect(help).toContain(getVariables(setting).join(", "));
       else
         expect(help).toContain(
-          `${setting.flag} ${setting.description} (${getVariables(setting).join(", ")})`,
+          `${setting.flag} ${setting.description} (${getVariables(setting).join(", ") || "no variable"})`,
         );
     }
   });

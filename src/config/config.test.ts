@@ -56,6 +56,8 @@ test("readConfig returns the default of every setting that has one", () => {
     metricsPortSource: "--metrics-port or TODO_METRICS_PORT",
     metricsHost: "127.0.0.1",
     accessLog: false,
+    seed: undefined,
+    simulation: undefined,
   });
 });
 

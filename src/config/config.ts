@@ -37,6 +37,7 @@ export function readConfig(flags: Flags, env: Environment) {
     ...readAddress(flags, env),
     portSource: getSource(SETTINGS.port, flags, env),
     store: readStore(flags, env),
+    seed: readSourced(SETTINGS.seed),
     storeConnections: readOr(SETTINGS.storeConnections),
     backupDir: readSourced(SETTINGS.backupDir),
     backupEvery: readOr(SETTINGS.backupEvery),
@@ -70,6 +71,7 @@ export function readConfig(flags: Flags, env: Environment) {
     metricsHost: readOr(SETTINGS.metricsHost),
     logLevel: readOr(SETTINGS.logLevel),
     accessLog: readOr(SETTINGS.accessLog),
+    simulation: read(SETTINGS.simulate),
   };
 }
 

@@ -3,6 +3,7 @@ import { DEFAULT_ACCESS } from "../http/auth/authenticator.ts";
 import { validateRealm } from "../http/auth/basic.ts";
 import { DEFAULT_LIMITS } from "../http/limits.ts";
 import { validateBlock } from "../http/policy/address.ts";
+import { parseSimulation } from "../http/simulation.ts";
 import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
 import { DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
 import {
@@ -25,7 +26,7 @@ import {
 export interface Setting<Value = unknown> {
   /** The flag in commander's syntax. Secrets have none, because other users can see arguments. */
   readonly flag?: string;
-  /** The environment variables; the first one that is set counts. Default: the flag's name, such as TODO_MAX_TODOS. */
+  /** The environment variables; the first one that is set counts, and none are possible. Default: the flag's name, such as TODO_MAX_TODOS. */
   readonly variables?: readonly string[];
   readonly default?: string;
   /** Returns the value, or throws an Error that says what is wrong. */
@@ -61,6 +62,12 @@ export const SETTINGS = {
     flag: "--store-file <file>",
     parse: fileText,
     description: "file with the store's URL, for URLs that contain a password",
+  },
+  seed: {
+    flag: "--seed <file>",
+    parse: anyText,
+    description:
+      "file with to-dos for a store that has never held any: lines such as '- [x] title', or an export",
   },
   storeConnections: {
     flag: "--store-connections <n>",
@@ -235,6 +242,12 @@ export const SETTINGS = {
     parse: onOrOff,
     description: "log each request",
   },
+  simulate: {
+    flag: "--simulate <faults>",
+    variables: [],
+    parse: parseSimulation,
+    description: "delay and fail requests below /api, on loopback only, such as latency=200ms,errors=10%",
+  },
 } as const satisfies Record<string, Setting>;
 
 /** The settings of commands that send requests to a running service. */
@@ -264,6 +277,7 @@ const GROUP_STARTS: Readonly<Partial<Record<string, string>>> = {
   metricsPort: "Metrics",
   mcp: "Assistants",
   logLevel: "Log",
+  simulate: "Tests of clients",
 };
 
 /** Returns the settings of `todo serve` in groups. */
@@ -285,7 +299,8 @@ export class SettingOption extends Option {
 
   constructor(setting: FlagSetting) {
     const value = setting.default ? `, by default ${setting.default}` : "";
-    super(setting.flag, `${setting.description} (${getVariables(setting).join(", ")})${value}`);
+    const variables = getVariables(setting).join(", ") || "no variable";
+    super(setting.flag, `${setting.description} (${variables})${value}`);
     this.setting = setting;
   }
 }

@@ -53,6 +53,7 @@ import {
   publicRoute,
   type Route,
 } from "./route.ts";
+import { type Simulation, simulate } from "./simulation.ts";
 
 /** Some options of a group; the others have their defaults. */
 type Some<Group> = { readonly [Name in keyof Group]?: Group[Name] | undefined };
@@ -73,6 +74,8 @@ export interface ServiceOptions {
   readonly observer?: Observer | undefined;
   /** Serves assistants at `/mcp`: `createMcpEndpoint` of `todo-service/mcp`. Without it, that path responds with 404. */
   readonly mcp?: McpEndpoint | undefined;
+  /** Delays and fails requests below `/api`, to test clients; by default, nothing is simulated. */
+  readonly simulation?: Simulation | undefined;
   /** A steady clock in milliseconds; `performance.now` by default. */
   readonly monotonicNow?: () => number;
   /** The wall clock in milliseconds since 1970; `Date.now` by default. */
@@ -119,7 +122,7 @@ const plainTextHome = (): Response =>
  * ```
  */
 export function createService(options: ServiceOptions): Service {
-  const { mcp, observer, log = NOOP_LOG, accessLog = false } = options;
+  const { mcp, observer, log = NOOP_LOG, accessLog = false, simulation } = options;
   const { monotonicNow = () => performance.now(), now = Date.now } = options;
   const credentials = withDefaults(NO_CREDENTIALS, options.credentials);
   const access = withDefaults(DEFAULT_ACCESS, options.access);
@@ -209,10 +212,11 @@ export function createService(options: ServiceOptions): Service {
     "/*": notFoundRoute,
   };
   const routes: Readonly<Record<string, Handler>> = Object.fromEntries(
-    Object.entries(table).map(([path, route]) => [
-      path,
-      instrumentation.handler(path, middleware.apply(path, protect(path, route))),
-    ]),
+    Object.entries(table).map(([path, unprotected]) => {
+      const route = protect(path, unprotected);
+      const served = simulation === undefined ? route : simulate(path, route, simulation);
+      return [path, instrumentation.handler(path, middleware.apply(path, served))];
+    }),
   );
   const drain = (): void => {
     isDraining = true;

@@ -21,6 +21,7 @@ import { type Credentials, openCredentials } from "./credentials.ts";
 import { showFirstKey, whereToOpen } from "./first-key.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
+import { seedStore } from "./seed.ts";
 import { describeAddresses, describeDemo, describeMemory, describeRisk } from "./start-message.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
@@ -38,6 +39,9 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const schedule = readSchedule(config);
+  const onLoopback = isLoopback(await resolveAddress(config.host));
+  if (config.simulation !== undefined && !onLoopback)
+    throw new UsageError(`--simulate works on loopback only, and --host is ${config.host}: leave one out`);
   // Libraries are loaded only if a setting needs them.
   const metrics =
     config.metricsPort === undefined
@@ -47,8 +51,12 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
           runtime: `bun ${process.versions.bun}`,
         });
   const store = await openConfiguredStore(config, metrics, log, onProgress);
+  if (config.seed !== undefined) {
+    const todos = await seedStore(store, config.seed, config.maxTodos);
+    if (todos === undefined) log.info({}, "store not seeded: it has held to-dos before");
+    else log.info({ todos }, "store seeded");
+  }
   const credentials = await openCredentials(config, store.keys, log);
-  const onLoopback = isLoopback(await resolveAddress(config.host));
   const service = createService({
     store,
     credentials: { ...credentials, keys: store.keys },
@@ -57,6 +65,7 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
     limits: config.limits,
     log,
     accessLog: config.accessLog,
+    simulation: config.simulation,
     observer: metrics?.observer,
     mcp: config.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
@@ -72,6 +81,8 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
   log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
+  if (config.simulation !== undefined)
+    log.warn({ ...config.simulation }, "SIMULATION: requests below /api are delayed and fail on purpose");
   warnOfSurfaces(credentials, config, onLoopback, log);
   if (credentials.demo !== undefined && /^postgres/.test(config.store.value))
     log.warn(
