@@ -224,6 +224,33 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   );
 
   test(
+    "a window whose cookie becomes that of someone else while it is offline sends nothing",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, service.url, PHONE);
+      const { page } = window;
+      await signIn(page, ANN);
+      await expectTitles(page, ["mine alone"]);
+      await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+      const context = page.context();
+      const [own] = await context.cookies();
+      const signedIn = await service.sendJson("POST", "/api/session", BOB);
+      const value = /=(\w+);/.exec(signedIn.headers.get("set-cookie") ?? "")?.[1] ?? "";
+      await context.setOffline(true);
+      await page.locator("#title").fill("by ann");
+      await page.locator("#title").press("Enter");
+      await expectTitles(page, ["mine alone", "by ann"]);
+      // Another port of the same host name can replace the cookie.
+      if (own !== undefined) await context.addCookies([{ ...own, value }]);
+      await context.setOffline(false);
+      await page.getByText("Changes of another user were not sent: “by ann”.").waitFor();
+      await expectTitles(page, ["mine alone"]);
+      expect(await storedTodos(service.store)).toHaveLength(1);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "cancels a link, which the history of the browser keeps",
     async () => {
       await using service = await startPrivate();
