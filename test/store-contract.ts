@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { Key, KeyStore, StoredKey } from "../src/credential/key.ts";
 import { hashToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
+import { parseMadeWith } from "../src/storage/records/made-with.ts";
 import type { Store } from "../src/storage/store.ts";
 import type {
   Awaitable,
@@ -509,31 +510,114 @@ export function keyContract(
       expect(await ids()).toEqual(["b"]);
     });
 
-    test("delete also deletes the keys of its browsers, and no others", async () => {
-      const child = storedKey("child", { parent: "key:a", expiresAt: 90, lifetime: 90 });
-      const others = [storedKey("b", { parent: "key:aa" }), storedKey("c", { parent: "user:x:a" })];
-      for (const key of [storedKey("a"), child, ...others]) await keys.insert(key);
-      expect(await found("child")).toEqual(child);
-      expect(await keys.list()).toContainEqual(withoutHash(child));
-      expect(await keys.delete("a")).toBe(true);
-      expect(await ids()).toEqual(["b", "c"]);
+    /** Inserts the keys `x` and `xx`, which expires at 1, their browsers and links, and `user`, the browser of a user. */
+    const insertFamilies = async (): Promise<void> => {
+      await keys.insert(storedKey("user", { ...parseMadeWith("user:x:x"), expiresAt: 90, lifetime: 90 }));
+      for (const [id, expiresAt] of [
+        ["x", 200],
+        ["xx", 1],
+      ] as const) {
+        await keys.insert(storedKey(id, { expiresAt }));
+        for (const [child, made] of [
+          [`${id}-link`, `code:key:${id}`],
+          [`${id}-device`, `key:${id}`],
+          [`${id}-device-link`, `code:key:${id}-device`],
+        ] as const)
+          await keys.insert(storedKey(child, { ...parseMadeWith(made), createdAt: 5, expiresAt: 90 }));
+      }
+    };
+
+    test("insert adds no key of a parent that is absent or has expired", async () => {
+      await insertFamilies();
+      expect(await ids()).toEqual(["user", "x", "xx", "x-link", "x-device", "x-device-link"]);
     });
 
-    test("replace also limits the keys of its browsers, and no others", async () => {
-      await keys.insert(storedKey("a", { name: "ci" }));
-      for (const [id, parent] of [
-        ["b", "key:a"],
-        ["c", "user:x:ci"],
+    test("insert adds a key that ends with its parent at the latest", async () => {
+      await keys.insert(storedKey("a", { expiresAt: 50 }));
+      for (const [id, life] of [
+        ["b", { expiresAt: 90 }],
+        ["c", { expiresAt: 40 }],
+        ["d", {}],
       ] as const)
-        await keys.insert(storedKey(id, { parent, expiresAt: 90, lifetime: 90 }));
-      await keys.replace("a", 50, storedKey("d", { name: "ci" }));
+        expect(await keys.insert(storedKey(id, { ...parseMadeWith("key:a"), ...life }))).toBe(true);
+      const ends = (await keys.list()).map(({ expiresAt }) => expiresAt);
+      expect(ends).toEqual([50, 50, 40, 50]);
+    });
+
+    test("insert rejects a name only among keys of the same kind and parent", async () => {
+      for (const [index, made] of [
+        undefined,
+        "user:x:a",
+        "user:y:a",
+        "user::a",
+        "client:x:a",
+        "code:user:x:a",
+      ].entries()) {
+        const key = storedKey(`${index}`, { name: "a", ...(made !== undefined && parseMadeWith(made)) });
+        expect(await keys.insert(key)).toBe(true);
+        expect(await found(key.id)).toEqual(key);
+        expect(
+          await keys.insert({ ...key, id: `${index}-again`, tokenHash: hashToken(`again${index}`) }),
+        ).toBe(false);
+      }
+    });
+
+    test("insert deletes the oldest browsers beyond 20 and links beyond 5, with what they made", async () => {
+      for (const [made, max] of [
+        ["user:x:ann", 20],
+        ["code:user:x:ann", 5],
+      ] as const) {
+        const id = (index: number) => `${max}-${index}`;
+        for (let index = 0; index < max + 2; index++) {
+          await keys.insert(storedKey(id(index), { ...parseMadeWith(made), createdAt: 100 - index }));
+          if (index === 1) await keys.insert(storedKey(`child-${max}`, parseMadeWith(`code:key:${id(1)}`)));
+        }
+        // The newest key stays, whatever its time is.
+        const left = (await ids()).filter((one) => one.startsWith(`${max}-`));
+        expect(left.toSorted()).toEqual(
+          [...Array.from({ length: max - 1 }, (_, index) => id(index)), id(max + 1)].toSorted(),
+        );
+      }
+    });
+
+    test("insert uses up a link once", async () => {
+      await keys.insert(storedKey("link", parseMadeWith("code:user:x:ann")));
+      const device = (id: string) => storedKey(id, parseMadeWith("user:x:ann"));
+      const inserts = ["a", "b", "c"].map((id) => keys.insert(device(id), "link"));
+      expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
+      expect(await ids()).toHaveLength(1);
+    });
+
+    test("delete also deletes all keys that were made with it, and no others", async () => {
+      await insertFamilies();
+      expect(await keys.delete("x-device")).toBe(true);
+      expect(await ids()).toEqual(["user", "x", "xx", "x-link"]);
+      expect(await keys.delete("x")).toBe(true);
+      expect(await ids()).toEqual(["user", "xx"]);
+    });
+
+    test("replace also limits all keys that were made with it, and no others", async () => {
+      await insertFamilies();
+      await keys.replace("x", 50, storedKey("d", { createdAt: 20 }));
       const ends = (await keys.list()).map(({ id, expiresAt }) => [id, expiresAt]);
       expect(ends).toEqual([
-        ["a", 50],
-        ["b", 50],
-        ["c", 90],
+        ["user", 90],
+        ["x", 50],
+        ["xx", 1],
+        ["x-link", 50],
+        ["x-device", 50],
+        ["x-device-link", 50],
         ["d", undefined],
       ]);
+    });
+
+    test("rename changes the name of a key unless a sibling has it", async () => {
+      const [a, b] = ["a", "b"].map((id) => storedKey(id, parseMadeWith("user:x:ann")));
+      for (const key of [a, b, storedKey("c")]) if (key !== undefined) await keys.insert(key);
+      expect(await keys.rename("a", "c")).toBe(true);
+      expect(await keys.rename("a", "c")).toBe(true);
+      expect([await keys.rename("a", "b"), await keys.rename("absent", "d")]).toEqual([false, false]);
+      expect(await found("a")).toEqual({ ...storedKey("a", parseMadeWith("user:x:ann")), name: "c" });
     });
 
     test("recordUse sets the latest use in the list", async () => {
@@ -655,10 +739,10 @@ const upTo = (last: number): TodoId[] => Array.from({ length: last }, (_, i) => 
 export const RENEWED: readonly (readonly [key: StoredKey, expiresAt: number | undefined])[] = [
   [storedKey("plain", { expiresAt: 30, lifetime: 30 }), 30],
   [storedKey("parent", { expiresAt: 70 }), 70],
-  [storedKey("a", { parent: "key:parent", expiresAt: 30, lifetime: 30 }), 50],
-  [storedKey("b", { parent: "key:parent", expiresAt: 60, lifetime: 60 }), 70],
-  [storedKey("c", { parent: "user:x:ann", expiresAt: 30, lifetime: 30 }), 50],
-  [storedKey("d", { parent: "user::ann", expiresAt: 30 }), 30],
+  [storedKey("a", { ...parseMadeWith("key:parent"), expiresAt: 30, lifetime: 30 }), 50],
+  [storedKey("b", { ...parseMadeWith("key:parent"), expiresAt: 60, lifetime: 60 }), 70],
+  [storedKey("c", { ...parseMadeWith("user:x:ann"), expiresAt: 30, lifetime: 30 }), 50],
+  [storedKey("d", { ...parseMadeWith("user::ann"), expiresAt: 30 }), 30],
 ];
 
 /** Inserts the keys and uses each at 20. */

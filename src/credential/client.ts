@@ -2,6 +2,7 @@ import { timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../todo.ts";
 import { validationError } from "../validation.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
+import type { Parent } from "./parent.ts";
 import { hashToken } from "./token.ts";
 
 /**
@@ -26,7 +27,7 @@ export interface Client {
   /** The id of the API key, if the client is one. Logs show it. */
   readonly keyId?: string;
   /** What the API key of a browser was made with. */
-  readonly parent?: string;
+  readonly parent?: Parent;
   /** Returns whether the token is no longer valid. Open event streams are checked with it. */
   readonly isRevoked?: () => boolean;
 }
@@ -41,14 +42,15 @@ export interface Identity {
   /** The id of the API key, if the client has one. */
   readonly keyId: string | undefined;
   /** What the API key of a browser was made with. */
-  readonly parent?: string | undefined;
+  readonly parent?: Parent | undefined;
   /** Returns whether the credential is no longer valid. API keys are also checked by their ids. */
   readonly isRevoked: (() => boolean) | undefined;
 }
 
 /** Returns the log fields that name an identity. A browser's parent appears without the hash of its entry. */
 export function identityFields({ kind, name, keyId, parent }: Identity) {
-  return { [kind]: name, key: keyId, parent: parent?.replace(/^(user|client):[^:]*:/, "$1:") };
+  const made = parent && `${parent.kind}:${parent.kind === "key" ? parent.id : parent.name}`;
+  return { [kind]: name, key: keyId, parent: made };
 }
 
 /**

@@ -5,6 +5,7 @@ import { type FieldError, ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
 import { type LookupClient, parseScope, type Scope } from "./client.ts";
+import type { Parent } from "./parent.ts";
 import { hashToken, isMintedToken, mintToken, randomBase62 } from "./token.ts";
 
 const ID_CHARACTERS = 8;
@@ -31,11 +32,11 @@ export interface Key {
   readonly lifetime?: number;
   /** The last use, accurate to a few minutes. */
   readonly lastUsedAt?: number;
-  /** What the key of a browser was made with (`Parent` in session.ts). `code:` before it marks the code of a link. */
-  readonly parent?: string;
+  /** `device`: a browser has the key. `link`: the key is the code of a link. Absent from the key of a client. */
+  readonly kind?: "device" | "link";
+  /** What a browser's key or a link was made with. Absent from the key of a client. */
+  readonly parent?: Parent;
 }
-
-export const LINK_PREFIX = "code:";
 
 /** An API key with the SHA-256 of its token, 32 bytes. */
 export interface StoredKey extends Key {
@@ -55,18 +56,21 @@ export interface KeyStore {
   /** Returns all keys, expired ones included, in order of creation. */
   list(): Awaitable<readonly Key[]>;
   /**
-   * Adds a key. Returns false and adds nothing if a key with its name is still valid at `createdAt`. Also deletes the keys
-   * that expired before `oldestKeptExpiry`, as `replace` does.
+   * Adds a key, which expires with its parent at the latest. Returns false and adds nothing if its parent is not valid at
+   * `createdAt`, or if a sibling (a key of the same kind and parent) with its name still is. Deletes the oldest siblings
+   * beyond 20 devices or 5 links, and the keys that expired before `oldestKeptExpiry`, as `replace` does.
+   * @param usedLink the id of a link to delete with the insertion, which returns false if it is absent
    */
-  insert(key: StoredKey): Awaitable<boolean>;
+  insert(key: StoredKey, usedLink?: string): Awaitable<boolean>;
   /**
-   * Adds the successor of a key. All existing keys of that name, and the keys whose parents they are, expire at `expiresAt`,
-   * unless they expire earlier.
-   * Returns false and changes nothing if the key is absent.
+   * Adds the successor of a key. The key and its siblings of the same name, and all keys made with them, expire at
+   * `expiresAt`, unless they expire earlier. Returns false and changes nothing if the key is absent.
    */
   replace(id: string, expiresAt: number, successor: StoredKey): Awaitable<boolean>;
-  /** Deletes a key and the keys whose parent it is. Returns whether it existed. */
+  /** Deletes a key and all keys made with it. Returns whether it existed. */
   delete(id: string): Awaitable<boolean>;
+  /** Renames a key. Returns false and changes nothing if it is absent, or if a sibling has the name. */
+  rename(id: string, name: string): Awaitable<boolean>;
   /**
    * Records a use. The store may write it a few minutes later. A key with a parent and a lifetime then expires one lifetime
    * later, or with its parent.
@@ -142,14 +146,14 @@ export const isKeyId = (text: string): boolean => ID.test(text);
 export function createKeyLookup(
   keys: KeyStore,
   now: () => number,
-  isCurrent = (parent: string): boolean => parent.startsWith("key:"),
+  isCurrent = (parent: Parent): boolean => parent.kind === "key",
 ): LookupClient {
   return (token) => {
     const tokenHash = hashToken(token);
     return chain(keys.find(tokenHash), (key) => {
       if (key === undefined || !timingSafeEqual(key.tokenHash, tokenHash)) return undefined;
       const usedAt = now();
-      if (isExpired(key, usedAt)) return undefined;
+      if (isExpired(key, usedAt) || key.kind === "link") return undefined;
       const { id: keyId, name, scope, parent } = key;
       if (parent !== undefined && !isCurrent(parent)) return undefined;
       keys.recordUse(keyId, usedAt);
@@ -164,7 +168,7 @@ export const isExpired = ({ expiresAt }: Key, now: number): boolean =>
 
 /** Returns whether lists show a key. */
 export const isListed = (key: Key, now: number): boolean =>
-  !isExpired(key, now - EXPIRED_LISTED_MS) && key.parent?.startsWith(LINK_PREFIX) !== true;
+  !isExpired(key, now - EXPIRED_LISTED_MS) && key.kind !== "link";
 
 /**
  * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
@@ -202,8 +206,8 @@ export async function rotateKey(
   now: number,
 ): Promise<MintedKey | undefined> {
   const all = await keys.list();
-  const name = all.find((key) => key.id === id && key.parent === undefined)?.name;
-  const newest = all.findLast((key) => key.name === name && key.parent === undefined);
+  const name = all.find((key) => key.id === id && key.kind === undefined)?.name;
+  const newest = all.findLast((key) => key.name === name && key.kind === undefined);
   if (name === undefined || newest === undefined) return undefined;
   const { scope, lifetime } = newest;
   const minted = mintKey(mintToken(), { name, scope, createdAt: now, ...expiring(lifetime, now) });

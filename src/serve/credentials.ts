@@ -49,7 +49,7 @@ export async function openCredentials(
   const needsFirstKey =
     access.privateMode &&
     !isConfigured &&
-    allKeys.every((key) => key.parent !== undefined || isExpired(key, Date.now()));
+    allKeys.every((key) => key.kind !== undefined || isExpired(key, Date.now()));
   if (needsFirstKey && !confirmFirstKey()) throw new UsageError(withoutCredentials(config));
   if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];

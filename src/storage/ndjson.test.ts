@@ -6,6 +6,7 @@ import { encodeTodo, type Todo } from "../todo.ts";
 import { PreconditionError } from "./maintenance.ts";
 import { encodeHeader, encodeIdempotencyRecord, encodeKey, NdjsonReader } from "./ndjson.ts";
 import { sha256 } from "./records/idempotency.ts";
+import { parseMadeWith } from "./records/made-with.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 
@@ -94,7 +95,16 @@ describe("NdjsonReader", () => {
     });
 
     test("leaves out keys that were made with a key that the file does not have, and counts them", () => {
-      const parents = [undefined, "key:k0", "code:key:k0", "user::zoe", "key:zzz", "code:key:zzz", "key:k4"];
+      const parents = [
+        undefined,
+        "key:k0",
+        "code:key:k0",
+        "user::zoe",
+        "key:zzz",
+        "code:key:k4",
+        "code:key:k1",
+        "key:k5",
+      ];
       const keys = parents.map((parent, i) => ({
         ...{
           id: `k${i}`,
@@ -103,14 +113,14 @@ describe("NdjsonReader", () => {
           scope: "write" as const,
           createdAt: 1,
         },
-        ...(parent !== undefined && { parent }),
+        ...(parent !== undefined && parseMadeWith(parent)),
       }));
       const head = encodeHeader({ lastId: 2n, todos: 1, keys: keys.length });
       const reader = new NdjsonReader(MAX_ID, "include");
       const text = lines(head, line(2), ...keys.toReversed().map(encodeKey));
       expect([...reader.read(Buffer.from(text)), ...reader.end()]).toHaveLength(1);
-      expect(reader.keys.map(({ id }) => id)).toEqual(["k3", "k2", "k1", "k0"]);
-      expect(reader.summary).toEqual({ todos: 1, lastId: 2n, keys: 4, orphans: 3 });
+      expect(reader.keys.map(({ id }) => id)).toEqual(["k6", "k3", "k2", "k1", "k0"]);
+      expect(reader.summary).toEqual({ todos: 1, lastId: 2n, keys: 5, orphans: 3 });
     });
 
     test("omits the default scope, which older versions reject", () => {

@@ -6,7 +6,6 @@
 import { isUtf8 } from "node:buffer";
 import { parseScope } from "../credential/client.ts";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
-import { isParent } from "../credential/session.ts";
 import { MAX_DURATION_MS, MAX_TIME_MS } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
@@ -19,6 +18,7 @@ import {
   type TransferSummary,
 } from "./maintenance.ts";
 import type { IdempotencyRecord } from "./records/idempotency.ts";
+import { madeWithText, parseMadeWith } from "./records/made-with.ts";
 
 const FORMAT = 1;
 const MAX_LINE_BYTES = 64 * 1024;
@@ -98,9 +98,11 @@ export function encodeIdempotencyRecord({ keyHash, titleHash, id, createdAt }: I
  * Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. It omits the
  * default scope, so that older versions can import the line.
  */
-export function encodeKey({ id, name, tokenHash, createdAt, scope, ...others }: StoredKey): string {
+export function encodeKey(key: StoredKey): string {
+  const { id, name, tokenHash, createdAt, scope, kind: _, parent: __, ...others } = key;
   const hash = Buffer.from(tokenHash).toString("hex");
-  const apiKey = { id, name, tokenHash: hash, createdAt, ...others };
+  const parent = madeWithText(key);
+  const apiKey = { id, name, tokenHash: hash, createdAt, ...others, ...(parent !== undefined && { parent }) };
   return JSON.stringify({ apiKey: scope === "write" ? apiKey : { ...apiKey, scope } });
 }
 
@@ -131,11 +133,13 @@ export class NdjsonReader {
 
   /** The API keys parsed so far, without those made with an absent one, because nobody could revoke them. */
   get keys(): readonly StoredKey[] {
-    const parents = new Set(this.#keys.flatMap(({ id, parent }) => (parent === undefined ? [id] : [])));
-    return this.#keys.filter(({ parent = "" }) => {
-      const [, id] = /^(?:code:)?key:(.+)$/.exec(parent) ?? [];
-      return id === undefined || parents.has(id);
-    });
+    let kept: readonly StoredKey[] = this.#keys;
+    for (let count = Number.POSITIVE_INFINITY; kept.length < count; ) {
+      count = kept.length;
+      const ids = new Set(kept.map(({ id }) => id));
+      kept = kept.filter(({ parent }) => parent?.kind !== "key" || ids.has(parent.id));
+    }
+    return kept;
   }
 
   /** The number of API keys that `keys` leaves out. */
@@ -266,8 +270,6 @@ export class NdjsonReader {
     const { id, name, tokenHash, createdAt, expiresAt, lifetime, lastUsedAt, scope, parent, ...unknown } =
       this.#parseOnly("apiKey", line);
     this.#assertNoOthers(unknown);
-    if (parent !== undefined && !isParent(parent))
-      throw this.#error("parent must name a key, a user or a client");
     const hash = this.#parseText("tokenHash", tokenHash, /^[0-9a-f]{64}$/, "64 hexadecimal digits");
     const key = {
       id: this.#parseText("id of an API key", id, /^[\w-]{1,64}$/, "1 to 64 letters, digits, - or _"),
@@ -278,11 +280,17 @@ export class NdjsonReader {
       ...(expiresAt !== undefined && { expiresAt: this.#milliseconds("expiresAt", expiresAt) }),
       ...(lifetime !== undefined && { lifetime: this.#milliseconds("lifetime", lifetime, MAX_DURATION_MS) }),
       ...(lastUsedAt !== undefined && { lastUsedAt: this.#milliseconds("lastUsedAt", lastUsedAt) }),
-      ...(parent !== undefined && { parent }),
+      ...(parent !== undefined && this.#parseMadeWith(parent)),
     };
     this.#assertUnique("id", key.id);
     this.#assertUnique("tokenHash", hash);
     return key;
+  }
+
+  #parseMadeWith(text: unknown) {
+    const made = typeof text === "string" ? parseMadeWith(text) : undefined;
+    if (made !== undefined) return made;
+    throw this.#error("parent must name a key, a user or a client");
   }
 
   #parseIdempotencyRecord(line: Json, lastId: TodoId): IdempotencyRecord {

@@ -254,11 +254,10 @@ test("todo backup and todo restore count one to-do in the singular, and name the
   const [path, file] = [newPath(), newPath()];
   const store = await openSqlite(path);
   await store.insert("a");
-  await createKey(store.keys, "phone", undefined, Date.now());
+  const phone = await createKey(store.keys, "phone", undefined, Date.now());
   // Neither a link nor an expired key is valid, and only the second one is listed.
   await createKey(store.keys, "old", 1000, Date.now() - 2000);
-  const [phone] = await store.keys.list();
-  await createLink(store.keys, { parent: `key:${phone?.id}`, scope: "write" }, phone?.id, Date.now());
+  await createLink(store.keys, { kind: "key", id: phone?.key.id ?? "" }, "write", Date.now());
   await store.close();
   expect((await ran("backup", file, ...on(path))).stdout).toStartWith("backed up 1 to-do, ");
   writeFileSync(path, "");

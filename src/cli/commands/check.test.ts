@@ -29,7 +29,7 @@ async function todo(args: readonly string[], variables = {}) {
   return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
 }
 
-const SOUND = /^structure: ok\ncontents: ok\n(?:mark: .*\n)?$/;
+const SOUND = /^structure: ok\ncontents: ok\nhistory: ok\n(?:mark: .*\n)?$/;
 
 describe("todo check", () => {
   test("exits with 0 for an undamaged store that is given as a path, a URL or a variable", async () => {
@@ -83,6 +83,7 @@ describe("todo check", () => {
         status: "damaged",
         text: "its to-dos, API keys or counters differ from their checksum",
       },
+      { name: "history", status: "ok", text: "ok" },
       { name: "mark", status: "ok", text: expect.any(String) },
     ]);
   });

@@ -344,7 +344,7 @@ describe("todo keys", () => {
     const database = new Database(path);
     database.run(
       `CREATE TRIGGER meanwhile AFTER DELETE ON keys WHEN old.id = '${id}'
-       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope) VALUES ('11112222', 'ci', x'00', 1, 'read'); END`,
+       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope, kind) VALUES ('11112222', 'ci', x'00', 1, 'read', 'client'); END`,
     );
     database.close();
     const { code, stdout } = await keys("revoke", "ci", ...store);

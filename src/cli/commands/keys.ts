@@ -88,8 +88,7 @@ async function showLink(
   { key }: MintedKey,
   url: string = CLIENT_SETTINGS.url.default,
 ): Promise<void> {
-  const parent = { parent: `key:${key.id}`, scope: key.scope };
-  const created = await createLink(keys, parent, key.id, Date.now());
+  const created = await createLink(keys, { kind: "key", id: key.id }, key.scope, Date.now());
   if (created === undefined) throw new CommandError(`the key ${key.id} was revoked before its link was made`);
   const link = formatLink(url.replace(/\/+$/, ""), created.code);
   process.stderr.write(
@@ -126,7 +125,7 @@ async function revoke(nameOrId: string, flags: Flags): Promise<void> {
     let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
     // A concurrent rotation may add another key, so repeat until none is left.
-    for (; revoked.length > 0; revoked = (await keys.list()).filter(({ name }) => name === nameOrId)) {
+    for (; revoked.length > 0; revoked = await named(keys, nameOrId)) {
       for (const { id, name } of revoked) {
         await keys.delete(id);
         process.stdout.write(`revoked ${id} of ${escapeControls(name)}\n`);
@@ -136,11 +135,11 @@ async function revoke(nameOrId: string, flags: Flags): Promise<void> {
   });
 }
 
-/** Returns the key with this id, or else all keys with this name. */
+/** Returns the key with this id, or else all keys of the client with this name. */
 async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
   const all = await keys.list();
   const byId = all.filter(({ id }) => id === nameOrId);
-  return byId.length > 0 ? byId : all.filter(({ name }) => name === nameOrId);
+  return byId.length > 0 ? byId : all.filter(({ kind, name }) => kind === undefined && name === nameOrId);
 }
 
 /** Runs `work` on the API keys of the configured store. Throws every failure as a CommandError. */

@@ -26,6 +26,7 @@ async function start(options: Partial<ServiceOptions> = {}) {
     insert: (key) => store.keys.insert(key),
     replace: (id, expiresAt, successor) => store.keys.replace(id, expiresAt, successor),
     delete: (id) => store.keys.delete(id),
+    rename: (id, name) => store.keys.rename(id, name),
     recordUse: (id, usedAt) => store.keys.recordUse(id, usedAt),
   };
   const { log, lines, text } = capturingLog();

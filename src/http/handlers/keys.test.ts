@@ -481,16 +481,10 @@ describe("the endpoints of API keys", () => {
       Promise.reject(new ServiceError("store_unavailable", { cause: new Error("disk on fire") }));
     const { keys: real } = openMemory();
     const key = (await createKey(real, "ci", undefined, NOW))?.key;
+    const write = { insert: cannot, replace: cannot, delete: cannot, rename: cannot, recordUse: () => {} };
     for (const keys of [
-      { find: cannot, list: cannot, insert: cannot, replace: cannot, delete: cannot, recordUse: () => {} },
-      {
-        find: cannot,
-        list: () => (key === undefined ? [] : [key]),
-        insert: cannot,
-        replace: cannot,
-        delete: cannot,
-        recordUse: () => {},
-      },
+      { find: cannot, list: cannot, ...write },
+      { find: cannot, list: () => (key === undefined ? [] : [key]), ...write },
     ] satisfies KeyStore[]) {
       await using served = serveKeys({ credentials: { keys } });
       const answers = [

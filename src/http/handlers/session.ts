@@ -1,16 +1,15 @@
 import { type Identity, identityFields } from "../../credential/client.ts";
 import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
+import { type Parent, parentText } from "../../credential/parent.ts";
 import {
   createLink,
   createSession,
-  describeLink,
-  endSession,
   findLink,
   getKind,
   getOwner,
   getParent,
+  isDeviceOf,
   isUnchecked,
-  type Parent,
   type SignIn,
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
@@ -49,8 +48,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
   const showLink: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const owner = await describeLink(keys, await readCode(request, server), storedEntry, now());
-    if (owner === undefined) throw invalidLink();
+    const { owner } = await requireLink(await readCode(request, server));
     return reply(200, owner);
   };
 
@@ -64,9 +62,9 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   };
 
   const show: GuardedHandler = async (request, _server, identity) => {
-    const { parent } = getParent(identity, storedEntry);
+    const parent = getParent(identity, storedEntry);
     const all = await keys.list();
-    const devices = all.filter((key) => key.parent === parent && !isExpired(key, now()));
+    const devices = all.filter((key) => isDeviceOf(key, parent) && !isExpired(key, now()));
     const token = readSessionCookie(request);
     const json = {
       kind: getKind(parent),
@@ -79,24 +77,26 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 
   const signOut: GuardedHandler = async (_request, _server, { keyId = "", parent }) => {
     if (parent === undefined) throw new ServiceError("key_not_found", { detail: "No browser is signed in." });
-    await endSession(keys, keyId, parent);
+    // The links that the browser made end with its key.
+    await keys.delete(keyId);
     log.info({ key: keyId }, "signed out");
     return respond(204, { "Set-Cookie": CLEARED_COOKIE, "Clear-Site-Data": '"cache"' });
   };
 
   const revokeDevice: GuardedHandler = async ({ params: { id = "" } }, _server, identity) => {
-    const { parent } = getParent(identity, storedEntry);
-    const isOwn = (await keys.list()).some((key) => key.id === id && key.parent === parent);
-    if (!isOwn || !(await endSession(keys, id, parent))) throw new ServiceError("key_not_found");
+    const parent = getParent(identity, storedEntry);
+    const isOwn = (await keys.list()).some((key) => key.id === id && isDeviceOf(key, parent));
+    if (!isOwn || !(await keys.delete(id))) throw new ServiceError("key_not_found");
     log.info({ device: id, ...identityFields(identity) }, "device signed out");
     return respond(204, {});
   };
 
   const createDeviceLink: GuardedHandler = async (request, _server, identity) => {
     const origin = requireOrigin(request);
-    const parent = requireParent(identity);
-    limitLinks(parent.parent);
-    const link = await createLink(keys, parent, identity.keyId, now());
+    const { parent, scope } = requireParent(identity);
+    limitLinks(parentText(parent));
+    const maker: Parent = identity.keyId === undefined ? parent : { kind: "key", id: identity.keyId };
+    const link = await createLink(keys, maker, scope, now());
     if (link === undefined) throw unauthorized("The credential was revoked. Sign in again.");
     log.info(identityFields(identity), "link created");
     const url = formatLink(origin, link.code);
@@ -115,14 +115,14 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   }
 
   /** Returns what another browser of an identity is made with. */
-  function requireParent(identity: Identity): Parent {
+  function requireParent(identity: Identity): SignIn {
     if (identity.isRevoked?.() === true) throw unauthorized("The credential has changed. Sign in again.");
     // The next browser would be valid for 24 hours again, and nothing would end their series.
     if (identity.parent !== undefined && isUnchecked(identity.parent))
       throw new ServiceError("insufficient_scope", {
         detail: "Sign in on the other device with the user name and the password, or with the token.",
       });
-    return getParent(identity, storedEntry);
+    return { parent: getParent(identity, storedEntry), scope: identity.scope };
   }
 
   async function readCode(request: Request, server: HttpServer): Promise<string> {

@@ -1,11 +1,6 @@
 import { randomBytes } from "node:crypto";
-import {
-  isExpired,
-  type Key,
-  type KeyStore,
-  oldestKeptExpiry,
-  type StoredKey,
-} from "../../credential/key.ts";
+import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import type { KeyChange } from "../../credential/key-rules.ts";
 import {
   type ListQuery,
   MAX_TODO_ID,
@@ -15,7 +10,9 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
+import { ChangingKeys } from "../records/changing-keys.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
+import { KeyTable } from "../records/key-table.ts";
 import { TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { insert, remove, setDone } from "../writes.ts";
@@ -92,68 +89,22 @@ class MemoryStore implements Store {
   }
 }
 
-class MemoryKeys implements KeyStore {
-  /** By id, in order of insertion. */
-  readonly #keys = new Map<string, StoredKey>();
-  readonly #idOfHash = new Map<string, string>();
+class MemoryKeys extends ChangingKeys implements KeyStore {
+  readonly #table = new KeyTable();
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    const id = this.#idOfHash.get(latin1(tokenHash));
-    return id === undefined ? undefined : this.#keys.get(id);
+    return this.#table.find(tokenHash);
   }
 
   list(): Key[] {
-    const keys = [...this.#keys.values()].map(({ tokenHash: _, ...key }) => key);
-    return keys.toSorted((one, other) => one.createdAt - other.createdAt);
-  }
-
-  insert(key: StoredKey): boolean {
-    const namesakes = [...this.#keys.values()].filter(({ name }) => name === key.name);
-    if (namesakes.some((namesake) => !isExpired(namesake, key.createdAt))) return false;
-    this.#add(key);
-    return true;
-  }
-
-  replace(id: string, expiresAt: number, successor: StoredKey): boolean {
-    const name = this.#keys.get(id)?.name;
-    if (name === undefined) return false;
-    for (const key of this.#keys.values()) {
-      if (key.name !== name && this.#findParent(key)?.name !== name) continue;
-      this.#keys.set(key.id, { ...key, expiresAt: Math.min(key.expiresAt ?? expiresAt, expiresAt) });
-    }
-    this.#add(successor);
-    return true;
-  }
-
-  delete(id: string): boolean {
-    const key = this.#keys.get(id);
-    if (key === undefined) return false;
-    for (const child of this.#keys.values()) if (child.parent === `key:${id}`) this.delete(child.id);
-    this.#idOfHash.delete(latin1(key.tokenHash));
-    return this.#keys.delete(id);
+    return this.#table.list();
   }
 
   recordUse(id: string, usedAt: number): void {
-    const key = this.#keys.get(id);
-    if (key === undefined) return;
-    const { parent, lifetime } = key;
-    const renewed = parent !== undefined &&
-      lifetime !== undefined && {
-        expiresAt: Math.min(usedAt + lifetime, this.#findParent(key)?.expiresAt ?? Number.POSITIVE_INFINITY),
-      };
-    this.#keys.set(id, { ...key, lastUsedAt: usedAt, ...renewed });
+    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
   }
 
-  #findParent({ parent = "" }: Key): Key | undefined {
-    return parent.startsWith("key:") ? this.#keys.get(parent.slice(4)) : undefined;
-  }
-
-  #add(key: StoredKey): void {
-    this.#keys.set(key.id, key);
-    this.#idOfHash.set(latin1(key.tokenHash), key.id);
-    const kept = oldestKeptExpiry([...this.#keys.values()], key.createdAt);
-    for (const old of this.#keys.values()) if (isExpired(old, kept - 1)) this.delete(old.id);
+  protected change(change: KeyChange): boolean {
+    return this.#table.change(change) !== undefined;
   }
 }
-
-const latin1 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("latin1");

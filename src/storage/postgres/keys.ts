@@ -15,7 +15,7 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
 }
 
 /** The first parameters of a query, which `toValues` returns. */
-export const KEY = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9)::todo_service.key";
+export const KEY = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)::todo_service.key";
 
 /** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
 export class PostgresKeys implements KeyStore {
@@ -37,17 +37,22 @@ export class PostgresKeys implements KeyStore {
     return rows.map((row) => this.#uses.withLatest(toKey(row)));
   }
 
-  insert(key: StoredKey): Promise<boolean> {
-    return this.#changes(`SELECT todo_service.insert_key(${KEY}) AS done`, toValues(key));
+  insert(key: StoredKey, usedLink?: string): Promise<boolean> {
+    const query = `SELECT todo_service.insert_key(${KEY}, $14) AS done`;
+    return this.#changes(query, [...toValues(key), usedLink ?? null]);
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
-    const query = `SELECT todo_service.replace_key(${KEY}, $10, $11) AS done`;
+    const query = `SELECT todo_service.replace_key(${KEY}, $14, $15) AS done`;
     return this.#changes(query, [...toValues(successor), id, expiresAt]);
   }
 
   delete(id: string): Promise<boolean> {
     return this.#changes("SELECT todo_service.delete_key($1) AS done", [id]);
+  }
+
+  rename(id: string, name: string): Promise<boolean> {
+    return this.#changes("SELECT todo_service.rename_key($1, $2) AS done", [id, name]);
   }
 
   recordUse(id: string, usedAt: number): void {

@@ -1,10 +1,12 @@
 import { SQL } from "bun";
 import type { MigrationSummary } from "../maintenance.ts";
+import format1 from "./format-1.sql" with { type: "text" };
+import format2 from "./format-2.sql" with { type: "text" };
+import functions from "./functions.sql" with { type: "text" };
 import { withPrimary } from "./primary.ts";
-import schema from "./schema.sql" with { type: "text" };
 
-/** The schema, and then its later changes in order. A released one must never change. */
-const MIGRATIONS: readonly string[] = [schema];
+/** The changes of the tables in order. A released one must never change. */
+const MIGRATIONS: readonly string[] = [format1, format2];
 
 /** An arbitrary number that all replicas share. */
 const MIGRATION_LOCK = 7_460_236_015;
@@ -114,12 +116,22 @@ async function applyMissing(transaction: SQL, migrations: readonly string[]): Pr
   if (from === to) return { from, to };
   // An existing schema needs no right to create one.
   if (!catalog.hasSchema) await transaction.unsafe("CREATE SCHEMA todo_service");
-  for (const migration of migrations.slice(from)) await transaction.unsafe(migration).simple();
+  const roles = await transaction.unsafe<{ name: string }[]>(ROLES_OF_SERVERS);
+  for (const migration of [...migrations.slice(from), functions])
+    await transaction.unsafe(migration).simple();
   await transaction.unsafe("UPDATE todo_service.format SET version = $1", [to]);
+  const all = "EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service";
   // PostgreSQL lets every role execute new functions, and these have the rights of the owner.
-  await transaction.unsafe("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service FROM PUBLIC");
+  await transaction.unsafe(`REVOKE ${all} FROM PUBLIC`);
+  for (const { name } of roles) await transaction.unsafe(`GRANT ${all} TO ${name}`);
   return { from, to };
 }
+
+/** The roles, quoted, that may execute a function of the schema besides its owner. New functions need the same rights. */
+const ROLES_OF_SERVERS = `
+  SELECT DISTINCT a.grantee::regrole::text AS name FROM pg_proc p
+  JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'todo_service', aclexplode(p.proacl) a
+  WHERE a.grantee NOT IN (0, p.proowner)`;
 
 async function readCatalog(sql: SQL): Promise<Catalog> {
   const [catalog] = await sql.unsafe<Catalog[]>(CATALOG);

@@ -18,9 +18,11 @@ import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
 import type { TransferOptions } from "../maintenance.ts";
+import { madeWithText } from "../records/made-with.ts";
 import type { Store } from "../store.ts";
+import format1 from "./format-1.sql" with { type: "text" };
+import format2 from "./format-2.sql" with { type: "text" };
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
-import schema from "./schema.sql" with { type: "text" };
 import { migrate, probePostgres } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
 import { exportTodos, importTodos, migrateDatabase } from "./transfer.ts";
@@ -284,16 +286,16 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a later migration keeps the contents, and the version without it rejects the database", async () => {
     const url = await databases.newDatabase();
     const later = "CREATE TABLE todo_service.later (x bigint)";
-    const migrations = [schema, later];
+    const migrations = [format1, format2, later];
     const sql = new SQL(url, { max: 1, bigint: true });
-    expect(await migrate(sql, [schema])).toEqual({ from: 0, to: 1 });
+    expect(await migrate(sql)).toEqual({ from: 0, to: 2 });
     const store = await openPostgres(url);
     await store.insert("a");
-    expect(await migrate(sql, migrations)).toEqual({ from: 1, to: 2 });
-    expect(await migrate(sql, migrations)).toEqual({ from: 2, to: 2 });
+    expect(await migrate(sql, migrations)).toEqual({ from: 2, to: 3 });
+    expect(await migrate(sql, migrations)).toEqual({ from: 3, to: 3 });
     expect(await numberOf(url, "SELECT count(*) FROM todo_service.later")).toBe(0);
     expect(await todos(store)).toEqual([{ id: 1n, title: "a", done: false }]);
-    const reason = "written by a newer version of this program (format 2;";
+    const reason = "written by a newer version of this program (format 3;";
     for (const open of [() => openPostgres(url), () => migrate(sql), () => probePostgres(url)])
       expect((await errorOf(open())).message).toContain(reason);
     await store.close();
@@ -848,6 +850,36 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
         /^permission denied for database \w+: run "todo migrate" as the owner of the database, /,
       );
     });
+
+    testWithOwnServer(
+      "keeps its rights when the owner migrates format 1, which loses no API key",
+      async () => {
+        const url = await databases.newDatabase();
+        const parents = [null, "key:0", "code:key:1", "user:h:ann: \na", "code:client:h:b", "user::zoe"];
+        const rows = parents.map(
+          (parent, id) =>
+            `('${id}', '${id}', sha256('${id}'), 0, 'write', ${parent === null ? "NULL" : `'${parent}'`})`,
+        );
+        await executeSql(
+          url,
+          `CREATE SCHEMA todo_service; ${format1}; UPDATE todo_service.format SET version = 1;
+         INSERT INTO todo_service.store VALUES ('e', '', 0, 0, 0, 0);
+         CREATE TYPE todo_service.key AS (id text, parent text);
+         CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.key LANGUAGE sql AS 'SELECT id, parent FROM todo_service.keys';
+         CREATE FUNCTION todo_service.format_version() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT version FROM todo_service.format';
+         INSERT INTO todo_service.keys (id, name, token_hash, created_at, scope, parent) VALUES ${rows.join()}`,
+        );
+        const restricted = await newRole(url, grants);
+        expect(await reasonOf(restricted)).toStartWith("the schema todo_service is from an older version");
+        expect(await migrateDatabase(url)).toEqual({ from: 1, to: 2 });
+        const store = await openPostgres(restricted);
+        const { keys } = store;
+        expect((await keys.list()).map((key) => madeWithText(key) ?? null)).toEqual(parents);
+        expect(await keys.delete("0")).toBe(true);
+        expect((await keys.list()).map(({ id }) => id)).toEqual(["3", "4", "5"]);
+        await store.close();
+      },
+    );
 
     testWithOwnServer("is told which rights to grant", async () => {
       const url = await databases.newDatabase();

@@ -1,5 +1,7 @@
 import type { Key, StoredKey } from "../../credential/key.ts";
+import type { Parent } from "../../credential/parent.ts";
 import { MAX_TIME_MS } from "../../duration.ts";
+import { parseMadeWith } from "./made-with.ts";
 
 /** A row of the table `keys`, the same in SQLite and PostgreSQL. */
 export interface KeyRow {
@@ -11,7 +13,14 @@ export interface KeyRow {
   readonly last_used_at: bigint | null;
   readonly lifetime: bigint | null;
   readonly scope: string;
+  /** `client`, `device` or `link`; absent from the format 1 of SQLite, where `parent` says it, too. */
+  readonly kind?: string;
+  /** The id of the key with which this one was made. */
   readonly parent: string | null;
+  /** Otherwise the user or the client without an API key with which it was made; all null for the key of a client. */
+  readonly owner_kind: string | null;
+  readonly owner_name: string | null;
+  readonly owner_hash: string | null;
 }
 
 export const toStoredKey = (row: KeyRow): StoredKey => ({ ...toKey(row), tokenHash: row.token_hash });
@@ -19,11 +28,16 @@ export const toStoredKey = (row: KeyRow): StoredKey => ({ ...toKey(row), tokenHa
 /** Returns the values of a row in the order of its columns. */
 export function toValues(key: StoredKey): (string | number | Uint8Array | null)[] {
   const { id, name, tokenHash, createdAt, expiresAt = null, lastUsedAt = null, lifetime = null } = key;
-  return [id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, key.scope, key.parent ?? null];
+  const { scope, kind = "client", parent } = key;
+  const made = parent?.kind === "key" ? [parent.id, null, null, null] : [null, ...ownerValues(parent)];
+  return [id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope, kind, ...made];
 }
 
+const ownerValues = (owner?: Exclude<Parent, { readonly kind: "key" }>) =>
+  owner === undefined ? [null, null, null] : [owner.kind, owner.name, owner.entryHash];
+
 export function toKey(row: KeyRow): Key {
-  const { id, name, created_at, expires_at, last_used_at, lifetime, scope, parent } = row;
+  const { id, name, created_at, expires_at, last_used_at, lifetime, scope } = row;
   return {
     id,
     name,
@@ -35,6 +49,32 @@ export function toKey(row: KeyRow): Key {
     // A damaged last use must not end a start, because it is only informational.
     ...(last_used_at !== null &&
       Math.abs(Number(last_used_at)) <= MAX_TIME_MS && { lastUsedAt: Number(last_used_at) }),
-    ...(parent !== null && { parent }),
+    ...toMadeWith(row),
   };
 }
+
+function toMadeWith({
+  kind,
+  parent,
+  owner_kind,
+  owner_name,
+  owner_hash,
+}: KeyRow): Pick<Key, "kind" | "parent"> {
+  if (kind === undefined) return parent === null ? {} : (parseMadeWith(parent) ?? UNKNOWN);
+  if (kind === "client") return {};
+  const ownerKind = owner_kind === "user" ? owner_kind : "client";
+  return {
+    // A damaged or unknown kind must not sign in.
+    kind: kind === "device" ? kind : "link",
+    parent:
+      parent === null
+        ? { kind: ownerKind, name: owner_name ?? "", entryHash: owner_hash ?? "" }
+        : { kind: "key", id: parent },
+  };
+}
+
+/** A damaged parent, which signs nobody in. */
+const UNKNOWN: Pick<Key, "kind" | "parent"> = {
+  kind: "link",
+  parent: { kind: "client", name: "", entryHash: "damaged" },
+};

@@ -1,4 +1,5 @@
 import type { StoredKey } from "../../credential/key.ts";
+import { madeWithText } from "../records/made-with.ts";
 
 /** The counters of a store, named as their columns. */
 export interface Counters {
@@ -58,10 +59,10 @@ function mix(hash: number): number {
 
 /** Returns the text of an API key. It omits the last use, which is informational and changes often. */
 export function keyText(key: StoredKey): string {
-  const { id, name, scope, tokenHash, createdAt, lifetime, parent } = key;
+  const { id, name, scope, tokenHash, createdAt, lifetime } = key;
   const hash = Buffer.from(tokenHash).toString("hex");
   // Each use changes the expiry of a key with a parent.
-  const expiry = parent ?? key.expiresAt ?? null;
+  const expiry = madeWithText(key) ?? key.expiresAt ?? null;
   return `key ${JSON.stringify([id, name, hash, createdAt, expiry, lifetime ?? null, scope])}`;
 }
 

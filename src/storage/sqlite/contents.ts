@@ -2,18 +2,8 @@ import type { Database } from "bun:sqlite";
 import { MAX_DURATION_MS, MAX_TIME_MS } from "../../duration.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
-import {
-  encodeTodo,
-  formatPosition,
-  type Position,
-  parseNewTodo,
-  parsePatch,
-  type TodoEvent,
-  type TodoId,
-} from "../../todo.ts";
+import { encodeTodo, parseNewTodo, parsePatch, type TodoId } from "../../todo.ts";
 import type { OnProgress } from "../maintenance.ts";
-import { decodeEvents } from "../records/event-codec.ts";
-import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { Checksum, countersText, keyText } from "./checksum.ts";
 import { assertReadable, DamageError, isDamage } from "./errors.ts";
@@ -60,12 +50,11 @@ function computeChecksum(database: Database, visit: (todo: TodoRow) => void = ()
 function assertDates(database: Database): void {
   const found = database
     .query(
-      `SELECT 1 FROM idempotency_records WHERE created_at NOT BETWEEN -?1 AND ?1 UNION ALL
-       SELECT 1 FROM keys WHERE created_at NOT BETWEEN -?1 AND ?1 OR expires_at NOT BETWEEN -?1 AND ?1
+      `SELECT 1 FROM keys WHERE created_at NOT BETWEEN -?1 AND ?1 OR expires_at NOT BETWEEN -?1 AND ?1
          OR lifetime NOT BETWEEN 0 AND ?2`,
     )
     .get(MAX_TIME_MS, MAX_DURATION_MS);
-  if (found !== null) throw new DamageError("a time of an API key or of an idempotency key is out of range");
+  if (found !== null) throw new DamageError("a time of an API key is out of range");
 }
 
 /** Throws a DamageError if the structure or the contents of a database are damaged. */
@@ -95,6 +84,8 @@ export function storeChecksum(database: Database): void {
  * @param visit called with each to-do
  */
 export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => void): void {
+  // A missing table is damage, although a damaged row of these is dropped.
+  assertReadable(() => database.query("SELECT 1 FROM events, idempotency_records LIMIT 1").get());
   assertDates(database);
   const computed = assertReadable(() => computeChecksum(database, visit));
   const row = storeRow(database);
@@ -129,42 +120,4 @@ export function findStructuralDamage(database: Database): string[] {
     if (isDamage(error)) return [errorMessage(error)];
     throw error;
   }
-}
-
-const EPOCH = /^[0-9a-f]{16}$/;
-
-/**
- * Returns the stored events up to the last change of a store, `maxEvents` or a few more. Throws a DamageError if a row is
- * invalid or missing.
- */
-export function readEvents(database: Database, last: Position, maxEvents: number): TodoEvent[] {
-  const events: TodoEvent[] = [];
-  let end: number | undefined;
-  const rows = database.query<{ last_sequence: bigint; epoch: string; events: string }, [number]>(
-    "SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence",
-  );
-  for (const row of rows.iterate(last.sequence - maxEvents)) {
-    const position = { epoch: row.epoch, sequence: Number(row.last_sequence) };
-    if (!EPOCH.test(row.epoch))
-      throw new DamageError(`the epoch at position ${position.sequence} is invalid`);
-    const decoded = assertReadable(() => decodeEvents(row.events, position));
-    const start = position.sequence - decoded.length;
-    if (end !== undefined && end !== start)
-      throw new DamageError(`events before position ${start + 1} are missing`);
-    end = position.sequence;
-    for (const event of decoded) events.push(event);
-  }
-  const { position = last } = events.at(-1) ?? {};
-  if (formatPosition(position) !== formatPosition(last))
-    throw new DamageError(`events after position ${end} are missing`);
-  return events;
-}
-
-/** Yields the records of idempotency keys, the oldest first. */
-export function* storedIdempotencyRecords(database: Database): Generator<IdempotencyRecord> {
-  const rows = database.query<Omit<IdempotencyRecord, "createdAt"> & { readonly createdAt: bigint }, []>(
-    `SELECT key_hash AS keyHash, title_hash AS titleHash, id, created_at AS createdAt
-     FROM idempotency_records ORDER BY created_at, id`,
-  );
-  for (const row of rows.iterate()) yield { ...row, createdAt: Number(row.createdAt) };
 }

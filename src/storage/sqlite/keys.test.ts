@@ -69,9 +69,10 @@ keyContract("the keys of a file that is being served", async () => {
   const keys: KeyStore = {
     find: (tokenHash) => turn().find(tokenHash),
     list: () => served.keys.list(),
-    insert: (key) => turn().insert(key),
+    insert: (key, usedLink) => turn().insert(key, usedLink),
     replace: (id, expiresAt, successor) => turn().replace(id, expiresAt, successor),
     delete: (id) => turn().delete(id),
+    rename: (id, name) => turn().rename(id, name),
     recordUse: (id, usedAt) => served.keys.recordUse(id, usedAt),
   };
   return { keys, close };
@@ -138,7 +139,8 @@ test("the use of a deleted key makes the writer thread read nothing", async () =
   // Only a reader of the contents notices this.
   writeFileSync(path, readFileSync(path, "latin1").replaceAll("first", "other"), "latin1");
   utimesSync(path, 1, 1);
-  expect(await writer.request({ type: "recordKeyUses", uses: new Map([["deleted", NOW]]) })).toBe(true);
+  const change = { type: "recordUses", uses: new Map([["deleted", NOW]]) } as const;
+  expect(await writer.request({ type: "changeKeys", change })).toBe(false);
   await writer.close();
 });
 

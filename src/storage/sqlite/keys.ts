@@ -1,9 +1,12 @@
-import type { Database, Statement } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { type Key, type KeyStore, oldestKeptExpiry, type StoredKey } from "../../credential/key.ts";
+import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import { decide, type KeyChange } from "../../credential/key-rules.ts";
 import { ServiceError } from "../../error.ts";
-import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
+import { ChangingKeys } from "../records/changing-keys.ts";
+import { type KeyRow, toStoredKey } from "../records/key-row.ts";
+import { KeyTable } from "../records/key-table.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
@@ -11,6 +14,7 @@ import { openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
 import { assertNotBehindMark, toMark, writeMark } from "./mark.ts";
 import { openDatabase, openExisting } from "./open.ts";
+import { putStoredKey, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 import { describeOpenError } from "./ways-out.ts";
 
@@ -34,161 +38,110 @@ export function openSqliteKeys(
       const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
       if (problem !== undefined) onWarning(problem);
     };
-    return { keys: new SqliteKeys(database, onCommit), close: () => database.close() };
+    return { keys: new FileKeys(database, onCommit), close: () => database.close() };
   } catch (cause) {
     throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
   }
 }
 
-/** The API keys of a file, through one connection. Every call sees the latest committed state. */
-export class SqliteKeys implements KeyStore {
+/** The API keys of a file, for a command. Every call sees the latest committed state. */
+class FileKeys extends ChangingKeys implements KeyStore {
   readonly #database: Database;
-  readonly #onCommit: (transactions: number) => void;
-  readonly #find: Statement<KeyRow, [Uint8Array]>;
+  readonly #onCommit: () => void;
 
-  /** @param onCommit called after each change of keys with the number of transactions of the store */
-  constructor(database: Database, onCommit: (transactions: number) => void) {
+  /** @param onCommit called after each change */
+  constructor(database: Database, onCommit: () => void) {
+    super();
     this.#database = database;
     this.#onCommit = onCommit;
-    this.#find = database.query("SELECT * FROM keys WHERE token_hash = ?");
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    const row = this.#find.get(tokenHash);
-    return row === null ? undefined : toStoredKey(row);
+    return this.#read().find(tokenHash);
   }
 
   list(): Key[] {
-    return readStoredKeys(this.#database).map(({ tokenHash: _, ...key }) => key);
+    return this.#read().list();
   }
 
-  insert(key: StoredKey): boolean {
-    return this.#change((sum) => {
-      const namesake = this.#database
-        .query("SELECT 1 FROM keys WHERE name = ?1 AND coalesce(expires_at > ?2, TRUE)")
-        .get(key.name, key.createdAt);
-      if (namesake !== null) return false;
-      this.#add(key, sum);
-      return true;
-    });
+  recordUse(id: string, usedAt: number): void {
+    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
   }
 
-  replace(id: string, expiresAt: number, successor: StoredKey): boolean {
-    return this.#change((sum) => {
-      const namesakes = "name = (SELECT name FROM keys WHERE id = ?1)";
-      const family = `WHERE ${namesakes} OR parent IN (SELECT 'key:' || id FROM keys WHERE ${namesakes})`;
-      const before = this.#rows(`SELECT * FROM keys ${family}`, id);
-      if (before.length === 0) return false;
-      for (const row of before) sum.subtract(rowText(row));
-      const after = this.#rows(
-        `UPDATE keys SET expires_at = min(coalesce(expires_at, ?2), ?2) ${family} RETURNING *`,
-        id,
-        expiresAt,
-      );
-      for (const row of after) sum.add(rowText(row));
-      this.#add(successor, sum);
-      return true;
-    });
+  protected change(change: KeyChange): boolean {
+    const isAllowed = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
+    if (isAllowed !== undefined) this.#onCommit();
+    return isAllowed !== undefined;
   }
 
-  delete(id: string): boolean {
-    return this.#change((sum) =>
-      this.#delete("DELETE FROM keys WHERE id = ?1 OR parent = 'key:' || ?1 RETURNING *", id, sum),
-    );
-  }
-
-  /** Returns whether the key exists. */
-  recordUse(id: string, usedAt: number): boolean {
-    return this.#database.query(RECORD_USE).run(id, usedAt).changes > 0;
-  }
-
-  #add(key: StoredKey, sum: Checksum): void {
-    insertStoredKey(this.#database, key);
-    sum.add(keyText(key));
-    this.#delete(
-      "DELETE FROM keys WHERE expires_at < ? RETURNING *",
-      oldestKeptExpiry(this.list(), key.createdAt),
-      sum,
-    );
-  }
-
-  /** Returns whether a row was deleted. */
-  #delete(sql: string, parameter: string | number, sum: Checksum): boolean {
-    const deleted = this.#rows(sql, parameter);
-    for (const row of deleted) sum.subtract(rowText(row));
-    return deleted.length > 0;
-  }
-
-  #rows(sql: string, ...parameters: (string | number)[]): KeyRow[] {
-    return this.#database.query<KeyRow, (string | number)[]>(sql).all(...parameters);
-  }
-
-  /**
-   * Runs a change in a transaction, with the row of `store`.
-   * @param work returns whether it changed rows, and adds them to the sum
-   */
-  #change(work: (sum: Checksum) => boolean): boolean {
-    const transactions = this.#database
-      .transaction(() => {
-        const sum = new Checksum();
-        if (!work(sum)) return undefined;
-        return updateStoreRow(this.#database, sum);
-      })
-      .immediate();
-    if (transactions === undefined) return false;
-    this.#onCommit(transactions);
-    return true;
+  #read(): KeyTable {
+    return new KeyTable(readStoredKeys(this.#database));
   }
 }
 
-/** The changes of API keys that the writer thread makes for its server. */
-export type KeyRequest =
-  | { readonly type: "insertKey"; readonly key: StoredKey }
-  | {
-      readonly type: "replaceKey";
-      readonly id: string;
-      readonly expiresAt: number;
-      readonly successor: StoredKey;
-    }
-  | { readonly type: "deleteKey"; readonly id: string }
-  | { readonly type: "recordKeyUses"; readonly uses: ReadonlyMap<string, number> };
+/**
+ * Makes a change in the current transaction. Returns the number of transactions of the store, this one included; `undefined`
+ * if the rules do not allow the change. Uses do not count as a transaction.
+ */
+export function changeKeys(database: Database, change: KeyChange): number | undefined {
+  const before = new Map(readStoredKeys(database).map((key) => [key.id, key]));
+  const difference = decide(before, change);
+  if (difference === undefined) return undefined;
+  const sum = new Checksum();
+  const forget = (id: string): void => {
+    const key = before.get(id);
+    if (key !== undefined) sum.subtract(keyText(key));
+  };
+  for (const id of difference.remove) {
+    forget(id);
+    database.query("DELETE FROM keys WHERE id = ?").run(id);
+  }
+  for (const key of difference.put) {
+    forget(key.id);
+    sum.add(keyText(key));
+    putStoredKey(database, key);
+  }
+  return change.type === "recordUses" ? 0 : updateStoreRow(database, sum);
+}
 
 /** The API keys of a file, for its server. Reads use this connection; the writer thread does the writes. */
-export class ServerKeys implements KeyStore {
+export class ServerKeys extends ChangingKeys implements KeyStore {
   readonly #database: Database;
-  readonly #keys: SqliteKeys;
-  readonly #write: (request: KeyRequest) => Promise<boolean>;
+  readonly #write: (change: KeyChange) => Promise<boolean>;
   readonly #onWrite: (failure: unknown) => void;
   readonly #uses: KeyUsage;
-  /** The keys by their token's hash. */
-  #copy: ReadonlyMap<string, StoredKey>;
+  /** The keys when the files were right for the last time. */
+  #copy: KeyTable;
   #usesCopy = false;
 
   /**
    * @param database a read-only connection
-   * @param write sends a request to the writer thread
+   * @param write sends a change to the writer thread
    * @param onWrite called after each write, with the cause of a failure
    */
   constructor(
     database: Database,
-    write: (request: KeyRequest) => Promise<boolean>,
+    write: (change: KeyChange) => Promise<boolean>,
     onWrite: (failure: unknown) => void,
   ) {
+    super();
     this.#onWrite = onWrite;
     // Readers rarely wait in WAL mode. If one must, it fails instead of blocking the event loop.
     database.run("PRAGMA busy_timeout = 0");
     this.#database = database;
-    this.#keys = new SqliteKeys(database, () => {});
     this.#write = write;
-    this.#copy = readCopy(database);
-    this.#uses = new KeyUsage((uses) => write({ type: "recordKeyUses", uses }));
+    this.#copy = new KeyTable(readStoredKeys(database));
+    this.#uses = new KeyUsage((uses) => write({ type: "recordUses", uses }));
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    const copied = this.#copy.get(mapKey(tokenHash));
+    const copied = this.#copy.find(tokenHash);
     if (this.#usesCopy) return copied;
     return unlessUnavailable(() => {
-      const found = this.#keys.find(tokenHash);
+      const row = this.#database
+        .query<KeyRow, [Uint8Array]>("SELECT * FROM keys WHERE token_hash = ?")
+        .get(tokenHash);
+      const found = row === null ? undefined : toStoredKey(row);
       // A command has changed the keys. What it revoked must not be valid again if the files become wrong.
       if (found?.id !== copied?.id || found?.expiresAt !== copied?.expiresAt) this.useFiles();
       return found;
@@ -197,35 +150,23 @@ export class ServerKeys implements KeyStore {
 
   list(): Key[] {
     if (!this.#usesCopy) unlessUnavailable(() => this.useFiles());
-    return this.copy.map(({ tokenHash: _, ...key }) => this.#uses.withLatest(key));
+    return this.#copy.list().map((key) => this.#uses.withLatest(key));
   }
 
   /** The API keys, with the hashes of their tokens, when the files were right for the last time. */
   get copy(): readonly StoredKey[] {
-    return [...this.#copy.values()];
+    return this.#copy.stored();
   }
 
   /** Reads the API keys from the files, which are right. */
   useFiles(): void {
-    this.#copy = readCopy(this.#database);
+    this.#copy = new KeyTable(readStoredKeys(this.#database));
     this.#usesCopy = false;
   }
 
   /** Uses the API keys of the last call of `useFiles`, because the files are wrong. */
   useCopy(): void {
     this.#usesCopy = true;
-  }
-
-  insert(key: StoredKey): Promise<boolean> {
-    return this.#request({ type: "insertKey", key });
-  }
-
-  replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
-    return this.#request({ type: "replaceKey", id, expiresAt, successor });
-  }
-
-  delete(id: string): Promise<boolean> {
-    return this.#request({ type: "deleteKey", id });
   }
 
   recordUse(id: string, usedAt: number): void {
@@ -241,10 +182,10 @@ export class ServerKeys implements KeyStore {
     this.#database.close();
   }
 
-  async #request(request: KeyRequest): Promise<boolean> {
-    let result: boolean;
+  protected async change(change: KeyChange): Promise<boolean> {
+    let isAllowed: boolean;
     try {
-      result = await this.#write(request);
+      isAllowed = await this.#write(change);
     } catch (cause) {
       this.#onWrite(cause);
       throw new ServiceError("store_unavailable", { cause });
@@ -255,14 +196,9 @@ export class ServerKeys implements KeyStore {
       // The write is stored, so it must not fail. The next check of the files reads the API keys again.
     }
     this.#onWrite(undefined);
-    return result;
+    return isAllowed;
   }
 }
-
-const mapKey = (tokenHash: Uint8Array): string => Buffer.from(tokenHash).toString("base64");
-
-const readCopy = (database: Database): ReadonlyMap<string, StoredKey> =>
-  new Map(readStoredKeys(database).map((key) => [mapKey(key.tokenHash), key]));
 
 function unlessUnavailable<T>(read: () => T): T {
   try {
@@ -271,20 +207,3 @@ function unlessUnavailable<T>(read: () => T): T {
     throw new ServiceError("store_unavailable", { cause });
   }
 }
-
-/** Returns the API keys from the oldest to the newest. */
-export const readStoredKeys = (database: Database): StoredKey[] =>
-  database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toStoredKey);
-
-/** Inserts an API key, and nothing else. */
-export function insertStoredKey(database: Database, key: StoredKey): void {
-  database.query("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)").run(...toValues(key));
-}
-
-/** A use renews the key of a browser, but not beyond the expiry of its parent. */
-const RECORD_USE = `
-  UPDATE keys SET last_used_at = ?2, expires_at = CASE WHEN parent IS NULL OR lifetime IS NULL THEN expires_at
-    ELSE min(?2 + lifetime, coalesce((SELECT p.expires_at FROM keys p WHERE keys.parent = 'key:' || p.id), ?2 + lifetime)) END
-  WHERE id = ?1`;
-
-const rowText = (row: KeyRow): string => keyText(toStoredKey(row));

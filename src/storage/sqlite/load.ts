@@ -4,8 +4,10 @@ import type { Position, TodoEvent } from "../../todo.ts";
 import type { StartContents } from "../state.ts";
 import type { DEFAULTS } from "../store.ts";
 import { Table } from "../table/table.ts";
-import { assertUndamaged, readEvents, storedIdempotencyRecords, visitor } from "./contents.ts";
+import { assertUndamaged, visitor } from "./contents.ts";
 import { assertReadable, DamageError } from "./errors.ts";
+import { randomId } from "./migrations.ts";
+import { readEvents, storedIdempotencyRecords } from "./rows.ts";
 import { storeRow } from "./store-row.ts";
 
 /**
@@ -19,17 +21,28 @@ export function load(database: Database, options: typeof DEFAULTS): StartContent
 
 function loadSnapshot(database: Database, options: typeof DEFAULTS): StartContents {
   const { epoch, last_id, sequence } = storeRow(database);
-  const position = { epoch, sequence: Number(sequence) };
+  const stored = { epoch, sequence: Number(sequence) };
   const table = new Table();
   const report = visitor(database, "loading", options.onProgress);
   assertUndamaged(database, (todo) => {
     table.append(todo.id, todo.json);
     report();
   });
-  const idempotencyRecords = [...storedIdempotencyRecords(database)];
+  const damaged: string[] = [];
+  const idempotencyRecords = [...storedIdempotencyRecords(database, (keyHash) => damaged.push(keyHash))];
+  if (damaged.length > 0) deleteDamaged(database, damaged, options);
   warnOfClock(database, options);
-  const events = loadEvents(database, position, options);
-  return { position, lastId: last_id, table, events, idempotencyRecords };
+  const events = loadEvents(database, stored, options);
+  const position = events === undefined ? { ...stored, epoch: randomId() } : stored;
+  return { position, lastId: last_id, table, events: events ?? [], idempotencyRecords };
+}
+
+function deleteDamaged(database: Database, damaged: readonly string[], { onWarning }: typeof DEFAULTS): void {
+  for (const keyHash of damaged)
+    database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
+  onWarning(
+    `${damaged.length} damaged idempotency keys were deleted: a repeated request may create a second to-do`,
+  );
 }
 
 /** A clock that is behind lets API keys and idempotency keys live longer than they should. */
@@ -49,11 +62,12 @@ function warnOfClock(database: Database, { now, onWarning }: typeof DEFAULTS): v
   onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
+/** Returns `undefined` if the events are damaged. */
 function loadEvents(
   database: Database,
   last: Position,
   { maxEvents, onWarning }: typeof DEFAULTS,
-): readonly TodoEvent[] {
+): readonly TodoEvent[] | undefined {
   try {
     return readEvents(database, last, maxEvents);
   } catch (error) {
@@ -62,6 +76,6 @@ function loadEvents(
     onWarning(
       `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
     );
-    return [];
+    return undefined;
   }
 }

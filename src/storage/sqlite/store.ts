@@ -1,5 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
+import type { KeyChange } from "../../credential/key-rules.ts";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
@@ -96,7 +97,8 @@ class SqliteStore implements Store {
     lock: Lock,
     options: typeof DEFAULTS,
   ) {
-    this.keys = new ServerKeys(reader, writer.request, (failure) => this.#onWrite(failure));
+    const changeKeys = (change: KeyChange) => writer.request({ type: "changeKeys", change });
+    this.keys = new ServerKeys(reader, changeKeys, (failure) => this.#onWrite(failure));
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);

@@ -1,6 +1,7 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
+import type { KeyChange } from "../../credential/key-rules.ts";
 import { isDone, type Position, type TodoEvent, type TodoId, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
@@ -10,9 +11,10 @@ import { findStructuralDamage } from "./contents.ts";
 import { isDamage } from "./errors.ts";
 import { type Committed, FileGuard } from "./file-guard.ts";
 import type { FileIdentity } from "./files.ts";
-import { type KeyRequest, SqliteKeys } from "./keys.ts";
+import { changeKeys } from "./keys.ts";
 import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
+import { insertEvents, putIdempotencyRecord } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
 /** The changes of a batch of writes. */
@@ -49,7 +51,8 @@ export type WriterRequest =
   | { readonly type: "commit"; readonly commit: Commit }
   /** The value is whether the last commit has this sequence number. */
   | { readonly type: "hasCommitted"; readonly sequence: number }
-  | KeyRequest
+  /** The value is whether the rules allow the change. */
+  | { readonly type: "changeKeys"; readonly change: KeyChange }
   /** Closes the file. Throws if the files are wrong; the value is false if only the WAL is missing, which SQLite still has. */
   | { readonly type: "close" };
 
@@ -65,8 +68,6 @@ export interface WriterReply {
 
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
 const CHECKED_TEXT = " ".repeat(64 * 1024);
-
-const ADD_EVENTS = "INSERT INTO events VALUES (?, ?, ?)";
 
 /** From this number of new frames in the WAL on, the writer makes a checkpoint. */
 const CHECKPOINT_FRAMES = 1000;
@@ -94,9 +95,6 @@ class Writer {
   #isSuspect = false;
   /** The number of frames of the WAL at the last checkpoint. */
   #checkpointed = 0;
-  readonly #keys: SqliteKeys;
-  /** The number of transactions after a change of keys. */
-  #counted: number | undefined;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
@@ -114,9 +112,6 @@ class Writer {
     this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
     if (row.last_id > 0n || row.transactions > 0n) this.#mark.open(this.#committed.transactions);
-    this.#keys = new SqliteKeys(database, (transactions) => {
-      this.#counted = transactions;
-    });
     this.#maxEvents = maxEvents;
   }
 
@@ -168,17 +163,8 @@ class Writer {
         return true;
       case "check":
         return findStructuralDamage(this.#database).length === 0;
-      case "insertKey":
-        return this.#changeKeys(() => this.#keys.insert(request.key));
-      case "replaceKey":
-        return this.#changeKeys(() => this.#keys.replace(request.id, request.expiresAt, request.successor));
-      case "deleteKey":
-        return this.#changeKeys(() => this.#keys.delete(request.id));
-      case "recordKeyUses":
-        this.#transact(() => {
-          for (const [id, usedAt] of request.uses) this.#keys.recordUse(id, usedAt);
-        });
-        return true;
+      case "changeKeys":
+        return this.#changeKeys(request.change);
     }
   }
 
@@ -272,18 +258,19 @@ class Writer {
     this.#onCommit(end.sequence, transactions);
   }
 
-  #changeKeys(change: () => boolean): boolean {
-    this.#counted = undefined;
-    const isChanged = this.#transact(change);
-    if (this.#counted !== undefined) this.#onCommit(this.#committed.sequence, this.#counted);
-    return isChanged;
+  #changeKeys(change: KeyChange): boolean {
+    const transactions = this.#transact(() => changeKeys(this.#database, change));
+    if (transactions === undefined) return false;
+    // Uses do not count as a transaction.
+    if (change.type !== "recordUses") this.#onCommit(this.#committed.sequence, transactions);
+    return true;
   }
 
   /** SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again. */
   #checkWrites(): void {
     const unused = this.#committed.sequence + 1;
     this.#transact(() => {
-      this.#database.query(ADD_EVENTS).run(unused, "", CHECKED_TEXT);
+      insertEvents(this.#database, unused, "", CHECKED_TEXT);
       this.#database.query("DELETE FROM events WHERE last_sequence = ?").run(unused);
     });
   }
@@ -298,17 +285,14 @@ class Writer {
       const last_id = this.#writeTodos(lines, end, row.last_id, checksum);
       return { epoch, last_id, sequence: BigInt(sequence) };
     });
-    database.query(ADD_EVENTS).run(sequence, epoch, commit.events);
+    insertEvents(database, sequence, epoch, commit.events);
     if (sequence >= this.#deleteOldEventsAt) {
       database.query("DELETE FROM events WHERE last_sequence <= ?").run(sequence - this.#maxEvents);
       this.#deleteOldEventsAt = sequence + this.#maxEvents / 10;
     }
     for (const keyHash of commit.removed)
       database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
-    const addRecord = database.query("INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?)");
-    for (const { keyHash, titleHash, id: createdId, createdAt } of commit.idempotencyRecords) {
-      addRecord.run(keyHash, titleHash, createdId, createdAt);
-    }
+    for (const record of commit.idempotencyRecords) putIdempotencyRecord(database, record);
     return transactions;
   }
 

@@ -4,14 +4,18 @@ import { dirname } from "node:path";
 import { describeFsError, errorMessage } from "../../../error-message.ts";
 import { type CheckResult, type OnProgress, PreconditionError, type TaskOptions } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
-import { assertUndamaged, findStructuralDamage, readEvents, visitor } from "../contents.ts";
+import { assertUndamaged, findStructuralDamage, visitor } from "../contents.ts";
 import { DamageError, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
 import { isLocked } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
+import { readEvents, storedIdempotencyRecords } from "../rows.ts";
 import { storeRow } from "../store-row.ts";
 import { describeDamage } from "../ways-out.ts";
 import { openOrRefuse, UnreadableError, withUnchangedStore } from "./access.ts";
+
+/** A server that starts deletes damaged events and idempotency keys, so they do not make a store unusable. */
+const HISTORY = "history";
 
 /** Implements `StoreAdmin.check`. Changes nothing, so that a damaged WAL stays as it is. */
 export async function check(path: string, task?: TaskOptions): Promise<CheckResult[]> {
@@ -34,7 +38,7 @@ async function checkUnlessEmpty(path: string, task?: TaskOptions): Promise<Check
 
 /** Throws a PreconditionError that says what to do unless all checks of an existing store succeed, or it is empty. Changes nothing. */
 export async function assertSound(path: string): Promise<void> {
-  const damaged = (await checkUnlessEmpty(path)).find(({ isSound }) => !isSound);
+  const damaged = (await checkUnlessEmpty(path)).find(({ name, isSound }) => !isSound && name !== HISTORY);
   if (damaged !== undefined)
     throw new PreconditionError(`${path}: ${describeDamage(path, new DamageError(damaged.detail))}`);
 }
@@ -47,9 +51,10 @@ function checkDatabase(path: string, database: Database, onProgress?: OnProgress
   const structure = runCheck("structure", () => checkStructure(database));
   const contents = runCheck("contents", () => {
     assertUndamaged(database, visitor(database, "checking", onProgress));
-    return checkEvents(database);
+    return "ok";
   });
-  return [structure, contents, mark];
+  const history = runCheck(HISTORY, () => checkHistory(database));
+  return [structure, contents, history, mark];
 }
 
 /** @param check returns the detail of a sound result, or throws a DamageError */
@@ -74,16 +79,14 @@ function checkStructure(database: Database): string {
   throw new DamageError(others.length === 0 ? first : `${first} (and ${others.length} more)`);
 }
 
-/** A server starts without damaged events, so they are no damage of the store. */
-function checkEvents(database: Database): string {
+/** Checks the events and the idempotency keys. */
+function checkHistory(database: Database): string {
   const { epoch, sequence } = storeRow(database);
-  try {
-    readEvents(database, { epoch, sequence: Number(sequence) }, DEFAULTS.maxEvents);
-    return "ok";
-  } catch (error) {
-    if (!(error instanceof DamageError)) throw error;
-    return `ok, but ${error.message}: the server deletes all stored events when it starts`;
-  }
+  readEvents(database, { epoch, sequence: Number(sequence) }, DEFAULTS.maxEvents);
+  let damaged = 0;
+  for (const _ of storedIdempotencyRecords(database, () => damaged++));
+  if (damaged > 0) throw new DamageError(`${damaged} idempotency keys are damaged`);
+  return "ok";
 }
 
 export interface SqliteProbe {

@@ -4,6 +4,7 @@ import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileS
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { hashToken } from "../../../credential/token.ts";
+import { parseMadeWith } from "../../records/made-with.ts";
 import { DEFAULTS } from "../../store.ts";
 import { openSqlite } from "../store.ts";
 import { check } from "./check.ts";
@@ -206,7 +207,7 @@ describe("exportSkippingDamaged", () => {
       const store = await openSqlite(path);
       for (const parent of ["key:k2", "code:key:k2", "key:k3", "user::zoe"]) {
         const browser = { ...apiKey(0), id: parent.replaceAll(":", "-"), tokenHash: hashToken(parent) };
-        await store.keys.insert({ ...browser, name: parent, parent });
+        await store.keys.insert({ ...browser, name: parent, ...parseMadeWith(parent) });
       }
       await store.close();
       run(

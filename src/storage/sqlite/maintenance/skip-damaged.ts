@@ -11,9 +11,10 @@ import {
   writeExport,
 } from "../../ndjson.ts";
 import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
-import { assertUndamaged, isValidTodo, storedIdempotencyRecords, type TodoRow } from "../contents.ts";
+import { assertUndamaged, isValidTodo, type TodoRow } from "../contents.ts";
 import { isDamage } from "../errors.ts";
 import { checkMark } from "../mark.ts";
+import { storedIdempotencyRecords } from "../rows.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
 import { withUnchangedStore } from "./access.ts";
@@ -103,10 +104,13 @@ function readIdempotencyRecords(
   accepts: (line: string) => boolean,
   problems: string[],
 ): void {
+  let damaged = 0;
   const areRead = unlessDamaged(() =>
-    storedIdempotencyRecords(database).every((record) => accepts(encodeIdempotencyRecord(record))),
+    storedIdempotencyRecords(database, () => damaged++).every((record) =>
+      accepts(encodeIdempotencyRecord(record)),
+    ),
   );
-  if (areRead !== true)
+  if (areRead !== true || damaged > 0)
     problems.push("left out damaged idempotency keys: a repeated request may create a second to-do");
 }
 

@@ -4,18 +4,11 @@ import { encodeTodo } from "../../../todo.ts";
 import { fsyncFolder, removeDatabase } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
 import { inBatches, NdjsonReader, writeExport } from "../../ndjson.ts";
-import {
-  assertUndamaged,
-  countRows,
-  storeChecksum,
-  storedIdempotencyRecords,
-  storedTodos,
-  visitor,
-} from "../contents.ts";
-import { insertStoredKey, readStoredKeys } from "../keys.ts";
+import { assertUndamaged, countRows, storeChecksum, storedTodos, visitor } from "../contents.ts";
 import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
+import { putIdempotencyRecord, putStoredKey, readStoredKeys, storedIdempotencyRecords } from "../rows.ts";
 import { MAX_SQLITE_ID } from "../store.ts";
 import { storeRow } from "../store-row.ts";
 import { lockOrRefuse, openOrRefuse, withSharedAccess } from "./access.ts";
@@ -86,10 +79,8 @@ export async function importInto(
   for await (const todos of reader.readAll(source, maxTodos, options))
     for (const todo of todos) insert.run(todo.id, encodeTodo(todo));
   if (reader.keys.length > 0 && readStoredKeys(database).length > 0) throw hasKeys();
-  for (const key of reader.keys) insertStoredKey(database, key);
-  const insertRecord = database.query("INSERT INTO idempotency_records VALUES (?, ?, ?, ?)");
-  for (const { keyHash, titleHash, id, createdAt } of reader.idempotencyRecords)
-    insertRecord.run(keyHash, titleHash, id, createdAt);
+  for (const key of reader.keys) putStoredKey(database, key);
+  for (const record of reader.idempotencyRecords) putIdempotencyRecord(database, record);
   database
     .query("UPDATE store SET id = ?, epoch = ?, last_id = ?, sequence = ?, transactions = 0")
     .run(storeId, randomId(), reader.lastId, reader.count);

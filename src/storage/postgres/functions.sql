@@ -1,34 +1,23 @@
--- A role needs only USAGE on the schema and EXECUTE on its functions. Therefore every access has a function that runs with
--- the rights of the schema's owner (SECURITY DEFINER) and with a fixed search_path. The functions use the clock of the
--- database, because replicas may have wrong clocks.
+-- The functions, which each migration replaces. A role needs only USAGE on the schema and EXECUTE on its functions. Therefore
+-- every access has a function that runs with the rights of the schema's owner (SECURITY DEFINER) and with a fixed
+-- search_path. The functions use the clock of the database, because replicas may have wrong clocks.
 
--- The number of applied migrations.
-CREATE TABLE todo_service.format (version bigint NOT NULL);
-INSERT INTO todo_service.format VALUES (0);
--- A title is stored as its JSON string, so it can contain U+0000 and is encoded only once.
-CREATE TABLE todo_service.todos (id bigint PRIMARY KEY, title text NOT NULL, done boolean NOT NULL);
--- A row has all events of a batch, one event per line, and the last sequence number. An epoch is a run of the server.
-CREATE TABLE todo_service.events (last_sequence bigint PRIMARY KEY, epoch text NOT NULL, events text NOT NULL);
-CREATE TABLE todo_service.idempotency_records (
-  key_hash text PRIMARY KEY, title_hash text NOT NULL, id bigint NOT NULL, created_at bigint NOT NULL
-);
-CREATE INDEX idempotency_records_by_age ON todo_service.idempotency_records (created_at);
-CREATE TABLE todo_service.keys (
-  id text PRIMARY KEY, name text NOT NULL, token_hash bytea NOT NULL UNIQUE,
-  created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint, scope text NOT NULL,
-  parent text, added bigint GENERATED ALWAYS AS IDENTITY
-);
--- What the functions read and write of a key. A later column needs a new type and new functions, because PostgreSQL would
--- reject the prepared statements of running replicas if this one changed.
+DO $$
+DECLARE
+  old regprocedure;
+BEGIN
+  FOR old IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'todo_service'::regnamespace LOOP
+    EXECUTE 'DROP FUNCTION ' || old;
+  END LOOP;
+END
+$$;
+DROP TYPE IF EXISTS todo_service.key;
+
+-- What the functions read and write of a key.
 CREATE TYPE todo_service.key AS (
   id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  parent text
+  kind text, parent text, owner_kind text, owner_name text, owner_hash text
 );
--- The table has one row. Each write locks it, so ids and positions have no gaps and follow the order of commits.
-CREATE TABLE todo_service.store (
-  epoch text NOT NULL, run text NOT NULL, last_id bigint NOT NULL, sequence bigint NOT NULL,
-  todos bigint NOT NULL, idempotency_records bigint NOT NULL
-) WITH (fillfactor = 10);
 
 CREATE FUNCTION todo_service.random_epoch() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT left(replace(gen_random_uuid()::text, '-', ''), 16)
@@ -39,8 +28,6 @@ $$;
 CREATE FUNCTION todo_service.current_run() RETURNS text LANGUAGE sql STABLE AS $$
   SELECT pg_relation_filepath('todo_service.store') || ' ' || extract(epoch FROM pg_postmaster_start_time())
 $$;
-
-INSERT INTO todo_service.store VALUES (todo_service.random_epoch(), todo_service.current_run(), 0, 0, 0, 0);
 
 -- PostgreSQL puts this function in line, which takes a third of the time, because all of it is immutable. bigint || text is
 -- not.
@@ -216,70 +203,125 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.key
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope,
+         k.kind, k.parent, k.owner_kind, k.owner_name, k.owner_hash
+    FROM todo_service.keys k ORDER BY k.created_at, k.added;
+$$;
+
 CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.key
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
+  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope,
+         k.kind, k.parent, k.owner_kind, k.owner_name, k.owner_hash
     FROM todo_service.keys k WHERE k.token_hash = hash;
 END
 $$;
 
-CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.key
+-- Returns the siblings of a key and the key itself: the keys of the same kind that were made with the same key, user or client.
+CREATE FUNCTION todo_service.siblings(key todo_service.key) RETURNS SETOF todo_service.keys
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope, k.parent
-    FROM todo_service.keys k ORDER BY k.created_at, k.added;
+  SELECT k.* FROM todo_service.keys k WHERE k.kind = key.kind AND (k.parent, k.owner_kind, k.owner_name, k.owner_hash)
+    IS NOT DISTINCT FROM (key.parent, key.owner_kind, key.owner_name, key.owner_hash);
 $$;
 
--- Adds a key, also one with the name of another, and keeps the 1,000 expired keys that expired last. A key is expired only if
--- it is expired by the clock of the database and by that of the replica.
+-- Returns ids, and those of all keys that were made with them.
+CREATE FUNCTION todo_service.with_children(ids text[]) RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE found AS (
+    SELECT unnest(ids) AS id UNION SELECT k.id FROM found f JOIN todo_service.keys k ON k.parent = f.id
+  ) SELECT id FROM found;
+$$;
+
+-- Adds a key, whatever the others are, and keeps the 1,000 expired keys that expired last. A key is expired only if it is
+-- expired by the clock of the database and by that of the replica.
 CREATE FUNCTION todo_service.import_key(key todo_service.key) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  INSERT INTO todo_service.keys SELECT key.*;
+  INSERT INTO todo_service.keys (
+    id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, kind, parent, owner_kind, owner_name, owner_hash
+  ) SELECT key.*;
   DELETE FROM todo_service.keys k WHERE k.expires_at < (
     SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(key.created_at, todo_service.clock_ms())
     ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
   );
 $$;
 
--- Adds a key as import_key does. Returns false if a key of the same name is still valid.
-CREATE FUNCTION todo_service.insert_key(key todo_service.key) RETURNS boolean
+-- Adds a key as import_key does, up to the expiry of its parent. Deletes the link that it uses up, and its oldest siblings beyond
+-- 20 devices or 5 links. Returns false if the link is gone, the parent is not valid, or a sibling of the same name is.
+CREATE FUNCTION todo_service.insert_key(key todo_service.key, used_link text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now bigint := least(key.created_at, todo_service.clock_ms());
+  parent_expiry bigint;
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  IF EXISTS (SELECT FROM todo_service.keys k WHERE k.name = key.name AND coalesce(k.expires_at > now, true)) THEN
+  IF used_link IS NOT NULL AND NOT EXISTS (SELECT FROM todo_service.keys k WHERE k.id = used_link) THEN
     RETURN false;
   END IF;
+  IF key.parent IS NOT NULL THEN
+    SELECT k.expires_at INTO parent_expiry FROM todo_service.keys k
+      WHERE k.id = key.parent AND coalesce(k.expires_at > now, true);
+    IF NOT FOUND THEN
+      RETURN false;
+    END IF;
+    key.expires_at := least(key.expires_at, parent_expiry);
+  END IF;
+  IF EXISTS (SELECT FROM todo_service.siblings(key) s WHERE s.name = key.name AND coalesce(s.expires_at > now, true)) THEN
+    RETURN false;
+  END IF;
+  IF key.kind <> 'client' THEN
+    PERFORM todo_service.delete_key(s.id) FROM (
+      SELECT id FROM todo_service.siblings(key) ORDER BY created_at DESC, added DESC
+      OFFSET CASE key.kind WHEN 'device' THEN 19 ELSE 4 END
+    ) s;
+  END IF;
+  DELETE FROM todo_service.keys k WHERE k.id = used_link;
   PERFORM todo_service.import_key(key);
   RETURN true;
 END
 $$;
 
--- Makes all keys with the name of a key, and the keys of their browsers, expire at a time or earlier, and adds a successor as
--- import_key does. Returns false if the key does not exist.
+-- Makes a key and its siblings of the same name, and all keys that were made with them, expire at a time or earlier, and adds a
+-- successor as import_key does. Returns false if the key does not exist.
 CREATE FUNCTION todo_service.replace_key(key todo_service.key, replaced text, ends_at bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  old todo_service.key;
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  UPDATE todo_service.keys k SET expires_at = least(k.expires_at, ends_at)
-    WHERE EXISTS (
-      SELECT FROM todo_service.keys r JOIN todo_service.keys n USING (name)
-      WHERE r.id = replaced AND (n.id = k.id OR k.parent = 'key:' || n.id)
-    );
+  SELECT * INTO old FROM todo_service.list_keys() k WHERE k.id = replaced;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
+  UPDATE todo_service.keys k SET expires_at = least(k.expires_at, ends_at) WHERE k.id IN (SELECT
+    todo_service.with_children(ARRAY(SELECT s.id FROM todo_service.siblings(old) s WHERE s.name = old.name)));
   PERFORM todo_service.import_key(key);
   RETURN true;
 END
 $$;
 
--- Deletes a key, and the keys of the browsers that signed in with it. Returns false if it does not exist.
+-- Deletes a key, and all keys that were made with it. Returns false if it does not exist.
 CREATE FUNCTION todo_service.delete_key(key_id text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  DELETE FROM todo_service.keys k WHERE k.id = key_id OR k.parent = 'key:' || key_id;
+  -- Otherwise a key that is being made with this one would stay.
+  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
+  DELETE FROM todo_service.keys k WHERE k.id IN (SELECT todo_service.with_children(ARRAY[key_id]));
+  RETURN FOUND;
+END
+$$;
+
+-- Renames a key. Returns false if it does not exist, or if a sibling has the name.
+CREATE FUNCTION todo_service.rename_key(key_id text, new_name text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  old todo_service.key;
+BEGIN
+  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
+  SELECT * INTO old FROM todo_service.list_keys() k WHERE k.id = key_id;
+  UPDATE todo_service.keys k SET name = new_name WHERE k.id = key_id
+    AND NOT EXISTS (SELECT FROM todo_service.siblings(old) s WHERE s.name = new_name AND s.id <> key_id);
   RETURN FOUND;
 END
 $$;
@@ -290,9 +332,8 @@ CREATE FUNCTION todo_service.record_key_uses(key_ids text, used_at text) RETURNS
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE todo_service.keys k SET
     last_used_at = greatest(k.last_used_at, u.used_at),
-    expires_at = CASE WHEN k.parent IS NULL OR k.lifetime IS NULL THEN k.expires_at ELSE least(
-      greatest(k.last_used_at, u.used_at) + k.lifetime,
-      (SELECT p.expires_at FROM todo_service.keys p WHERE k.parent = 'key:' || p.id)
+    expires_at = CASE WHEN k.kind = 'client' OR k.lifetime IS NULL THEN k.expires_at ELSE least(
+      greatest(k.last_used_at, u.used_at) + k.lifetime, (SELECT p.expires_at FROM todo_service.keys p WHERE p.id = k.parent)
     ) END
   FROM unnest(string_to_array(key_ids, ' '), string_to_array(record_key_uses.used_at, ' ')::bigint[]) AS u (id, used_at)
   WHERE k.id = u.id;
@@ -348,3 +389,6 @@ BEGIN
   PERFORM pg_notify('todo_service', imported::text);
 END
 $$;
+
+INSERT INTO todo_service.store SELECT todo_service.random_epoch(), todo_service.current_run(), 0, 0, 0, 0
+  WHERE NOT EXISTS (SELECT FROM todo_service.store);

@@ -1,0 +1,132 @@
+/** The rules by which API keys change. PostgreSQL has the same rules as functions (functions.sql). */
+import { isExpired, type Key, oldestKeptExpiry, type StoredKey } from "./key.ts";
+import { isSameParent } from "./parent.ts";
+
+/** How many keys of a kind have the same parent at most. A new key deletes the oldest ones beyond that. */
+const MAX_SIBLINGS = { client: Number.POSITIVE_INFINITY, device: 20, link: 5 };
+
+/** API keys by id. */
+export type KeyMap = ReadonlyMap<string, StoredKey>;
+
+/** A change that `KeyStore` describes. */
+export type KeyChange =
+  | { readonly type: "insert"; readonly key: StoredKey; readonly usedLink?: string | undefined }
+  | {
+      readonly type: "replace";
+      readonly id: string;
+      readonly expiresAt: number;
+      readonly successor: StoredKey;
+    }
+  | { readonly type: "delete"; readonly id: string }
+  | { readonly type: "rename"; readonly id: string; readonly name: string }
+  | { readonly type: "recordUses"; readonly uses: ReadonlyMap<string, number> };
+
+/** What a store has to write: first the ids of the keys to remove, then the new and the changed keys. */
+export interface KeyDifference {
+  readonly remove: Iterable<string>;
+  readonly put: readonly StoredKey[];
+}
+
+/** Returns what a change does to the keys of a store; `undefined` if it changes nothing, because a rule forbids it or a key is absent. */
+export function decide(keys: KeyMap, change: KeyChange): KeyDifference | undefined {
+  switch (change.type) {
+    case "insert":
+      return insert(keys, change.key, change.usedLink);
+    case "replace":
+      return replace(keys, change.id, change.expiresAt, change.successor);
+    case "delete":
+      return keys.has(change.id) ? { remove: withChildren(keys, [change.id]), put: [] } : undefined;
+    case "rename":
+      return rename(keys, change.id, change.name);
+    case "recordUses": {
+      const put = [...change.uses].flatMap(([id, usedAt]) => use(keys, id, usedAt));
+      return put.length > 0 ? { remove: [], put } : undefined;
+    }
+  }
+}
+
+function insert(keys: KeyMap, key: StoredKey, usedLink?: string): KeyDifference | undefined {
+  if (usedLink !== undefined && !keys.has(usedLink)) return undefined;
+  const parent = findParent(keys, key);
+  const isOrphan = key.parent?.kind === "key" && (parent === undefined || isExpired(parent, key.createdAt));
+  const siblings = [...keys.values()].filter((other) => isSibling(other, key));
+  const isTaken = siblings.some((other) => other.name === key.name && !isExpired(other, key.createdAt));
+  if (isOrphan || isTaken) return undefined;
+  const surplus = Math.max(0, siblings.length + 1 - MAX_SIBLINGS[key.kind ?? "client"]);
+  const removed = siblings.toSorted((one, other) => one.createdAt - other.createdAt).slice(0, surplus);
+  const remove = withChildren(
+    keys,
+    removed.map(({ id }) => id),
+  );
+  if (usedLink !== undefined) remove.add(usedLink);
+  return add(keys, remove, [], endingBy(key, parent?.expiresAt));
+}
+
+function replace(keys: KeyMap, id: string, expiresAt: number, successor: StoredKey) {
+  const replaced = keys.get(id);
+  if (replaced === undefined) return undefined;
+  const namesakes = [...keys.values()].filter(
+    (key) => key.name === replaced.name && isSibling(key, replaced),
+  );
+  const ended = withChildren(
+    keys,
+    namesakes.map((key) => key.id),
+  );
+  const shortened = [...keys.values()].filter((key) => ended.has(key.id));
+  return add(
+    keys,
+    new Set(),
+    shortened.map((key) => endingBy(key, expiresAt)),
+    successor,
+  );
+}
+
+function rename(keys: KeyMap, id: string, name: string): KeyDifference | undefined {
+  const key = keys.get(id);
+  if (key === undefined) return undefined;
+  const isTaken = [...keys.values()].some(
+    (other) => other.id !== id && other.name === name && isSibling(other, key),
+  );
+  return isTaken ? undefined : { remove: [], put: [{ ...key, name }] };
+}
+
+/** A use renews the key of a browser, but not beyond the expiry of its parent. */
+function use(keys: KeyMap, id: string, usedAt: number): StoredKey[] {
+  const key = keys.get(id);
+  if (key === undefined) return [];
+  const used = { ...key, lastUsedAt: Math.max(usedAt, key.lastUsedAt ?? usedAt) };
+  if (key.parent === undefined || key.lifetime === undefined) return [used];
+  return [endingBy({ ...used, expiresAt: used.lastUsedAt + key.lifetime }, findParent(keys, key)?.expiresAt)];
+}
+
+/** Also deletes the oldest expired keys. */
+function add(keys: KeyMap, removed: Set<string>, changed: readonly StoredKey[], key: StoredKey) {
+  const put = [...changed, key];
+  const left = new Map([...keys, ...put.map((one) => [one.id, one] as const)]);
+  for (const id of removed) left.delete(id);
+  const kept = oldestKeptExpiry([...left.values()], key.createdAt);
+  const old = new Set([...left.values()].filter((one) => isExpired(one, kept - 1)).map(({ id }) => id));
+  return { remove: removed.union(old), put: put.filter(({ id }) => !old.has(id)) };
+}
+
+const endingBy = (key: StoredKey, limit = Number.POSITIVE_INFINITY): StoredKey => {
+  const expiresAt = Math.min(key.expiresAt ?? limit, limit);
+  return expiresAt === key.expiresAt || expiresAt === Number.POSITIVE_INFINITY ? key : { ...key, expiresAt };
+};
+
+/** Names are unique among the keys of programs, and among the keys of one kind with the same parent. */
+const isSibling = (one: Key, other: Key): boolean =>
+  one.kind === other.kind && isSameParent(one.parent, other.parent);
+
+const findParent = (keys: KeyMap, { parent }: Key): Key | undefined =>
+  parent?.kind === "key" ? keys.get(parent.id) : undefined;
+
+/** Returns ids, and those of all keys that were made with them. */
+function withChildren(keys: KeyMap, ids: Iterable<string>): Set<string> {
+  const found = new Set(ids);
+  // A set also iterates over what is added meanwhile.
+  for (const id of found)
+    for (const { id: child, parent } of keys.values())
+      if (parent?.kind === "key" && parent.id === id) found.add(child);
+  return found;
+}

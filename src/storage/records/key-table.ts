@@ -1,0 +1,47 @@
+import type { Key, StoredKey } from "../../credential/key.ts";
+import { decide, type KeyChange, type KeyDifference } from "../../credential/key-rules.ts";
+
+/** API keys in memory, by id and by the hash of their token. */
+export class KeyTable {
+  /** In order of insertion. */
+  readonly #keys = new Map<string, StoredKey>();
+  readonly #byHash = new Map<string, StoredKey>();
+
+  constructor(keys: Iterable<StoredKey> = []) {
+    for (const key of keys) this.#put(key);
+  }
+
+  find(tokenHash: Uint8Array): StoredKey | undefined {
+    return this.#byHash.get(latin1(tokenHash));
+  }
+
+  /** Returns the keys from the oldest to the newest. */
+  stored(): StoredKey[] {
+    return [...this.#keys.values()].sort((one, other) => one.createdAt - other.createdAt);
+  }
+
+  list(): Key[] {
+    return this.stored().map(({ tokenHash: _, ...key }) => key);
+  }
+
+  /** Returns what a change has done; `undefined` if the rules do not allow it. */
+  change(change: KeyChange): KeyDifference | undefined {
+    const difference = decide(this.#keys, change);
+    for (const id of difference?.remove ?? []) this.#remove(id);
+    for (const key of difference?.put ?? []) this.#put(key);
+    return difference;
+  }
+
+  #put(key: StoredKey): void {
+    this.#keys.set(key.id, key);
+    this.#byHash.set(latin1(key.tokenHash), key);
+  }
+
+  #remove(id: string): void {
+    const key = this.#keys.get(id);
+    if (key !== undefined) this.#byHash.delete(latin1(key.tokenHash));
+    this.#keys.delete(id);
+  }
+}
+
+const latin1 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("latin1");
