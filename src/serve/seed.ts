@@ -1,7 +1,7 @@
 import type { Sourced } from "../config/config.ts";
 import { readText } from "../config/text-file.ts";
 import { asUsageError, UsageError } from "../config/usage-error.ts";
-import { NdjsonReader } from "../storage/ndjson.ts";
+import { NdjsonReader } from "../storage/ndjson-reader.ts";
 import type { Store } from "../storage/store.ts";
 import { MAX_TODO_ID, parseNewTodo, type Todo } from "../todo.ts";
 

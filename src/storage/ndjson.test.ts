@@ -4,7 +4,8 @@ import type { StoredKey } from "../credential/key.ts";
 import { hashToken } from "../credential/token.ts";
 import { encodeTodo, type Todo } from "../todo.ts";
 import { PreconditionError } from "./maintenance.ts";
-import { encodeHeader, encodeIdempotencyRecord, encodeKey, NdjsonReader } from "./ndjson.ts";
+import { encodeHeader, encodeIdempotencyRecord, encodeKey } from "./ndjson.ts";
+import { NdjsonReader } from "./ndjson-reader.ts";
 import { sha256 } from "./records/idempotency.ts";
 import { parseMadeWith } from "./records/made-with.ts";
 

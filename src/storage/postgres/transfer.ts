@@ -7,7 +7,8 @@ import {
   type TransferOptions,
   type TransferSummary,
 } from "../maintenance.ts";
-import { inBatches, NdjsonReader, writeExport } from "../ndjson.ts";
+import { inBatches, writeExport } from "../ndjson.ts";
+import { NdjsonReader } from "../ndjson-reader.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
 import { joinLines } from "./batch.ts";

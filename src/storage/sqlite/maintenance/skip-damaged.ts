@@ -7,9 +7,9 @@ import {
   encodeIdempotencyRecord,
   encodeKey,
   inBatches,
-  NdjsonReader,
   writeExport,
 } from "../../ndjson.ts";
+import { NdjsonReader } from "../../ndjson-reader.ts";
 import { type KeyRow, toStoredKey } from "../../records/key-row.ts";
 import { assertUndamaged, isValidTodo, type TodoRow } from "../contents.ts";
 import { isDamage } from "../errors.ts";
