@@ -61,7 +61,7 @@ function sources(): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(
     Object.entries(packageJson.exports).map(([path, targets]) => [
       path.replace(".", packageJson.name),
-      [join(ROOT, "bun" in targets ? targets.bun : targets.default)],
+      [join(ROOT, targets.bun)],
     ]),
   );
 }

@@ -97,7 +97,8 @@ test("the package contains only the needed files", async () => {
     [
       ...["LICENSE", "bench/results.md", "openapi.json", "package.json"],
       ...documents,
-      ...["bin/bun", "bin/todo", "bin/todo-service", "dist/client.js", ...sources, ...pages],
+      ...["bin/bun", "bin/needs-bun.js", "bin/todo", "bin/todo-service"],
+      ...["dist/client.js", "dist/testing.js", ...sources, ...pages],
     ].toSorted(),
   );
   for (const entry of Object.values(entries))
