@@ -33,10 +33,11 @@ const key = (index: number): StoredKey => ({
 });
 const KEYS = Array.from({ length: 12 }, (_, index) => key(index));
 
+const title = (i: number): string => `to-do ${i} 😀 ${"x".repeat(i % 90)}`;
+
 /** Writes data of every kind into some pages, and frees some pages. */
 async function fill(store: Store): Promise<void> {
-  for (let i = 0; i < 120; i++)
-    await store.insert(`to-do ${i} 😀 ${"x".repeat(i % 90)}`, `idempotency key ${i}`);
+  for (let i = 0; i < 120; i++) await store.insert(title(i), `idempotency key ${i}`);
   for (let id = 1n; id <= 120n; id++) {
     if (id % 3n === 0n) await store.setDone(id, true);
     if (id > 40n && id < 100n) await store.delete(id);
@@ -54,6 +55,27 @@ async function contents(store: Store): Promise<unknown> {
   const found = await Promise.all(KEYS.map(({ tokenHash }) => store.keys.find(tokenHash)));
   // Each store writes in an epoch of its own.
   return { todos, sequence: position.sequence, keys, found: found.map((one) => one?.id) };
+}
+
+/** Returns the stored events as texts, the oldest first; none if the store has dropped them. */
+async function replay(store: Store): Promise<string[]> {
+  const { epoch, sequence } = await store.position();
+  const seen: string[] = [];
+  const controller = new AbortController();
+  for await (const event of store.events({ epoch, sequence: 0 }, controller.signal)) {
+    const json = event.type === "deleted" ? "" : new TextDecoder().decode(Buffer.from(event.json));
+    seen.push(`${event.position.sequence} ${event.type} ${event.id} ${json}`);
+    if (event.position.sequence === sequence) controller.abort();
+  }
+  return seen;
+}
+
+/** Checks that each repeated request gets its to-do, or a new one if the store has dropped the idempotency key. */
+async function repeatRequests(store: Store, what: string): Promise<void> {
+  for (let i = 0; i < 120; i++) {
+    const { id } = await store.insert(title(i), `idempotency key ${i}`);
+    if (id <= 120n) expect(id, what).toBe(BigInt(i + 1));
+  }
 }
 
 /** Writes to the store. Returns the contents afterwards; throws if the server would answer 503. */
@@ -147,6 +169,8 @@ async function checkFlips(suffix: string, expected: unknown): Promise<{ refused:
   const original = readFileSync(path + suffix);
   copyFiles();
   const unchanged = await openSqlite(copy);
+  const events = await replay(unchanged);
+  expect(events.length).toBeGreaterThan(200);
   const reference = await write(unchanged);
   await unchanged.close();
   for (const { what, bytes } of flipped(original)) {
@@ -160,6 +184,8 @@ async function checkFlips(suffix: string, expected: unknown): Promise<{ refused:
     }
     counts.harmless++;
     expect(await contents(store), what).toEqual(expected);
+    const replayed = await replay(store);
+    expect(replayed, what).toEqual(replayed.length === 0 ? [] : events);
     const after = await write(store).catch(errorMessage);
     await store.close();
     if (typeof after === "string") continue;
@@ -167,6 +193,7 @@ async function checkFlips(suffix: string, expected: unknown): Promise<{ refused:
     const again = await openCopy();
     if (typeof again === "string") throw new Error(`${what}: ${again}`);
     expect(await contents(again), what).toEqual(reference);
+    await repeatRequests(again, what);
     await again.close();
   }
   return counts;
