@@ -38,7 +38,7 @@ export function toCurl(baseUrl: string, steps: readonly Step[]): string[] {
   const lines = steps.flatMap((step): string[] => {
     if ("many" in step)
       return [
-        `for n in $(seq ${step.many}); do curl -sS -o /dev/null -H 'Content-Type: application/json' -d '{"title":"to-do of many"}' ${url("/api/todos")}; done`,
+        `for n in $(seq ${step.many}); do curl -sS -o /dev/null -H 'Content-Type: application/json' -d '{"title":"${"to-do of many".padEnd(100, ".")}"}' ${url("/api/todos")}; done`,
       ];
     const commands = step.requests.map(command);
     if (commands.length < 2) return commands;

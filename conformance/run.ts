@@ -1,11 +1,11 @@
-/** `npm run conformance -- URL …`: checks the server at a URL and prints the result of every rule. */
+/** `todo-conformance URL …`: checks the server at a URL and prints the result of every rule. */
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { sections } from "./rules.ts";
 import { checkServer, type Options, type Report, type Result } from "./runner.ts";
 import { Stopped, UnreachableError } from "./target-client.ts";
 
 /** Runs the command. Returns its exit code: 0 passed, 1 not passed, 2 invalid arguments. */
-export async function main(args: readonly string[], signal: AbortSignal): Promise<number> {
+async function main(args: readonly string[], signal: AbortSignal): Promise<number> {
   try {
     const options = parseArguments(args);
     const report = await checkServer({ ...options, signal });
@@ -22,7 +22,7 @@ export async function main(args: readonly string[], signal: AbortSignal): Promis
 }
 
 function parseArguments(args: readonly string[]): Options {
-  const command = new Command("conformance")
+  const command = new Command("todo-conformance")
     .description("Checks the server at URL against every rule of the specification.")
     .argument("<url>", "URL of the server, such as http://localhost:3000")
     .addOption(new Option("--token <token>", "a known bearer token").env("CONFORMANCE_TOKEN"))
@@ -113,4 +113,4 @@ async function runProcess(): Promise<void> {
   process.exitCode = await main(process.argv.slice(2), stop.signal);
 }
 
-if (import.meta.main) await runProcess();
+await runProcess();

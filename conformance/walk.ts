@@ -114,7 +114,7 @@ export function bulkRequest(index: number): Request {
   return {
     method: "POST",
     creates: BULK + index,
-    body: JSON.stringify({ title: `to-do ${index + 1} of many` }),
+    body: JSON.stringify({ title: `to-do ${index + 1} of many`.padEnd(100, ".") }),
   };
 }
 

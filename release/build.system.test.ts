@@ -82,6 +82,7 @@ describe("npm run release", () => {
     `todo-service-${version}.cdx.json`,
     `todo-service-${version}.tgz`,
     `todo-service-client-${version}.tgz`,
+    `todo-conformance-${version}.tgz`,
   ];
 
   test(

@@ -71,6 +71,10 @@ function built(target: Target): boolean {
     output(ROOT, "npm", "run", "build:executable", "--", ...flags);
     renameSync(outfile, join(out, name));
     print(`built ${name}`);
+    const kit = `todo-conformance-${version}-${target.name}${target.suffix}`;
+    output(ROOT, "npm", "run", "build:conformance-executable", "--", ...flags);
+    renameSync(outfile, join(out, kit));
+    print(`built ${kit}`);
     const architecture = DEBIAN_ARCHITECTURES.get(target.name);
     if (architecture !== undefined) {
       const file = join(out, `todo-service_${version}_${architecture}.deb`);
@@ -85,11 +89,13 @@ function built(target: Target): boolean {
   }
 }
 
-/** Packs the service and the client. */
+/** Packs the service, the client and the conformance kit. */
 function packPackages(): void {
   const client = join(ROOT, "dist/client-package");
   output(ROOT, "npm", "run", "build:client-package", "--", client);
-  for (const folder of [ROOT, client]) output(ROOT, "npm", "pack", folder, "--pack-destination", out);
+  const kit = join(ROOT, "dist/conformance-package");
+  output(ROOT, "npm", "run", "build:conformance", "--", kit);
+  for (const folder of [ROOT, client, kit]) output(ROOT, "npm", "pack", folder, "--pack-destination", out);
 }
 
 /**
