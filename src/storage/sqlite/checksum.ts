@@ -31,7 +31,7 @@ export class Checksum {
     return first === this.first && second === this.second;
   }
 
-  add(row: string): void {
+  add(row: string | Uint8Array): void {
     const hash = Bun.hash.xxHash32(row);
     this.first = (this.first + hash) >>> 0;
     this.second = (this.second + mix(hash)) >>> 0;

@@ -5,11 +5,11 @@ import { errorMessage } from "../../error-message.ts";
 import { encodeTodo, parseNewTodo, parsePatch, type TodoId } from "../../todo.ts";
 import type { OnProgress } from "../maintenance.ts";
 import { type KeyRow, toStoredKey } from "../records/key-row.ts";
+import type { TodoRun } from "../table/segment.ts";
 import { Checksum, countersText, keyText } from "./checksum.ts";
 import { assertReadable, DamageError, isDamage } from "./errors.ts";
 import { storedChecksum, storeRow } from "./store-row.ts";
-
-const VISITS_PER_REPORT = 10_000;
+import { readTodoRuns } from "./todo-rows.ts";
 
 /** A row of `todos`. */
 export interface TodoRow {
@@ -31,15 +31,10 @@ export function countRows(database: Database, table: "todos" | "source.todos"): 
   return Number(database.query<{ count: bigint }, []>(`SELECT count(*) AS count FROM ${table}`).get()?.count);
 }
 
-/** Computes the checksum of the current contents. Calls a function with each to-do. */
-function computeChecksum(database: Database, visit: (todo: TodoRow) => void = () => {}): Checksum {
+/** Computes the checksum of the current contents. Calls a function with all to-dos. */
+function computeChecksum(database: Database, visit: (todos: TodoRun) => void = () => {}): Checksum {
   const checksum = new Checksum();
-  for (const todo of todoRows(database)) {
-    const { id, json } = todo;
-    // A to-do under another id is another to-do.
-    checksum.add(json.startsWith(`{"id":${id},`) ? json : `${id} ${json}`);
-    visit(todo);
-  }
+  for (const todos of readTodoRuns(database, checksum)) visit(todos);
   for (const row of database.query<KeyRow, []>("SELECT * FROM keys").iterate())
     checksum.add(keyText(toStoredKey(row)));
   checksum.add(countersText(storeRow(database)));
@@ -64,12 +59,17 @@ export function assertIntact(database: Database, onProgress?: OnProgress): void 
   assertUndamaged(database, visitor(database, "checking", onProgress));
 }
 
-/** Returns a function that reports how many to-dos were visited, to be called for each one. */
-export function visitor(database: Database, step: string, onProgress: OnProgress = () => {}): () => void {
+/** Returns a function that reports how many to-dos were visited, to be called with all of them. */
+export function visitor(
+  database: Database,
+  step: string,
+  onProgress: OnProgress = () => {},
+): (todos: TodoRun) => void {
   const total = countRows(database, "todos");
   let done = 0;
-  return () => {
-    if (++done % VISITS_PER_REPORT === 0 || done === total) onProgress(step, done, total);
+  return ({ count }) => {
+    done += count;
+    onProgress(step, done, total);
   };
 }
 
@@ -81,9 +81,9 @@ export function storeChecksum(database: Database): void {
 
 /**
  * Throws a DamageError if the contents differ from the stored checksum.
- * @param visit called with each to-do
+ * @param visit called with all to-dos
  */
-export function assertUndamaged(database: Database, visit?: (todo: TodoRow) => void): void {
+export function assertUndamaged(database: Database, visit?: (todos: TodoRun) => void): void {
   // A missing table is damage, although a damaged row of these is dropped.
   assertReadable(() => database.query("SELECT 1 FROM events, idempotency_records LIMIT 1").get());
   assertDates(database);

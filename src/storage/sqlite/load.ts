@@ -10,29 +10,35 @@ import { randomId } from "./migrations.ts";
 import { readEvents, storedIdempotencyRecords } from "./rows.ts";
 import { storeRow } from "./store-row.ts";
 
+/** Removes damaged rows that a store can do without. */
+type Repair = () => void;
+
 /**
  * Loads the contents of a file into memory. Throws a DamageError if they differ from their checksum.
  */
 export function load(database: Database, options: typeof DEFAULTS): StartContents {
-  // Otherwise a command that changes API keys could commit while the checksum is computed.
-  const snapshot = database.transaction(() => loadSnapshot(database, options));
-  return assertReadable(() => snapshot.immediate());
+  const repairs: Repair[] = [];
+  // All reads see one snapshot, and commands that change API keys do not wait for them.
+  const snapshot = database.transaction(() => loadSnapshot(database, options, repairs));
+  const contents = assertReadable(() => snapshot.deferred());
+  for (const repair of repairs) repair();
+  return contents;
 }
 
-function loadSnapshot(database: Database, options: typeof DEFAULTS): StartContents {
+function loadSnapshot(database: Database, options: typeof DEFAULTS, repairs: Repair[]): StartContents {
   const { epoch, last_id, sequence } = storeRow(database);
   const stored = { epoch, sequence: Number(sequence) };
   const table = new Table();
   const report = visitor(database, "loading", options.onProgress);
-  assertUndamaged(database, (todo) => {
-    table.append(todo.id, todo.json);
-    report();
+  assertUndamaged(database, (todos) => {
+    table.appendRun(todos);
+    report(todos);
   });
   const damaged: string[] = [];
   const idempotencyRecords = [...storedIdempotencyRecords(database, (keyHash) => damaged.push(keyHash))];
-  if (damaged.length > 0) deleteDamaged(database, damaged, options);
+  if (damaged.length > 0) repairs.push(() => deleteDamaged(database, damaged, options));
   warnOfClock(database, options);
-  const events = loadEvents(database, stored, options);
+  const events = loadEvents(database, stored, options, repairs);
   const position = events === undefined ? { ...stored, epoch: randomId() } : stored;
   return { position, lastId: last_id, table, events: events ?? [], idempotencyRecords };
 }
@@ -67,15 +73,18 @@ function loadEvents(
   database: Database,
   last: Position,
   { maxEvents, onWarning }: typeof DEFAULTS,
+  repairs: Repair[],
 ): readonly TodoEvent[] | undefined {
   try {
     return readEvents(database, last, maxEvents);
   } catch (error) {
     if (!(error instanceof DamageError)) throw error;
-    database.run("DELETE FROM events");
-    onWarning(
-      `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
-    );
+    repairs.push(() => {
+      database.run("DELETE FROM events");
+      onWarning(
+        `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
+      );
+    });
     return undefined;
   }
 }

@@ -181,6 +181,22 @@ test("concurrent writes take effect in the order of the calls", async () => {
   await again.close();
 });
 
+test("a command can write while the store loads", async () => {
+  const path = newPath();
+  await (await openSqlite(path)).close();
+  using command = new Database(path);
+  command.run("PRAGMA busy_timeout = 0");
+  let written = 0;
+  // The load asks for the time after it has read the to-dos.
+  const now = (): number => {
+    command.run("UPDATE store SET transactions = transactions");
+    written++;
+    return Date.now();
+  };
+  await (await openSqlite(path, { now })).close();
+  expect(written).toBeGreaterThan(0);
+});
+
 test("openSqlite rejects a file in use until its store is closed", async () => {
   const path = newPath();
   const store = await openSqlite(path);

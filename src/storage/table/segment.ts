@@ -4,11 +4,23 @@ import type { TodoId } from "../../todo.ts";
 const CAPACITY = 768;
 const MAX_BYTES = 36 * 1024;
 const FIRST_BYTES = 4096;
-const MAX_DISTANCE = 0xffff_ffffn;
+/** The greatest difference of two ids in a segment. */
+export const MAX_DISTANCE = 0xffff_ffff;
 const TRUE = new TextEncoder().encode("true}");
 const FALSE = new TextEncoder().encode("false}");
 const COMMA = 0x2c;
 const encoder = new TextEncoder();
+
+/** Encoded to-dos by ascending id, separated by commas. */
+export interface TodoRun {
+  readonly firstId: TodoId;
+  readonly count: number;
+  /** The difference between each id and `firstId`, up to MAX_DISTANCE. */
+  readonly distances: Uint32Array;
+  /** The start of each to-do's bytes. The one after the last is where the next to-do would start. */
+  readonly starts: Uint32Array;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
 
 /**
  * Up to 768 encoded to-dos by ascending id, each preceded by a comma. Concatenated segments are therefore the inside
@@ -39,7 +51,7 @@ export class Segment {
 
   /** Returns whether a to-do with this id fits. The id must be greater than all ids in the segment. */
   canAppend(id: TodoId): boolean {
-    return !this.#isFull() && id - this.firstId <= MAX_DISTANCE;
+    return !this.#isFull() && Number(id - this.firstId) <= MAX_DISTANCE;
   }
 
   /** Adds a to-do for which `canAppend` is true. Returns the number of bytes added. */
@@ -53,7 +65,7 @@ export class Segment {
     this.#states[this.#count] = Number(this.#bytes[end - TRUE.length] === TRUE[0]);
     this.#count++;
     this.#offsets[this.#count] = end;
-    if (this.#isFull()) this.#bytes = this.#bytes.slice(0, end);
+    this.#trim();
     return end - start;
   }
 
@@ -133,27 +145,50 @@ export class Segment {
     return (
       this.#count + next.#count <= CAPACITY / 2 &&
       this.#offset(this.#count) + next.#offset(next.#count) <= MAX_BYTES / 2 &&
-      next.idAt(next.#count - 1) - this.firstId <= MAX_DISTANCE
+      Number(next.idAt(next.#count - 1) - this.firstId) <= MAX_DISTANCE
     );
   }
 
   /** Appends the to-dos of the next segment. */
   merge(next: Segment): void {
-    const gap = Number(next.firstId - this.firstId);
-    const start = this.#offset(this.#count);
-    const added = next.view(0, next.#count);
-    this.#reserve(start + added.length);
-    this.#bytes.set(added, start);
-    this.#states.set(next.#states.subarray(0, next.#count), this.#count);
-    for (let slot = 0; slot < next.#count; slot++) {
-      this.#distances[this.#count] = gap + next.#distance(slot);
+    const { firstId, count } = next;
+    const [distances, starts, bytes] = [next.#distances, next.#offsets, next.#bytes.subarray(1)];
+    this.appendRun({ firstId, count, distances, starts, bytes }, 0);
+  }
+
+  /**
+   * Adds as many to-dos as fit, from an index on; `canAppend` is true for the first one. Returns the index of the first one that
+   * does not fit.
+   */
+  appendRun({ firstId, count, distances, starts, bytes }: TodoRun, from: number): number {
+    const first = starts[from] ?? 0;
+    const offset = this.#offset(this.#count);
+    const gap = Number(firstId - this.firstId);
+    let index = from;
+    let next = first;
+    for (; index < count && !this.#isFull(); index++) {
+      const distance = gap + (distances[index] ?? 0);
+      if (distance > MAX_DISTANCE) break;
+      next = starts[index + 1] ?? 0;
+      this.#distances[this.#count] = distance;
+      this.#states[this.#count] = Number(bytes[next - 1 - TRUE.length] === TRUE[0]);
       this.#count++;
-      this.#offsets[this.#count] = start + next.#offset(slot + 1);
+      this.#offsets[this.#count] = offset + next - first;
     }
+    this.#reserve(offset + next - first);
+    this.#bytes[offset] = COMMA;
+    this.#bytes.set(bytes.subarray(first, next - 1), offset + 1);
+    this.#trim();
+    return index;
   }
 
   #isFull(): boolean {
     return this.#count === CAPACITY || this.#offset(this.#count) >= MAX_BYTES;
+  }
+
+  #trim(): void {
+    const end = this.#offset(this.#count);
+    if (this.#isFull() && end < this.#bytes.length) this.#bytes = this.#bytes.slice(0, end);
   }
 
   #firstAtOrAfter(distance: number): number {

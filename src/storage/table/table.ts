@@ -1,5 +1,5 @@
 import type { ListQuery, TodoId, TodoList } from "../../todo.ts";
-import { Segment } from "./segment.ts";
+import { Segment, type TodoRun } from "./segment.ts";
 
 const MAX_BLOB_BYTES = 1024 * 1024;
 const CHUNK_BYTES = 16 * 1024;
@@ -29,6 +29,16 @@ export class Table {
   append(id: TodoId, json: string): void {
     this.#bytes += this.#tailFor(id).append(id, json);
     this.#count++;
+    this.#cachedList = undefined;
+  }
+
+  /** Adds to-dos. Their ids must be greater than all earlier ids. */
+  appendRun(todos: TodoRun): void {
+    const { firstId, count, distances, starts } = todos;
+    for (let from = 0; from < count; )
+      from = this.#tailFor(firstId + BigInt(distances[from] ?? 0)).appendRun(todos, from);
+    this.#bytes += starts[count] ?? 0;
+    this.#count += count;
     this.#cachedList = undefined;
   }
 
