@@ -34,8 +34,10 @@ export function decide(keys: KeyMap, change: KeyChange): KeyDifference | undefin
       return insert(keys, change.key, change.usedLink);
     case "replace":
       return replace(keys, change.id, change.expiresAt, change.successor);
-    case "delete":
-      return keys.has(change.id) ? { remove: withChildren(keys, [change.id]), put: [] } : undefined;
+    case "delete": {
+      const deleted = keys.get(change.id);
+      return deleted && { remove: withChildren(keys, [deleted]), put: [] };
+    }
     case "rename":
       return rename(keys, change.id, change.name);
     case "recordUses": {
@@ -53,11 +55,8 @@ function insert(keys: KeyMap, key: StoredKey, usedLink?: string): KeyDifference 
   const isTaken = siblings.some((other) => other.name === key.name && !isExpired(other, key.createdAt));
   if (isOrphan || isTaken) return undefined;
   const surplus = Math.max(0, siblings.length + 1 - MAX_SIBLINGS[key.kind ?? "client"]);
-  const removed = siblings.toSorted((one, other) => one.createdAt - other.createdAt).slice(0, surplus);
-  const remove = withChildren(
-    keys,
-    removed.map(({ id }) => id),
-  );
+  const byAge = siblings.toSorted((one, other) => one.createdAt - other.createdAt);
+  const remove = withChildren(keys, byAge.slice(0, surplus));
   if (usedLink !== undefined) remove.add(usedLink);
   return add(keys, remove, [], endingBy(key, parent?.expiresAt));
 }
@@ -65,20 +64,11 @@ function insert(keys: KeyMap, key: StoredKey, usedLink?: string): KeyDifference 
 function replace(keys: KeyMap, id: string, expiresAt: number, successor: StoredKey) {
   const replaced = keys.get(id);
   if (replaced === undefined) return undefined;
-  const namesakes = [...keys.values()].filter(
-    (key) => key.name === replaced.name && isSibling(key, replaced),
-  );
-  const ended = withChildren(
-    keys,
-    namesakes.map((key) => key.id),
-  );
-  const shortened = [...keys.values()].filter((key) => ended.has(key.id));
-  return add(
-    keys,
-    new Set(),
-    shortened.map((key) => endingBy(key, expiresAt)),
-    successor,
-  );
+  const all = [...keys.values()];
+  const namesakes = all.filter((key) => key.name === replaced.name && isSibling(key, replaced));
+  const ended = withChildren(keys, namesakes);
+  const shortened = all.filter((key) => ended.has(key.id)).map((key) => endingBy(key, expiresAt));
+  return add(keys, new Set(), shortened, successor);
 }
 
 function rename(keys: KeyMap, id: string, name: string): KeyDifference | undefined {
@@ -121,9 +111,9 @@ const isSibling = (one: Key, other: Key): boolean =>
 const findParent = (keys: KeyMap, { parent }: Key): Key | undefined =>
   parent?.kind === "key" ? keys.get(parent.id) : undefined;
 
-/** Returns ids, and those of all keys that were made with them. */
-function withChildren(keys: KeyMap, ids: Iterable<string>): Set<string> {
-  const found = new Set(ids);
+/** Returns the ids of keys, and of all keys that were made with them. */
+function withChildren(keys: KeyMap, parents: readonly Key[]): Set<string> {
+  const found = new Set(parents.map(({ id }) => id));
   // A set also iterates over what is added meanwhile.
   for (const id of found)
     for (const { id: child, parent } of keys.values())
