@@ -12,7 +12,8 @@ type WorkerReply<Result> =
 /** A thread that runs a module and replies to requests. It keeps the process running only while requests are pending. */
 export class WorkerThread<Request, Result> {
   readonly #worker: Worker;
-  readonly #pending = new Map<number, PromiseWithResolvers<Result>>();
+  /** The requests without a reply, the oldest first. */
+  readonly #pending = new Map<number, PromiseWithResolvers<Result> & { readonly since: number }>();
   #lastId = 0;
   #hasExited = false;
 
@@ -36,9 +37,15 @@ export class WorkerThread<Request, Result> {
     return this.#hasExited;
   }
 
+  /** Returns how long the oldest request has waited for its reply, in milliseconds; 0 if none waits. */
+  waitingMs(): number {
+    const [oldest] = this.#pending.values();
+    return oldest === undefined ? 0 : performance.now() - oldest.since;
+  }
+
   /** Rejects with what the request threw (its message and `code`), or if the thread exits. */
   request(request: Request): Promise<Result> {
-    const reply = Promise.withResolvers<Result>();
+    const reply = { ...Promise.withResolvers<Result>(), since: performance.now() };
     const id = ++this.#lastId;
     this.#pending.set(id, reply);
     // Without a reference, Bun would poll for the reply.

@@ -163,15 +163,13 @@ test("a write that is acknowledged while a rescue file is written makes the serv
   const rescue = new Rescue({
     path,
     otherFolder: undefined,
-    check: async () => {},
-    onFailure: () => {},
     contents: () => {
       count++;
       return {
         lastId: BigInt(count),
         count,
         todos: (function* () {
-          if (count === 1) rescue.writeSucceeded();
+          if (count === 1) rescue.countWrite();
           yield Array.from({ length: count }, (_, i) => `{"id":${i + 1},"title":"a","done":false}`);
         })(),
         keys: [],
@@ -180,9 +178,8 @@ test("a write that is acknowledged while a rescue file is written makes the serv
     },
     onWarning: (message) => warnings.push(message),
   });
-  await rescue.close(async () => {
-    throw new Error("the files are gone");
-  });
+  const failure = new Error("the files are gone");
+  expect([await rescue.save(failure), await rescue.save(failure)]).toEqual([false, true]);
   expect(rescueFiles(path)).toEqual([rescue.file ?? ""]);
   expect(readFileSync(rescue.file ?? "", "utf8")).toContain('"todos":2');
   expect(warnings).toEqual([expect.stringContaining(rescue.file ?? "no file")]);

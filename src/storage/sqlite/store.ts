@@ -1,17 +1,15 @@
 import type { Database } from "bun:sqlite";
-import { basename } from "node:path";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { type StartContents, TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
-import { WriteHealth } from "../write-health.ts";
 import { WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
 import { openError } from "./errors.ts";
+import { FileHealth } from "./health.ts";
 import { ServerKeys } from "./keys.ts";
 import { load } from "./load.ts";
 import { acquireLock, type Lock } from "./lock.ts";
@@ -19,7 +17,7 @@ import { removeAbandonedCopies } from "./maintenance/copy.ts";
 import { assertNotBehindMark } from "./mark.ts";
 import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
-import { Rescue, retireRescueFiles } from "./rescue.ts";
+import { retireRescueFiles } from "./rescue.ts";
 import { storeRow } from "./store-row.ts";
 import { describeOpenError } from "./ways-out.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
@@ -79,14 +77,12 @@ class SqliteStore implements Store {
   );
   readonly #writer: WriterClient;
   readonly #lock: Lock;
-  readonly #rescue: Rescue;
+  readonly #health: FileHealth;
   readonly #options: typeof DEFAULTS;
   /** The hashes of expired and evicted idempotency keys; the next batch deletes them from the file. */
   #removed: string[] = [];
   /** The last batch, if its commit failed or is under way. It may be on disk. */
   #unconfirmed: Batch | undefined;
-  /** Whether the last batch has failed, and no check of writes has succeeded since. */
-  readonly #writeHealth = new WriteHealth(() => this.#checkWrites());
 
   constructor(
     path: string,
@@ -98,25 +94,26 @@ class SqliteStore implements Store {
     options: typeof DEFAULTS,
   ) {
     const changeKeys = (change: KeyChange) => writer.request({ type: "changeKeys", change });
-    this.keys = new ServerKeys(reader, changeKeys, (failure) => this.#onWrite(failure));
+    this.keys = new ServerKeys(reader, changeKeys, (failure) => {
+      if (failure === undefined) this.#health.writeSucceeded();
+      else this.#health.writeFailed();
+    });
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
-    this.#rescue = new Rescue({
+    this.#health = new FileHealth(writer, this.keys, {
       path,
       otherFolder: options.rescueFolder,
-      check: () => this.#checkFiles(),
-      onFailure: () => this.#onFilesFail(),
       contents: () => ({ ...this.#state.contents(), keys: this.keys.copy }),
       onWarning: options.onWarning,
     });
   }
 
   get rescueFile(): string | undefined {
-    return this.#rescue.file;
+    return this.#health.rescueFile;
   }
 
   get count(): number {
@@ -151,34 +148,8 @@ class SqliteStore implements Store {
     return this.#state.position;
   }
 
-  /** Asks the writer only after a failed write, so that it is cheap and notices that writes succeed again. */
   checkWrites(): Promise<void> | undefined {
-    return this.#writeHealth.run();
-  }
-
-  async #checkWrites(): Promise<void> {
-    try {
-      await this.#writer.request({ type: "checkWrites" });
-    } catch (cause) {
-      const { file } = this.#rescue;
-      const detail =
-        file && `The files of the store are wrong. ${basename(file)} has everything that the server holds.`;
-      throw new ServiceError("store_unavailable", { cause, ...(detail && { detail }) });
-    }
-  }
-
-  async #checkFiles(): Promise<void> {
-    await this.#writer.request({ type: "checkFiles" });
-    this.keys.useFiles();
-  }
-
-  #onFilesFail(): void {
-    this.#writeHealth.failed();
-    this.keys.useCopy();
-  }
-
-  #onWrite(failure: unknown): void {
-    if (failure === undefined) this.#rescue.writeSucceeded();
+    return this.#health.checkWrites();
   }
 
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
@@ -191,7 +162,7 @@ class SqliteStore implements Store {
     await this.keys.flush();
     this.keys.close();
     try {
-      await this.#rescue.close(() => this.#writer.close());
+      await this.#health.close();
     } finally {
       this.#lock.close();
     }
@@ -231,12 +202,10 @@ class SqliteStore implements Store {
     try {
       await this.#writer.request({ type: "commit", commit });
     } catch (cause) {
-      this.#writeHealth.failed();
-      this.#onWrite(cause);
+      this.#health.writeFailed();
       throw cause;
     }
-    this.#writeHealth.succeeded();
-    this.#onWrite(undefined);
+    this.#health.writeSucceeded();
     this.#apply(batch);
     this.#options.onBatch(events.length, performance.now() - started);
   }

@@ -11,6 +11,8 @@ export interface WriterClient {
    * fsync and a crash, the next start may still find it. Requests run in the order of the calls.
    */
   readonly request: (request: WriterRequest) => Promise<boolean>;
+  /** Returns how long the oldest request has waited for its reply, in milliseconds. */
+  readonly waitingMs: () => number;
   /**
    * Closes the file. Rejects if its files are wrong; then its WAL stays as it is. Resolves to false if only the WAL was
    * missing, and all changes are in the database.
@@ -57,6 +59,7 @@ export async function startWriter(
   };
   return {
     request: async (request) => send(await ensureAlive(), request),
+    waitingMs: () => thread.waitingMs(),
     close: async () => {
       try {
         return await send(await ensureAlive(), { type: "close" });
