@@ -1,16 +1,18 @@
 import { expect, test } from "bun:test";
-import { access, cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { access, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startBalancer, startNginx, startTopology } from "../deploy/topology.ts";
 import { makeCertificate } from "./certificate.ts";
-import { run, runTodo } from "./command.ts";
+import { type Command, run, runTodo } from "./command.ts";
+import { freePort } from "./free-port.ts";
 import { whyNoServer } from "./postgres.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 
@@ -209,7 +211,7 @@ test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
   },
 );
 
-/** The parts of compose.yaml, as docker-compose prints them, that these tests check. */
+/** The parts of a compose file that these tests check. */
 interface Compose {
   readonly services: Readonly<
     Record<
@@ -218,10 +220,12 @@ interface Compose {
         readonly image?: string;
         readonly environment?: Readonly<Record<string, string>>;
         readonly secrets?: readonly { readonly source: string }[];
+        readonly command?: readonly string[];
+        readonly volumes?: readonly string[];
       }
     >
   >;
-  readonly secrets: Readonly<Record<string, { readonly file: string }>>;
+  readonly secrets?: Readonly<Record<string, { readonly file: string }>>;
 }
 
 /** Copies deploy/ without secrets to a new folder, runs `make-secrets` there, and passes the path of the copy. */
@@ -284,14 +288,15 @@ test("two replicas accept the credentials of make-secrets", () =>
     }
   }));
 
-test.skipIf(skipFor(whyMissing("docker-compose")))(
-  "compose.yaml is valid, uses the created secrets, and pins exact versions of images",
-  () =>
+test.skipIf(skipFor(whyMissing("docker-compose"))).each(["compose.yaml", "compose.home.yaml"])(
+  "%s is valid, uses the created secrets, and pins exact versions of images",
+  (file) =>
     withSecrets(async (deploy) => {
-      const compose = run(["docker-compose", "-f", join(deploy, "compose.yaml"), "config"]);
+      const variables = { DOMAIN: "todo.example.com" };
+      const compose = run(["docker-compose", "-f", join(deploy, file), "config"], variables);
       expect([await compose.exited, compose.stderr()]).toEqual([0, ""]);
       const config: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(compose.stdout())));
-      for (const { file } of Object.values(config.secrets)) await access(file);
+      for (const secret of Object.values(config.secrets ?? {})) await access(secret.file);
       for (const [name, { image, environment = {}, secrets = [] }] of Object.entries(config.services)) {
         if (image !== undefined) expect([name, image]).toEqual([name, expect.stringMatching(/:\d+\.\d+/)]);
         const used = Object.values(environment).flatMap(
@@ -301,6 +306,129 @@ test.skipIf(skipFor(whyMissing("docker-compose")))(
       }
     }),
 );
+
+test.skipIf(skipFor(whyMissing("docker-compose")))(
+  "compose.home.yaml asks for a missing DOMAIN",
+  async () => {
+    const compose = run(["docker-compose", "-f", join(DEPLOY, "compose.home.yaml"), "config"]);
+    expect([await compose.exited, compose.stderr()]).toEqual([
+      1,
+      expect.stringContaining("into the file .env"),
+    ]);
+  },
+);
+
+/**
+ * Runs the services of compose.home.yaml as processes with the settings that the file gives them. Only addresses, ports and
+ * the paths of volumes differ.
+ */
+async function startHome(stack: AsyncDisposableStack) {
+  const folder = await mkdtemp(join(tmpdir(), "todo-home-"));
+  stack.defer(() => rm(folder, { recursive: true }));
+  const domain = `localhost:${await freePort()}`;
+  const text = (await readFile(join(DEPLOY, "compose.home.yaml"), "utf8"))
+    .replaceAll(/\$\{DOMAIN[^}]*\}/g, domain)
+    .replaceAll("172.31.254.2", "127.0.0.1");
+  const { services }: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(text)));
+  const { folders, todo, caddy } = services;
+  const inFolder = (value: string): string => value.replaceAll(/\/(?=data|backups)/g, `${folder}/`);
+
+  // Docker creates missing folders of volumes.
+  for (const { volumes = [] } of [folders ?? {}, todo ?? {}])
+    for (const volume of volumes)
+      if (volume.startsWith("./")) await mkdir(join(folder, volume.split(":")[0] ?? ""), { recursive: true });
+  const [shell = "", option = "", command = ""] = folders?.command ?? [];
+  const owner = `${process.getuid?.()}:${process.getgid?.()}`;
+  const prepare = run([shell, option, inFolder(command).replace("65532:65532", owner)]);
+  expect([await prepare.exited, prepare.stderr()]).toEqual([0, ""]);
+
+  const variables = Object.fromEntries(
+    Object.entries(todo?.environment ?? {}).map(([name, value]) => [name, inFolder(value)]),
+  );
+  const runCommand = (...args: readonly string[]): Command => stack.use(runTodo(args, variables));
+  const start = async (): Promise<{ readonly url: string; readonly ca: string }> => {
+    const server = stack.use(runTodo(["serve"], { ...variables, TODO_PORT: "0" }));
+    const { host } = new URL(await server.url);
+    const options = "{\nadmin off\nskip_install_trust\nauto_https disable_redirects\n}\n";
+    const site = (caddy?.environment?.CADDYFILE ?? "").replace("todo:3000", host);
+    const config = join(folder, "Caddyfile");
+    await writeFile(config, options + site);
+    const own = { XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+    stack.use(run(["caddy", "run", "--adapter", "caddyfile", "--config", config], own));
+    const root = join(folder, "caddy/pki/authorities/local/root.crt");
+    const isReady = async () => {
+      if (!(await Bun.file(root).exists())) return false;
+      const ca = await readFile(root, "utf8");
+      const answer = fetch(`https://${domain}/livez`, { tls: { ca } });
+      return (await answer.catch(() => undefined))?.ok === true;
+    };
+    await until(isReady, "Caddy answers");
+    return { url: `https://${domain}`, ca: await readFile(root, "utf8") };
+  };
+  return { folder, runCommand, start };
+}
+
+test.skipIf(skipFor(whyMissing("caddy")))(
+  "the services of compose.home.yaml let two people join by links, and back up the list",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const home = await startHome(stack);
+    const invite = async (name: string): Promise<string> => {
+      const created = home.runCommand("keys", "create", name, "--link");
+      expect([await created.exited, created.stderr()]).toEqual([0, expect.stringContaining(`as ${name}`)]);
+      return created.stdout().trim();
+    };
+    const first = await invite("ada");
+    const { url, ca } = await home.start();
+    const send = (method: string, path: string, body?: object, cookie?: string): Promise<Response> =>
+      fetch(url + path, {
+        method,
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        headers: {
+          "Content-Type": "application/json",
+          Origin: url,
+          "Sec-Fetch-Site": "same-origin",
+          ...(cookie !== undefined && { Cookie: cookie }),
+        },
+        tls: { ca },
+      });
+    const open = async (link: string): Promise<string> => {
+      const [address, code] = link.split("/#sign-in=");
+      expect(address).toBe(url);
+      const response = await send("POST", "/api/session", { code });
+      expect(response.status).toBe(201);
+      return response.headers.get("set-cookie")?.split(";")[0] ?? "";
+    };
+    const ada = await open(first);
+    expect((await send("GET", "/api/todos")).status).toBe(401);
+    expect((await send("POST", "/api/todos", { title: "buy milk" }, ada)).status).toBe(201);
+    const ben = await open(await invite("ben"));
+    expect((await send("PATCH", "/api/todos/1", { done: true }, ben)).status).toBe(200);
+    expect(await (await send("GET", "/api/todos", undefined, ada)).json()).toEqual([
+      { id: 1, title: "buy milk", done: true },
+    ]);
+
+    const revoked = home.runCommand("keys", "revoke", "ben");
+    expect(await revoked.exited).toBe(0);
+    await until(async () => (await send("GET", "/api/todos", undefined, ben)).status === 401, "ben is out");
+    for (const name of ["data", "backups"])
+      expect([name, await modeOf(join(home.folder, name))]).toEqual([name, "700"]);
+    await until(
+      async () => (await readdir(join(home.folder, "backups"))).length > 0,
+      "the first backup exists",
+    );
+  },
+);
+
+test("the build of the Containerfile passes source, version and revision to the labels of the image", async () => {
+  const [, image = ""] = (await readFile(join(DEPLOY, "Containerfile"), "utf8")).split(
+    "/base-debian12:nonroot",
+  );
+  for (const name of ["source", "version", "revision"]) {
+    const argument = name.toUpperCase();
+    expect(image).toMatch(new RegExp(`^ARG ${argument}=[^]*image\\.${name}="\\$${argument}"`, "m"));
+  }
+});
 
 test(".dockerignore allows exactly the files that the Containerfile copies", async () => {
   const [ignored, containerfile] = await Promise.all([
