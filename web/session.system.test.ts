@@ -70,6 +70,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await linkText.waitFor();
       expect(await accessibilityViolations(page)).toEqual([]);
       const link = (await linkText.textContent()) ?? "";
+      await page.getByText("The link signs in as ann.").waitFor();
 
       await using second = await openWindow(browser, link, PHONE);
       const other = second.page;
@@ -92,7 +93,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await page.context().setOffline(false);
 
       await openDevices(page);
-      await page.getByRole("button", { name: /^Sign out Chrome/ }).click();
+      await page.getByRole("button", { name: /^Sign out ann · Chrome/ }).click();
       await other.getByText("This browser was signed out.").waitFor();
       expect(await other.locator("body").textContent()).not.toContain("mine alone");
       const isKept = "caches.match('/last-list').then(Boolean)";

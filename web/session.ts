@@ -304,6 +304,7 @@ export class SessionView {
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
+      requireElement("#device-link-owner", HTMLElement).textContent = session.name;
       deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device)));
     });
   }

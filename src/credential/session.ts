@@ -58,7 +58,8 @@ const findValid = (all: readonly Key[], wanted: string, now: number): Key | unde
 /**
  * Makes the key of a browser, and uses up the link in the same transaction, so that a failure leaves the link valid. Returns
  * `undefined` if the parent or the link is no longer valid.
- * @param browser its name, which gets a number if another browser of the parent has it
+ * @param browser follows the owner in its name, such as "ada · Firefox on Android"; a number follows if another browser of
+ *   the parent has that name
  */
 export async function createSession(
   keys: KeyStore,
@@ -75,13 +76,18 @@ export async function createSession(
     const needed = [linkId, parent.kind === "key" ? parent.id : undefined];
     if (needed.some((id) => id !== undefined && findValid(all, id, now) === undefined)) return undefined;
     const names = new Set(all.flatMap((key) => (isDeviceOf(key, parent) ? key.name : [])));
-    let name = browser;
-    for (let number = 2; names.has(name); number++) name = `${browser} ${number}`;
+    const owner = getOwner(parent, all);
+    const first = `${truncate(owner)} · ${browser}`;
+    let name = first;
+    for (let number = 2; names.has(name); number++) name = `${first} ${number}`;
     const minted = mintKey(mintToken(), { name, scope, kind: "device", parent, createdAt: now, ...life });
-    if (await keys.insert(minted.stored, linkId)) return { ...minted, owner: getOwner(parent, all) };
+    if (await keys.insert(minted.stored, linkId)) return { ...minted, owner };
     // Another request has used the link or taken the name, or the parent was revoked.
   }
 }
+
+/** Leaves room for the browser in the name of a key, which has at most 100 characters. */
+const truncate = (owner: string): string => [...owner].slice(0, 60).join("");
 
 export const isDeviceOf = (key: Key, parent: Parent): boolean =>
   key.kind === "device" && isSameParent(key.parent, parent);

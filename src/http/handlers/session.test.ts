@@ -126,7 +126,7 @@ describe("POST /api/session", () => {
     const body = await jsonOf(response);
     expect(body).toEqual({
       id: expect.any(String),
-      name: "Firefox on Android",
+      name: "ann · Firefox on Android",
       createdAt: expect.any(String),
     });
     const token = cookie?.slice("__Host-todo=".length, cookie.indexOf(";")) ?? "";
@@ -140,7 +140,18 @@ describe("POST /api/session", () => {
     const names = [];
     for (const body of [ANN, { token: service.phone.token }, ANN])
       names.push((await jsonOf(await service.signIn(body))).name);
-    expect(names).toEqual(["Firefox on Android", "Firefox on Android", "Firefox on Android 2"]);
+    expect(names).toEqual([
+      "ann · Firefox on Android",
+      "phone · Firefox on Android",
+      "ann · Firefox on Android 2",
+    ]);
+  });
+
+  test("gives a browser of an owner with a long name a name that can be exported and imported", async () => {
+    await using service = await startPrivate();
+    const minted = await createKey(service.keys, "ä".repeat(100), undefined, service.state.now);
+    const { name } = await jsonOf(await service.signIn({ token: minted?.token }));
+    expect(name).toBe(`${"ä".repeat(60)} · Firefox on Android`);
   });
 
   test.each<[what: string, body: object, status: number, code: string]>([
@@ -476,8 +487,8 @@ describe("GET and DELETE /api/session", () => {
     expect(
       devices.map(({ name, isCurrent: current }: { name: string; isCurrent: boolean }) => [name, current]),
     ).toEqual([
-      ["Firefox on Android", true],
-      ["Firefox on Android 2", false],
+      ["ann · Firefox on Android", true],
+      ["ann · Firefox on Android 2", false],
     ]);
     const byToken = { headers: { Authorization: `Bearer ${service.phone.token}` } };
     const other = await service.send("GET", "/api/session", byToken);
@@ -493,7 +504,7 @@ describe("GET and DELETE /api/session", () => {
     service.state.now += DAY;
     expect(await service.statusOf("/api/todos", stale)).toBe(401);
     const { devices } = await jsonOf(await service.send("GET", "/api/session", init));
-    expect(devices).toMatchObject([{ name: "Firefox on Android 2" }]);
+    expect(devices).toMatchObject([{ name: "ann · Firefox on Android 2" }]);
   });
 
   test("send no cookie to a request with Authorization", async () => {
@@ -736,8 +747,8 @@ test("GET /admin/keys says whose each browser is, and shows no links", async () 
   const listed = await jsonOf(response);
   expect(listed.map(({ name, deviceOf }: { name: string; deviceOf?: string }) => [name, deviceOf])).toEqual([
     ["phone", undefined],
-    ["Firefox on Android", "ann"],
-    ["Firefox on Android", "phone"],
+    ["ann · Firefox on Android", "ann"],
+    ["phone · Firefox on Android", "phone"],
   ]);
 });
 
