@@ -1,6 +1,6 @@
 /** Generates sequences of steps. The same seed gives the same sequences. */
-import { malformedBodies, NOT_BOOLEANS, NOT_STRINGS, notation, withOtherKeys } from "./bodies.ts";
-import { ABSENT, MALFORMED } from "./ids.ts";
+import { malformedBodies, notation, withOtherKeys } from "./bodies.ts";
+import examples from "./examples.json" with { type: "json" };
 import { Deck, Random } from "./random.ts";
 import type { Credentials, IdText, Method, Request, Step } from "./step.ts";
 import { Titles } from "./titles.ts";
@@ -36,10 +36,10 @@ export class Generator {
         body,
       })),
     ];
-    this.#ids = new Deck([...ABSENT, ...MALFORMED].flatMap(methods), random);
+    this.#ids = new Deck([...examples.ids.absent, ...examples.ids.malformed].flatMap(methods), random);
     const title = JSON.stringify(this.#titles.plain());
-    const wrongTitles = NOT_STRINGS.map((value) => `{"title":${value}}`);
-    const wrongDone = NOT_BOOLEANS.map((value) => `{"done":${value}}`);
+    const wrongTitles = examples.bodies.notStrings.map((value) => `{"title":${value}}`);
+    const wrongDone = examples.bodies.notBooleans.map((value) => `{"done":${value}}`);
     this.#badCreates = new Deck(
       [{}, ...[...malformedBodies("title", title), ...wrongTitles].map(toBody)],
       random,

@@ -17,7 +17,7 @@ import {
   user,
   withServer,
 } from "./reference-server.ts";
-import { type RuleId, rules } from "./rules.ts";
+import { type RuleId, reliesOn, rules } from "./rules.ts";
 import { checkServer, createClient, type Options, type Report, type Result, runCases } from "./runner.ts";
 import { Stopped } from "./target-client.ts";
 
@@ -1175,6 +1175,11 @@ test("each rule that is not observable names a test that proves it", () => {
   const reasons = rules.flatMap(({ notObservable }) => notObservable ?? []);
   expect(reasons).not.toBeEmpty();
   for (const reason of reasons) expect(reason).toMatch(/^.+ — proved by \S+\.test\.ts ".+"$/);
+});
+
+test("each rule relies on rules that exist", () => {
+  const ids = new Set(rules.map(({ id }) => id));
+  expect([...reliesOn].flat(2).filter((id) => !ids.has(id))).toEqual([]);
 });
 
 test("each rule that the kit judges is violated by a faulty server", () => {

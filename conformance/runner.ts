@@ -3,9 +3,8 @@ import type { Case } from "./case.ts";
 import { cases as api } from "./cases/api.ts";
 import { cases as basic } from "./cases/basic.ts";
 import { cases as bearer } from "./cases/bearer.ts";
-import { dependencies } from "./dependencies.ts";
 import { type ModelResult, runModel } from "./model-run.ts";
-import { type CaseRuleId, type Need, type Rule, rules } from "./rules.ts";
+import { type CaseRuleId, type Need, type Rule, reliesOn, rules } from "./rules.ts";
 import { RuleViolation, TargetClient, UnreachableError } from "./target-client.ts";
 
 // The type requires a case for every rule that the model does not judge.
@@ -177,8 +176,7 @@ function causeOf(id: string, violations: ReadonlyMap<string, RuleViolation>): st
 }
 
 function blockerOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
-  const reliesOn: readonly string[] = Object.entries(dependencies).find(([rule]) => rule === id)?.[1] ?? [];
-  const prerequisites = [violations.get(id)?.rule ?? id, ...reliesOn];
+  const prerequisites = [violations.get(id)?.rule ?? id, ...(reliesOn.get(id) ?? [])];
   return prerequisites.find((other) => other !== id && violations.has(other));
 }
 
