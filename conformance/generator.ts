@@ -83,68 +83,29 @@ export class Generator {
 
   /** The plain life of plain to-dos, with every operation in every state. */
   #lifecycle(): Step[] {
-    const [a, b, c, d, e, f] = Array.from({ length: 6 }, () => this.#create()) as [
-      Request,
-      Request,
-      Request,
-      Request,
-      Request,
-      Request,
-    ];
-    const [idA, idB, idC, idD, idE] = [a, b, c, d, e].map(idOf) as [IdText, IdText, IdText, IdText, IdText];
-    const same = { ...b, creates: this.#number() };
-    const rejected = ['{"title":""}', `{"title":"${this.#titles.plain().padEnd(121, "x")}"}`, "{}", "{"].map(
-      (body): Request => ({ method: "POST", body }),
-    );
-    const requests = [
-      ...[
-        a,
-        get(idA),
-        ...rejected,
-        get({ of: idA.of, text: "{+1}" }),
-        b,
-        same,
-        get(idB),
-        c,
-        get(idA),
-        patch(idB, true),
-        get(idB),
-        patch(idB, true),
-      ],
-      ...[
-        get(idA),
-        patch(idA, false),
-        patch(idB, false),
-        get(idB),
-        patch(idB, true),
-        remove(idB),
-        get(idB),
-        patch(idB, true),
-      ],
-      ...[
-        remove(idB),
-        get(idB),
-        get(idC),
-        d,
-        get(idD),
-        e,
-        patch(idA, true),
-        remove(idE),
-        remove(idD),
-        f,
-        get(idA),
-      ],
-      ...[
-        remove(idA),
-        get(idA),
-        remove(idC),
-        remove(idOf(same)),
-        remove(idOf(f)),
-        this.#create(),
-        this.#create(),
-      ],
-    ];
-    return requests.map((request) => ({ requests: [request] }));
+    const created = new Map<string, Request>();
+    const request = (operation: string): Request => {
+      const [verb, name = ""] = operation.split(" ");
+      // A capital names a second to-do with the same title.
+      const title = created.get(name.toLowerCase())?.body;
+      const todo = created.get(name) ?? {
+        ...this.#create(),
+        ...(title === undefined ? {} : { body: title }),
+      };
+      if (verb === "reject") return { method: "POST", body: this.#plainlyInvalid(name) };
+      created.set(name, todo);
+      const id = idOf(todo);
+      if (verb === "create") return todo;
+      if (verb === "next") return get({ ...id, text: "{+1}" });
+      if (verb === "delete") return remove(id);
+      return verb === "get" ? get(id) : patch(id, verb === "true");
+    };
+    return examples.lifecycle.map((operation) => one(request(operation)));
+  }
+
+  #plainlyInvalid(kind: string): string {
+    if (kind === "long") return JSON.stringify({ title: this.#titles.plain().padEnd(121, "x") });
+    return kind === "empty" ? '{"title":""}' : kind;
   }
 
   /** Steps of all kinds on a few to-dos. `unusual` is the share of unusual titles, ids and bodies. */
@@ -175,7 +136,7 @@ export class Generator {
     for (let round = 0; round < 10; round += 1) {
       const created = Array.from({ length: 2 + this.#random.below(4) }, () => this.#create());
       const ids = created.map(idOf);
-      const [first] = ids as [IdText];
+      const first = ids[0] ?? idOf({ method: "POST" });
       const all = (make: (id: IdText, index: number) => Request): Request[] =>
         Array.from({ length: MAX_AT_ONCE }, (_, index) => make(ids[index % ids.length] ?? first, index));
       const kinds: readonly (() => Request[])[] = [

@@ -162,22 +162,15 @@ function violationResult(
   return { rule, status: "not judged", reason: `not judged because ${cause} failed` };
 }
 
-/** Returns the violated rule at the end of the chain of violated rules that a rule depends on, if there is a chain. */
-function causeOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
-  const seen = new Set<string>();
-  let cause = id;
-  for (let next: string | undefined = id; next !== undefined; next = blockerOf(cause, violations)) {
-    // Each rule relies on the next one in a circle, so none explains the others.
-    if (seen.has(next)) return undefined;
-    seen.add(next);
-    cause = next;
-  }
-  return cause === id ? undefined : cause;
-}
-
-function blockerOf(id: string, violations: ReadonlyMap<string, RuleViolation>): string | undefined {
+/** Returns the violated rule at the end of the chain of violated rules that a rule relies on, if there is a chain. */
+function causeOf(
+  id: string,
+  violations: ReadonlyMap<string, RuleViolation>,
+  seen: readonly string[] = [],
+): string | undefined {
   const prerequisites = [violations.get(id)?.rule ?? id, ...(reliesOn.get(id) ?? [])];
-  return prerequisites.find((other) => other !== id && violations.has(other));
+  const cause = prerequisites.find((other) => other !== id && violations.has(other) && !seen.includes(other));
+  return cause === undefined ? undefined : (causeOf(cause, violations, [...seen, id]) ?? cause);
 }
 
 const SKIP_REASONS: Readonly<Record<Need, string>> = {

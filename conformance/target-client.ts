@@ -230,27 +230,12 @@ const OPERATIONS: readonly [RegExp, RuleId][] = [
   [/^GET \/admin\/( |$)/, "admin.200"],
 ];
 
-/** Parses the bytes of an HTTP/1.1 response, given as latin1, because chunk sizes count bytes (RFC 9112, section 7.1). */
+/** Splits the bytes of an HTTP/1.1 response at its head. The text still contains the sizes of chunks. */
 function parseResponse(request: string, bytes: string): CapturedResponse {
   const status = /^HTTP\/1\.[01] (\d{3})/.exec(bytes)?.[1];
   const end = bytes.indexOf("\r\n\r\n");
-  const head = bytes.slice(0, end);
-  const rest = end === -1 ? "" : bytes.slice(end + 4);
-  const body = /^transfer-encoding:.*chunked/im.test(head) ? decodeChunked(rest) : rest;
-  return new CapturedResponse(
-    request,
-    Number(status ?? 0),
-    new Headers(),
-    Buffer.from(body, "latin1").toString(),
-  );
-}
-
-function decodeChunked(body: string): string {
-  const line = /^([0-9a-f]+).*\r\n/i.exec(body);
-  const length = Number.parseInt(line?.[1] ?? "0", 16);
-  if (line === null || length === 0) return "";
-  const start = line[0].length;
-  return body.slice(start, start + length) + decodeChunked(body.slice(start + length + 2));
+  const text = end === -1 ? "" : Buffer.from(bytes.slice(end + 4), "latin1").toString();
+  return new CapturedResponse(request, Number(status ?? 0), new Headers(), text);
 }
 
 function describeRequest(method: string, path: string, body?: string, note?: string): string {

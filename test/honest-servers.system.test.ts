@@ -20,11 +20,14 @@ afterAll(async () => {
 async function expectAccepted(commandLine: readonly string[]): Promise<void> {
   const variables = { TOKEN: token, USER_PASSWORD: `${user.name}:${user.password}` };
   await using server = run(commandLine, variables);
-  const options = { token, user, clientName: "alice", fresh: true, timeoutMs: 60_000 };
-  const { results, passed } = await checkServer({ baseUrl: await server.url, ...options });
-  const violated = results.filter(({ status }) => !["passed", "not observable"].includes(status));
-  expect(violated).toEqual([]);
-  expect(passed).toBe(true);
+  const options = { token, user, clientName: "alice", timeoutMs: 60_000, seconds: 3 };
+  // The second run finds a server in use.
+  for (const fresh of [true, false]) {
+    const { results, passed } = await checkServer({ baseUrl: await server.url, ...options, fresh });
+    const accepted = ["passed", "not observable", ...(fresh ? [] : ["skipped"])];
+    expect(results.filter(({ status }) => !accepted.includes(status))).toEqual([]);
+    expect(passed).toBe(true);
+  }
 }
 
 test.skipIf(skipFor(packages.whyMissing)).each(["express", "hono"])(
@@ -42,3 +45,7 @@ test.skipIf(skipFor(whyMissing("python3")))(
     await expectAccepted(["python3", join(SERVERS, "stdlib.py")]);
   },
 );
+
+test.skipIf(skipFor(whyMissing("perl")))("the conformance kit accepts Perl's core modules", async () => {
+  await expectAccepted(["perl", join(SERVERS, "sequential.pl")]);
+});

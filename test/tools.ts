@@ -18,6 +18,7 @@ const TOOLS = {
   hydra: "9.4",
   nginx: "1.22.1",
   openssl: "3.0.22",
+  perl: "5.36.0",
   pgbouncer: "1.18.0",
   promtool: "2.42.0 (Prometheus)",
   python3: "3.11.7",
