@@ -1087,6 +1087,10 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     ),
     "basic.password.refused",
   ],
+  "compares passwords without accents": [
+    withPassword((sent) => sent.replaceAll("é", "e") === user.password.replaceAll("é", "e")),
+    "basic.password.refused",
+  ],
   "trims passwords": [withPassword((sent) => sent.trim() === user.password), "basic.password.refused"],
   "compares passwords up to a NUL byte": [
     withPassword((sent) => sent.split("\0")[0] === user.password),

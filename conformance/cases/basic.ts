@@ -66,8 +66,9 @@ export const cases = {
   // At most nine wrong passwords for the user, because many servers lock a user out after ten.
   async "basic.password.refused"(client: TargetClient) {
     const { name, password } = client.target.user;
+    const plain = password.normalize("NFD").replace(/\p{M}/gu, "");
     const wrong: [string, string][] = [
-      ["a wrong password", "conformance-wrong-password"],
+      plain === password ? ["a wrong password", "kit-wrong"] : ["the password without accents", plain],
       ["no password", ""],
       ["the password and a space", `${password} `],
       ["the password, a NUL byte and a character", `${password}\0a`],
