@@ -2,7 +2,7 @@
 import { isExpired, type Key, oldestKeptExpiry, type StoredKey } from "./key.ts";
 import { isSameParent } from "./parent.ts";
 
-/** How many keys of a kind have the same parent at most. A new key deletes the oldest ones beyond that. */
+/** How many keys of a kind have the same parent at most. A new key deletes those beyond that: expired ones first, then the oldest. */
 const MAX_SIBLINGS = { client: Number.POSITIVE_INFINITY, device: 20, link: 5 };
 
 /** API keys by id. */
@@ -55,8 +55,11 @@ function insert(keys: KeyMap, key: StoredKey, usedLink?: string): KeyDifference 
   const isTaken = siblings.some((other) => other.name === key.name && !isExpired(other, key.createdAt));
   if (isOrphan || isTaken) return undefined;
   const surplus = Math.max(0, siblings.length + 1 - MAX_SIBLINGS[key.kind ?? "client"]);
-  const byAge = siblings.toSorted((one, other) => one.createdAt - other.createdAt);
-  const remove = withChildren(keys, byAge.slice(0, surplus));
+  const isOld = (one: Key): number => Number(isExpired(one, key.createdAt));
+  const ranked = siblings.toSorted(
+    (one, other) => isOld(other) - isOld(one) || one.createdAt - other.createdAt,
+  );
+  const remove = withChildren(keys, ranked.slice(0, surplus));
   if (usedLink !== undefined) remove.add(usedLink);
   return add(keys, remove, [], endingBy(key, parent?.expiresAt));
 }

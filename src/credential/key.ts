@@ -57,8 +57,8 @@ export interface KeyStore {
   list(): Awaitable<readonly Key[]>;
   /**
    * Adds a key, which expires with its parent at the latest. Returns false and adds nothing if its parent is not valid at
-   * `createdAt`, or if a sibling (a key of the same kind and parent) with its name still is. Deletes the oldest siblings
-   * beyond 20 devices or 5 links, and the keys that expired before `oldestKeptExpiry`, as `replace` does.
+   * `createdAt`, or if a sibling (a key of the same kind and parent) with its name still is. Deletes siblings beyond
+   * 20 devices or 5 links, expired ones first and then the oldest, and the keys that expired before `oldestKeptExpiry`, as `replace` does.
    * @param usedLink the id of a link to delete with the insertion, which returns false if it is absent
    */
   insert(key: StoredKey, usedLink?: string): Awaitable<boolean>;

@@ -462,6 +462,19 @@ describe("the key of a browser", () => {
     expect(statuses).toEqual([401, ...Array.from({ length: 20 }, () => 200)]);
   });
 
+  test("stays when expired ones of the same key make room", async () => {
+    await using service = await startPrivate();
+    const { token } = service.phone;
+    const daily = await service.jar({ token });
+    for (let browser = 0; browser < 19; browser++) await service.jar({ token });
+    for (let month = 0; month < 4; month++) {
+      service.state.now += 30 * DAY;
+      expect(await service.statusOf("/api/todos", daily)).toBe(200);
+    }
+    await service.jar({ token });
+    expect(await service.statusOf("/api/todos", daily)).toBe(200);
+  });
+
   test("cannot be rotated, and makes no grandchildren", async () => {
     await using service = await startPrivate();
     const { Cookie: cookie = "" } = (await service.jar({ token: service.phone.token })).headers;

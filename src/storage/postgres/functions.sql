@@ -247,8 +247,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   );
 $$;
 
--- Adds a key as import_key does, up to the expiry of its parent. Deletes the link that it uses up, and its oldest siblings beyond
--- 20 devices or 5 links. Returns false if the link is gone, the parent is not valid, or a sibling of the same name is.
+-- Adds a key as import_key does, up to the expiry of its parent. Deletes the link that it uses up, and its siblings beyond 20 devices
+-- or 5 links: expired ones first, then the oldest. Returns false if the link is gone, the parent is not valid, or a sibling of the same name is.
 CREATE FUNCTION todo_service.insert_key(key todo_service.key, used_link text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -272,7 +272,7 @@ BEGIN
   END IF;
   IF key.kind <> 'client' THEN
     PERFORM todo_service.delete_key(s.id) FROM (
-      SELECT id FROM todo_service.siblings(key) ORDER BY created_at DESC, added DESC
+      SELECT id FROM todo_service.siblings(key) ORDER BY coalesce(expires_at > now, true) DESC, created_at DESC, added DESC
       OFFSET CASE key.kind WHEN 'device' THEN 19 ELSE 4 END
     ) s;
   END IF;
