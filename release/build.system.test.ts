@@ -78,6 +78,7 @@ describe("npm run release", () => {
 
   const names = [
     "SHA256SUMS",
+    "compose.home.yaml",
     `todo-service-${version}-container.tar.gz`,
     `todo-service-${version}.cdx.json`,
     `todo-service-${version}.tgz`,
@@ -115,6 +116,17 @@ describe("npm run release", () => {
     const components: string[] = sbom.components.map(({ name }: { readonly name: string }) => name);
     expect(components).toEqual(expect.arrayContaining([...Object.keys(dependencies), "swagger-ui-dist"]));
     for (const name of ["typescript", "playwright-core", "ajv"]) expect(components).not.toContain(name);
+  });
+
+  test("writes a compose file for homes that names the image of the release and needs no clone", async () => {
+    const text = await readFile(join(folder, "first", "compose.home.yaml"), "utf8");
+    const { services }: { services: { todo: Record<string, unknown> } } = JSON.parse(
+      JSON.stringify(Bun.YAML.parse(text)),
+    );
+    expect(services.todo.image).toEqual(
+      expect.stringMatching(new RegExp(`^ghcr\\.io/[a-z\\d-]+/todo-service:${version}$`)),
+    );
+    expect(services.todo.build).toBeUndefined();
   });
 
   test("builds a context that contains the Containerfile and the files that it copies", async () => {

@@ -1,16 +1,16 @@
 /**
- * Builds every artifact of a release into dist/release: executables, Debian packages, npm packages, the container's build context, an SBOM and
+ * Builds every artifact of a release into dist/release: executables, Debian packages, npm packages, the container's build context, compose.home.yaml, an SBOM and
  * checksums. Exits with 1 if an executable cannot be built, except for platforms that --allow-missing names.
  *
  *   npm run release -- [--out FOLDER] [--platforms NAME,…] [--allow-missing NAME,…]
  */
 import { createHash } from "node:crypto";
 import { createReadStream, renameSync, rmSync } from "node:fs";
-import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { parseArgs } from "node:util";
-import { version } from "../package.json" with { type: "json" };
+import { repository, version } from "../package.json" with { type: "json" };
 import { errorMessage } from "../src/error-message.ts";
 import { output, ROOT } from "./command.ts";
 import { buildDebianPackage } from "./debian.ts";
@@ -40,6 +40,7 @@ if ((await readdir(out)).length > 0) throw new Error(`${out} is not empty: name 
 const missing = targets.filter((target) => !built(target));
 packPackages();
 writeContext(join(out, `todo-service-${version}-container.tar.gz`));
+await writeHomeCompose(join(out, "compose.home.yaml"));
 const date = output(ROOT, "git", "log", "-1", "--format=%cI").trim();
 await writeFile(join(out, `todo-service-${version}.cdx.json`), createSbom(ROOT, date));
 await writeChecksums(out);
@@ -108,6 +109,14 @@ function writeContext(path: string): void {
   const sent = output(ROOT, "git", "show", `${commit}:.dockerignore`).match(/(?<=^!).+$/gm) ?? [];
   const files = [...sent, ".dockerignore", "deploy/Containerfile"];
   output(ROOT, "git", "archive", "--format=tar.gz", `--output=${path}`, commit, "--", ...files);
+}
+
+/** Writes compose.home.yaml with the image of this release instead of a build, so that nobody needs a clone. */
+async function writeHomeCompose(path: string): Promise<void> {
+  const text = await readFile(join(ROOT, "deploy/compose.home.yaml"), "utf8");
+  const name = new URL(repository.url.replace(/^git\+|\.git$/g, "")).pathname.toLowerCase();
+  const image = `    image: ghcr.io${name}:${version}\n`;
+  await writeFile(path, text.replace(/^ {4}# A release replaces[\s\S]*?dockerfile: .*\n/m, image));
 }
 
 /** Writes SHA256SUMS, which `sha256sum --check` and `shasum -a 256 --check` read. */

@@ -1,11 +1,13 @@
 /** Lists what remains to be done before a tag. Exits with 1 if something remains. */
 import { spawnSync } from "node:child_process";
 import { version } from "../package.json" with { type: "json" };
-import { remainingWork } from "./check.ts";
+import { remainingWork, SETUP } from "./check.ts";
 import { ROOT } from "./command.ts";
 
 const remaining = remainingWork({ root: ROOT, today: new Date().toISOString().slice(0, 10), audit });
 for (const line of remaining) process.stdout.write(`- ${line}\n`);
+process.stdout.write(`Once, by a person (${SETUP.length} steps that no check can see):\n`);
+for (const line of SETUP) process.stdout.write(`- ${line}\n`);
 process.stdout.write(
   remaining.length === 0
     ? `${version} is ready: tag it with git tag v${version}\n`

@@ -21,6 +21,15 @@ export interface CheckOptions {
 /** Files whose change makes the benchmark results old. */
 const MEASURED = ["src", "web/built"];
 
+/** What a person does once, before the first tag. The jobs of ci.yml that publish have never run. */
+export const SETUP: readonly string[] = [
+  "GitHub: create the environment release, with a reviewer, and protect the tags v*",
+  "GitHub: set the source of Pages to GitHub Actions, and turn on private reports of weaknesses",
+  "npm: publish a first version of todo-service, todo-service-client and todo-conformance by hand, because a trusted publisher needs an existing package",
+  "npm: add the workflow ci.yml with the environment release as the trusted publisher of the packages",
+  "ghcr.io: after the first image, make its package public",
+];
+
 /** Returns what remains to be done before the version in package.json can be tagged, one line for each check. */
 export function remainingWork(options: CheckOptions): string[] {
   return checks(options).flatMap(({ name, remaining }) => {
