@@ -26,6 +26,7 @@ export class StoreUnavailableError extends Error {
 /** The API keys of a store that a server in another process may be using. */
 export interface KeyStoreHandle {
   readonly keys: KeyStore;
+  /** Waits until a running server uses the changes. Throws an Error that says when they hold if it does not. */
   readonly close: () => Awaitable<void>;
 }
 

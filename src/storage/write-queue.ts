@@ -1,8 +1,23 @@
+import type { ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { storeUnavailable } from "./store.ts";
 
 /** A write fails after this time, in milliseconds. It may still be stored. */
 const ANSWER_MS = 15_000;
+
+const tooLate = (): ServiceError =>
+  storeUnavailable(new Error(`the write took longer than ${ANSWER_MS / 1000} seconds`));
+
+/** Resolves with the result of a write, or rejects with `store_unavailable` if it takes too long. */
+export async function answerInTime<T>(write: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(tooLate()), ANSWER_MS).unref();
+  try {
+    return await Promise.race([write, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 /**
  * Adds a write to a batch. Returns what the write returns or throws once the batch is stored; undefined if the write must wait
@@ -94,7 +109,7 @@ class Group<Batch> {
   constructor(onLate: (group: Group<Batch>) => void) {
     this.#timer = setTimeout(() => {
       onLate(this);
-      this.fail(storeUnavailable(new Error(`the write took longer than ${ANSWER_MS / 1000} seconds`)));
+      this.fail(tooLate());
     }, ANSWER_MS).unref();
   }
 

@@ -158,12 +158,14 @@ async function withKeys(
       `${source}: commands cannot open the keys of a memory store: manage them at /admin/keys, or use ${KEPT_URLS}, or TODO_CLIENTS_FILE`,
     );
   try {
-    await work(opened.keys);
+    try {
+      await work(opened.keys);
+    } finally {
+      await opened.close();
+    }
   } catch (error) {
     if (error instanceof CommandError) throw error;
     throw new CommandError(errorMessage(error instanceof ServiceError ? error.cause : error));
-  } finally {
-    await opened.close();
   }
 }
 

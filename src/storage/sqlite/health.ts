@@ -2,7 +2,6 @@ import { basename } from "node:path";
 import { ServiceError } from "../../error.ts";
 import { toError } from "../../error-message.ts";
 import { WriteHealth } from "../write-health.ts";
-import type { ServerKeys } from "./keys.ts";
 import { Rescue, type RescueOptions } from "./rescue.ts";
 import type { WriterClient } from "./writer-client.ts";
 
@@ -18,17 +17,14 @@ const RESCUES_AT_END = 5;
  */
 export class FileHealth {
   readonly #writer: WriterClient;
-  readonly #keys: Pick<ServerKeys, "useFiles" | "useCopy">;
   readonly #rescue: Rescue;
   readonly #writes: WriteHealth;
   #files: "right" | "suspect" | "wrong" = "right";
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> | undefined;
 
-  /** @param keys use the files only while they are right */
-  constructor(writer: WriterClient, keys: Pick<ServerKeys, "useFiles" | "useCopy">, rescue: RescueOptions) {
+  constructor(writer: WriterClient, rescue: RescueOptions) {
     this.#writer = writer;
-    this.#keys = keys;
     this.#rescue = new Rescue(rescue);
     this.#writes = new WriteHealth(() => this.#testWrites());
     this.#schedule();
@@ -96,13 +92,11 @@ export class FileHealth {
   async #check(): Promise<void> {
     try {
       await this.#writer.request({ type: "checkFiles" });
-      this.#keys.useFiles();
       this.#areRight();
     } catch (error) {
       this.#writes.failed();
       if (this.#files === "right") {
         this.#files = "suspect";
-        this.#keys.useCopy();
         return;
       }
       this.#files = "wrong";

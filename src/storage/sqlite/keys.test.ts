@@ -1,8 +1,17 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { errorOf } from "../../../test/rejection.ts";
 import { expectRenewed, keyContract, useKeys } from "../../../test/store-contract.ts";
 import {
   createKey,
@@ -13,6 +22,7 @@ import {
   rotateKey,
 } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
+import type { Awaitable } from "../../todo.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
@@ -44,18 +54,28 @@ async function made(keys: KeyStore, name: string, lifetime?: number): Promise<Mi
 const namesAt = (now: number, token: string, ...stores: readonly { readonly keys: KeyStore }[]) =>
   Promise.all(stores.map(async ({ keys }) => (await createKeyLookup(keys, () => now)(token))?.name));
 
-/** Returns a store of a server and the API keys of its file as another process opens them. */
+/** Returns a store of a server, and the API keys of its file as commands use them: each call opens the file. */
 async function openTwice(path: string) {
   const served = await openSqlite(path);
-  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
-  return {
-    served,
-    beside,
-    [Symbol.asyncDispose]: async () => {
-      beside.close();
-      await served.close();
-    },
+  async function run<T>(use: (keys: KeyStore) => Awaitable<T>): Promise<T> {
+    const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+    const result = await use(keys);
+    const closed = close();
+    // The server notices the change within a second, or with its next request.
+    await served.keys.delete("absent");
+    await closed;
+    return result;
+  }
+  const keys: KeyStore = {
+    find: (tokenHash) => run((beside) => beside.find(tokenHash)),
+    list: () => run((beside) => beside.list()),
+    insert: (...given) => run((beside) => beside.insert(...given)),
+    replace: (...given) => run((beside) => beside.replace(...given)),
+    delete: (id) => run((beside) => beside.delete(id)),
+    rename: (...given) => run((beside) => beside.rename(...given)),
+    recordUse: () => {},
   };
+  return { served, beside: { keys }, [Symbol.asyncDispose]: async () => served.close() };
 }
 
 keyContract("the keys of a file", async () =>
@@ -107,7 +127,7 @@ test("a use renews the key of a browser, up to the expiry of its parent", async 
   await server.close();
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   await expectRenewed(beside.keys);
-  beside.close();
+  await beside.close();
   // The checksum still matches.
   await (await openSqlite(path)).close();
 });
@@ -123,7 +143,7 @@ test("the last use is listed immediately and stored when the store closes", asyn
   await first.close();
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   expect(await lastUses(beside)).toEqual([NOW + 7]);
-  beside.close();
+  await beside.close();
 });
 
 test("the use of a deleted key makes the writer thread read nothing", async () => {
@@ -156,22 +176,40 @@ test("changes to keys on one connection are immediately visible on the other", a
     const successor = await rotateKey(other.keys, key.id, 0, NOW);
     expect(await namesAt(NOW, token, one, other)).toEqual([undefined, undefined]);
     expect(await namesAt(NOW, successor?.token ?? "", one, other)).toEqual(["ci", "ci"]);
-    expect(await other.keys.list()).toEqual(await one.keys.list());
+    const idsIn = async ({ keys }: typeof one) => (await keys.list()).map(({ id }) => id);
+    expect(await idsIn(other)).toEqual(await idsIn(one));
     for (const { id } of await one.keys.list()) expect(await one.keys.delete(id)).toBe(true);
     expect(await namesAt(NOW, successor?.token ?? "", other, one)).toEqual([undefined, undefined]);
     expect(await other.keys.list()).toEqual([]);
   }
 });
 
-test("a key that was revoked beside the server is not found while the files cannot be read", async () => {
+test("a command reports a change that the server does not confirm, and says when it holds", async () => {
   const path = newPath();
   const server = await openSqlite(path);
-  const { token } = await made(server.keys, "ci");
-  using other = new Database(path);
-  other.run("DELETE FROM keys");
-  other.run("ALTER TABLE keys RENAME TO elsewhere");
-  expect(() => namesAt(NOW, token, server)).toThrow("store_unavailable");
-  expect(() => server.keys.list()).toThrow("store_unavailable");
+  await server.insert("a");
+  rmSync(`${path}-mark`);
+  mkdirSync(`${path}-mark`);
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: () => {} });
+  await made(keys, "ci");
+  expect((await errorOf(close())).message).toBe(
+    "the change is stored, but the server has not confirmed it within 5 seconds: it holds when the server answers again, or after a restart",
+  );
+  await server.close();
+});
+
+test("a key that a command has made or revoked is valid or not when the command ends", async () => {
+  const path = newPath();
+  const server = await openSqlite(path);
+  const open = () => openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+  const making = open();
+  const { key, token } = await made(making.keys, "ci");
+  await making.close();
+  expect(await namesAt(NOW, token, server)).toEqual(["ci"]);
+  const revoking = open();
+  await revoking.keys.delete(key.id);
+  await revoking.close();
+  expect(await namesAt(NOW, token, server)).toEqual([undefined]);
   await server.close();
 });
 
@@ -206,6 +244,7 @@ test("files contain the hash of a token but not the token", async () => {
   const rotated = await rotateKey(served.keys, ci.key.id, HOUR, NOW);
   const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
   const backup = await made(beside.keys, "backup");
+  await beside.close();
   const tokens = [ci.token, rotated?.token ?? "", backup.token];
   for (const token of tokens) expect(await namesAt(NOW, token, served)).not.toEqual([undefined]);
 
@@ -224,7 +263,6 @@ test("files contain the hash of a token but not the token", async () => {
     return names;
   };
   expect(check()).toContain(`${files}.db-wal`);
-  beside.close();
   await served.close();
   expect(check()).not.toContain(`${files}.db-wal`);
 });

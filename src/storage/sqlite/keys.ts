@@ -3,16 +3,15 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
-import { ServiceError } from "../../error.ts";
 import { ChangingKeys } from "../records/changing-keys.ts";
-import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { KeyTable } from "../records/key-table.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
 import { openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
-import { assertNotBehindMark, toMark, writeMark } from "./mark.ts";
+import { isLockedFile } from "./lock.ts";
+import { assertNotBehindMark, confirmedKeys, toMark, writeMark } from "./mark.ts";
 import { openDatabase, openExisting } from "./open.ts";
 import { putStoredKey, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
@@ -33,27 +32,55 @@ export function openSqliteKeys(
     assertNotBehindMark(path);
     const database = createIfMissing ? openDatabase(path, "shared") : openExisting(path);
     if (isMissing) onCreated(`sqlite:${path}`);
-    const onCommit = () => {
-      // In a write transaction, because another process that commits meanwhile would get the lower mark.
-      const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
-      if (problem !== undefined) onWarning(problem);
+    const keys = new FileKeys(database);
+    const close = async () => {
+      using _ = database;
+      if (keys.transactions > 0) await confirm(path, database, keys.transactions, onWarning);
     };
-    return { keys: new FileKeys(database, onCommit), close: () => database.close() };
+    return { keys, close };
   } catch (cause) {
     throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
   }
 }
 
+const CONFIRM_MS = 5000;
+const POLL_MS = 20;
+
+/**
+ * Waits until the server uses the changes of a command, if one is running. Throws an Error if it does not in time. Without a
+ * server, writes the mark.
+ */
+async function confirm(
+  path: string,
+  database: Database,
+  transactions: number,
+  onWarning: (message: string) => void,
+): Promise<void> {
+  const deadline = performance.now() + CONFIRM_MS;
+  while (isServed(path)) {
+    if (confirmedKeys(path) >= transactions) return;
+    if (performance.now() > deadline)
+      throw new Error(
+        `the change is stored, but the server has not confirmed it within ${CONFIRM_MS / 1000} seconds: it holds when the server answers again, or after a restart`,
+      );
+    await Bun.sleep(POLL_MS);
+  }
+  // In a write transaction, because another process that commits meanwhile would get the lower mark.
+  const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
+  if (problem !== undefined) onWarning(problem);
+}
+
+const isServed = (path: string): boolean => existsSync(`${path}-lock`) && isLockedFile(`${path}-lock`, 0);
+
 /** The API keys of a file, for a command. Every call sees the latest committed state. */
 class FileKeys extends ChangingKeys implements KeyStore {
   readonly #database: Database;
-  readonly #onCommit: () => void;
+  /** The number of transactions of the store after the last change; 0 before the first one. */
+  transactions = 0;
 
-  /** @param onCommit called after each change */
-  constructor(database: Database, onCommit: () => void) {
+  constructor(database: Database) {
     super();
     this.#database = database;
-    this.#onCommit = onCommit;
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
@@ -69,9 +96,10 @@ class FileKeys extends ChangingKeys implements KeyStore {
   }
 
   protected change(change: KeyChange): boolean {
-    const isAllowed = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
-    if (isAllowed !== undefined) this.#onCommit();
-    return isAllowed !== undefined;
+    const transactions = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
+    if (transactions === undefined) return false;
+    this.transactions = Math.max(this.transactions, transactions);
+    return true;
   }
 
   #read(): KeyTable {
@@ -104,69 +132,36 @@ export function changeKeys(database: Database, change: KeyChange): number | unde
   return change.type === "recordUses" ? 0 : updateStoreRow(database, sum);
 }
 
-/** The API keys of a file, for its server. Reads use this connection; the writer thread does the writes. */
+/** The API keys of a file, for its server. They are in memory, so that no request waits for the disk. */
 export class ServerKeys extends ChangingKeys implements KeyStore {
-  readonly #database: Database;
   readonly #write: (change: KeyChange) => Promise<boolean>;
-  readonly #onWrite: (failure: unknown) => void;
   readonly #uses: KeyUsage;
-  /** The keys when the files were right for the last time. */
-  #copy: KeyTable;
-  #usesCopy = false;
+  #table: KeyTable;
 
-  /**
-   * @param database a read-only connection
-   * @param write sends a change to the writer thread
-   * @param onWrite called after each write, with the cause of a failure
-   */
-  constructor(
-    database: Database,
-    write: (change: KeyChange) => Promise<boolean>,
-    onWrite: (failure: unknown) => void,
-  ) {
+  /** @param write sends a change to the writer thread, which decides it; `update` is called before it resolves */
+  constructor(stored: readonly StoredKey[], write: (change: KeyChange) => Promise<boolean>) {
     super();
-    this.#onWrite = onWrite;
-    // Readers rarely wait in WAL mode. If one must, it fails instead of blocking the event loop.
-    database.run("PRAGMA busy_timeout = 0");
-    this.#database = database;
     this.#write = write;
-    this.#copy = new KeyTable(readStoredKeys(database));
+    this.#table = new KeyTable(stored);
     this.#uses = new KeyUsage((uses) => write({ type: "recordUses", uses }));
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    const copied = this.#copy.find(tokenHash);
-    if (this.#usesCopy) return copied;
-    return unlessUnavailable(() => {
-      const row = this.#database
-        .query<KeyRow, [Uint8Array]>("SELECT * FROM keys WHERE token_hash = ?")
-        .get(tokenHash);
-      const found = row === null ? undefined : toStoredKey(row);
-      // A command has changed the keys. What it revoked must not be valid again if the files become wrong.
-      if (found?.id !== copied?.id || found?.expiresAt !== copied?.expiresAt) this.useFiles();
-      return found;
-    });
+    return this.#table.find(tokenHash);
   }
 
   list(): Key[] {
-    if (!this.#usesCopy) unlessUnavailable(() => this.useFiles());
-    return this.#copy.list().map((key) => this.#uses.withLatest(key));
+    return this.#table.list().map((key) => this.#uses.withLatest(key));
   }
 
-  /** The API keys, with the hashes of their tokens, when the files were right for the last time. */
-  get copy(): readonly StoredKey[] {
-    return this.#copy.stored();
+  /** The API keys with the hashes of their tokens. */
+  get stored(): readonly StoredKey[] {
+    return this.#table.stored();
   }
 
-  /** Reads the API keys from the files, which are right. */
-  useFiles(): void {
-    this.#copy = new KeyTable(readStoredKeys(this.#database));
-    this.#usesCopy = false;
-  }
-
-  /** Uses the API keys of the last call of `useFiles`, because the files are wrong. */
-  useCopy(): void {
-    this.#usesCopy = true;
+  /** Replaces all keys, because this server or a command has changed them. */
+  update(stored: readonly StoredKey[]): void {
+    this.#table = new KeyTable(stored);
   }
 
   recordUse(id: string, usedAt: number): void {
@@ -178,32 +173,7 @@ export class ServerKeys extends ChangingKeys implements KeyStore {
     return this.#uses.flush();
   }
 
-  close(): void {
-    this.#database.close();
-  }
-
-  protected async change(change: KeyChange): Promise<boolean> {
-    let isAllowed: boolean;
-    try {
-      isAllowed = await this.#write(change);
-    } catch (cause) {
-      this.#onWrite(cause);
-      throw new ServiceError("store_unavailable", { cause });
-    }
-    try {
-      this.useFiles();
-    } catch {
-      // The write is stored, so it must not fail. The next check of the files reads the API keys again.
-    }
-    this.#onWrite(undefined);
-    return isAllowed;
-  }
-}
-
-function unlessUnavailable<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (cause) {
-    throw new ServiceError("store_unavailable", { cause });
+  protected change(change: KeyChange): Promise<boolean> {
+    return this.#write(change);
   }
 }

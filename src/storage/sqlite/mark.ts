@@ -31,6 +31,11 @@ export interface Mark {
 
 const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n/;
 
+/** All lines have this length; readers of the mark ignore what follows its line. */
+const LINE_BYTES = 43;
+/** The second line, in which the server says up to which transaction it has applied changes of API keys. */
+const KEYS_LINE = /\nkeys (\d{16}) ([0-9a-f]{8})\n/;
+
 const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
 
 const encodeMark = ({ id, transactions }: Mark): string =>
@@ -52,6 +57,8 @@ export class MarkWriter {
   /** Stays open, because opening the file for each batch costs four times as much as writing it. */
   #descriptor: number | undefined;
   #transactions = 0;
+  /** The last transaction whose API keys the server uses. */
+  #keysUpTo: number | undefined;
   /** Why the mark was not written; `undefined` if it was. */
   problem: string | undefined;
 
@@ -84,7 +91,14 @@ export class MarkWriter {
       }
       this.#descriptor = openMark(markPath(this.#path));
       this.#writeLine(transactions);
+      this.#writeKeysLine();
     });
+  }
+
+  /** Tells commands that the server uses the API keys as a transaction left them. */
+  confirmKeys(transactions: number): void {
+    this.#keysUpTo = transactions;
+    if (this.#descriptor !== undefined) this.#attempt(() => this.#writeKeysLine());
   }
 
   close(): void {
@@ -99,6 +113,11 @@ export class MarkWriter {
     if (writeSync(this.#descriptor, line, 0) !== line.length) throw new Error("only a part was written");
   }
 
+  #writeKeysLine(): void {
+    if (this.#descriptor === undefined || this.#keysUpTo === undefined) return;
+    writeSync(this.#descriptor, encode(keysText(this.#keysUpTo)), LINE_BYTES);
+  }
+
   #attempt(write: () => void): void {
     try {
       write();
@@ -108,6 +127,23 @@ export class MarkWriter {
       this.problem = `the high-water mark cannot be written: ${describeFsError(error)}`;
     }
   }
+}
+
+const keysText = (transactions: number): string => `keys ${String(transactions).padStart(16, "0")}`;
+
+/** Returns the last transaction whose API keys a running server uses; 0 if it has not said so. */
+export function confirmedKeys(path: string): number {
+  let text: string;
+  try {
+    if (statRegularFile(markPath(path)) === undefined) return 0;
+    text = readFileSync(markPath(path), "utf8");
+  } catch {
+    // The server warns of a mark that it cannot write.
+    return 0;
+  }
+  const [line, transactions] = KEYS_LINE.exec(text) ?? [];
+  if (transactions === undefined || line !== `\n${encode(keysText(Number(transactions)))}`) return 0;
+  return Number(transactions);
 }
 
 /** Opens the mark for writing, and creates a missing one. Throws unless it is a regular file. */

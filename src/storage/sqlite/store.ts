@@ -1,11 +1,12 @@
 import type { Database } from "bun:sqlite";
+import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { type StartContents, TodoState } from "../state.ts";
-import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
-import { WriteQueue } from "../write-queue.ts";
+import { DEFAULTS, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
+import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
 import { openError } from "./errors.ts";
@@ -18,6 +19,7 @@ import { assertNotBehindMark } from "./mark.ts";
 import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { retireRescueFiles } from "./rescue.ts";
+import { readStoredKeys } from "./rows.ts";
 import { storeRow } from "./store-row.ts";
 import { describeOpenError } from "./ways-out.ts";
 import { startWriter, type WriterClient } from "./writer-client.ts";
@@ -49,8 +51,11 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
     const writer = await starting;
     retireRescueFiles(path, onWarning);
+    // After the start of the writer, which notices all later changes.
+    const keys = readStoredKeys(database);
     database.close();
-    return new SqliteStore(path, id, contents, writer, reader, lock, options);
+    reader.close();
+    return new SqliteStore(path, id, contents, keys, writer, lock, options);
   } catch (cause) {
     await starting?.then((writer) => writer.close()).catch(() => {}); // It is the cause, or the load has failed as well.
     database?.close();
@@ -88,26 +93,23 @@ class SqliteStore implements Store {
     path: string,
     id: string,
     contents: StartContents,
+    keys: readonly StoredKey[],
     writer: WriterClient,
-    reader: Database,
     lock: Lock,
     options: typeof DEFAULTS,
   ) {
-    const changeKeys = (change: KeyChange) => writer.request({ type: "changeKeys", change });
-    this.keys = new ServerKeys(reader, changeKeys, (failure) => {
-      if (failure === undefined) this.#health.writeSucceeded();
-      else this.#health.writeFailed();
-    });
+    this.keys = new ServerKeys(keys, (change) => answerInTime(this.#changeKeys(change)));
+    writer.onKeys((changed) => this.keys.update(changed));
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
-    this.#health = new FileHealth(writer, this.keys, {
+    this.#health = new FileHealth(writer, {
       path,
       otherFolder: options.rescueFolder,
-      contents: () => ({ ...this.#state.contents(), keys: this.keys.copy }),
+      contents: () => ({ ...this.#state.contents(), keys: this.keys.stored }),
       onWarning: options.onWarning,
     });
   }
@@ -160,11 +162,21 @@ class SqliteStore implements Store {
     await this.#queue.whenIdle();
     this.#state.end();
     await this.keys.flush();
-    this.keys.close();
     try {
       await this.#health.close();
     } finally {
       this.#lock.close();
+    }
+  }
+
+  async #changeKeys(change: KeyChange): Promise<boolean> {
+    try {
+      const isAllowed = await this.#writer.request({ type: "changeKeys", change });
+      this.#health.writeSucceeded();
+      return isAllowed;
+    } catch (cause) {
+      this.#health.writeFailed();
+      throw storeUnavailable(cause);
     }
   }
 

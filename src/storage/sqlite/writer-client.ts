@@ -1,3 +1,4 @@
+import type { StoredKey } from "../../credential/key.ts";
 import { WorkerThread } from "../../worker-thread.ts";
 import { DamageError } from "./errors.ts";
 import type { WriterOptions, WriterReply, WriterRequest } from "./writer.worker.ts";
@@ -13,6 +14,8 @@ export interface WriterClient {
   readonly request: (request: WriterRequest) => Promise<boolean>;
   /** Returns how long the oldest request has waited for its reply, in milliseconds. */
   readonly waitingMs: () => number;
+  /** Calls a function with the API keys whenever they have changed, before the request that noticed it resolves. */
+  readonly onKeys: (update: (keys: readonly StoredKey[]) => void) => void;
   /**
    * Closes the file. Rejects if its files are wrong; then its WAL stays as it is. Resolves to false if only the WAL was
    * missing, and all changes are in the database.
@@ -29,8 +32,14 @@ export async function startWriter(
   onWarning: (message: string) => void,
 ): Promise<WriterClient> {
   let lastWarning: string | undefined;
+  let updateKeys: (keys: readonly StoredKey[]) => void = () => {};
   const send = async (to: WriterThread, request: WriterRequest): Promise<boolean> => {
-    const { value, warning } = await to.request(request);
+    const { value, warning, keys } = await to.request(request);
+    if (keys !== undefined) {
+      updateKeys(keys.stored);
+      // If it fails, the thread has exited, and confirms the keys when it has started again.
+      send(to, { type: "confirmKeys", transactions: keys.transactions }).catch(() => {});
+    }
     if (warning !== undefined && warning !== lastWarning) onWarning(warning);
     lastWarning = warning;
     return value;
@@ -60,6 +69,9 @@ export async function startWriter(
   return {
     request: async (request) => send(await ensureAlive(), request),
     waitingMs: () => thread.waitingMs(),
+    onKeys: (update) => {
+      updateKeys = update;
+    },
     close: async () => {
       try {
         return await send(await ensureAlive(), { type: "close" });

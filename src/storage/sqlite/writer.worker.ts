@@ -1,6 +1,7 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
+import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { isDone, type Position, type TodoEvent, type TodoId, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
@@ -14,7 +15,7 @@ import type { FileIdentity } from "./files.ts";
 import { changeKeys } from "./keys.ts";
 import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
-import { insertEvents, putIdempotencyRecord } from "./rows.ts";
+import { insertEvents, putIdempotencyRecord, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
 /** The changes of a batch of writes. */
@@ -51,6 +52,8 @@ export type WriterRequest =
   | { readonly type: "commit"; readonly commit: Commit }
   /** The value is whether the last commit has this sequence number. */
   | { readonly type: "hasCommitted"; readonly sequence: number }
+  /** The server uses the API keys of the reply with this number of transactions. */
+  | { readonly type: "confirmKeys"; readonly transactions: number }
   /** The value is whether the rules allow the change. */
   | { readonly type: "changeKeys"; readonly change: KeyChange }
   /** Closes the file. Throws if the files are wrong; the value is false if only the WAL is missing, which SQLite still has. */
@@ -64,6 +67,14 @@ export interface WriterReply {
   /** The result of the request; true if it has none. */
   readonly value: boolean;
   readonly warning: string | undefined;
+  /** The API keys, if they may have changed since the last reply. */
+  readonly keys: ChangedKeys | undefined;
+}
+
+export interface ChangedKeys {
+  readonly stored: readonly StoredKey[];
+  /** The number of transactions of the store when they were read, or fewer. */
+  readonly transactions: number;
 }
 
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
@@ -95,6 +106,8 @@ class Writer {
   #isSuspect = false;
   /** The number of frames of the WAL at the last checkpoint. */
   #checkpointed = 0;
+  /** Whether API keys have changed since the last reply. Commands may have changed them before this thread was started again. */
+  #haveKeysChanged = true;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
@@ -122,6 +135,15 @@ class Writer {
   /** Why the mark was not written; `undefined` if it was. */
   get warning(): string | undefined {
     return this.#mark.problem;
+  }
+
+  /** Returns the API keys if they have changed since the last call. */
+  takeChangedKeys(): ChangedKeys | undefined {
+    if (!this.#haveKeysChanged) return undefined;
+    const { transactions } = this.#committed;
+    const stored = readStoredKeys(this.#database);
+    this.#haveKeysChanged = false;
+    return { stored, transactions };
   }
 
   #serve(request: FileRequest): boolean {
@@ -163,6 +185,9 @@ class Writer {
         return true;
       case "check":
         return findStructuralDamage(this.#database).length === 0;
+      case "confirmKeys":
+        this.#mark.confirmKeys(request.transactions);
+        return true;
       case "changeKeys":
         return this.#changeKeys(request.change);
     }
@@ -190,6 +215,7 @@ class Writer {
     if (!isOwn || counted <= transactions) throw new SuspectError(this.#path);
     this.#committed = { id, sequence, transactions: counted };
     this.#dataVersion = version;
+    this.#haveKeysChanged = true;
   }
 
   /** Throws unless the files are right. */
@@ -211,6 +237,7 @@ class Writer {
     });
     this.#dataVersion = version;
     this.#isSuspect = false;
+    this.#haveKeysChanged = true;
   }
 
   /** Another program may have removed or replaced the mark. */
@@ -261,6 +288,7 @@ class Writer {
   #changeKeys(change: KeyChange): boolean {
     const transactions = this.#transact(() => changeKeys(this.#database, change));
     if (transactions === undefined) return false;
+    this.#haveKeysChanged = true;
     // Uses do not count as a transaction.
     if (change.type !== "recordUses") this.#onCommit(this.#committed.sequence, transactions);
     return true;
@@ -355,5 +383,6 @@ serveRequests(
   (request: WriterRequest): WriterReply => ({
     value: serve(request),
     warning: writer?.warning,
+    keys: request.type === "close" ? undefined : writer?.takeChangedKeys(),
   }),
 );
