@@ -311,7 +311,7 @@ describe("todo keys", () => {
     expect(signedIn.status).toBe(201);
     const rows = (await keys("list", ...store)).stdout.trimEnd().split("\n");
     expect(rows).toHaveLength(4);
-    expect(rows[3]).toMatch(/^Firefox on Linux {2}\w{8} {2}write .* tablet$/);
+    expect(rows[3]).toMatch(/^tablet · Firefox on Linux {2}\w{8} {2}write .* tablet$/);
     await stop(server);
   });
 
