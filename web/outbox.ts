@@ -168,7 +168,7 @@ export class Outbox extends EventTarget {
     return stored ?? this.#changes;
   }
 
-  /** Deletes the changes of someone else who used this browser before, after it has told of them. */
+  /** Deletes the changes of someone else who used this browser before. Passes them to `tell` first. */
   async dropForeign(tell: (changes: readonly Change[]) => void): Promise<void> {
     // The browser's database may answer later than the service.
     const foreign = (await this.reload()).filter((change) => !this.#isOwn(change));

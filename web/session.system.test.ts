@@ -252,6 +252,29 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   );
 
   test(
+    "sends changes from a browser that blocks storage",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, "about:blank");
+      const { page } = window;
+      await page.addInitScript(`
+        Object.defineProperty(globalThis, "localStorage", {
+          get: () => { throw new DOMException("blocked", "SecurityError"); },
+        });
+      `);
+      await page.goto(service.url);
+      await signIn(page, ANN);
+      await expectTitles(page, ["mine alone"]);
+      await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+      await page.locator("#title").fill("milk");
+      await page.locator("#title").press("Enter");
+      await until(async () => (await storedTodos(service.store)).length === 2, "the to-do is stored");
+      await expectTitles(page, ["milk", "mine alone"]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "cancels a link, which the history of the browser keeps",
     async () => {
       await using service = await startPrivate();

@@ -80,6 +80,8 @@ export class SessionView {
   #isEnded = false;
   /** Who is signed in, once it is known. */
   #owner: string | undefined;
+  /** The setting while this owner is signed in; `undefined` in a browser that blocks storage. */
+  #setting: string | undefined;
   #identifying: Promise<void> | undefined;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
@@ -136,6 +138,7 @@ export class SessionView {
     }
     await this.#options.onSignedIn(session, owner);
     writeSetting(OWNER, owner);
+    this.#setting = readSetting(OWNER);
     this.#owner = owner;
     devicesButton.hidden = false;
     if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
@@ -156,7 +159,7 @@ export class SessionView {
   /** Returns whether the browser is still signed in as the owner of this window. Otherwise the window loads again. */
   isOwnerSignedIn(): boolean {
     if (this.#isEnded) return false;
-    if (this.#owner === undefined || readSetting(OWNER) === this.#owner) return true;
+    if (this.#owner === undefined || readSetting(OWNER) === this.#setting) return true;
     this.#leave();
     return false;
   }

@@ -7,7 +7,7 @@ export class PreconditionError extends Error {
 
 /**
  * Called with how far a step of a task is.
- * @param total undefined if it is not known
+ * @param total undefined if the task does not know it
  */
 export type OnProgress = (step: string, done: number, total: number | undefined) => void;
 
