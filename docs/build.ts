@@ -17,6 +17,7 @@ import {
   serveSettingGroups,
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
+import { examplesOf, type Message, type OpenApiDocument, table } from "./openapi.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
@@ -68,25 +69,12 @@ function errorsPage(): string {
   return replace(read("docs/reference/errors.md"), /(?<=\n## Codes\n\n.*\n\n)\|.*?(?=\n\n)/s, codes);
 }
 
-/** An operation of openapi.json. */
-interface Operation {
-  readonly summary: string;
-  readonly requestBody?: Message;
-  readonly responses: Readonly<Record<string, Message>>;
-}
-interface Message {
-  readonly content?: Readonly<Record<string, { readonly examples?: Readonly<Record<string, Example>> }>>;
-}
-interface Example {
-  readonly value: unknown;
-}
-
 /** Errors that every operation may have. The page says so above the table. */
 const COMMON_ERRORS = ["401", "403", "421", "429", "500", "503"];
 
 /** Replaces the table below the heading "Endpoints". */
 function httpApiPage(): string {
-  const { paths }: { paths: Record<string, Record<string, Operation>> } = JSON.parse(read("openapi.json"));
+  const { paths }: OpenApiDocument = JSON.parse(read("openapi.json"));
   const rows = Object.entries(paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, { summary, requestBody, responses }]) => {
       const statuses = Object.keys(responses);
@@ -112,8 +100,8 @@ function httpApiPage(): string {
 
 /** Returns the first example of a JSON body. Those of lists and documents are too long for a table. */
 function exampleOf({ content = {} }: Message = {}): string {
-  const [example] = Object.values(content["application/json"]?.examples ?? {});
-  const text = example === undefined ? "" : JSON.stringify(example.value);
+  const [example] = examplesOf(content["application/json"]);
+  const text = example === undefined ? "" : JSON.stringify(example[1]);
   return text === "" || text.length > 100 ? "" : code(text);
 }
 
@@ -313,12 +301,6 @@ function defaultText(value: string | undefined): string {
 }
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
-}
 
 if (import.meta.main) {
   const isCheck = process.argv.includes("--check");

@@ -3,9 +3,6 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { output } from "./command.ts";
 
-/** The development dependencies whose code is in the built pages. */
-const BUNDLED: readonly string[] = ["swagger-ui-dist"];
-
 interface Component {
   readonly name: string;
   readonly "bom-ref": string;
@@ -21,8 +18,8 @@ interface Sbom {
 }
 
 /**
- * Returns a software bill of materials in CycloneDX 1.5: the packages that are installed with the service, or whose code is
- * in its pages. The same commit gives the same text.
+ * Returns a software bill of materials in CycloneDX 1.5: the packages that are installed with the service.
+ * The same commit gives the same text.
  * @param root a folder with package.json and package-lock.json
  * @param date the date of the commit, in ISO 8601
  */
@@ -47,8 +44,7 @@ export function createSbom(root: string, date: string): string {
   return `${JSON.stringify({ ...contents, serialNumber }, null, 2)}\n`;
 }
 
-const isForDevelopment = ({ name, properties = [] }: Component): boolean =>
-  !BUNDLED.includes(name) &&
+const isForDevelopment = ({ properties = [] }: Component): boolean =>
   properties.some((property) => property.name === "cdx:npm:package:development" && property.value === "true");
 
 /** Returns a UUID of version 8 (RFC 9562 §5.8) that depends on the text only. */

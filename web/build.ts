@@ -6,23 +6,15 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
-import { brotliCompressSync, constants } from "node:zlib";
-import { renderOperations, renderReference } from "./docs-content.ts";
+import { type OpenApiDocument, renderOpenApi } from "../docs/openapi.ts";
 
 const WEB = fileURLToPath(new URL(".", import.meta.url));
 const BUILT = `${WEB}built/`;
-const SWAGGER_UI_FOLDER = fileURLToPath(new URL("../node_modules/swagger-ui-dist/", import.meta.url));
 
 const ASSETS = ["icon.svg", "page.css", "docs.css", "error.css", "todos.ts", "docs.ts", "keys.ts"] as const;
 
 /** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
 const ICONS = ["icon-192.png", "icon-512.png", "icon-maskable-512.png", "apple-touch-icon.png"] as const;
-
-/** Files of Swagger UI by the name that the HTML uses, unchanged and stored compressed. */
-const SWAGGER_UI_ASSETS = {
-  "swagger-ui.js": "swagger-ui-bundle.js",
-  "swagger-ui.css": "swagger-ui.css",
-} as const;
 
 /** Media types by the ending of an asset. */
 const TYPES: Readonly<Record<string, string>> = {
@@ -64,16 +56,13 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
   }
   const manifest = await buildPage("manifest.webmanifest", pathByName);
   add("manifest.webmanifest", manifest, { text: manifest });
-  for (const [name, from] of Object.entries(SWAGGER_UI_ASSETS)) {
-    const bytes = await readFile(SWAGGER_UI_FOLDER + from);
-    add(name, bytes, { file: name });
-    files.set(`${name}.br`, compress(bytes));
-  }
   // icon.svg, drawn at 32 by 32 pixels.
   const favicon = (await readFile(`${WEB}favicon.ico`)).toString("base64");
   const pages: Record<string, string> = {};
   for (const [page, name] of Object.entries(PAGES)) pages[page] = await buildPage(name, pathByName);
-  const { todos = "" } = pages;
+  const { todos = "", docs = "" } = pages;
+  const reference = await renderReference();
+  pages.docs = docs.replace("</main>", () => `${reference}</main>`);
   const serviceWorker = await buildScript("service-worker.ts", {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(getHash(todos)),
@@ -82,10 +71,6 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
     "pages.json",
     Buffer.from(`${JSON.stringify({ pages, assets, serviceWorker, favicon }, undefined, 2)}\n`),
   );
-  const license = await Promise.all(
-    ["LICENSE", "NOTICE"].map((name) => readFile(SWAGGER_UI_FOLDER + name, "utf8")),
-  );
-  files.set("swagger-ui.LICENSE.txt", Buffer.from(license.join("\n")));
   return files;
 }
 
@@ -111,18 +96,22 @@ async function buildPage(name: string, pathByName: ReadonlyMap<string, string>):
     .replace(/<!-- header ?(\S*) -->/, (_, current) =>
       header.replace(`<a href="${current}">`, `<a href="${current}" aria-current="page">`),
     )
-    .replace("<!-- operations -->", renderOperations)
-    .replace("<!-- reference -->", renderReference)
     .replace(/<!--.*?-->/gs, "")
     .replace(/\n\s*/g, "\n")
     .replace(
-      /(href|src"?|data-script|data-style)(=|: )"([\w-]+\.(?:svg|css|ts|js|png|webmanifest))"/g,
+      /(href|src"?)(=|: )"([\w-]+\.(?:svg|css|ts|js|png|webmanifest))"/g,
       (_, attribute, separator, asset) => {
         const path = pathByName.get(asset);
         if (path === undefined) throw new Error(`${name} refers to the unknown asset ${asset}`);
         return `${attribute}${separator}"/assets/${path}"`;
       },
     );
+}
+
+/** Returns openapi.json as HTML. Its headings have the ids that the Markdown names. */
+async function renderReference(): Promise<string> {
+  const openapi: OpenApiDocument = JSON.parse(await readFile(`${WEB}../openapi.json`, "utf8"));
+  return Bun.markdown.html(renderOpenApi(openapi)).replace(/<(h\d)>(.*) \{#(\w+)\}/g, '<$1 id="$3">$2');
 }
 
 function hashedName(name: string, content: string | Uint8Array): string {
@@ -132,12 +121,6 @@ function hashedName(name: string, content: string | Uint8Array): string {
 
 const getHash = (content: string | Uint8Array): string =>
   createHash("sha256").update(content).digest("hex").slice(0, 12);
-
-function compress(bytes: Uint8Array): Uint8Array {
-  return brotliCompressSync(bytes, {
-    params: { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length, [constants.BROTLI_PARAM_LGWIN]: 22 },
-  });
-}
 
 if (import.meta.main) {
   await mkdir(BUILT, { recursive: true });

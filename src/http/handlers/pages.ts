@@ -1,17 +1,14 @@
 import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
-import { brotliCompress, brotliDecompress, gzip } from "node:zlib";
+import { brotliCompress, gzip } from "node:zlib";
 import built from "../../../web/built/pages.json" with { type: "json" };
-import swaggerUiCss from "../../../web/built/swagger-ui.css.br" with { type: "file" };
-import swaggerUiJs from "../../../web/built/swagger-ui.js.br" with { type: "file" };
 import { ERRORS, type ErrorCode, ServiceError } from "../../error.ts";
 import { matchesEtag } from "../etag.ts";
 import { respond } from "../response.ts";
 import type { RoutedRequest } from "../route.ts";
 
-/** Only scripts, styles and requests of this server, and nothing inline (CSP 3). */
-const OWN_FILES_CSP = [
+/** Only scripts, styles and requests of this server, nothing inline (CSP 3), and no HTML from strings (Trusted Types). */
+const PAGE_CSP = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
@@ -19,11 +16,6 @@ const OWN_FILES_CSP = [
   "manifest-src 'self'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
-];
-
-/** No HTML from strings (Trusted Types). */
-const PAGE_CSP = [
-  ...OWN_FILES_CSP,
   "img-src 'self'",
   "worker-src 'self'",
   "form-action 'self'",
@@ -33,9 +25,6 @@ const PAGE_CSP = [
 
 /** The service worker may only send requests to this server. */
 const WORKER_CSP = "default-src 'none'; connect-src 'self'; frame-ancestors 'none'";
-
-/** Swagger UI has inline images in its style sheet and creates HTML from strings, so it needs a weaker policy. */
-const DOCS_CSP = [...OWN_FILES_CSP, "img-src 'self' data:", "form-action 'none'"].join("; ");
 
 /** Lets clients cache an asset for a year, because its name changes with its content. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
@@ -56,27 +45,19 @@ interface Asset {
   readonly text?: string;
   /** The bytes of an icon. */
   readonly base64?: string;
-  /** A key of `FILES`. */
-  readonly file?: string;
 }
 
-const FILES: Readonly<Record<string, string>> = {
-  "swagger-ui.js": swaggerUiJs,
-  "swagger-ui.css": swaggerUiCss,
-};
-
 const assets = new Map(
-  Object.entries<Asset>(built.assets).map(([name, { type, text, base64, file = "" }]) => {
-    const content = base64 === undefined ? text : Buffer.from(base64, "base64");
-    const coded = content === undefined ? fromBrotli(FILES[file] ?? file) : fromContent(content);
+  Object.entries<Asset>(built.assets).map(([name, { type, text = "", base64 }]) => {
+    const coded = fromContent(base64 === undefined ? text : Buffer.from(base64, "base64"));
     return [name, { type, coded }] as const;
   }),
 );
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-export const todosPage = revalidated(built.pages.todos, HTML, PAGE_CSP);
-export const keysPage = revalidated(built.pages.keys, HTML, PAGE_CSP);
-export const docsPage = revalidated(built.pages.docs, HTML, DOCS_CSP);
+export const todosPage = revalidated(built.pages.todos, HTML);
+export const keysPage = revalidated(built.pages.keys, HTML);
+export const docsPage = revalidated(built.pages.docs, HTML);
 
 /** Handles the script of the service worker. */
 export const serviceWorker = revalidated(built.serviceWorker, JAVASCRIPT, WORKER_CSP);
@@ -149,7 +130,7 @@ export function errorPage({ code, headers }: ServiceError, request: Request): Re
 function revalidated(
   text: string,
   type: string,
-  contentSecurityPolicy: string,
+  contentSecurityPolicy = PAGE_CSP,
 ): (request: Request) => Promise<Response> {
   const coded = fromContent(text);
   // Weak, because all codings of a text share the tag (RFC 9110 §8.8.1).
@@ -207,15 +188,6 @@ function fromContent(text: string | Buffer<ArrayBuffer>): Coded {
     identity: async () => whole,
     br: memoize(async () => new Blob([await promisify(brotliCompress)(text)])),
     gzip: memoize(async () => new Blob([await promisify(gzip)(text)])),
-  };
-}
-
-function fromBrotli(path: string): Coded {
-  const text = async () => promisify(brotliDecompress)(await readFile(path));
-  return {
-    br: memoize(async () => new Blob([await readFile(path)])),
-    identity: memoize(async () => new Blob([await text()])),
-    gzip: memoize(async () => new Blob([await promisify(gzip)(await text())])),
   };
 }
 
