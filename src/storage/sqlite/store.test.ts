@@ -197,6 +197,18 @@ test("a command can write while the store loads", async () => {
   expect(written).toBeGreaterThan(0);
 });
 
+test("an idempotency key that the last write evicted stays evicted after a restart", async () => {
+  const path = newPath();
+  const store = await openSqlite(path, { maxTodos: 1 });
+  await store.delete((await store.insert("a", "first")).id);
+  await store.insert("b", "second");
+  await store.close();
+  const again = await openSqlite(path, { maxTodos: 1 });
+  expect(await failureOf(again.insert("a", "first"))).toBe("store_full");
+  expect((await again.insert("b", "second")).id).toBe(2n);
+  await again.close();
+});
+
 test("openSqlite rejects a file in use until its store is closed", async () => {
   const path = newPath();
   const store = await openSqlite(path);
