@@ -15,6 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
 import { openKeys, openStore, openStoreAdmin } from "./open.ts";
+import { quoteArgument } from "./sqlite/errors.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-open-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -45,8 +46,11 @@ describe("openStore of a file", () => {
     renameSync(killed, real);
     symlinkSync(real, killed);
     const refusal = (await errorOf(openStore(`sqlite:${killed}`, {}))).message;
+    const moved = ["-wal", "-mark"].map(
+      (suffix) => `mv ${quoteArgument(killed + suffix)} ${quoteArgument(real + suffix)}`,
+    );
     expect(refusal).toBe(
-      `${killed} is a symbolic link to ${real}, but has ${killed}-wal and ${killed}-mark beside it: if the store was moved without these files, run mv ${killed}-wal ${real}-wal && mv ${killed}-mark ${real}-mark; otherwise, move these files away`,
+      `${killed} is a symbolic link to ${real}, but has ${killed}-wal and ${killed}-mark beside it: if the store was moved without these files, run ${moved.join(" && ")}; otherwise, move these files away`,
     );
     const [, moves = ""] = /run (.*); otherwise/.exec(refusal) ?? [];
     expect(Bun.spawnSync(["sh", "-c", moves]).exitCode).toBe(0);
