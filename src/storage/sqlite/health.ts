@@ -58,20 +58,20 @@ export class FileHealth {
 
   /**
    * Ends the checks, and closes the files. If they are wrong, the server exits only with a rescue file, or after some attempts;
-   * then throws an Error.
+   * then throws an Error. Throws an Error, too, if they are right, but cannot be closed.
    */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     await this.#checking;
-    let failure: Error;
+    const failure = await this.#checkBeforeClose();
     try {
-      // If SQLite has saved everything although the WAL was missing, a rescue file stays, because operators know it.
-      if (await this.#writer.close()) this.#areRight();
-      return;
+      await this.#writer.close();
     } catch (error) {
-      failure = toError(error);
+      // If the files are wrong, this is only another sign of it.
+      if (failure === undefined) throw error;
     }
+    if (failure === undefined) return;
     for (let attempt = 1; !(await this.#rescue.save(failure)); attempt++) {
       if (attempt === RESCUES_AT_END)
         throw new Error(
@@ -79,6 +79,17 @@ export class FileHealth {
         );
       await Bun.sleep(CHECK_INTERVAL_MS);
     }
+  }
+
+  /** Returns why the files are wrong; undefined if they are right. */
+  async #checkBeforeClose(): Promise<Error | undefined> {
+    try {
+      // If SQLite can save everything although the WAL is missing, a rescue file stays, because operators know it.
+      if (await this.#writer.request({ type: "checkBeforeClose" })) this.#areRight();
+    } catch (error) {
+      return toError(error);
+    }
+    return undefined;
   }
 
   #schedule(): void {

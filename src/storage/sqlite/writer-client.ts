@@ -16,11 +16,8 @@ export interface WriterClient {
   readonly waitingMs: () => number;
   /** Calls a function with the API keys whenever they have changed, before the request that noticed it resolves. */
   readonly onKeys: (update: (keys: readonly StoredKey[]) => void) => void;
-  /**
-   * Closes the file. Rejects if its files are wrong; then its WAL stays as it is. Resolves to false if only the WAL was
-   * missing, and all changes are in the database.
-   */
-  readonly close: () => Promise<boolean>;
+  /** Closes the file. Without a successful `checkBeforeClose`, its WAL stays as it is. */
+  readonly close: () => Promise<void>;
 }
 
 /**
@@ -74,7 +71,7 @@ export async function startWriter(
     },
     close: async () => {
       try {
-        return await send(await ensureAlive(), { type: "close" });
+        await send(await ensureAlive(), { type: "close" });
       } finally {
         thread.terminate();
       }

@@ -56,11 +56,13 @@ export type WriterRequest =
   | { readonly type: "confirmKeys"; readonly transactions: number }
   /** The value is whether the rules allow the change. */
   | { readonly type: "changeKeys"; readonly change: KeyChange }
-  /** Closes the file. Throws if the files are wrong; the value is false if only the WAL is missing, which SQLite still has. */
+  /** Checks the files for the last time. The value is false if only the WAL is missing, which SQLite still has. */
+  | { readonly type: "checkBeforeClose" }
+  /** Closes the file. SQLite moves its WAL to the database only if the last check succeeded. */
   | { readonly type: "close" };
 
 /** A request on an open file. */
-type FileRequest = Exclude<WriterRequest, { readonly type: "open" | "close" }>;
+type FileRequest = Exclude<WriterRequest, { readonly type: "open" | "checkBeforeClose" | "close" }>;
 
 /** The request is on disk. One that throws was rolled back, or its outcome is unknown. */
 export interface WriterReply {
@@ -129,6 +131,7 @@ class Writer {
   }
 
   serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
+    if (request.type === "checkBeforeClose") return this.#checkBeforeClose();
     return request.type === "close" ? this.#close() : this.#serve(request);
   }
 
@@ -263,19 +266,23 @@ class Writer {
     }
   }
 
-  /** Leaves the WAL as it is if the files are wrong, because it may not fit the database. */
+  /** Leaves the reader open if the files are wrong, so that the WAL, which may not fit the database, stays as it is. */
+  #checkBeforeClose(): boolean {
+    const areRight = !this.#files.hasOnlyLostWal();
+    if (areRight) this.#serve({ type: "checkFiles" });
+    this.#reader.close();
+    return areRight;
+  }
+
   #close(): boolean {
     try {
-      const areRight = !this.#files.hasOnlyLostWal();
-      if (areRight) this.#serve({ type: "checkFiles" });
-      this.#reader.close();
-      return areRight;
-    } finally {
       this.#mark.close();
       this.#database.close();
+    } finally {
       this.#reader.close();
       this.#files.close();
     }
+    return true;
   }
 
   #commit(commit: Commit): void {
