@@ -288,6 +288,12 @@ describe("todo keys", () => {
     );
   });
 
+  test("create --link rejects what is not the address of a service, before it makes the key", async () => {
+    const { code, stderr } = await keys("create", "phone", "--link", "127.0.0.1:3000");
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--link "127.0.0.1:3000"')]);
+    expect((await keys("list")).stdout).not.toContain("phone");
+  });
+
   test("create --link prints a link instead of the token, and list names the browser that it signs in", async () => {
     const { store } = newStore();
     await using command = runTodo(["keys", "create", "laptop", "--link", ...store], {

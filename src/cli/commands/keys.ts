@@ -70,6 +70,7 @@ async function create(name: string, flags: Flags): Promise<void> {
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
+  const serviceUrl = flags.link === undefined ? undefined : parseLinkUrl(flags.link);
   await withKeys(flags, { createIfMissing: true }, async (keys) => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
@@ -77,17 +78,21 @@ async function create(name: string, flags: Flags): Promise<void> {
         "a key with this name already exists: choose another name, or rotate or revoke it (todo keys --help)",
       );
     }
-    if (flags.link === undefined) await show(minted);
-    else await showLink(keys, minted, flags.link === true ? process.env.TODO_URL : String(flags.link));
+    if (serviceUrl === undefined) await show(minted);
+    else await showLink(keys, minted, serviceUrl);
   });
 }
 
+/** Returns the address of the service in a link. `--link` without a value stands for TODO_URL. */
+function parseLinkUrl(flag: unknown): string {
+  const { default: defaultUrl, parse } = CLIENT_SETTINGS.url;
+  if (flag !== true) return asUsageError(`--link "${flag}"`, () => parse(String(flag)));
+  const { TODO_URL: url = defaultUrl } = process.env;
+  return asUsageError(`TODO_URL "${url}"`, () => parse(url));
+}
+
 /** Prints only the link on standard output; the QR code goes to standard error. */
-async function showLink(
-  keys: KeyStore,
-  { key }: MintedKey,
-  url: string = CLIENT_SETTINGS.url.default,
-): Promise<void> {
+async function showLink(keys: KeyStore, { key }: MintedKey, url: string): Promise<void> {
   const created = await createLink(keys, { kind: "key", id: key.id }, key.scope, Date.now());
   if (created === undefined) throw new CommandError(`the key ${key.id} was revoked before its link was made`);
   const link = formatLink(url.replace(/\/+$/, ""), created.code);
