@@ -3,7 +3,7 @@ import { ownProperty, parseJson } from "./json.ts";
 import type { Request, Step } from "./step.ts";
 import type { RuleViolation } from "./target-client.ts";
 
-/** The plainest path parameter that is no id. */
+/** The plainest path parameter that is malformed. */
 const MALFORMED = "abc";
 
 /** A sequence whose last step violates a rule. */
