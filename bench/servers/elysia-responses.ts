@@ -2,7 +2,7 @@
 import { hash } from "node:crypto";
 import { Elysia, t } from "elysia";
 import { corsHeaders, rejection, SECURITY_HEADERS } from "./equal.ts";
-import { clients, get, insert, port } from "./store.ts";
+import { clients, get, insert, port, version } from "./store.ts";
 
 const json = (status: number) => ({
   status,
@@ -30,6 +30,7 @@ new Elysia()
     ({ body }) => {
       const todo = insert(body.title);
       CREATED.headers.set("location", `/api/todos/${todo.id}`);
+      CREATED.headers.set("todo-position", String(version()));
       return new Response(JSON.stringify(todo), CREATED);
     },
     { body: t.Object({ title: t.String({ minLength: 1, maxLength: 120, pattern: "\\S" }) }) },
