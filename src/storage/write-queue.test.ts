@@ -32,3 +32,39 @@ test("a write that is not stored within 15 seconds fails, and so does one that w
   expect(await last).toBe("last");
   expect(batches).toEqual([["first"], ["last"]]);
 });
+
+test("a write that does not fit its batch fails 15 seconds after it was added", async () => {
+  const hung = Promise.withResolvers<void>();
+  const batches: string[][] = [];
+  const queue = new WriteQueue(
+    async () => {
+      await begun.promise;
+      return [] as string[];
+    },
+    async (batch) => {
+      batches.push(batch);
+      await hung.promise;
+    },
+  );
+  const begun = Promise.withResolvers<void>();
+  const write = (name: string) =>
+    queue.add((batch) => {
+      if (batch.length > 0) return undefined;
+      batch.push(name);
+      return () => name;
+    });
+  jest.useFakeTimers({ now: Date.now() });
+  try {
+    const failures = Promise.all([failureOf(() => write("first")), failureOf(() => write("second"))]);
+    jest.advanceTimersByTime(10_000);
+    begun.resolve();
+    while (batches.length === 0) await new Promise(setImmediate);
+    jest.advanceTimersByTime(5_000);
+    expect(await failures).toEqual(["store_unavailable", "store_unavailable"]);
+  } finally {
+    jest.useRealTimers();
+  }
+  hung.resolve();
+  await queue.whenIdle();
+  expect(batches).toEqual([["first"]]);
+});

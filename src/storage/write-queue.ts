@@ -2,16 +2,16 @@ import type { ServiceError } from "../error.ts";
 import type { Awaitable } from "../todo.ts";
 import { storeUnavailable } from "./store.ts";
 
-/** A write fails after this time, in milliseconds. It may still be stored. */
-const ANSWER_MS = 15_000;
+/** A write fails after this time. It may still be stored. */
+const ANSWER_SECONDS = 15;
 
 const tooLate = (): ServiceError =>
-  storeUnavailable(new Error(`the write took longer than ${ANSWER_MS / 1000} seconds`));
+  storeUnavailable(new Error(`the write took longer than ${ANSWER_SECONDS} seconds`));
 
 /** Resolves with the result of a write, or rejects with `store_unavailable` if it takes too long. */
 export async function answerInTime<T>(write: Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(tooLate()), ANSWER_MS).unref();
+  const timer = setTimeout(() => late.reject(tooLate()), ANSWER_SECONDS * 1000).unref();
   try {
     return await Promise.race([write, late.promise]);
   } finally {
@@ -25,6 +25,16 @@ export async function answerInTime<T>(write: Promise<T>): Promise<T> {
  */
 type Join<Batch, Answer> = (batch: Batch) => (() => Answer) | undefined;
 
+interface Write<Batch> {
+  /** The second of the queue's clock at which the write fails. */
+  readonly failsAt: number;
+  /** Adds the write to a batch. Returns whether it did. */
+  readonly join: (batch: Batch) => boolean;
+  /** Answers the write after the commit. */
+  readonly settle: () => void;
+  readonly fail: (failure: unknown) => void;
+}
+
 /**
  * Collects concurrent writes in batches, and commits one batch after another. The writes of a batch are answered after its
  * commit, or fail with it.
@@ -32,8 +42,12 @@ type Join<Batch, Answer> = (batch: Batch) => (() => Answer) | undefined;
 export class WriteQueue<Batch> {
   readonly #begin: () => Awaitable<Batch>;
   readonly #commit: (batch: Batch) => Promise<void>;
-  #waiting: Group<Batch> | undefined;
+  #waiting: Write<Batch>[] = [];
+  /** The writes of the batch whose commit is under way. */
+  #joined: Write<Batch>[] = [];
   #running: Promise<void> | undefined;
+  /** Counts only while a write waits. */
+  #seconds = 0;
 
   /**
    * @param begin returns an empty batch; if it fails, all waiting writes fail
@@ -46,15 +60,37 @@ export class WriteQueue<Batch> {
 
   /** Adds a write to the next batch. */
   add<Answer>(join: Join<Batch, Answer>): Promise<Answer> {
-    return new Promise((resolve, reject) => {
-      this.#enqueue(new JoiningWrite(join, resolve, reject));
+    return new Promise((resolve, fail) => {
+      let answer: (() => Answer) | undefined;
+      this.#waiting.push({
+        failsAt: this.#seconds + ANSWER_SECONDS,
+        join: (batch) => {
+          try {
+            answer = join(batch);
+          } catch (error) {
+            // Other writes of the batch may be the reason, so the write fails only after the commit.
+            answer = () => {
+              throw error;
+            };
+          }
+          return answer !== undefined;
+        },
+        settle: () => {
+          try {
+            if (answer !== undefined) resolve(answer());
+          } catch (error) {
+            fail(error);
+          }
+        },
+        fail,
+      });
       this.#running ??= this.#run();
     });
   }
 
   /** Fails the writes that wait for a batch. */
   failWaiting(failure: unknown): void {
-    this.#takeWaiting()?.fail(failure);
+    for (const write of this.#waiting.splice(0)) write.fail(failure);
   }
 
   /** Resolves when no write waits. */
@@ -62,124 +98,40 @@ export class WriteQueue<Batch> {
     while (this.#running !== undefined) await this.#running;
   }
 
-  #enqueue(write: Write<Batch>): void {
-    this.#waiting ??= new Group((late) => {
-      if (late === this.#waiting) this.#waiting = undefined;
-    });
-    this.#waiting.add(write);
-  }
-
-  #takeWaiting(): Group<Batch> | undefined {
-    const group = this.#waiting;
-    this.#waiting = undefined;
-    return group;
-  }
-
   async #run(): Promise<void> {
-    while (this.#waiting !== undefined) {
+    const clock = setInterval(() => this.#countSecond(), 1000).unref();
+    while (this.#waiting.length > 0) {
       // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
       await new Promise(setImmediate);
       await new Promise(setImmediate);
       await this.#writeBatch();
     }
+    clearInterval(clock);
     this.#running = undefined;
   }
 
   async #writeBatch(): Promise<void> {
-    let group: Group<Batch> | undefined;
     try {
       const batch = await this.#begin();
-      group = this.#takeWaiting();
-      if (group === undefined) return;
-      for (const write of group.join(batch)) this.#enqueue(write);
-      await this.#commit(batch);
-      group.settle();
+      for (const write of this.#waiting.splice(0)) {
+        if (write.join(batch)) this.#joined.push(write);
+        else this.#waiting.push(write);
+      }
+      if (this.#joined.length > 0) await this.#commit(batch);
+      for (const write of this.#joined) write.settle();
     } catch (cause) {
-      group ??= this.#takeWaiting();
-      group?.fail(storeUnavailable(cause));
+      // If the batch could not begin, no write has joined it.
+      const failed = this.#joined.length > 0 ? this.#joined : this.#waiting.splice(0);
+      for (const write of failed) write.fail(storeUnavailable(cause));
     }
-  }
-}
-
-/** The writes of one batch. They fail together if they take too long. */
-class Group<Batch> {
-  #writes: Write<Batch>[] = [];
-  readonly #timer: NodeJS.Timeout;
-
-  constructor(onLate: (group: Group<Batch>) => void) {
-    this.#timer = setTimeout(() => {
-      onLate(this);
-      this.fail(tooLate());
-    }, ANSWER_MS).unref();
+    this.#joined = [];
   }
 
-  add(write: Write<Batch>): void {
-    this.#writes.push(write);
-  }
-
-  /** Adds the writes to a batch. Returns those that must wait for a later one. */
-  join(batch: Batch): readonly Write<Batch>[] {
-    const left: Write<Batch>[] = [];
-    this.#writes = this.#writes.filter((write) => {
-      const hasJoined = write.join(batch);
-      if (!hasJoined) left.push(write);
-      return hasJoined;
-    });
-    return left;
-  }
-
-  settle(): void {
-    clearTimeout(this.#timer);
-    for (const write of this.#writes) write.settle();
-  }
-
-  fail(failure: unknown): void {
-    clearTimeout(this.#timer);
-    for (const write of this.#writes.splice(0)) write.fail(failure);
-  }
-}
-
-interface Write<Batch> {
-  /** Adds the write to a batch. Returns whether it did. */
-  join(batch: Batch): boolean;
-  /** Answers the write after the commit. */
-  settle(): void;
-  fail(failure: unknown): void;
-}
-
-class JoiningWrite<Batch, Answer> implements Write<Batch> {
-  readonly #join: Join<Batch, Answer>;
-  readonly #resolve: (answer: Answer) => void;
-  readonly fail: (failure: unknown) => void;
-  #answer: (() => Answer) | undefined;
-
-  constructor(
-    join: Join<Batch, Answer>,
-    resolve: (answer: Answer) => void,
-    fail: (failure: unknown) => void,
-  ) {
-    this.#join = join;
-    this.#resolve = resolve;
-    this.fail = fail;
-  }
-
-  join(batch: Batch): boolean {
-    try {
-      this.#answer = this.#join(batch);
-    } catch (error) {
-      // Other writes of the batch may be the reason, so the write fails only after the commit.
-      this.#answer = () => {
-        throw error;
-      };
-    }
-    return this.#answer !== undefined;
-  }
-
-  settle(): void {
-    try {
-      if (this.#answer !== undefined) this.#resolve(this.#answer());
-    } catch (error) {
-      this.fail(error);
-    }
+  /** Fails the writes that have waited too long. Those that have joined a batch may still be stored. */
+  #countSecond(): void {
+    const seconds = ++this.#seconds;
+    const isLate = ({ failsAt }: Write<Batch>): boolean => failsAt <= seconds;
+    for (const write of [...this.#joined, ...this.#waiting]) if (isLate(write)) write.fail(tooLate());
+    this.#waiting = this.#waiting.filter((write) => !isLate(write));
   }
 }
