@@ -45,7 +45,7 @@ const UNITS: Readonly<Record<string, string>> = {
 const read = (path: string): string => readFileSync(ROOT + path, "utf8");
 
 /** Returns the texts of the files by path. */
-export function generatedFiles(): Readonly<Record<string, string>> {
+function generatedFiles(): Readonly<Record<string, string>> {
   return {
     "docs/reference/command-line.md": commandLinePage(),
     "docs/reference/configuration.md": configurationPage(),
@@ -307,7 +307,9 @@ if (import.meta.main) {
   for (const [path, text] of Object.entries(generatedFiles())) {
     if (!isCheck) writeFileSync(ROOT + path, text);
     else if (read(path) !== text) {
-      process.stderr.write(`${path} is out of date: run npm run docs\n`);
+      const lines = read(path).split("\n");
+      const line = text.split("\n").findIndex((expected, index) => expected !== lines[index]);
+      process.stderr.write(`${path}:${line + 1} is out of date: run npm run docs\n`);
       process.exitCode = 1;
     }
   }

@@ -1,14 +1,9 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
-import { generatedFiles } from "../docs/build.ts";
 import { getVariables, SETTINGS, type Setting } from "../src/config/settings.ts";
 import { run } from "./command.ts";
 
 const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), "utf8");
-
-test.each(Object.entries(generatedFiles()))("%s equals the output of npm run docs", async (path, text) => {
-  expect(await read(path)).toBe(text);
-});
 
 test("the reference does not depend on the terminal or the environment variables", async () => {
   for (const COLUMNS of ["40", "200"]) {

@@ -22,7 +22,7 @@ test("d", () => {});
 `;
 const FLAKY = once('test("c", () => { if (isFirst) throw new Error("first\\nerror"); });');
 
-/** Runs test files by their contents. Returns the exit code and the lines about flaky files. */
+/** Runs test files by their contents. Returns the exit code, standard error and its lines about flaky files. */
 async function runFiles(contents: Readonly<Record<string, string>>, flakyFiles = "2") {
   const folder = mkdtempSync(join(parent, "files-"));
   const files = Object.entries(contents).map(([name, text]) => {
@@ -34,14 +34,25 @@ async function runFiles(contents: Readonly<Record<string, string>>, flakyFiles =
   const variables = { TODO_TEST_FLAKY_FILES: flakyFiles };
   await using command = run(["bin/bun", "test/run.ts", "--parallel=2", ...files], variables);
   const code = await command.exited;
-  const flaky = command.stderr().match(/^FLAKY: .*$/gm) ?? [];
-  return { code, flaky: flaky.map((line) => line.replace(/^FLAKY: .*\//, "FLAKY: ")).toSorted() };
+  const stderr = command.stderr();
+  const flaky = stderr.match(/^FLAKY: .*$/gm) ?? [];
+  return { code, stderr, flaky: flaky.map((line) => line.replace(/^FLAKY: .*\//, "FLAKY: ")).toSorted() };
 }
+
+test("a test run prints the output of the failed files and the summary only", async () => {
+  const passes = `console.log("noise");\n${PASSES}`;
+  const fails = `${FAILS}console.log("cause");\ntest("c", () => {});\n`;
+  const { code, stderr } = await runFiles({ one: passes, two: fails, three: passes }, "0");
+  expect([code, stderr.match(/noise|cause|^\(\w+\) \w+|^error: .*|\d+ (?:pass|fail)$/gm)]).toEqual([
+    1,
+    ["cause", "error: broken", "(fail) b", "3 pass", "1 fail"],
+  ]);
+});
 
 describe("the test run of the gate", () => {
   test("succeeds if up to two failed files pass alone, and lists them with their first error", async () => {
     const inAfterAll = once('afterAll(() => { if (isFirst) throw new Error("at the end"); });');
-    expect(await runFiles({ one: FLAKY, two: inAfterAll, three: PASSES })).toEqual({
+    expect(await runFiles({ one: FLAKY, two: inAfterAll, three: PASSES })).toMatchObject({
       code: 0,
       flaky: ["FLAKY: one.test.ts: c: first error", "FLAKY: two.test.ts: (unnamed): at the end"],
     });

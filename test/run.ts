@@ -1,5 +1,6 @@
 /**
- * Runs `bun test` with the given arguments, then lists the skipped tests by reason. `npm test` and `npm run test:system` use it.
+ * Runs `bun test` with the given arguments. Prints the output of the files that fail, the summary, and the skipped tests by reason.
+ * `npm test` and `npm run test:system` use it.
  * Fails where `bun test` fails, and where a test is skipped without a printed reason. With TODO_TEST_ALLOWED_SKIPS,
  * which holds the beginning of one reason per line, it also fails where a test is skipped for any other reason.
  * With TODO_TEST_FLAKY_FILES, it runs up to this many failed files once more, each alone. If all of them pass then, it succeeds
@@ -24,6 +25,10 @@ process.on("SIGTERM", () => child?.kill("SIGTERM"));
 const skipping = new Set<string>();
 const reasons = new Map<string, Set<string>>();
 let file = "";
+/** The output of the file that runs, or the summary after the last file. */
+let output: string[] = [];
+/** Marks the output of a file with a failed test, an error outside of tests, or a process that ended. */
+const FAILURE = /^(?:\(fail\) |# Unhandled error|✗ |error: a test worker)/;
 /** The number of failed tests and files, as the summary of `bun test` counts them; `undefined` before the summary. */
 let failed: number | undefined;
 /** Whether the summary counts errors outside of tests, which the results do not name. */
@@ -49,11 +54,14 @@ async function run(options: readonly string[]): Promise<number> {
   let rest = "";
   const decoder = new TextDecoder();
   for await (const chunk of tests.stderr) {
-    process.stderr.write(chunk);
     const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
     for (const line of lines) read(line);
   }
+  output.push(rest);
+  // Only the summary is left, unless the process ended before it.
+  process.stderr.write(output.join("\n"));
+  output = [];
   return (await tests.exited) || (failed === undefined ? 1 : 0);
 }
 
@@ -89,7 +97,14 @@ function firstErrors(path: string): Map<string, string> | undefined {
   return named > 0 && named === failed && !hasErrors ? errors : undefined;
 }
 
+/** Reads a line of standard error, and prints the output of each failed file when the next file or the summary begins. */
 function read(line: string): void {
+  if (/^.+\.test\.ts:$|^\d+ tests (?:skipped|failed):$|^ *\d+ pass$/.test(line)) {
+    if (output.some((text) => FAILURE.test(text)))
+      process.stderr.write(`${output.filter((text) => !text.startsWith("(pass) ")).join("\n")}\n`);
+    output = [];
+  }
+  output.push(line);
   const count = /^ *(\d+) fail$/.exec(line)?.[1];
   if (count !== undefined) failed = Number(count);
   if (/^ *\d+ errors?$/.test(line)) hasErrors = true;

@@ -1,6 +1,6 @@
 /**
- * Builds web/built/ from web/: the pages and their assets, minified, with a hash of the content in each asset's name.
- * The output is in git, so that the service starts without a build. web/build.test.ts checks that it is up to date.
+ * Builds web/built/pages.json from web/: the pages and their assets, minified, with a hash of the content in each asset's name.
+ * The output is in git, so that the service starts without a build. With --check, writes nothing, and fails if it is out of date.
  */
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
@@ -35,9 +35,8 @@ const PAGES = {
   misdirected: "misdirected.html",
 } as const;
 
-/** Builds every file of web/built/. Returns their contents by name. */
-export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
-  const files = new Map<string, Uint8Array>();
+/** Returns the pages and their assets as the text of web/built/pages.json. */
+async function build(): Promise<string> {
   const assets: Record<string, object> = {};
   const pathByName = new Map<string, string>();
   const add = (name: string, content: string | Uint8Array, stored: object): void => {
@@ -67,11 +66,7 @@ export async function build(): Promise<ReadonlyMap<string, Uint8Array>> {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(getHash(todos)),
   });
-  files.set(
-    "pages.json",
-    Buffer.from(`${JSON.stringify({ pages, assets, serviceWorker, favicon }, undefined, 2)}\n`),
-  );
-  return files;
+  return `${JSON.stringify({ pages, assets, serviceWorker, favicon }, undefined, 2)}\n`;
 }
 
 /** Bundles and minifies a script or style sheet. Returns an SVG unchanged. */
@@ -122,7 +117,11 @@ function hashedName(name: string, content: string | Uint8Array): string {
 const getHash = (content: string | Uint8Array): string =>
   createHash("sha256").update(content).digest("hex").slice(0, 12);
 
-if (import.meta.main) {
+const built = await build();
+if (!process.argv.includes("--check")) {
   await mkdir(BUILT, { recursive: true });
-  for (const [name, bytes] of await build()) await writeFile(BUILT + name, bytes);
+  await writeFile(`${BUILT}pages.json`, built);
+} else if ((await readFile(`${BUILT}pages.json`, "utf8")) !== built) {
+  process.stderr.write("web/built is out of date: run npm run build:web\n");
+  process.exitCode = 1;
 }
