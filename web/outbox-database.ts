@@ -1,4 +1,4 @@
-import type { Change } from "./outbox.ts";
+import type { Change } from "./change.ts";
 
 const NAME = "todo-service";
 const STORE = "changes";

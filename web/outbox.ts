@@ -1,5 +1,6 @@
 import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
 import { indexOf } from "../src/sdk/json.ts";
+import { type Change, type ChangeKind, isDeletion, isNewId, newId, type Target } from "./change.ts";
 import { editChanges, openDatabase } from "./outbox-database.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "./settings.ts";
 
@@ -9,34 +10,6 @@ const UNDO_MS = 6000;
 const ABANDONED_MS = 30_000;
 /** How long the list may take to show a change that the service has confirmed. */
 const CONFIRMED_MS = 1000;
-
-/** `cleared`: deleted, unless the to-do was reopened meanwhile. */
-export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
-
-export interface Target {
-  /** A to-do that the service does not have yet has an id of `newId()`, which is also its idempotency key. */
-  readonly id: TodoId;
-  /** Titles never change, so another title under this id shows that the service has another list. */
-  readonly title: string;
-  /** A new to-do that is already done. */
-  readonly done?: boolean;
-  /** The newest to-do of the list when a new to-do was added. */
-  readonly after?: TodoId;
-}
-
-/** One change of the user's, to one or more to-dos, that the service has not confirmed. */
-export interface Change {
-  /** From `newId()`: sorts the changes of all windows by time. */
-  readonly key: string;
-  readonly kind: ChangeKind;
-  readonly targets: readonly Target[];
-  /** True when its time to undo is over. */
-  readonly isReleased: boolean;
-  /** When it was sent first, in milliseconds since 1970. A sent change cannot be undone. */
-  readonly sentAt?: number;
-  /** Who made it, if the service is private. */
-  readonly owner?: string;
-}
 
 /** A to-do as the service has confirmed it, while the list does not show it yet. */
 interface Confirmed {
@@ -55,18 +28,6 @@ interface Closing {
 }
 
 const CLOSING = "closing.";
-
-let lastTime = 0;
-
-/** Returns digits that sort by time, also after every id of the service, which has at most 20 digits. */
-export function newId(): TodoId {
-  lastTime = Math.max(Date.now() * 1000, lastTime + 1);
-  const random = crypto.getRandomValues(new Uint32Array(2)).join("").padStart(20, "0");
-  return `${lastTime}${random}`;
-}
-
-/** Returns whether an id was made here, because the service has not created the to-do yet. */
-export const isNewId = (id: TodoId): boolean => id.length > 20;
 
 const getTime = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
 
@@ -433,8 +394,6 @@ function addLeft(changes: readonly Change[], left: readonly string[]): readonly 
     if (byKey.get(key)?.sentAt === undefined) byKey.delete(key);
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
-
-export const isDeletion = (kind: ChangeKind): boolean => kind === "deleted" || kind === "cleared";
 
 /** Without space on the disk, changes last as long as the page. */
 function ignoreFullStorage(error: unknown): undefined {

@@ -1,7 +1,8 @@
 import { type Todo, type TodoApiCore, TodoApiError, type TodoId } from "../src/sdk/client.ts";
 import { delay, retryDelay } from "../src/sdk/retry.ts";
+import { type Change, type ChangeKind, isDeletion, isNewId, type Target } from "./change.ts";
 import { findLocks } from "./locks.ts";
-import { type Change, type ChangeKind, isDeletion, isNewId, type Outbox, type Target } from "./outbox.ts";
+import type { Outbox } from "./outbox.ts";
 
 /** The maximum number of concurrent requests of one change. */
 const MAX_CONCURRENT = 4;

@@ -1,0 +1,78 @@
+import { requireElement, showFieldError } from "./dom.ts";
+import { announce } from "./notifications.ts";
+import { MAX_TITLE_LENGTH } from "./paste.ts";
+import { PasteDialog } from "./paste-dialog.ts";
+
+const form = requireElement("#new-todo", HTMLFormElement);
+const titleInput = requireElement("#title", HTMLInputElement);
+
+/** A to-do that the user adds. */
+export interface Line {
+  readonly title: string;
+  readonly done: boolean;
+}
+
+export interface ComposerOptions {
+  /** Gets the new to-dos in the order of the text. */
+  readonly onAdd: (lines: readonly Line[]) => void;
+  /** A key was pressed in the field. */
+  readonly onKey: (event: KeyboardEvent) => void;
+}
+
+/** The field for new to-dos: what the user types, pastes and shares. */
+export class Composer {
+  readonly #onAdd: ComposerOptions["onAdd"];
+
+  constructor({ onAdd, onKey }: ComposerOptions) {
+    this.#onAdd = onAdd;
+    const pasteDialog = new PasteDialog(onAdd);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+    titleInput.addEventListener("input", () => showFieldError(titleInput));
+    titleInput.addEventListener("keydown", onKey);
+    titleInput.addEventListener("paste", (event) => {
+      if (pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
+    });
+    takeSharedText();
+  }
+
+  focus(): void {
+    titleInput.focus();
+  }
+
+  setReadOnly(): void {
+    form.hidden = true;
+    requireElement("#read-only", HTMLElement).hidden = false;
+  }
+
+  #submit(): void {
+    const title = titleInput.value;
+    const error =
+      title.trim() === ""
+        ? "The title must not be empty."
+        : [...title].length > MAX_TITLE_LENGTH
+          ? `The title must be at most ${MAX_TITLE_LENGTH} characters.`
+          : "";
+    showFieldError(titleInput, error);
+    if (error === "") {
+      titleInput.value = "";
+      this.#onAdd([{ title, done: false }]);
+    } else {
+      titleInput.focus();
+      announce(error);
+    }
+  }
+}
+
+/** Puts what the share sheet of the device sent into the field. */
+function takeSharedText(): void {
+  const search = new URLSearchParams(location.search);
+  const shared = ["title", "text", "url"].map((name) => search.get(name)?.trim() ?? "");
+  const text = [...new Set(shared)].filter((part) => part !== "").join(" ");
+  if (text === "") return;
+  titleInput.value = text;
+  titleInput.focus();
+  history.replaceState(undefined, "", "/");
+}

@@ -1,0 +1,93 @@
+import { TodoApiError } from "../src/sdk/client.ts";
+import { formatCount } from "./messages.ts";
+import type { LastList } from "./offline.ts";
+
+/** Delay before the page reports a lost connection, so that short interruptions stay silent. */
+const DISCONNECT_NOTICE_DELAY_MS = 800;
+
+/** What the page knows about its connection to the service. */
+export interface Connection {
+  /** `interrupted`: lost, but not long enough to say so. `full`: the browser has no connection left for another stream. */
+  readonly stream: "connecting" | "connected" | "interrupted" | "lost" | "full";
+  /** Why the stream is not connected. */
+  readonly error?: unknown;
+  /** A request has no answer. */
+  readonly isWaiting: boolean;
+  /** Why a change could not be sent yet. */
+  readonly sendError?: TodoApiError | undefined;
+  /** The browser has a network. */
+  readonly isOnline: boolean;
+}
+
+const isOffline = ({ stream, isWaiting, sendError, isOnline }: Connection): boolean =>
+  !isOnline || isWaiting || stream === "lost" || sendError !== undefined;
+
+/** Says what keeps the list and the user's changes from being current. Returns an empty text if nothing does. */
+export function describeConnection(connection: Connection, unsent: number, lastList?: LastList): string {
+  const { stream, error, sendError } = connection;
+  if (isOffline(connection) || lastList !== undefined) {
+    const isBusy = [sendError, error].some(
+      (one) => one instanceof TodoApiError && one.retryAfter !== undefined,
+    );
+    const subject = isBusy ? "The service is busy and asks to wait" : "Offline";
+    const list = lastList === undefined ? "" : `, ${describeLastList(lastList)}`;
+    const rest =
+      unsent === 0
+        ? "Changes made elsewhere will appear later."
+        : `${formatCount(unsent)} ${unsent === 1 ? "change" : "changes"} will be sent later.`;
+    return `${subject}${list}. ${rest}`;
+  }
+  if (stream === "full")
+    return "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
+  return "";
+}
+
+function describeLastList({ todos, total, readAt }: LastList): string {
+  const subject =
+    todos.length < total ? `the newest ${formatCount(todos.length)} of ${formatCount(total)} to-dos` : "list";
+  return `${subject} from ${formatTime(readAt)}`;
+}
+
+/** Returns the time of day, with the date unless it is today. */
+function formatTime(time: Date): string {
+  const isToday = time.toDateString() === new Date().toDateString();
+  const format = { ...(!isToday && { dateStyle: "medium" as const }), timeStyle: "short" as const };
+  return new Intl.DateTimeFormat(undefined, format).format(time);
+}
+
+/** The connection as it changes. */
+export class ConnectionState {
+  readonly #onChange: () => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #value: Connection = { stream: "connecting", isWaiting: false, isOnline: navigator.onLine };
+
+  constructor(onChange: () => void) {
+    this.#onChange = onChange;
+    for (const type of ["online", "offline"])
+      addEventListener(type, () => this.set({ isOnline: navigator.onLine }));
+  }
+
+  get value(): Connection {
+    return this.#value;
+  }
+
+  /** Whether requests arrive, as far as the page knows. */
+  get canSend(): boolean {
+    return !isOffline(this.#value);
+  }
+
+  set(change: Partial<Connection>): void {
+    const { stream } = this.#value;
+    this.#value = { ...this.#value, ...change };
+    if (this.#value.stream !== stream) clearTimeout(this.#timer);
+    this.#onChange();
+  }
+
+  /** The stream is lost. A short interruption changes no notice. */
+  onDisconnected(error: unknown): void {
+    const { stream } = this.#value;
+    const isKnown = stream === "interrupted" || stream === "lost";
+    this.set({ error, ...(!isKnown && { stream: "interrupted" }) });
+    if (!isKnown) this.#timer = setTimeout(() => this.set({ stream: "lost" }), DISCONNECT_NOTICE_DELAY_MS);
+  }
+}
