@@ -100,7 +100,8 @@ export const ERRORS = define({
   key_exists: {
     status: 409,
     title: "API key name already in use",
-    description: "An API key of this name is still valid. Rotate it to get a new token, or revoke it first.",
+    description:
+      "An API key, or another browser of the same owner, has this name. Choose a different name. To replace an API key, rotate or revoke it.",
   },
   body_too_large: {
     status: 413,

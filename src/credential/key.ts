@@ -99,10 +99,10 @@ export function parseRotation(body: unknown): number {
 }
 
 /** Validates the name of a key. Throws `validation_failed` with every violated rule. */
-export function parseKeyName(name: unknown): string {
+export function parseKeyName(name: unknown, maxLength = MAX_NAME_LENGTH): string {
   if (name === undefined) throw validationError("name", "is required");
   if (typeof name !== "string") throw validationError("name", "must be a string");
-  const messages = textViolations(name, MAX_NAME_LENGTH);
+  const messages = textViolations(name, maxLength);
   // The name is part of text responses and of lists with one line per key.
   if (/\p{Cc}/u.test(name)) messages.push("must have no control characters");
   // Lists and logs show the name.

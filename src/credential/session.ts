@@ -1,7 +1,8 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { parseDuration } from "../duration.ts";
+import { ServiceError } from "../error.ts";
 import type { Identity, Scope } from "./client.ts";
-import { isExpired, type Key, type KeyStore, type MintedKey, mintKey } from "./key.ts";
+import { isExpired, type Key, type KeyStore, type MintedKey, mintKey, parseKeyName } from "./key.ts";
 import { isSameParent, type Parent } from "./parent.ts";
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
 
@@ -77,7 +78,7 @@ export async function createSession(
     if (needed.some((id) => id !== undefined && findValid(all, id, now) === undefined)) return undefined;
     const names = new Set(all.flatMap((key) => (isDeviceOf(key, parent) ? key.name : [])));
     const owner = getOwner(parent, all);
-    const first = `${truncate(owner)} · ${browser}`;
+    const first = deviceName(owner, browser);
     let name = first;
     for (let number = 2; names.has(name); number++) name = `${first} ${number}`;
     const minted = mintKey(mintToken(), { name, scope, kind: "device", parent, createdAt: now, ...life });
@@ -86,18 +87,51 @@ export async function createSession(
   }
 }
 
-/** Leaves room for the browser in the name of a key, which has at most 100 characters. */
-const truncate = (owner: string): string => [...owner].slice(0, 60).join("");
+const MAX_OWNER_LENGTH = 60;
+/** With the owner and a separator, a name has at most 100 characters. */
+const MAX_LABEL_LENGTH = 37;
+
+/** Returns the name of a browser. It begins with the owner, so that its token cannot pass for another client. */
+const deviceName = (owner: string, label: string): string =>
+  `${[...owner].slice(0, MAX_OWNER_LENGTH).join("")} · ${label}`;
+
+/**
+ * Renames a key, and returns it with its new name. The name of a browser still begins with its owner; only the rest changes.
+ * Throws `validation_failed`, or `key_exists` if another key, or another browser of the owner, has the name.
+ * @param all all keys of the store
+ */
+export async function renameKey(keys: KeyStore, key: Key, name: unknown, all: readonly Key[]): Promise<Key> {
+  const { id, parent } = key;
+  const isDevice = parent !== undefined;
+  const renamed = isDevice
+    ? deviceName(getOwner(parent, all), parseKeyName(name, MAX_LABEL_LENGTH))
+    : parseKeyName(name);
+  if (await keys.rename(id, renamed)) return { ...key, name: renamed };
+  throw new ServiceError("key_exists", {
+    detail: `Another ${isDevice ? "browser of the same owner" : "key"} has this name. Choose a different one.`,
+  });
+}
 
 export const isDeviceOf = (key: Key, parent: Parent): boolean =>
   key.kind === "device" && isSameParent(key.parent, parent);
+
+/** The code of a link, and when it expires, in milliseconds since 1970. */
+export interface Link {
+  readonly code: string;
+  readonly expiresAt: number;
+}
 
 /**
  * Makes a code that signs in one browser, once, within ten minutes. Only its hash is stored. Returns `undefined`, and no
  * link, if the key that makes it was revoked meanwhile.
  * @param parent the key of a client or of a browser that makes the link; for a user with a password, that user
  */
-export async function createLink(keys: KeyStore, parent: Parent, scope: Scope, now: number) {
+export async function createLink(
+  keys: KeyStore,
+  parent: Parent,
+  scope: Scope,
+  now: number,
+): Promise<Link | undefined> {
   const code = randomBase62(CODE_CHARACTERS);
   const expiresAt = now + LINK_LIFETIME_MS;
   const name = `link ${randomBase62(CODE_CHARACTERS)}`;

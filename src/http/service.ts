@@ -200,8 +200,9 @@ export function createService(options: ServiceOptions): Service {
     "/admin": guardedRoute(basic, { GET: () => respond(308, { Location: "/admin/" }) }),
     "/admin/": guardedRoute(basic, { GET: (_request, _server, { name }) => text(`Hello, ${name}!`) }),
     "/admin/keys": guardedRoute(basic, admin && { GET: admin.list, POST: admin.create }),
-    "/admin/keys/:id": guardedRoute(basic, admin && { DELETE: admin.revoke }),
+    "/admin/keys/:id": guardedRoute(basic, admin && { PATCH: admin.rename, DELETE: admin.revoke }),
     "/admin/keys/:id/rotate": guardedRoute(basic, admin && { POST: admin.rotate }),
+    ...(privateMode && { "/admin/keys/:id/links": guardedRoute(basic, admin && { POST: admin.createLink }) }),
     "/admin/*": guardedRoute(basic),
     ...(mcp !== undefined && {
       [MCP_PATH]: publicRoute({ POST: createMcpHandler(mcp, context, getHandler) }),
@@ -253,7 +254,10 @@ export function createService(options: ServiceOptions): Service {
       "/api/session/link": { ...publicRoute({ POST: session.showLink }), access: "guarded" },
       "/api/session/link/cancel": { ...publicRoute({ POST: session.cancelLink }), access: "guarded" },
       "/api/session/links": guardedRoute(guard, { POST: session.createDeviceLink }),
-      "/api/session/devices/:id": guardedRoute(guard, { DELETE: session.revokeDevice }),
+      "/api/session/devices/:id": guardedRoute(guard, {
+        PATCH: session.renameDevice,
+        DELETE: session.revokeDevice,
+      }),
     };
   }
 

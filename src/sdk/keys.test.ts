@@ -10,7 +10,7 @@ const ADMIN = { name: "admin \u00e4", password: "secret: \u2603" };
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 const KEY = '{"id":"c7kcKWBu","name":"ci","scope":"write","createdAt":"2026-01-02T03:04:05Z"}';
 
-function start() {
+function start(privateMode = false) {
   const store = openMemory();
   const service = startService({
     store,
@@ -19,6 +19,7 @@ function start() {
       lookupClient: createKeyLookup(store.keys, Date.now),
       checkUser: createFixedUserCheck(ADMIN.name, ADMIN.password),
     },
+    access: { privateMode },
     network: { onLoopback: true },
   });
   return {
@@ -53,7 +54,7 @@ const problem = (status: number, code: string) => () =>
   Response.json({ title: "No", status, code }, { status });
 
 describe("the client's keys", () => {
-  test("are created, listed, rotated and revoked", async () => {
+  test("are created, listed, rotated, renamed and revoked", async () => {
     await using service = start();
     const { keys } = service.admin;
     expect(await keys.list()).toEqual([]);
@@ -74,9 +75,28 @@ describe("the client's keys", () => {
     expect(await codeOf(service.clientOf({ token: ci.token }).whoami())).toBe("unauthorized");
     expect((await keys.list()).map(({ id }) => id)).toEqual([ci.id, successor.id]);
 
+    expect(await keys.rename(successor.id, "build")).toMatchObject({ id: successor.id, name: "build" });
+    expect(await service.clientOf({ token: successor.token }).whoami()).toBe("build");
+    expect(await codeOf(keys.rename("absent00", "x"))).toBe("key_not_found");
+
     await keys.revoke(successor.id);
     expect(await codeOf(service.clientOf({ token: successor.token }).whoami())).toBe("unauthorized");
     expect((await keys.list()).map(({ id }) => id)).toEqual([ci.id]);
+  });
+
+  test("have links in private mode", async () => {
+    await using service = start(true);
+    const { keys } = service.admin;
+    const { id } = await keys.create("ben");
+    const { link, qrCode, expiresAt } = await keys.createLink(id);
+    expect([link, qrCode.size > 20, expiresAt]).toEqual([
+      expect.stringContaining("/#sign-in="),
+      true,
+      expect.stringMatching(TIME),
+    ]);
+    expect(await codeOf(keys.createLink("absent00"))).toBe("key_not_found");
+    await using open = start();
+    expect(await codeOf(open.admin.keys.createLink(id))).toBe("route_not_found");
   });
 
   test("have defaults: no expiry, the scope write, and an overlap", async () => {

@@ -1,19 +1,14 @@
 import { readDeletion, toSegment } from "./exchange.ts";
 import { isObject } from "./json.ts";
 import type { Transport } from "./transport.ts";
-import type { ApiKey, KeysApi, MintedApiKey } from "./types.ts";
+import type { ApiKey, KeysApi, MintedApiKey, SignInLink } from "./types.ts";
 
 const PATH = "/admin/keys";
 
 /** Returns the calls of `/admin/keys` and below. */
 export function createKeysApi(send: Transport["request"]): KeysApi {
   return {
-    list: (options = {}) =>
-      send({ method: "GET", path: PATH }, options, (_response, text) => {
-        const keys: unknown = JSON.parse(text);
-        if (Array.isArray(keys) && keys.every(isKey)) return keys;
-        throw new SyntaxError("not a list of keys");
-      }),
+    list: (options = {}) => send({ method: "GET", path: PATH }, options, readList),
     create: (name, options = {}) => {
       const { expires, scope } = options;
       return send({ method: "POST", path: PATH, body: { name, expires, scope } }, options, readMinted);
@@ -22,20 +17,36 @@ export function createKeysApi(send: Transport["request"]): KeysApi {
       const { overlap } = options;
       return send({ method: "POST", path: `${keyPath(id)}/rotate`, body: { overlap } }, options, readMinted);
     },
+    rename: async (id, name, options = {}) =>
+      send({ method: "PATCH", path: keyPath(id), body: { name } }, options, readKey),
+    createLink: async (id, options = {}) =>
+      send({ method: "POST", path: `${keyPath(id)}/links` }, options, readLink),
     revoke: async (id, options = {}) => send({ method: "DELETE", path: keyPath(id) }, options, readDeletion),
   };
 }
 
 const keyPath = (id: string): string => `${PATH}/${toSegment(id, "key_not_found")}`;
 
-function readMinted(_response: Response, text: string): MintedApiKey {
-  const key: unknown = JSON.parse(text);
-  if (isMinted(key)) return key;
-  throw new SyntaxError("not a key with a token");
-}
+/** Returns a function that parses a response. It throws a SyntaxError for any other JSON. */
+const reader =
+  <T>(isValid: (value: unknown) => value is T) =>
+  (_response: Response, text: string): T => {
+    const value: unknown = JSON.parse(text);
+    if (isValid(value)) return value;
+    throw new SyntaxError("unexpected JSON");
+  };
 
 const isKey = (value: unknown): value is ApiKey =>
   isObject(value) && "name" in value && "id" in value && typeof value.id === "string";
 
-const isMinted = (value: unknown): value is MintedApiKey =>
-  isKey(value) && "token" in value && typeof value.token === "string";
+const readKey = reader(isKey);
+const readList = reader(
+  (value): value is readonly ApiKey[] => Array.isArray(value) && value.every((key) => isKey(key)),
+);
+const readMinted = reader(
+  (value): value is MintedApiKey => isKey(value) && "token" in value && typeof value.token === "string",
+);
+const readLink = reader(
+  (value): value is SignInLink =>
+    isObject(value) && "link" in value && typeof value.link === "string" && "qrCode" in value,
+);

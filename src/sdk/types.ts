@@ -212,11 +212,21 @@ export interface ApiKey {
   readonly lastUsedAt?: string;
   /** The user or the client whose browser signed in with this key. Absent for the key of a program. */
   readonly deviceOf?: string;
+  /** The id of the key with which that browser signed in. Absent if a user signed in with a password. */
+  readonly parentId?: string;
 }
 
 /** A new API key with its token. The service does not store the token and never shows it again. */
 export interface MintedApiKey extends ApiKey {
   readonly token: string;
+}
+
+/** A link that signs in one browser within ten minutes. */
+export interface SignInLink {
+  readonly link: string;
+  /** A QR code of the link: its width and height in modules, and the dark modules as a path of SVG. */
+  readonly qrCode: { readonly size: number; readonly path: string };
+  readonly expiresAt: string;
 }
 
 /**
@@ -254,6 +264,13 @@ export interface KeysApi {
       readonly overlap?: string;
     },
   ): Promise<MintedApiKey>;
+  /**
+   * Renames a key, whose token stays valid. The name of a browser still begins with its owner. Rejects with `key_exists` if
+   * another key has the name, or another browser of the owner.
+   */
+  rename(id: string, name: string, options?: CallOptions): Promise<ApiKey>;
+  /** Creates a link that signs in one browser as the client, in private mode. Rejects with `key_not_found` if no valid key has the id. */
+  createLink(id: string, options?: CallOptions): Promise<SignInLink>;
   /** Deletes a key; its token is invalid immediately. Rejects with `key_not_found` if the key does not exist. */
   revoke(id: string, options?: CallOptions): Promise<void>;
 }

@@ -425,7 +425,7 @@ describe("the endpoints of API keys", () => {
     await using served = serveKeys();
     for (const [path, allow] of [
       ["/admin/keys", "GET, POST, HEAD, OPTIONS"],
-      ["/admin/keys/absent00", "DELETE, OPTIONS"],
+      ["/admin/keys/absent00", "PATCH, DELETE, OPTIONS"],
       ["/admin/keys/absent00/rotate", "POST, OPTIONS"],
     ] as const) {
       const options = await served.service.send("OPTIONS", path, AUTHORIZED);

@@ -11,12 +11,14 @@ import {
   parseRotation,
   rotateKey,
 } from "../../credential/key.ts";
-import { getOwner } from "../../credential/session.ts";
+import { createLink, getOwner, renameKey } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
+import { ownProperty } from "../../validation.ts";
 import type { Context } from "../context.ts";
 import { noContent, respond } from "../response.ts";
 import type { GuardedHandler, RoutedRequest } from "../route.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
+import { linkReply, requireOrigin } from "./session.ts";
 
 /** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
 export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limiter, now }: Context) {
@@ -25,7 +27,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
     list: async (request) => {
       if (prefersHtml(request)) return keysPage(request);
       const listed = (await keys.list()).filter((key) => isListed(key, now()));
-      const headers = { "Content-Type": "application/json", Vary: "Origin, Accept" };
+      const headers = { ...JSON_TYPE, Vary: "Origin, Accept" };
       return respond(200, headers, JSON.stringify(listed.map((key) => asJson(key, listed))));
     },
 
@@ -50,6 +52,26 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
       const { id: successor, name: client } = minted.key;
       log.info({ id: request.id, key: id, successor, client, user: user.name }, "key rotated");
       return mintedReply(minted);
+    }),
+
+    rename: audited("rename", async (request, server, user) => {
+      const all = await keys.list();
+      const key = all.find(({ id, kind }) => id === getKeyId(request) && kind !== "link");
+      if (key === undefined) throw notFound();
+      const name = ownProperty(await bodies.readJson(request, server), "name");
+      const renamed = await renameKey(keys, key, name, all);
+      log.info({ id: request.id, key: key.id, client: renamed.name, user: user.name }, "key renamed");
+      return respond(200, JSON_TYPE, JSON.stringify(asJson(renamed, all)));
+    }),
+
+    /** The key keeps its token, because the link makes a key of its own for a browser. */
+    createLink: audited("create link", async (request, _server, user) => {
+      const origin = requireOrigin(request);
+      const key = (await keys.list()).find(({ id, kind }) => id === getKeyId(request) && kind === undefined);
+      const link = key && (await createLink(keys, { kind: "key", id: key.id }, key.scope, now()));
+      if (link === undefined) throw notFound();
+      log.info({ id: request.id, key: key?.id, client: key?.name, user: user.name }, "link created");
+      return linkReply(origin, link);
     }),
 
     revoke: audited("revoke", async (request, _server, user) => {
@@ -87,10 +109,12 @@ function shownId(request: RoutedRequest): string | undefined {
 
 const notFound = (): ServiceError => new ServiceError("key_not_found");
 
+const JSON_TYPE = { "Content-Type": "application/json" };
+
 const mintedReply = ({ key, token }: MintedKey): Response =>
   respond(
     201,
-    { "Content-Type": "application/json", Location: `/admin/keys/${key.id}` },
+    { ...JSON_TYPE, Location: `/admin/keys/${key.id}` },
     JSON.stringify({ ...asJson(key), token }),
   );
 
@@ -106,5 +130,6 @@ function asJson(
     ...(expiresAt !== undefined && { expiresAt: formatTime(expiresAt) }),
     ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
     ...(parent !== undefined && { deviceOf: getOwner(parent, all) }),
+    ...(parent?.kind === "key" && { parentId: parent.id }),
   };
 }

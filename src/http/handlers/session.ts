@@ -10,6 +10,8 @@ import {
   getParent,
   isDeviceOf,
   isUnchecked,
+  type Link,
+  renameKey,
   type SignIn,
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
@@ -91,6 +93,17 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     return respond(204, {});
   };
 
+  const renameDevice: GuardedHandler = async (request, server, identity) => {
+    const parent = getParent(identity, storedEntry);
+    const all = await keys.list();
+    const device = all.find((key) => key.id === request.params.id && isDeviceOf(key, parent));
+    if (device === undefined) throw new ServiceError("key_not_found");
+    const name = ownProperty(await bodies.readJson(request, server), "name");
+    const renamed = await renameKey(keys, device, name, all);
+    log.info({ device: device.id, name: renamed.name, ...identityFields(identity) }, "device renamed");
+    return reply(200, describeDevice(renamed));
+  };
+
   const createDeviceLink: GuardedHandler = async (request, _server, identity) => {
     const origin = requireOrigin(request);
     const { parent, scope } = requireParent(identity);
@@ -99,11 +112,10 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const link = await createLink(keys, maker, scope, now());
     if (link === undefined) throw unauthorized("The credential was revoked. Sign in again.");
     log.info(identityFields(identity), "link created");
-    const url = formatLink(origin, link.code);
-    return reply(201, { link: url, qrCode: encodeQrCode(url), expiresAt: formatTime(link.expiresAt) });
+    return linkReply(origin, link);
   };
 
-  return { signIn, showLink, cancelLink, show, signOut, revokeDevice, createDeviceLink };
+  return { signIn, showLink, cancelLink, show, signOut, revokeDevice, renameDevice, createDeviceLink };
 
   async function authenticate(body: unknown, request: Request, server: HttpServer): Promise<SignIn> {
     if (ownProperty(body, "code") !== undefined) return requireLink(requireText(body, "code"));
@@ -137,7 +149,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 }
 
 /** Returns the origin of the service as the sender knows it, for a link. */
-function requireOrigin({ headers, url }: Request): string {
+export function requireOrigin({ headers, url }: Request): string {
   // Behind a proxy that terminates TLS, only the page knows the scheme.
   const origin = headers.get("origin");
   if (origin !== null) return origin;
@@ -145,7 +157,13 @@ function requireOrigin({ headers, url }: Request): string {
   throw new ServiceError("misdirected_host", { detail: "The link contains the Host, so send a valid one." });
 }
 
-const invalidLink = () => unauthorized("The link was used, has expired or was revoked. Create a new one.");
+export function linkReply(origin: string, { code, expiresAt }: Link): Response {
+  const link = formatLink(origin, code);
+  return reply(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
+}
+
+const invalidLink = () =>
+  unauthorized("The link was used, has expired or was revoked. Ask the person who sent it for a new one.");
 
 const unauthorized = (detail: string): ServiceError =>
   new ServiceError("unauthorized", { detail, headers: { "WWW-Authenticate": 'Bearer realm="todo"' } });
