@@ -54,7 +54,8 @@ export interface TodoList {
 }
 
 export type TodoEvent = { readonly position: Position; readonly id: TodoId } & (
-  | { readonly type: "created" | "updated"; readonly json: string }
+  | { readonly type: "created"; readonly json: string }
+  | { readonly type: "updated"; readonly json: TodoJson }
   | { readonly type: "deleted" }
 );
 
@@ -142,3 +143,8 @@ export const isDone = (json: string): boolean => json.endsWith("true}");
 export function withDone(json: string, done: boolean): string {
   return `${json.slice(0, json.lastIndexOf(":") + 1)}${done}}`;
 }
+
+const decoder = new TextDecoder();
+
+/** Returns an encoded to-do as text. */
+export const todoText = (json: TodoJson): string => (typeof json === "string" ? json : decoder.decode(json));

@@ -16,6 +16,8 @@ export const DEFAULT_OVERLAP = "24h";
 
 /** How long lists show an expired key, in milliseconds: it explains why a client gets 401. */
 export const EXPIRED_LISTED_MS = 30 * 24 * 60 * 60 * 1000;
+/** A use is recorded only if the recorded one is older than this, because a record costs as much as the lookup. */
+const USES_APART_MS = 1000;
 /** How many expired keys a store keeps. */
 export const MAX_EXPIRED_KEYS = 1000;
 
@@ -154,9 +156,9 @@ export function createKeyLookup(
       if (key === undefined || !timingSafeEqual(key.tokenHash, tokenHash)) return undefined;
       const usedAt = now();
       if (isExpired(key, usedAt) || key.kind === "link") return undefined;
-      const { id: keyId, name, scope, parent } = key;
+      const { id: keyId, name, scope, parent, lastUsedAt = Number.NEGATIVE_INFINITY } = key;
       if (parent !== undefined && !isCurrent(parent)) return undefined;
-      keys.recordUse(keyId, usedAt);
+      if (usedAt - lastUsedAt >= USES_APART_MS) keys.recordUse(keyId, usedAt);
       if (parent === undefined) return { name, keyId, scope };
       return { name, keyId, scope, parent, isRevoked: () => !isCurrent(parent) };
     });

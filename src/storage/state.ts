@@ -7,6 +7,7 @@ import {
   type TodoId,
   type TodoJson,
   type TodoList,
+  todoText,
 } from "../todo.ts";
 import type { ExportContents } from "./ndjson.ts";
 import { type IdempotencyRecord, IdempotencyRecords, type RemovedRecords } from "./records/idempotency.ts";
@@ -85,8 +86,8 @@ export class TodoState implements Writable {
     return this.#table.get(id);
   }
 
-  text(id: TodoId): string | undefined {
-    return this.#table.text(id);
+  isDone(id: TodoId): boolean | undefined {
+    return this.#table.isDone(id);
   }
 
   list(query: ListQuery, maxBlobBytes?: number): TodoList {
@@ -119,13 +120,21 @@ export class TodoState implements Writable {
         this.#lastId = event.id;
         break;
       case "updated":
-        this.#table.setDone(event.id, isDone(event.json));
+        this.#table.setDone(event.id, isDone(todoText(event.json)));
         break;
       case "deleted":
         this.#table.delete(event.id);
         break;
     }
     this.#feed.publish(event);
+  }
+
+  setDone(id: TodoId, done: boolean): TodoJson {
+    this.#table.setDone(id, done);
+    const json = this.#table.get(id);
+    if (json === undefined) throw new RangeError(`no to-do ${id}`);
+    this.#feed.publish({ type: "updated", position: this.nextPosition, id, json });
+    return json;
   }
 
   remember(record: IdempotencyRecord): void {

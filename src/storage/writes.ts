@@ -2,12 +2,11 @@
 
 import {
   encodeTodo,
-  isDone,
   type Position,
   type TodoEvent,
   type TodoId,
+  type TodoJson,
   type Written,
-  withDone,
 } from "../todo.ts";
 import { type IdempotencyRecord, idempotencyKeyReused, sha256 } from "./records/idempotency.ts";
 import { idsExhausted, type StoreOptions, storeFull } from "./store.ts";
@@ -25,11 +24,14 @@ export interface Writable {
   readonly position: Position;
   /** The position of the next change. */
   readonly nextPosition: Position;
-  /** Returns an encoded to-do. */
-  text(id: TodoId): string | undefined;
+  get(id: TodoId): TodoJson | undefined;
+  /** Returns whether a to-do is done; `undefined` if it is absent. */
+  isDone(id: TodoId): boolean | undefined;
   /** Returns the record of an idempotency key of the last 24 hours. */
   findRecord(keyHash: string): IdempotencyRecord | undefined;
   apply(event: TodoEvent): void;
+  /** Sets the `done` of a to-do, which changes it. Returns the resulting to-do. */
+  setDone(id: TodoId, done: boolean): TodoJson;
   remember(record: IdempotencyRecord): void;
 }
 
@@ -66,18 +68,15 @@ export function setDone(
   to: Writable,
   id: TodoId,
   done: boolean,
-): Written & { readonly json: string | undefined } {
-  const before = to.text(id);
-  if (before === undefined || isDone(before) === done) return { json: before, position: to.position };
-  const json = withDone(before, done);
-  const position = to.nextPosition;
-  to.apply({ type: "updated", position, id, json });
-  return { json, position };
+): Written & { readonly json: TodoJson | undefined } {
+  const before = to.isDone(id);
+  const json = before === undefined || before === done ? to.get(id) : to.setDone(id, done);
+  return { json, position: to.position };
 }
 
 /** Does what `TodoStore.delete` says. */
 export function remove(to: Writable, id: TodoId): Written & { readonly existed: boolean } {
-  const existed = to.text(id) !== undefined;
+  const existed = to.isDone(id) !== undefined;
   if (existed) to.apply({ type: "deleted", position: to.nextPosition, id });
   return { existed, position: to.position };
 }

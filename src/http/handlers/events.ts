@@ -1,6 +1,6 @@
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
-import { formatPosition, type Position, type TodoEvent } from "../../todo.ts";
+import { formatPosition, type Position, type TodoEvent, todoText } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
 import type { Context } from "../context.ts";
 import { OVERLOADED } from "../limits.ts";
@@ -248,4 +248,4 @@ function encode(type: string, position: Position, json: string): Bytes {
 }
 
 const formatData = (event: TodoEvent): string =>
-  event.type === "deleted" ? `{"id":${event.id}}` : event.json;
+  event.type === "deleted" ? `{"id":${event.id}}` : todoText(event.json);

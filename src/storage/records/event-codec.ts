@@ -1,4 +1,4 @@
-import type { Position, TodoEvent } from "../../todo.ts";
+import { type Position, type TodoEvent, todoText } from "../../todo.ts";
 
 const CREATED = "+";
 const UPDATED = "=";
@@ -9,7 +9,7 @@ const EPOCH = "#";
 /** Encodes an event as a line: a sign, then the to-do after the event, or the id of a deleted to-do. */
 export function encodeEvent(event: TodoEvent): string {
   if (event.type === "deleted") return `${DELETED}${event.id}`;
-  return `${event.type === "created" ? CREATED : UPDATED}${event.json}`;
+  return `${event.type === "created" ? CREATED : UPDATED}${todoText(event.json)}`;
 }
 
 /** Returns the to-do of an encoded event if the event created it. Faster than decoding the event. */

@@ -1,4 +1,4 @@
-import type { Position, TodoEvent, TodoId } from "../../todo.ts";
+import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import type { TodoState } from "../state.ts";
 import type { Writable } from "../writes.ts";
@@ -49,10 +49,23 @@ export class Batch implements Writable {
     return [...this.#records.values()];
   }
 
-  text(id: TodoId): string | undefined {
+  get(id: TodoId): string | undefined {
     if (this.#changed.has(id)) return this.#changed.get(id);
     const { lastId } = this.#state;
-    return id > lastId ? this.#created[Number(id - lastId) - 1] : this.#state.text(id);
+    if (id > lastId) return this.#created[Number(id - lastId) - 1];
+    const json = this.#state.get(id);
+    return json && todoText(json);
+  }
+
+  isDone(id: TodoId): boolean | undefined {
+    const json = this.get(id);
+    return json === undefined ? undefined : isDone(json);
+  }
+
+  setDone(id: TodoId, done: boolean): string {
+    const json = withDone(this.get(id) ?? "", done);
+    this.apply({ type: "updated", position: this.nextPosition, id, json });
+    return json;
   }
 
   findRecord(keyHash: string): IdempotencyRecord | undefined {
@@ -66,7 +79,7 @@ export class Batch implements Writable {
       this.#lastId = event.id;
       this.#count++;
     } else if (event.type === "updated") {
-      this.#changed.set(event.id, event.json);
+      this.#changed.set(event.id, todoText(event.json));
     } else {
       this.#changed.set(event.id, undefined);
       this.#count--;

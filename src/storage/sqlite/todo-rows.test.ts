@@ -2,7 +2,7 @@ import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { HOSTILE_TITLES, read } from "../../../test/store-contract.ts";
-import { encodeTodo, type Todo } from "../../todo.ts";
+import { encodeTodo, type Todo, todoText } from "../../todo.ts";
 import { Table } from "../table/table.ts";
 import { Checksum } from "./checksum.ts";
 import { readTodoRuns } from "./todo-rows.ts";
@@ -58,7 +58,7 @@ test("readTodoRuns returns all to-dos, and adds each to the checksum", async () 
       for (const run of readTodoRuns(database, checksum)) table.appendRun(run);
       const list = { ...table.list({}), position: { epoch: "e", sequence: 0 } };
       expect((await read(list)).todos).toEqual(all);
-      expect(all.map(({ id }) => table.text(id))).toEqual(rows.map(({ json }) => json));
+      expect(all.map(({ id }) => todoText(table.get(id) ?? ""))).toEqual(rows.map(({ json }) => json));
       expect([table.count, checksum]).toEqual([all.length, expected]);
     }),
     { numRuns: 50 },

@@ -3,7 +3,7 @@
 import type { Database } from "bun:sqlite";
 import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import { isDone, type Position, type TodoEvent, type TodoId, withDone } from "../../todo.ts";
+import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
@@ -357,12 +357,11 @@ class Writer {
       checksum.subtract(row.json);
       return;
     }
-    const { changes } = this.#database
-      .query("UPDATE todos SET json = ? WHERE id = ?")
-      .run(event.json, event.id);
+    const json = todoText(event.json);
+    const { changes } = this.#database.query("UPDATE todos SET json = ? WHERE id = ?").run(json, event.id);
     if (changes === 0) throw new SuspectError(this.#path);
-    checksum.subtract(withDone(event.json, !isDone(event.json)));
-    checksum.add(event.json);
+    checksum.subtract(withDone(json, !isDone(json)));
+    checksum.add(json);
   }
 }
 

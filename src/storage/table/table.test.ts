@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { encodeTodo, type ListQuery, type Todo, type TodoId, type TodoList } from "../../todo.ts";
+import { encodeTodo, type ListQuery, type Todo, type TodoId, type TodoList, todoText } from "../../todo.ts";
 import { Table } from "./table.ts";
 
 const MAX_CHUNK_BYTES = 16 * 1024;
@@ -62,7 +62,7 @@ function apply(table: Table, model: Todo[], { kind, number, titleLength }: Chang
     const changed = { ...todo, done: !todo.done };
     for (const _ of [1, 2]) {
       table.setDone(todo.id, changed.done);
-      expect(table.text(todo.id)).toBe(encodeTodo(changed));
+      expect(todoText(table.get(todo.id) ?? "")).toBe(encodeTodo(changed));
     }
     model[index] = changed;
   } else if (todo !== undefined) {

@@ -48,9 +48,11 @@ export class Table {
     return slot === undefined ? undefined : segment?.json(slot);
   }
 
-  text(id: TodoId): string | undefined {
-    const json = this.get(id);
-    return json === undefined ? undefined : decoder.decode(json);
+  /** Returns whether a to-do is done; `undefined` if it is absent. */
+  isDone(id: TodoId): boolean | undefined {
+    const segment = this.#segments[this.#indexOf(id)];
+    const slot = segment?.findSlot(id);
+    return slot === undefined ? undefined : segment?.isDone(slot);
   }
 
   /** Sets the `done` of a to-do, if it exists. */
