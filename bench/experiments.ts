@@ -12,16 +12,17 @@ import {
   ratios,
 } from "./measurement.ts";
 import { getOne, post, type RequestSpec } from "./requests.ts";
+import { memory, resetPeak, type ServerProcess, start, track } from "./server-process.ts";
 import {
-  cpuByThread,
-  cpuSpent,
-  memory,
-  resetPeak,
-  type ServerProcess,
-  start,
-  track,
-} from "./server-process.ts";
-import { onPostgres, onSlowDisk, onSqlite, product, root, todo, transactionEach } from "./servers.ts";
+  onPostgres,
+  onSlowDisk,
+  onSqlite,
+  product,
+  root,
+  type Server,
+  todo,
+  transactionEach,
+} from "./servers.ts";
 import { measure } from "./wrk.ts";
 
 export const experiments: readonly Experiment[] = [
@@ -46,7 +47,7 @@ export const experiments: readonly Experiment[] = [
     manyOnSqlite,
   ),
   experiment(
-    "PostgreSQL: one replica and three",
+    "PostgreSQL: several replicas",
     { whole: { rounds: 7, seconds: 2 }, quick: { rounds: 1, seconds: 1 } },
     replicas,
   ),
@@ -269,85 +270,45 @@ async function manyOnSqlite(
   ];
 }
 
-/**
- * Measures requests per second through one replica and through three, on one PostgreSQL. The replicas and the
- * database all run on the servers' core.
- */
+/** Measures requests per second through one replica, and how fast another shows its writes. All run on the servers' core. */
 async function replicas(
   { rounds, seconds }: { readonly rounds: number; readonly seconds: number },
   folder: string,
 ): Promise<Measurement[]> {
-  const [connections, count] = [63, 3];
+  const connections = 63;
   await using postgres = await startPostgres();
   await pinToServerCore(postgres);
   const url = await postgres.newDatabase();
   const servers: ServerProcess[] = [];
+  const startOne = async (server: Server) => {
+    const started = await start(server, folder);
+    servers.push(started);
+    return started;
+  };
+  const rate = async (server: ServerProcess, request: RequestSpec) =>
+    (await measure(server, request, seconds, connections)).perSecond;
   try {
-    for (let replica = 0; replica < count; replica += 1) servers.push(await start(onPostgres(url), folder));
-    const each = await start(transactionEach(url), folder);
-    const memory = await start(product, folder);
-    servers.push(each, memory);
-    const [first, ...others] = servers.slice(0, count);
-    if (first === undefined) throw new Error("no replica was started");
+    const replica = await startOne(onPostgres(url));
+    const other = await startOne(onPostgres(url));
+    const each = await startOne(transactionEach(url));
+    const memory = await startOne(product);
     await seed(memory.port, 1);
-
-    const replicas = [first, ...others];
-    const rate = async (server: ServerProcess, request: RequestSpec) =>
-      (await measure(server, request, seconds, connections)).perSecond;
-    /** Measures POSTs per second through these replicas, and where their CPU microseconds go. */
-    const write = async (through: readonly ServerProcess[], share: number) => {
-      const before = await cpuOf(replicas, postgres);
-      const results = await Promise.all(through.map((server) => measure(server, post, seconds, share)));
-      const after = await cpuOf(replicas, postgres);
-      const requests = results.reduce((sum, { requests }) => sum + requests, 0);
-      return {
-        perSecond: results.reduce((sum, { perSecond }) => sum + perSecond, 0),
-        replicas: cpuSpent(before.replicas, after.replicas) / requests,
-        database: cpuSpent(before.database, after.database) / requests,
-      };
-    };
-    await write([first], connections);
-    const one: Awaited<ReturnType<typeof write>>[] = [];
-    const three: typeof one = [];
-    const threeWithMoreClients: typeof one = [];
-    const alone: number[] = [];
-    const read: number[] = [];
-    const readMemory: number[] = [];
+    await rate(replica, post);
+    const [written, alone, read, readMemory]: [number[], number[], number[], number[]] = [[], [], [], []];
     for (let round = 0; round < rounds; round += 1) {
-      one.push(await write([first], connections));
+      written.push(await rate(replica, post));
       alone.push(await rate(each, post));
-      three.push(await write(replicas, connections / count));
-      threeWithMoreClients.push(await write(replicas, connections));
-      read.push(await rate(first, getOne));
+      read.push(await rate(replica, getOne));
       readMemory.push(await rate(memory, getOne));
     }
-    const rates = (results: typeof one) => results.map(({ perSecond }) => perSecond);
-    const writes = (name: string, results: typeof one) => [
-      medianOf(`POSTs per second, ${name}`, rates(results)),
-      medianOf(
-        `CPU of the replicas for a POST, µs, ${name}`,
-        results.map(({ replicas }) => replicas),
-      ),
-      medianOf(
-        `CPU of the database for a POST, µs, ${name}`,
-        results.map(({ database }) => database),
-      ),
-    ];
     return [
-      medianOf("POST through one replica / one transaction per request", ratios(rates(one), alone)),
-      medianOf("POST through three replicas / through one", ratios(rates(three), rates(one))),
-      medianOf(
-        "POST through three replicas, as many clients each / through one",
-        ratios(rates(threeWithMoreClients), rates(one)),
-      ),
+      medianOf("POST through one replica / one transaction per request", ratios(written, alone)),
       medianOf("GET one on PostgreSQL / in memory", ratios(read, readMemory)),
       medianOf("POSTs per second, one transaction per request", alone),
-      ...writes("one replica", one),
-      ...writes("three replicas", three),
-      ...writes("three replicas, as many clients each", threeWithMoreClients),
+      medianOf("POSTs per second, one replica", written),
       medianOf("GETs of one per second, PostgreSQL", read),
       medianOf("GETs of one per second, memory", readMemory),
-      await eventDelay(first, others, rounds),
+      await eventDelay(replica, other, rounds),
     ];
   } finally {
     for (const server of servers) await server.stop();
@@ -357,12 +318,12 @@ async function replicas(
 /** Measures the p99 from sending a POST to one replica until another streams its event, at 1,000 per second. */
 async function eventDelay(
   writer: ServerProcess,
-  [reader]: readonly ServerProcess[],
+  reader: ServerProcess,
   rounds: number,
 ): Promise<Measurement> {
   const [intervalMs, batchSize, writes] = [10, 10, 2_000];
   const ended = new AbortController();
-  const events = await fetch(`http://127.0.0.1:${reader?.port}/api/events`, { signal: ended.signal });
+  const events = await fetch(`http://127.0.0.1:${reader.port}/api/events`, { signal: ended.signal });
   const sent = new Map<string, number>();
   const delays: number[] = [];
   const listen = async () => {
@@ -410,14 +371,6 @@ async function eventDelay(
   ended.abort();
   await listening;
   return medianOf("p99 of an event on another replica at 1,000 writes per second, ms", p99);
-}
-
-/** Returns the CPU nanoseconds so far, by thread, of the replicas and of the database. */
-async function cpuOf(replicas: readonly ServerProcess[], postgres: Postgres) {
-  const backends = await postgres.query<{ pid: number }>("SELECT pid FROM pg_stat_activity");
-  const threadsOf = (processes: readonly { readonly pid: number }[]) =>
-    new Map(processes.flatMap(({ pid }) => [...cpuByThread(pid)]));
-  return { replicas: threadsOf(replicas), database: threadsOf(backends) };
 }
 
 /** Pins PostgreSQL's parent process and its children. Later children inherit the core. */

@@ -50,26 +50,15 @@ export function measurementTable(measurements: readonly Measurement[]): string {
   );
 }
 
-/** Returns the table of the targets that were measured, followed by the reasons for those that are missed. */
+/** Returns the table of the targets that were measured. */
 export function targetSection(targets: readonly Target[], figures: Figures): string {
-  const results = targets.flatMap((target) => {
-    const { min = -Infinity, max = Infinity, figure } = target;
+  const rows = targets.flatMap(({ description, figure, min = -Infinity, max = Infinity }) => {
     const measured = figures.get(figure);
     if (measured === undefined) return [];
-    return [{ ...target, ...measured, isMet: measured.value >= min && measured.value <= max }];
+    const { value, spread } = measured;
+    return [[description, number(value), spread, value >= min && value <= max ? "met" : "**missed**"]];
   });
-  const rows = results.map(({ description, value, spread, isMet }) => [
-    description,
-    number(value),
-    spread,
-    isMet ? "met" : "**missed**",
-  ]);
-  const reasons = results
-    .filter(({ isMet }) => !isMet)
-    .map(({ description, explanation = "Not explained yet." }) => `- **${description}.** ${explanation}\n`);
-  return `## Targets\n\n${table(["target", "measured", "spread", ""], rows)}${
-    reasons.length === 0 ? "" : `\n### Why targets are missed\n\n${reasons.join("")}`
-  }`;
+  return `## Targets\n\n${table(["target", "measured", "spread", ""], rows)}`;
 }
 
 /** One request that two checkouts of this project answered. */

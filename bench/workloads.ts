@@ -24,7 +24,6 @@ import {
   product,
   type Server,
   withAccessLog,
-  withMetrics,
 } from "./servers.ts";
 
 /** One row of a workload's table. */
@@ -68,7 +67,6 @@ const competitor = (server: Server, request: RequestSpec, label = server.name): 
 });
 
 const peers = [elysiaResponses, elysia, fastify, hono, express];
-const manyConnections = { connections: MANY_CONNECTIONS };
 
 export const workloads: readonly Workload[] = [
   workload("GET one", getOne, [product, ...[bareHandler, equalElysia, nginx, ...peers], withAccessLog]),
@@ -82,7 +80,6 @@ export const workloads: readonly Workload[] = [
       ...[bareHandler, equalElysia, elysia].map((server) => competitor(server, getOneFromBrowser)),
     ],
   },
-  workload("GET one, 256 connections", getOne, [product, bareHandler, equalElysia, nginx], manyConnections),
   {
     name: "whoami",
     todos: 1,
@@ -105,16 +102,14 @@ export const workloads: readonly Workload[] = [
     ],
   },
   workload("POST", post, [product, bareHandler, equalElysia, ...peers, withAccessLog]),
-  workload("POST, 256 connections", post, [product, bareHandler, equalElysia], manyConnections),
   workload(
     "GET list of 1,000",
     getList,
     [product, bareHandler, bareBlobHandler, equalElysia, elysia, fastify, hono, express, fastifyPlainList],
     { todos: 1_000 },
   ),
-  workload("GET one with metrics", getOne, [withMetrics, product]),
   workload("GET one on SQLite", getOne, [onNewFile, bareHandler, product]),
   workload("GET list of 1,000 on SQLite", getList, [onNewFile, bareHandler, product], { todos: 1_000 }),
   workload("POST on SQLite", post, [onNewFile, product]),
-  workload("POST on SQLite, 256 connections", post, [onNewFile, product], manyConnections),
+  workload("POST on SQLite, 256 connections", post, [onNewFile, product], { connections: MANY_CONNECTIONS }),
 ];
