@@ -52,6 +52,7 @@ function generatedFiles(): Readonly<Record<string, string>> {
     "docs/reference/errors.md": errorsPage(),
     "docs/reference/http-api.md": httpApiPage(),
     "openapi.json": openApi(),
+    "README.md": readme(),
     "package.json": manifest(),
     "deploy/alerts.yml": alerts(),
   };
@@ -122,6 +123,9 @@ function openApi(): string {
 
 /** The repository's address, which is written in package.json only. */
 const SOURCE = repository.url.replace(/^git\+|\.git$/g, "");
+
+/** Replaces the address of the repository in the first command. */
+const readme = (): string => replace(read("README.md"), /(?<=git clone )\S+/, `${SOURCE}.git`);
 
 /** Replaces the addresses of the site (GitHub Pages) and of the issues. */
 function manifest(): string {

@@ -50,7 +50,7 @@ test("the README has at most 150 lines", () => {
 
 test("every page of docs/ starts with a title and a sentence about its purpose", () => {
   for (const { path, text } of pages.filter((page) => page.path.startsWith("docs/")))
-    expect([path, text]).toEqual([path, expect.stringMatching(/^# .+\n\n(?:<!-- .+ -->\n\n)?[A-Z`].+\n/)]);
+    expect([path, /^# .+\n\n(?:<!-- .+ -->\n\n)?[A-Z`*].+\n/.test(text)]).toEqual([path, true]);
 });
 
 test("every marker of a block is known, and a block that does not run has a reason", () => {

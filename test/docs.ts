@@ -170,7 +170,11 @@ function stepsOf({ path, blocks }: Page, changed: (text: string) => string): rea
     return [
       {
         block,
-        script: commandScript(block, changed(block.text.replace(/^npm ci(?: && |\n)/, "")), path),
+        script: commandScript(
+          block,
+          changed(block.text.replace(/^(?:git clone .*\n)?npm ci(?: && |\n)/, "")),
+          path,
+        ),
         output: isOutput ? changed(next.text) : undefined,
       },
     ];
