@@ -22,10 +22,11 @@ export interface ComposerOptions {
 /** The field for new to-dos: what the user types, pastes and shares. */
 export class Composer {
   readonly #onAdd: ComposerOptions["onAdd"];
+  readonly #pasteDialog: PasteDialog;
 
   constructor({ onAdd, onKey }: ComposerOptions) {
     this.#onAdd = onAdd;
-    const pasteDialog = new PasteDialog(onAdd);
+    this.#pasteDialog = new PasteDialog(onAdd);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#submit();
@@ -33,9 +34,13 @@ export class Composer {
     titleInput.addEventListener("input", () => showFieldError(titleInput));
     titleInput.addEventListener("keydown", onKey);
     titleInput.addEventListener("paste", (event) => {
-      if (pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
+      if (this.#pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
     });
-    takeSharedText();
+    // A tap on "Add" would take the focus, which closes the keyboard of a phone.
+    requireElement("#new-todo button", HTMLButtonElement).addEventListener("mousedown", (event) =>
+      event.preventDefault(),
+    );
+    requireElement("#focus-title", HTMLButtonElement).addEventListener("click", () => this.focus());
   }
 
   focus(): void {
@@ -45,6 +50,18 @@ export class Composer {
   setReadOnly(): void {
     form.hidden = true;
     requireElement("#read-only", HTMLElement).hidden = false;
+  }
+
+  /** Takes what the share sheet of the device sent: several lines into the dialog, other text into the field. */
+  takeSharedText(): void {
+    const search = new URLSearchParams(location.search);
+    const shared = ["title", "text", "url"].map((name) => search.get(name)?.trim() ?? "");
+    const text = [...new Set(shared)].filter((part) => part !== "").join(" ");
+    if (text === "") return;
+    history.replaceState(undefined, "", "/");
+    if (this.#pasteDialog.open(shared[1] ?? "")) return;
+    titleInput.value = text;
+    titleInput.focus();
   }
 
   #submit(): void {
@@ -64,15 +81,4 @@ export class Composer {
       announce(error);
     }
   }
-}
-
-/** Puts what the share sheet of the device sent into the field. */
-function takeSharedText(): void {
-  const search = new URLSearchParams(location.search);
-  const shared = ["title", "text", "url"].map((name) => search.get(name)?.trim() ?? "");
-  const text = [...new Set(shared)].filter((part) => part !== "").join(" ");
-  if (text === "") return;
-  titleInput.value = text;
-  titleInput.focus();
-  history.replaceState(undefined, "", "/");
 }

@@ -1,7 +1,7 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { createMatcher } from "../src/search.ts";
 import { requireElement } from "./dom.ts";
-import { formatCount } from "./messages.ts";
+import { formatCount, formatShortCount } from "./messages.ts";
 import { announce, quote } from "./notifications.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import type { State } from "./state.ts";
@@ -171,7 +171,7 @@ export class ListView {
       else link.removeAttribute("aria-current");
       const countElement = link.querySelector(".count");
       if (countElement !== null)
-        countElement.textContent = this.#state.isLoaded ? formatCount(counts[show]) : "";
+        countElement.textContent = this.#state.isLoaded ? formatShortCount(counts[show]) : "";
     }
   }
 

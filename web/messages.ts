@@ -16,6 +16,10 @@ const FAILED = {
 
 export const formatCount = (count: number): string => count.toLocaleString("en");
 
+/** Formats a count in little space: 1,234 is 1.2k. */
+export const formatShortCount = (count: number): string =>
+  count.toLocaleString("en", { notation: "compact" }).toLowerCase();
+
 export const countTodos = (count: number, kind = ""): string =>
   `${formatCount(count)} ${kind}${count === 1 ? "to-do" : "to-dos"}`;
 

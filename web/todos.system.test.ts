@@ -830,34 +830,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(page.url()).toBe(`${service.url}/`);
   });
 
-  test("fits a phone screen", async () => {
-    await using service = start(await createStore(["one", "x".repeat(120)]));
-    await using window = await open(service.url, {
-      viewport: { width: 320, height: 568 },
-      hasTouch: true,
-      isMobile: true,
-    });
-    const { page } = window;
-    await expectTitles(page, ["one", "x".repeat(120)]);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
-    // Safari zooms into fields with a smaller font.
-    const fontSizes = await page
-      .locator("input:not([type=checkbox]), textarea")
-      .evaluateAll((all) => all.map((element) => Number.parseFloat(getComputedStyle(element).fontSize)));
-    expect(Math.min(...fontSizes)).toBeGreaterThanOrEqual(16);
-    const boxes = await page
-      .locator("button, .todo label, .todo")
-      .filter({ visible: true })
-      .evaluateAll((all) => all.map((element) => element.getBoundingClientRect().toJSON()));
-    for (const { left, right, height } of boxes) {
-      expect(left).toBeGreaterThanOrEqual(0);
-      expect(right).toBeLessThanOrEqual(320);
-      expect(height).toBeGreaterThanOrEqual(44);
-    }
-    await page.getByText("one", { exact: true }).tap();
-    await expectTitles(page, ["(one)", "x".repeat(120)]);
-  });
-
   test("shows 100,000 to-dos", async () => {
     const store = openMemory();
     for (let n = 1; n <= 100_000; n++) await store.insert(`to-do ${n}`);
@@ -865,7 +837,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await using window = await open(service.url);
     const { page } = window;
     await page.getByRole("checkbox", { name: "to-do 1", exact: true }).waitFor();
-    await page.getByRole("link", { name: "All 100,000" }).waitFor();
+    await page.getByRole("link", { name: "All 100k" }).waitFor();
     expect(await page.locator(".todo").count()).toBeLessThan(500);
     for (const fraction of [0.5, 1, 0.25]) {
       await page.evaluate((part) => scrollTo({ top: document.body.scrollHeight * part }), fraction);

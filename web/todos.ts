@@ -159,6 +159,7 @@ function onList(todos: readonly Todo[], position: string): void {
   state.confirmed = todos;
   offlineCopy.onChanged();
   view.scheduleRender();
+  composer.takeSharedText();
 }
 
 /** Says how many to-dos are gone because the service has another list than before. */
@@ -193,6 +194,7 @@ async function showLastList(): Promise<void> {
   state.confirmed = stored.todos;
   renderNotice();
   view.scheduleRender();
+  composer.takeSharedText();
 }
 
 async function onRejected(error: TodoApiError): Promise<void> {
