@@ -1,4 +1,5 @@
-import type { Awaitable } from "./todo.ts";
+/** A value or a promise of it. Values in memory are returned without waiting for the event loop. */
+export type Awaitable<T> = T | Promise<T>;
 
 /** Returns whether a value is a promise of any realm or library. `instanceof Promise` misses foreign promises. */
 export function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {

@@ -1,3 +1,4 @@
+import type { Awaitable } from "./awaitable.ts";
 import { ownProperty, requireText, textViolations, validationError } from "./validation.ts";
 
 /** An unsigned 64-bit integer, starting at 1. A bigint, because a number loses digits above 2^53. */
@@ -14,9 +15,6 @@ export interface Todo {
 
 /** An encoded to-do: the JSON object `{"id":…,"title":…,"done":…}` as text or as UTF-8 bytes. */
 export type TodoJson = string | Uint8Array<ArrayBuffer>;
-
-/** A value or a promise of it. Values in memory are returned without waiting for the event loop. */
-export type Awaitable<T> = T | Promise<T>;
 
 /**
  * The position of a store: `sequence` increases by one with every change. The first change after a start begins a new

@@ -280,7 +280,7 @@ describe("a clone installed without install scripts", () => {
   });
 
   test("runs its tests with npm test", async () => {
-    const npm = runIn(clone(), ["npm", "test", "--", "src/change-feed.test.ts"]);
+    const npm = runIn(clone(), ["npm", "test", "--", "src/storage/change-feed.test.ts"]);
     expect([await npm.exited, npm.stderr()]).toEqual([0, expect.stringMatching(/^ [1-9]\d* pass$/m)]);
   });
 });

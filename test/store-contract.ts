@@ -1,19 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import type { Awaitable } from "../src/awaitable.ts";
 import type { Key, KeyStore, StoredKey } from "../src/credential/key.ts";
 import { hashToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
 import { parseMadeWith } from "../src/storage/records/made-with.ts";
 import type { Store } from "../src/storage/store.ts";
-import type {
-  Awaitable,
-  ListQuery,
-  Position,
-  Todo,
-  TodoEvent,
-  TodoId,
-  TodoJson,
-  TodoList,
-} from "../src/todo.ts";
+import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../src/todo.ts";
 
 /** Opens an empty store with the given limits. */
 export type OpenStore = (options: {

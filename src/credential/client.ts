@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
-import type { Awaitable } from "../todo.ts";
+import type { Awaitable } from "../awaitable.ts";
 import { validationError } from "../validation.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
 import type { Parent } from "./parent.ts";

@@ -1,8 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
-import { chain } from "../awaitable.ts";
+import { type Awaitable, chain } from "../awaitable.ts";
 import { parseDuration } from "../duration.ts";
 import { type FieldError, ServiceError } from "../error.ts";
-import type { Awaitable } from "../todo.ts";
 import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
 import { type LookupClient, parseScope, type Scope } from "./client.ts";
 import type { Parent } from "./parent.ts";

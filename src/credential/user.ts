@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import type { Awaitable } from "../todo.ts";
+import type { Awaitable } from "../awaitable.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
 import { parseEntries } from "./client.ts";
 

@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { chain } from "../awaitable.ts";
+import { type Awaitable, chain } from "../awaitable.ts";
 import { type ErrorCode, ServiceError } from "../error.ts";
-import type { Awaitable } from "../todo.ts";
 import type { Context } from "./context.ts";
 import { OVERLOADED } from "./limits.ts";
 import { createErrorLog } from "./observability/error-log.ts";

@@ -1,7 +1,6 @@
-import { chain } from "../awaitable.ts";
+import { type Awaitable, chain } from "../awaitable.ts";
 import type { Identity } from "../credential/client.ts";
 import { ServiceError } from "../error.ts";
-import type { Awaitable } from "../todo.ts";
 import { respond } from "./response.ts";
 
 /** A request with the path parameters of its route, each percent-decoded once. */

@@ -1,4 +1,3 @@
-import { ChangeFeed } from "../change-feed.ts";
 import {
   isDone,
   type ListQuery,
@@ -9,6 +8,7 @@ import {
   type TodoList,
   todoText,
 } from "../todo.ts";
+import { ChangeFeed } from "./change-feed.ts";
 import type { ExportContents } from "./ndjson.ts";
 import { type IdempotencyRecord, IdempotencyRecords, type RemovedRecords } from "./records/idempotency.ts";
 import type { StoreOptions } from "./store.ts";
@@ -37,7 +37,8 @@ export interface StartContents {
 export class TodoState implements Writable {
   readonly limits: WriteLimits;
   readonly #table: Table;
-  readonly #feed: ChangeFeed;
+  /** The latest changes. */
+  readonly feed: ChangeFeed;
   readonly #records: IdempotencyRecords;
   readonly #onRemoved: StateOptions["onRemoved"];
   #lastId: TodoId;
@@ -49,8 +50,8 @@ export class TodoState implements Writable {
     this.#lastId = lastId;
     this.#onRemoved = onRemoved;
     const { epoch } = events[0]?.position ?? position;
-    this.#feed = new ChangeFeed(maxEvents, { epoch, sequence: position.sequence - events.length });
-    for (const event of events) this.#feed.publish(event);
+    this.feed = new ChangeFeed(maxEvents, { epoch, sequence: position.sequence - events.length });
+    for (const event of events) this.feed.publish(event);
     this.#records = new IdempotencyRecords(limits.maxTodos, limits.now);
     for (const record of idempotencyRecords) this.#records.load(record);
   }
@@ -65,21 +66,12 @@ export class TodoState implements Writable {
 
   /** The position of the last change. */
   get position(): Position {
-    return this.#feed.position;
+    return this.feed.position;
   }
 
   get nextPosition(): Position {
-    const { epoch, sequence } = this.#feed.position;
+    const { epoch, sequence } = this.feed.position;
     return { epoch, sequence: sequence + 1 };
-  }
-
-  /** The number of changes that the slowest reader of `events` has not read. */
-  get eventLag(): number {
-    return this.#feed.lag;
-  }
-
-  get hasSubscribers(): boolean {
-    return this.#feed.hasSubscribers;
   }
 
   get(id: TodoId): TodoJson | undefined {
@@ -92,10 +84,6 @@ export class TodoState implements Writable {
 
   list(query: ListQuery, maxBlobBytes?: number): TodoList {
     return { position: this.position, ...this.#table.list(query, maxBlobBytes) };
-  }
-
-  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#feed.after(after, signal);
   }
 
   findRecord(keyHash: string): IdempotencyRecord | undefined {
@@ -126,23 +114,18 @@ export class TodoState implements Writable {
         this.#table.delete(event.id);
         break;
     }
-    this.#feed.publish(event);
+    this.feed.publish(event);
   }
 
   setDone(id: TodoId, done: boolean): TodoJson {
     this.#table.setDone(id, done);
     const json = this.#table.get(id);
     if (json === undefined) throw new RangeError(`no to-do ${id}`);
-    this.#feed.publish({ type: "updated", position: this.nextPosition, id, json });
+    this.feed.publish({ type: "updated", position: this.nextPosition, id, json });
     return json;
   }
 
   remember(record: IdempotencyRecord): void {
     this.#onRemoved(this.#records.add(record));
-  }
-
-  /** Ends every iterator of `events`. */
-  end(): void {
-    this.#feed.end();
   }
 }

@@ -1,6 +1,7 @@
+import type { Awaitable } from "../awaitable.ts";
 import type { KeyStore } from "../credential/key.ts";
 import { ServiceError } from "../error.ts";
-import type { Awaitable, TodoStore } from "../todo.ts";
+import type { TodoStore } from "../todo.ts";
 import type { OnProgress } from "./maintenance.ts";
 
 /** A store of to-dos and API keys. */

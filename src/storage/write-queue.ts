@@ -1,5 +1,5 @@
+import type { Awaitable } from "../awaitable.ts";
 import type { ServiceError } from "../error.ts";
-import type { Awaitable } from "../todo.ts";
 import { storeUnavailable } from "./store.ts";
 
 /** A write fails after this time. It may still be stored. */

@@ -1,11 +1,10 @@
-import { chain, isThenable } from "../../awaitable.ts";
+import { type Awaitable, chain, isThenable } from "../../awaitable.ts";
 import type { Client, Identity, LookupClient } from "../../credential/client.ts";
 import type { KeyStore } from "../../credential/key.ts";
 import type { StoredEntry } from "../../credential/session.ts";
 import { hasInvalidChecksum } from "../../credential/token.ts";
 import type { CheckUser } from "../../credential/user.ts";
 import { type ErrorCode, ServiceError } from "../../error.ts";
-import type { Awaitable } from "../../todo.ts";
 import type { AuthenticationOutcome, RecordOutcome } from "../observability/instrumentation.ts";
 import { networkPrefix } from "../policy/address.ts";
 import type { GetConnectionInfo } from "../policy/connection.ts";

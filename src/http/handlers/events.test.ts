@@ -22,12 +22,13 @@ import { openSocket, request } from "../../../test/raw-http.ts";
 import { type EventStream, type FollowOptions, follow, type SseEvent, SseParser } from "../../../test/sse.ts";
 import { storeWith, watch } from "../../../test/store.ts";
 import { until } from "../../../test/until.ts";
-import { ChangeFeed } from "../../change-feed.ts";
+import type { Awaitable } from "../../awaitable.ts";
 import { ServiceError } from "../../error.ts";
+import { ChangeFeed } from "../../storage/change-feed.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import type { Store, StoreOptions } from "../../storage/store.ts";
-import { type Awaitable, formatPosition, type TodoEvent, type TodoStore } from "../../todo.ts";
+import { formatPosition, type TodoEvent, type TodoStore } from "../../todo.ts";
 import { listen } from "../listener/listen.ts";
 import { createService } from "../service.ts";
 

@@ -1,7 +1,6 @@
-import { chain } from "../../awaitable.ts";
+import { type Awaitable, chain } from "../../awaitable.ts";
 import { ServiceError } from "../../error.ts";
 import {
-  type Awaitable,
   formatPosition,
   type ListQuery,
   type Position,

@@ -1,6 +1,6 @@
 /** Prometheus metrics. Only a server with metrics imports this file, because prom-client is slow to load. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import type { Awaitable } from "../../todo.ts";
+import type { Awaitable } from "../../awaitable.ts";
 import { DEFAULT_LIMITS } from "../limits.ts";
 import { createMiddleware } from "../middleware.ts";
 import {

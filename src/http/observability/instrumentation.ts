@@ -1,5 +1,6 @@
+import type { Awaitable } from "../../awaitable.ts";
 import { ServiceError } from "../../error.ts";
-import type { Awaitable, TodoStore } from "../../todo.ts";
+import type { TodoStore } from "../../todo.ts";
 import type { Handler } from "../route.ts";
 
 /** Receives measurements; `http/listener/metrics.ts` implements it. All labels come from closed sets, whatever clients send. */

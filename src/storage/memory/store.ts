@@ -53,7 +53,7 @@ class MemoryStore implements Store {
   }
 
   get eventLag(): number {
-    return this.#state.eventLag;
+    return this.#state.feed.lag;
   }
 
   insert(title: string, idempotencyKey?: string): ReturnType<typeof insert> {
@@ -81,11 +81,11 @@ class MemoryStore implements Store {
   }
 
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#state.events(after, signal);
+    return this.#state.feed.after(after, signal);
   }
 
   close(): void {
-    this.#state.end();
+    this.#state.feed.end();
   }
 }
 

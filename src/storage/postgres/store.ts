@@ -84,7 +84,7 @@ class PostgresStore implements Store {
     );
     this.#refreshes = new RefreshQueue(options.queryTimeoutMs, () => this.#refresh());
     this.#pollTimer = setInterval(() => {
-      if (this.#replica.hasSubscribers) this.#listen();
+      if (this.#replica.feed.hasSubscribers) this.#listen();
       else primary.unlisten();
       this.#refreshes.poll();
     }, POLL_INTERVAL_MS).unref();
@@ -95,7 +95,7 @@ class PostgresStore implements Store {
   }
 
   get eventLag(): number {
-    return this.#replica.eventLag;
+    return this.#replica.feed.lag;
   }
 
   insert(title: string, idempotencyKey?: string): Promise<Written & { id: TodoId; json: TodoJson }> {
@@ -157,7 +157,7 @@ class PostgresStore implements Store {
     }
     // No await between these calls, because the timer stops listening while the feed has no subscribers.
     this.#listen();
-    yield* replica.events(after, signal);
+    yield* replica.feed.after(after, signal);
   }
 
   async close(): Promise<void> {
@@ -166,7 +166,7 @@ class PostgresStore implements Store {
     await this.#queue.whenIdle();
     await this.keys.close();
     this.#isClosed = true;
-    this.#replica.end();
+    this.#replica.feed.end();
     await this.#primary.close();
   }
 
@@ -193,7 +193,7 @@ class PostgresStore implements Store {
     if (follow(this.#replica, decodeTail(row))) return;
     const replica = await load(this.#primary, this.#options);
     if (this.#isClosed) throw new Error("the store is closed");
-    this.#replica.end();
+    this.#replica.feed.end();
     this.#replica = replica;
   }
 

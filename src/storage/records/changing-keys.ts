@@ -1,6 +1,6 @@
+import type { Awaitable } from "../../awaitable.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import type { Awaitable } from "../../todo.ts";
 
 /** The calls of a `KeyStore` that change keys at once, as one function. */
 export abstract class ChangingKeys {

@@ -13,6 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
 import { expectRenewed, keyContract, useKeys } from "../../../test/store-contract.ts";
+import type { Awaitable } from "../../awaitable.ts";
 import {
   createKey,
   createKeyLookup,
@@ -22,7 +23,6 @@ import {
   rotateKey,
 } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
-import type { Awaitable } from "../../todo.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";

@@ -123,7 +123,7 @@ class SqliteStore implements Store {
   }
 
   get eventLag(): number {
-    return this.#state.eventLag;
+    return this.#state.feed.lag;
   }
 
   insert(title: string, idempotencyKey?: string): Promise<ReturnType<typeof insert>> {
@@ -155,12 +155,12 @@ class SqliteStore implements Store {
   }
 
   events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#state.events(after, signal);
+    return this.#state.feed.after(after, signal);
   }
 
   async close(): Promise<void> {
     await this.#queue.whenIdle();
-    this.#state.end();
+    this.#state.feed.end();
     await this.keys.flush();
     try {
       await this.#health.close();

@@ -1,8 +1,8 @@
 import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import { getEventListeners } from "node:events";
+import { formatPosition, type Position, type TodoEvent } from "../todo.ts";
 import { ChangeFeed } from "./change-feed.ts";
-import { formatPosition, type Position, type TodoEvent } from "./todo.ts";
 
 const START: Position = { epoch: "e", sequence: 0 };
 

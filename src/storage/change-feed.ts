@@ -1,4 +1,4 @@
-import type { Position, TodoEvent } from "./todo.ts";
+import type { Position, TodoEvent } from "../todo.ts";
 
 /**
  * The last `capacity` changes of one store, and its subscribers. A subscriber is a cursor into the ring buffer.
