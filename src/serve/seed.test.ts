@@ -3,8 +3,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runTodo } from "../../test/command.ts";
+import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
+import { PATIENT } from "../../test/postgres-store.ts";
 import { errorOf } from "../../test/rejection.ts";
+import { skipFor } from "../../test/skip.ts";
+import { read } from "../../test/store-contract.ts";
 import { openMemory } from "../storage/memory/store.ts";
+import { openPostgres } from "../storage/postgres/store.ts";
 import { seedStore } from "./seed.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-seed-"));
@@ -38,6 +43,22 @@ describe("seedStore", () => {
     const titles = ["buy milk", "call Ada", "plain", "{braces}", "done"];
     const todos = titles.map((title, index) => ({ id: index + 1, title, done: index === 1 || index === 4 }));
     expect(JSON.parse(await listOf(store))).toEqual(todos);
+  });
+
+  test.skipIf(skipFor(whyNoDatabase))("fills a database once if several replicas start at once", async () => {
+    await using databases = await openDatabases();
+    const url = await databases.newDatabase();
+    const replicas = await Promise.all([1, 2, 3].map(() => openPostgres(url, PATIENT)));
+    const seed = file(Array.from({ length: 1500 }, (_, i) => `- [${i % 2 ? "x" : " "}] ${i % 9}\n`).join(""));
+    await Promise.all(replicas.map((store) => seedStore(store, seed, 2000)));
+    const todos = await Promise.all(
+      replicas.map(async (store) =>
+        (await read(await store.list({}))).todos.map(({ done, title }) => [title, done]),
+      ),
+    );
+    const expected = Array.from({ length: 1500 }, (_, i) => [`${i % 9}`, i % 2 === 1]);
+    expect(todos).toEqual([expected, expected, expected]);
+    for (const store of replicas) await store.close();
   });
 
   test("leaves a store alone that has held a to-do before", async () => {

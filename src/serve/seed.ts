@@ -22,8 +22,9 @@ export async function seedStore(store: Store, file: Sourced, maxTodos: number): 
     throw new UsageError(`${subject}: the file has more than ${maxTodos} to-dos: raise --max-todos`);
   if (store.count > 0 || (await store.position()).sequence > 0) return undefined;
   await Promise.all(
-    todos.map(async ({ title, done }) => {
-      const { id } = await store.insert(title);
+    todos.map(async ({ title, done }, index) => {
+      // Replicas that start at once insert the same to-dos.
+      const { id } = await store.insert(title, `seed\n${index}\n${title}`);
       if (done) await store.setDone(id, true);
     }),
   );
