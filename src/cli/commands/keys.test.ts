@@ -307,7 +307,7 @@ describe("todo keys", () => {
     const link = stdout.trimEnd();
     expect([code, link]).toEqual([0, expect.stringMatching(/#sign-in=\w{22}$/)]);
     expect(stderr).toBe(
-      `${renderQrCode(link)}This link signs in one browser as tablet within ten minutes:\n`,
+      `todo: only this machine can open a link to ${url}: give the address of the service, such as https://todo.example.com\n${renderQrCode(link)}This link signs in one browser as tablet within ten minutes:\n`,
     );
     const signedIn = await fetch(`${url}/api/session`, {
       method: "POST",
@@ -317,7 +317,41 @@ describe("todo keys", () => {
     expect(signedIn.status).toBe(201);
     const rows = (await keys("list", ...store)).stdout.trimEnd().split("\n");
     expect(rows).toHaveLength(4);
+    const deviceId = / (\w{8}) {2}write /.exec(rows[3] ?? "")?.[1] ?? "";
+    expect(await keys("rename", deviceId, "Desk", ...store)).toMatchObject({
+      code: 0,
+      stdout: `renamed ${deviceId} to tablet · Desk\n`,
+    });
+    expect(await refusal("link", deviceId, url, ...store)).toContain("is the key of a browser");
     expect(rows[3]).toMatch(/^tablet · Firefox on Linux {2}\w{8} {2}write .* tablet$/);
+    await stop(server);
+  });
+
+  test("link prints another link for a key whose token stays valid, and rename renames the key", async () => {
+    const { store } = newStore();
+    const { token } = await tokenOf("create", "ben", ...store);
+    const exists = await refusal("create", "ben", "--link", "https://todo.example.com", ...store);
+    expect(exists).toContain("run todo keys link for another link");
+    const outcome = await keys("link", "ben", "https://todo.example.com", ...store);
+    const [, code = ""] = /^https:\/\/todo\.example\.com\/#sign-in=(\w{22})\n$/.exec(outcome.stdout) ?? [];
+    expect(outcome.stderr).not.toContain("only this machine");
+    expect(outcome.stderr).toEndWith("This link signs in one browser as ben within ten minutes:\n");
+    await using server = serve(["--private", ...store]);
+    const url = await server.url;
+    const signedIn = await fetch(`${url}/api/session`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ code }),
+    });
+    expect(signedIn.status).toBe(201);
+    expect((await keys("rename", "ben", "benjamin", ...store)).code).toBe(0);
+    expect(await whoami(url, token)).toBe("benjamin");
+    await tokenOf("create", "cleo", ...store);
+    expect(await refusal("rename", "cleo", "benjamin", ...store)).toBe(
+      "another key has this name: choose a different one",
+    );
+    expect(await refusal("rename", "cleo", " ", ...store)).toBe("the name: must not be empty");
+    expect(await refusal("link", "cleo", "todo.example.com", ...store)).toStartWith('"todo.example.com": ');
     await stop(server);
   });
 
@@ -401,7 +435,7 @@ describe("todo keys", () => {
     [
       "a used name",
       ["create", "ci"],
-      "a key with this name already exists: choose another name, or rotate or revoke it",
+      "a key with this name already exists: run todo keys rotate for a new token, or choose another name",
     ],
   ])("rejects %s with a one-line error", async (_what, args, line) => {
     const said = await refusal(...args, ...STORE_WITH_CI);
@@ -412,11 +446,13 @@ describe("todo keys", () => {
     await close();
   });
 
-  test.each([
+  test.each<[command: string, ...args: string[]]>([
     ["rotate", "cj"],
     ["revoke", mintToken()],
-  ])("%s exits with 3 for an absent key", async (command, key) => {
-    expect(await keys(command, key, ...STORE_WITH_CI)).toEqual({
+    ["link", "cj"],
+    ["rename", "cj", "ck"],
+  ])("%s exits with 3 for an absent key", async (...args) => {
+    expect(await keys(...args, ...STORE_WITH_CI)).toEqual({
       code: 3,
       stdout: "",
       stderr: "todo: no key has this name or id: run todo keys list to see all keys\n",
@@ -447,7 +483,7 @@ describe("todo keys", () => {
   test("--help has a line for each command", async () => {
     const { code, stdout } = await keys("--help");
     expect(code).toBe(0);
-    for (const command of ["create", "list", "rotate", "revoke"]) {
+    for (const command of ["create", "link", "list", "rename", "rotate", "revoke"]) {
       expect(stdout).toMatch(new RegExp(`^ {2}${command} \\[options\\]`, "m"));
     }
   });

@@ -6,6 +6,7 @@ import {
   CommandError,
   NOT_FOUND_EXIT_CODE,
   toStoreError,
+  toUsageError,
   UsageError,
 } from "../../config/usage-error.ts";
 import { parseScope } from "../../credential/client.ts";
@@ -23,9 +24,10 @@ import {
   parseOverlap,
   rotateKey,
 } from "../../credential/key.ts";
-import { createLink, getOwner } from "../../credential/session.ts";
+import { createLink, getOwner, renameKey } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
+import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import type { OpenKeysOptions } from "../../storage/store.ts";
@@ -52,7 +54,15 @@ export function addKeysCommand(program: Command): void {
       "print a link and a QR code that sign in one browser within ten minutes, instead of the token; url: the address of the service, by default TODO_URL",
     )
     .action(create);
+  add("link", "Print a link and a QR code that sign in another browser of a client. Its token stays valid.")
+    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .argument("[url]", "address of the service, by default TODO_URL")
+    .action(link);
   add("list", "List all API keys. Their tokens are not stored.").action(list);
+  add("rename", "Rename an API key, or what follows the owner in the name of a browser.")
+    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .argument("<new-name>", "new name")
+    .action(rename);
   add("rotate", "Replace an API key and print the new token, which is shown only once.")
     .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
     .option(
@@ -70,32 +80,71 @@ async function create(name: string, flags: Flags): Promise<void> {
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
-  const serviceUrl = flags.link === undefined ? undefined : parseLinkUrl(flags.link);
+  const serviceUrl =
+    flags.link === undefined ? undefined : parseLinkUrl(flags.link, `--link "${flags.link}"`);
   await withKeys(flags, { createIfMissing: true }, async (keys) => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
       throw new UsageError(
-        "a key with this name already exists: choose another name, or rotate or revoke it (todo keys --help)",
+        `a key with this name already exists: run todo keys ${serviceUrl === undefined ? "rotate for a new token" : "link for another link"}, or choose another name`,
       );
     }
     if (serviceUrl === undefined) await show(minted);
-    else await showLink(keys, minted, serviceUrl);
+    else await showLink(keys, minted.key, serviceUrl);
   });
 }
 
-/** Returns the address of the service in a link. `--link` without a value stands for TODO_URL. */
-function parseLinkUrl(flag: unknown): string {
+async function link(nameOrId: string, url: string | undefined, flags: Flags): Promise<void> {
+  const serviceUrl = parseLinkUrl(url ?? true, `"${url}"`);
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+    const newest = (await named(keys, nameOrId)).at(-1);
+    if (newest === undefined) throw unknownKey();
+    if (newest.kind !== undefined)
+      throw new UsageError(
+        `${newest.id} is the key of a browser: use the name or id of the key that it signed in with`,
+      );
+    await showLink(keys, newest, serviceUrl);
+  });
+}
+
+async function rename(nameOrId: string, newName: string, flags: Flags): Promise<void> {
+  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+    const newest = (await named(keys, nameOrId)).at(-1);
+    if (newest === undefined) throw unknownKey();
+    const all = await keys.list();
+    const { id, name } = await renameKey(keys, newest, newName, all).catch((error) => {
+      if (!(error instanceof ServiceError)) throw error;
+      throw error.code === "key_exists"
+        ? new UsageError("another key has this name: choose a different one")
+        : toUsageError("the name", error);
+    });
+    process.stdout.write(`renamed ${id} to ${escapeControls(name)}\n`);
+  });
+}
+
+/**
+ * Returns the address of the service in a link.
+ * @param url `true` stands for TODO_URL
+ * @param source names the argument in an error
+ */
+function parseLinkUrl(url: unknown, source: string): string {
   const { default: defaultUrl, parse } = CLIENT_SETTINGS.url;
-  if (flag !== true) return asUsageError(`--link "${flag}"`, () => parse(String(flag)));
-  const { TODO_URL: url = defaultUrl } = process.env;
-  return asUsageError(`TODO_URL "${url}"`, () => parse(url));
+  const { TODO_URL: variable = defaultUrl } = process.env;
+  if (url === true) return asUsageError(`TODO_URL "${variable}"`, () => parse(variable));
+  return asUsageError(source, () => parse(String(url)));
 }
 
 /** Prints only the link on standard output; the QR code goes to standard error. */
-async function showLink(keys: KeyStore, { key }: MintedKey, url: string): Promise<void> {
+async function showLink(keys: KeyStore, key: Key, url: string): Promise<void> {
   const created = await createLink(keys, { kind: "key", id: key.id }, key.scope, Date.now());
-  if (created === undefined) throw new CommandError(`the key ${key.id} was revoked before its link was made`);
-  const link = formatLink(url.replace(/\/+$/, ""), created.code);
+  if (created === undefined)
+    throw new CommandError(`the key ${key.id} has expired or was revoked: create another one`);
+  const origin = url.replace(/\/+$/, "");
+  if (isLoopbackOrigin(origin))
+    printError(
+      `only this machine can open a link to ${origin}: give the address of the service, such as https://todo.example.com`,
+    );
+  const link = formatLink(origin, created.code);
   process.stderr.write(
     `${renderQrCode(link)}This link signs in one browser as ${escapeControls(key.name)} within ten minutes:\n`,
   );

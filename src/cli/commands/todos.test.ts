@@ -211,7 +211,7 @@ describe("in a pipe, todo", () => {
     expect(said).toEqual({ code: 0, out: '{"name":"alice\\u001b[31m"}\n', error: "" });
   });
 
-  test("watch --json prints changes until Ctrl-C, and exits with 0", async () => {
+  test("watch --json prints changes until Ctrl-C, and exits with 130", async () => {
     await using service = start();
     await using watching = runTodo(["watch", "--json"], { TODO_URL: service.url });
     // Nothing shows when watch is connected, so add to-dos until it prints one.
@@ -224,7 +224,7 @@ describe("in a pipe, todo", () => {
     await service.send("DELETE", `/api/todos/${id}`);
     while (!watching.stdout().includes("deleted")) await Bun.sleep(10);
     watching.kill("SIGINT");
-    expect([await watching.exited, watching.stderr()]).toEqual([0, ""]);
+    expect([await watching.exited, watching.stderr()]).toEqual([130, "todo: interrupted\n"]);
     const [first, ...rest] = watching.stdout().trimEnd().split("\n");
     expect(first).toMatch(
       /^\{"type":"created","position":"\w+-\d+","todo":\{"id":\d{19},"title":"a","done":false\}\}$/,
@@ -594,7 +594,7 @@ describe.skipIf(skipFor(whyNoTerminal))("in a terminal, todo", () => {
     await service.send("DELETE", `/api/todos/${FIRST}`);
     await terminal.shows(`deleted ${FIRST} <U+001B>`);
     terminal.type("\x03");
-    expect(await terminal.exited).toBe(0);
+    expect(await terminal.exited).toBe(130);
     for (const character of ["\x07", "\u202e", "\x9b"]) expect(terminal.shown()).not.toContain(character);
   });
 

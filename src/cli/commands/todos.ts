@@ -189,6 +189,7 @@ async function watch(context: CommandContext): Promise<void> {
   process.stdout.once("error", () => interrupt.abort());
   const signal = AbortSignal.any([context.signal, interrupt.signal]);
   while (!signal.aborted) await watchOnce({ ...context, signal });
+  if (context.signal.aborted) throw interrupted();
 }
 
 /** Prints the list and each change to it. Returns when the server no longer has all changes. */

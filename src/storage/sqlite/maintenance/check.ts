@@ -7,7 +7,7 @@ import { DEFAULTS } from "../../store.ts";
 import { assertUndamaged, findStructuralDamage, visitor } from "../contents.ts";
 import { DamageError, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
 import { isLocked } from "../lock.ts";
-import { assertNotBehindMark, checkMark } from "../mark.ts";
+import { assertNotBehindMark, checkMark, markPath } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { readEvents, storedIdempotencyRecords } from "../rows.ts";
 import { storeRow } from "../store-row.ts";
@@ -45,7 +45,8 @@ export async function assertSound(path: string): Promise<void> {
 
 /** Starts a transaction, which ends when the connection closes. */
 function checkDatabase(path: string, database: Database, onProgress?: OnProgress): CheckResult[] {
-  const mark = runCheck("mark", () => compareWithMark(path));
+  // A backup has no mark.
+  const mark = existsSync(markPath(path)) ? [runCheck("mark", () => compareWithMark(path))] : [];
   // The transaction is a snapshot: a server may write meanwhile.
   database.run("BEGIN");
   const structure = runCheck("structure", () => checkStructure(database));
@@ -54,7 +55,7 @@ function checkDatabase(path: string, database: Database, onProgress?: OnProgress
     return "ok";
   });
   const history = runCheck(HISTORY, () => checkHistory(database));
-  return [structure, contents, history, mark];
+  return [structure, contents, history, ...mark];
 }
 
 /** @param check returns the detail of a sound result, or throws a DamageError */

@@ -325,13 +325,15 @@ describe("check of the high-water mark", () => {
     expect(await mark(path)).toMatchObject({ isSound: false, detail: expect.stringContaining("is missing") });
   });
 
-  test("reports why a mark was not checked", async () => {
+  test("reports why a mark was not checked, unless it is missing, as beside a backup", async () => {
     const path = await makeStore();
-    rmSync(`${path}-mark`);
+    writeFileSync(`${path}-mark`, "?");
     expect(await mark(path)).toEqual({
       name: "mark",
       isSound: true,
-      detail: `not checked, because ${path}-mark cannot be read: it is missing`,
+      detail: `not checked, because ${path}-mark cannot be read: it is damaged`,
     });
+    rmSync(`${path}-mark`);
+    expect(await mark(path)).toBeUndefined();
   });
 });
