@@ -54,12 +54,12 @@ export class TodoApi extends TodoApiCore {
    * one before. The pages together with all events since the first page's position give the current list.
    */
   async *pages(query: ListQuery = {}, options: CallOptions = {}): AsyncGenerator<TodoList, void, undefined> {
-    let page = await this.list({ limit: MAX_PAGE_SIZE, ...query }, options);
-    yield page;
-    while (page.next !== undefined) {
-      page = await this.list({ limit: MAX_PAGE_SIZE, ...query, after: page.next }, options);
+    let { after } = query;
+    do {
+      const page = await this.list({ limit: MAX_PAGE_SIZE, ...query, after }, options);
       yield page;
-    }
+      after = page.next;
+    } while (after !== undefined);
   }
 
   /**

@@ -1,7 +1,7 @@
 import { abortOnReturn } from "./abort.ts";
-import { type Call, type Exchange, interpret, isEventStream, throwIfProblem } from "./exchange.ts";
+import { type Call, type Exchange, interpret, isEventStream, readText, throwProblem } from "./exchange.ts";
 import { parseId, parseJson, parseTodo } from "./json.ts";
-import { includes } from "./position.ts";
+import { lead } from "./position.ts";
 import { delay, isTransient, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { CallOptions, TodoApiError, TodoEvent } from "./types.ts";
@@ -63,7 +63,7 @@ export function parseEvent({
 
 /** Returns whether an event is at or before the last position. */
 export const isDuplicate = ({ type, position }: { type: string; position: string }, last = ""): boolean =>
-  type !== "resync" && includes(last, position);
+  type !== "resync" && lead(last, position) >= 0;
 
 /**
  * Yields every change after a position, and every change of the connection, until the signal aborts. Reconnects after a
@@ -84,17 +84,18 @@ export function readEvents(
         const search = position === undefined ? "" : `?since=${encodeURIComponent(position)}`;
         const call: Call = { method: "GET", path: `/api/events${search}`, accept: "text/event-stream" };
         const exchange = await send(call, { ...options, signal });
+        const { response } = exchange;
         try {
-          await throwIfProblem(exchange);
-          interpret(exchange.response, () => {
-            if (!isEventStream(exchange.response)) throw new SyntaxError("not an event stream");
+          if (!response.ok) throwProblem(response, await readText(exchange));
+          interpret(response, () => {
+            if (!isEventStream(response)) throw new SyntaxError("not an event stream");
           });
           if (position !== undefined) {
             isDisconnected = false;
             yield { type: "connected", position };
           }
           for await (const message of readMessages(exchange)) {
-            const event = interpret(exchange.response, () => parseEvent(message));
+            const event = interpret(response, () => parseEvent(message));
             if (event === undefined || isDuplicate(event, position)) continue;
             position = event.position;
             attempt = 0;

@@ -63,8 +63,8 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
       return await promise;
     } catch (cause) {
       signal?.throwIfAborted();
-      if (isLate) throw new TodoApiError("timeout", `${method} ${url}: no data for ${ms} ms`, { cause });
-      throw new TodoApiError("network_error", `${method} ${url}: no response`, { cause });
+      const reason = isLate ? `no data for ${ms} ms` : "no response";
+      throw new TodoApiError(isLate ? "timeout" : "network_error", `${method} ${url}: ${reason}`, { cause });
     } finally {
       clearTimeout(timer);
     }
@@ -132,18 +132,15 @@ export async function readText({ read }: Exchange): Promise<string> {
   }
 }
 
-/** Throws the service's error as a TodoApiError if the response is not a success. */
-export async function throwIfProblem(exchange: Exchange): Promise<void> {
-  const { response } = exchange;
-  const { ok, status, type, headers } = response;
-  if (ok) return;
+/** Throws the error in a response that is not a success. */
+export function throwProblem(response: Response, text: string): never {
+  const { status, type, headers } = response;
   const target = headers.get("location");
   // Browsers hide the status and the target of a redirect.
   if (type === "opaqueredirect" || (target !== null && status < 400)) {
     const message = `the response redirects to ${target ?? "another address"}, and the client does not follow redirects`;
     throw new TodoApiError("unexpected_answer", message, toErrorOptions(response));
   }
-  const text = await readText(exchange);
   throw interpret(response, () => {
     const problem: unknown = JSON.parse(text);
     if (!isProblem(problem)) throw new SyntaxError("not a problem");

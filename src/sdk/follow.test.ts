@@ -170,6 +170,56 @@ test("follow passes no state after the last one, although a change waited for it
   expect(statuses.at(-1)).toBe("failed");
 });
 
+test("follow loads the list again if a write of another epoch was answered while it loaded", async () => {
+  const answers: (() => void)[] = [];
+  const gone = { title: "No", code: "todo_not_found" };
+  const api = new TodoApi({
+    baseUrl: "http://todo.example",
+    fetch: async (url, { method }) => {
+      if (method === "POST") return new Response(todo(1), { headers: { "Todo-Position": "old-1" } });
+      if (method === "DELETE")
+        return Response.json(gone, { status: 404, headers: { "Todo-Position": "new-0" } });
+      if (url.includes("/events"))
+        return new Response(new ReadableStream(), { headers: { "Content-Type": "text/event-stream" } });
+      return new Promise((resolve) =>
+        answers.push(() => resolve(new Response("[]", { headers: { ETag: 'W/"new-0"' } }))),
+      );
+    },
+  });
+  const list = api.follow();
+  const stop = list.subscribe(() => {});
+  await until(() => answers.length === 1, "the request of the list");
+  await list.create("1");
+  answers[0]?.();
+  await until(() => answers.length === 2, "another request, because the first one left before the response");
+  expect(titles(list.getState())).toEqual(["1"]);
+  // The answer is in the list already. The to-do must not come back until the other list is there.
+  expect(await errorOf(list.delete("1"))).toMatchObject({ code: "todo_not_found" });
+  expect(titles(list.getState())).toEqual([]);
+  answers[1]?.();
+  await until(() => list.getState().status === "connected", "the other list");
+  expect(titles(list.getState())).toEqual([]);
+  stop();
+});
+
+test("follow passes no state twice, and keeps the objects of equal to-dos", async () => {
+  await using service = startService();
+  const api = new TodoApi({ baseUrl: service.url });
+  const list = api.follow();
+  const states: LiveList[] = [];
+  const stop = list.subscribe((state) => states.push(state));
+  await until(() => states.some(isConnected), "the list is connected");
+  const { id } = await list.create("a");
+  await list.setDone(id, true);
+  await list.setDone(id, true);
+  await until(async () => states.at(-1)?.position === (await api.list()).position, "all changes");
+  const shown = states.map(({ todos, status, position }) => JSON.stringify({ todos, status, position }));
+  expect(shown.filter((text, index) => text === shown[index - 1])).toEqual([]);
+  const ticked = states.flatMap(({ todos }) => todos.filter(({ done }) => done));
+  expect(new Set(ticked).size).toBe(1);
+  stop();
+});
+
 /** What happens to the list and to the connection of its follower. */
 type Step =
   | { readonly what: "create" | "cut" | "restart" | "wait" }

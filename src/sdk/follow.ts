@@ -1,5 +1,5 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
-import { findTodo, indexOf } from "./json.ts";
+import { compareIds, findTodo, indexOf } from "./json.ts";
 import { type Effect, isNewId, newId, Overlay } from "./overlay.ts";
 import { delay, isTransient, retryDelay } from "./retry.ts";
 import {
@@ -17,6 +17,10 @@ import type { Answer, Writes } from "./writes.ts";
 
 /** How long a state waits for further changes: one frame, because the copy of a long list takes about a millisecond. */
 const FRAME_MS = 16;
+/** How many new to-dos can still be addressed by the id that they had before their answer. */
+const MAX_IDS = 1000;
+
+type Connection = Pick<LiveList, "status" | "error">;
 
 /** The calls that a followed list is made from. */
 export interface Source {
@@ -37,17 +41,18 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   /** The service's list, by ascending id. The list and the events belong to the same history, so each change applies. */
   let todos: Todo[] = [];
   let position: string | undefined;
-  let connection: Pick<LiveList, "status" | "error"> = { status: "connecting" };
-  /** The array of the last state, if it is current. It is a copy, because the user may change it. */
-  let shown: Todo[] | undefined;
-  let state: LiveList = { todos: [], status: "connecting" };
+  let connection: Connection = { status: "connecting" };
+  /** The to-dos of the last state. Its array is a copy, because the user may change it. */
+  let shown: readonly Todo[] = [];
+  let state: LiveList = { ...connection, todos: [] };
   let frame: ReturnType<typeof setTimeout> | undefined;
   /** Ends the run that keeps the list current. Absent without subscribers. */
   let stop: (() => void) | undefined;
-  let reload = (): void => {};
+  /** Ends the event stream, so that the list is loaded again. */
+  let endStream = (): void => {};
   /** Resolves when the last write has its answer. */
   let written: Promise<unknown> = Promise.resolve();
-  /** The ids that the service gave to new to-dos. */
+  /** The ids that the service gave to the latest new to-dos. */
   const ids = new Map<TodoId, TodoId>();
 
   const { from } = options;
@@ -69,9 +74,8 @@ export function followList(source: Source, options: FollowOptions): FollowedList
       write({ kind: "setDone", todo: { ...find(id), done } }, (current) =>
         source.writes.setDone(current, done, call),
       ),
-    delete: async (id, call = {}) => {
-      await write({ kind: "delete", todo: find(id) }, (current) => source.writes.delete(current, call));
-    },
+    delete: (id, call = {}) =>
+      write({ kind: "delete", todo: find(id) }, (current) => source.writes.delete(current, call)),
   };
 
   function subscribe(onState: (state: LiveList) => void): () => void {
@@ -89,13 +93,14 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   }
 
   /** Forgets the list and the writes, because the next session may be another person's. */
-  function reset(next: typeof connection): void {
+  function reset(next: Connection): void {
     stop?.();
     overlay = new Overlay();
+    ids.clear();
     todos = [];
     position = undefined;
     connection = next;
-    publishChange();
+    publish();
   }
 
   function restart(): void {
@@ -140,7 +145,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     overlay.add(key, effect, todos);
     const answered = written.then(() => sendWrite(key, send));
     written = answered.catch(() => {});
-    publishChange();
+    publish();
     return answered;
   }
 
@@ -154,10 +159,11 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     try {
       if (kind !== "create" && isNewId(todo.id))
         throw new TodoApiError("todo_not_found", "the to-do was not created");
-      const answer = await send(todo.id);
-      const { result } = answer;
+      const { result, position } = await send(todo.id);
       if (kind === "create" && result !== undefined) ids.set(todo.id, result.id);
-      overlay.confirm(key, { kind, todo: result ?? todo, position: answer.position });
+      const [oldest] = ids.keys();
+      if (oldest !== undefined && ids.size > MAX_IDS) ids.delete(oldest);
+      overlay.confirm(key, { kind, todo: result ?? todo, position });
       return result;
     } catch (error) {
       // The to-do does not exist any more, and the list may not know that yet.
@@ -167,8 +173,8 @@ export function followList(source: Source, options: FollowOptions): FollowedList
       if (isUnauthorized(error)) restart();
       throw error;
     } finally {
-      if (overlay.needsList) reload();
-      publishChange();
+      if (overlay.needsList) endStream();
+      publish();
     }
   }
 
@@ -193,53 +199,44 @@ export function followList(source: Source, options: FollowOptions): FollowedList
 
   /** Keeps the list current until the signal aborts. Rejects if the service rejects a request. */
   async function synchronize(signal: AbortSignal): Promise<void> {
-    let isMissing = overlay.needsList;
+    let isMissing = false;
     for (let attempt = 0; !signal.aborted; ) {
       let error: TodoApiError | undefined;
-      const reading = linkAbort(signal);
-      reload = () => {
-        isMissing = true;
-        reading.abort();
-      };
-      const call = { ...options, signal: reading.signal };
+      const stream = linkAbort(signal);
       try {
-        let since = position;
-        if (since === undefined || isMissing) {
-          const onList = overlay.requestList();
-          const list = await source.list({}, { ...call, retries: 0 });
-          if (reading.signal.aborted) continue;
+        // Again, if a write of another epoch was answered while the list was loading.
+        while (position === undefined || isMissing || overlay.needsList) {
+          const { answered } = overlay;
+          const list = await source.list({}, { ...options, signal, retries: 0 });
+          if (signal.aborted) return;
           isMissing = false;
-          onList(list.position);
-          setList(list);
-          since = list.position;
+          setList(list, answered);
           schedule();
         }
         attempt = 0;
-        for await (const event of source.events({ ...call, since })) {
-          if (reading.signal.aborted) break;
+        endStream = stream.abort;
+        for await (const event of source.events({ ...options, signal: stream.signal, since: position })) {
+          if (stream.signal.aborted) break;
           isMissing = event.type === "resync";
           if (event.type === "resync") break;
           apply(event);
         }
       } catch (caught) {
         if (signal.aborted) return;
-        if (!reading.signal.aborted) {
-          if (!isTransient(caught)) throw caught;
-          error = caught;
-          connection = { status: "disconnected", error };
-          schedule();
-        }
+        if (!isTransient(caught)) throw caught;
+        error = caught;
+        connection = { status: "disconnected", error };
+        schedule();
       } finally {
-        reading.abort();
+        stream.abort();
       }
       await delay(retryDelay(attempt++, error), signal);
     }
   }
 
-  function setList(list: TodoList): void {
+  function setList(list: TodoList, answered?: ReadonlySet<unknown>): void {
     todos = list.todos.slice();
-    shown = undefined;
-    advance(list.position);
+    advance(list.position, answered);
   }
 
   function apply(event: Exclude<TodoEvent, { type: "resync" }>): void {
@@ -255,15 +252,13 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     schedule();
   }
 
-  function advance(to: string): void {
+  function advance(to: string, answered?: ReadonlySet<unknown>): void {
     position = to;
-    if (!overlay.isEmpty) shown = undefined;
-    overlay.advance(to);
+    overlay.advance(to, answered);
   }
 
   /** Puts a to-do in the place of its id, or nothing if it is deleted. */
   function replace(id: TodoId, ...todo: Todo[]): void {
-    shown = undefined;
     const index = indexOf(todos, id);
     todos.splice(index, todos[index]?.id === id ? 1 : 0, ...todo);
   }
@@ -273,18 +268,33 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     frame ??= setTimeout(publish, FRAME_MS);
   }
 
-  function publishChange(): void {
-    shown = undefined;
-    publish();
-  }
-
+  /** Publishes a state if it differs from the last one. */
   function publish(): void {
     clearTimeout(frame);
     frame = undefined;
-    shown ??= overlay.apply(todos).slice();
-    state = { ...connection, ...(position !== undefined && { position }), todos: shown };
+    const next = reuse(overlay.apply(todos), shown);
+    const isSame = next.length === shown.length && next.every((todo, index) => todo === shown[index]);
+    const { status, error } = connection;
+    if (isSame && state.position === position && state.status === status && state.error === error) return;
+    state = {
+      ...connection,
+      ...(position !== undefined && { position }),
+      todos: isSame ? state.todos : next.slice(),
+    };
+    shown = next;
     for (const subscriber of subscribers) subscriber(state);
   }
+}
+
+/** Returns to-dos, with the objects of `before` for those that are equal. Both are by ascending id. */
+function reuse(todos: readonly Todo[], before: readonly Todo[]): readonly Todo[] {
+  let index = 0;
+  return todos.map((todo) => {
+    let known = before[index];
+    while (known !== undefined && known !== todo && compareIds(known.id, todo.id) < 0)
+      known = before[++index];
+    return known?.id === todo.id && known.title === todo.title && known.done === todo.done ? known : todo;
+  });
 }
 
 const isUnauthorized = (error: unknown): boolean =>

@@ -1,5 +1,5 @@
-import { compareIds, findTodo, indexOf } from "./json.ts";
-import { includes, parsePosition } from "./position.ts";
+import { indexOf } from "./json.ts";
+import { lead } from "./position.ts";
 import type { Todo, TodoId } from "./types.ts";
 
 /** The effect of one write on the list, until the list contains it. */
@@ -15,14 +15,13 @@ export interface Confirmation extends Effect {
   readonly position: string | undefined;
 }
 
-interface Entry {
-  effect: Effect;
+interface Entry extends Effect {
+  kind: Effect["kind"];
+  todo: Todo;
   /** With an unanswered create: the to-dos of the same title that are not the new one. */
   readonly others: Set<TodoId>;
   /** Absent until the service has answered. */
-  position?: string;
-  /** Whether a list was requested after the response. */
-  isReloaded: boolean;
+  position?: string | undefined;
 }
 
 let lastId = 10n ** 20n;
@@ -40,24 +39,19 @@ export const isNewId = (id: TodoId): boolean => id.length > 20;
 export class Overlay {
   /** By a key of the caller, in the order of the calls. */
   readonly #entries = new Map<unknown, Entry>();
-  /** The epochs that the list had before. */
-  readonly #left = new Set<string>();
   #position = "";
 
-  get isEmpty(): boolean {
-    return this.#entries.size === 0;
-  }
-
   /** Shows the effect of a write that has no answer yet. @param todos the service's list */
-  add(key: unknown, effect: Effect, todos: readonly Todo[]): void {
-    const same = todos.filter(({ title }) => title === effect.todo.title).map(({ id }) => id);
-    const created = [...this.#entries.values()].filter(isCreate).map((entry) => entry.effect.todo.id);
-    this.#entries.set(key, { effect, others: new Set([...same, ...created]), isReloaded: false });
+  add(key: unknown, { kind, todo }: Effect, todos: readonly Todo[]): void {
+    const others = new Set<TodoId>();
+    for (const { id, title } of [...todos, ...[...this.#entries.values()].map((entry) => entry.todo)])
+      if (title === todo.title) others.add(id);
+    this.#entries.set(key, { kind, todo, others });
   }
 
   /** Returns the effect of a write, under the id that the service has given to a new to-do. */
   get(key: unknown): Effect | undefined {
-    return this.#entries.get(key)?.effect;
+    return this.#entries.get(key);
   }
 
   /** Takes back the effect of a write that was rejected or undone. */
@@ -69,89 +63,70 @@ export class Overlay {
   confirm(key: unknown, { kind, todo, position }: Confirmation): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
-    const { id } = entry.effect.todo;
-    for (const one of this.#entries.values()) {
-      if (entry.effect.kind === "create") one.others.add(todo.id);
-      if (one.effect.todo.id === id)
-        one.effect = { ...one.effect, todo: { ...one.effect.todo, id: todo.id } };
+    const { id } = entry.todo;
+    for (const other of this.#entries.values()) {
+      if (entry.kind === "create") other.others.add(todo.id);
+      if (other.todo.id === id) other.todo = { ...other.todo, id: todo.id };
     }
-    entry.effect = { kind, todo };
-    if (position === undefined) this.#entries.delete(key);
-    else entry.position = position;
-    this.#removeContained();
+    Object.assign(entry, { kind, todo, position });
+    if (position === undefined) this.remove(key);
+    this.advance(this.#position);
   }
 
-  /** Call this when a list is requested, and the returned function with its position when it has arrived. */
-  requestList(): (position: string) => void {
-    const answered = [...this.#entries.values()].filter(({ position }) => position !== undefined);
-    return (position) => {
-      for (const entry of answered) entry.isReloaded = true;
-      this.advance(position);
-    };
+  /** The keys of the writes that have an answer. Read them when you request a list, and pass them to `advance()` with it. */
+  get answered(): ReadonlySet<unknown> {
+    const answered = [...this.#entries].filter(([, { position }]) => position !== undefined);
+    return new Set(answered.map(([key]) => key));
   }
 
-  /** Says that the list has reached a position, with all changes until there. */
-  advance(position: string): void {
-    this.#left.add(parsePosition(this.#position).epoch);
-    this.#left.delete(parsePosition(position).epoch);
+  /**
+   * Says that the list has reached a position, with all changes until there.
+   * @param answered the writes that had an answer when this list was requested. Absent if the position is an event's.
+   */
+  advance(position: string, answered: ReadonlySet<unknown> = new Set()): void {
     this.#position = position;
-    this.#removeContained();
+    for (const [key, entry] of this.#entries) {
+      const ahead = lead(position, entry.position);
+      // A store of another epoch that does not have an answered write has lost it.
+      if (ahead >= 0 || (Number.isNaN(ahead) && answered.has(key))) this.#removeUntil(key, entry);
+    }
   }
 
-  /** Whether an effect needs a new list to leave, because its response came after the list had left its epoch. */
+  /** Removes a write, and the earlier ones of its to-do. Those of a lost history would show again without it. */
+  #removeUntil(key: unknown, { todo }: Entry): void {
+    for (const [other, entry] of this.#entries) {
+      if (entry.todo.id === todo.id) this.remove(other);
+      if (other === key) return;
+    }
+  }
+
+  /** Whether an effect needs a new list to leave, because its answer belongs to another epoch than the list. */
   get needsList(): boolean {
     return [...this.#entries.values()].some(
-      ({ position }) => position !== undefined && this.#left.has(parsePosition(position).epoch),
+      ({ position }) => position !== undefined && Number.isNaN(lead(this.#position, position)),
     );
   }
 
-  #removeContained(): void {
-    const { epoch } = parsePosition(this.#position);
-    for (const [key, { position, isReloaded }] of this.#entries) {
-      if (position === undefined) continue;
-      const isReplaced = isReloaded && parsePosition(position).epoch !== epoch;
-      if (isReplaced || includes(this.#position, position)) this.#entries.delete(key);
-    }
-  }
-
-  /** Returns the service's list with all effects. Returns the same array if there are none. */
-  apply(todos: readonly Todo[]): readonly Todo[] {
-    if (this.#entries.size === 0) return todos;
-    /** To-dos that differ from the service's list, by id; undefined for those that are not shown. */
-    const changes = new Map<TodoId, Todo | undefined>();
-    for (const { id } of this.#unanswered(todos)) changes.set(id, undefined);
-    for (const { effect } of this.#entries.values()) {
-      const { kind, todo } = effect;
-      const shown = changes.has(todo.id) ? changes.get(todo.id) : findTodo(todos, todo.id);
-      // Titles never change. Another title under this id belongs to the list of another store.
-      const isShown = shown?.title === todo.title;
-      // The list can have a new to-do before a repeated response, and with later changes.
-      if (kind === "create" && !isShown) changes.set(todo.id, todo);
-      else if (kind !== "create" && isShown)
-        changes.set(todo.id, kind === "delete" ? undefined : shown.done === todo.done ? shown : todo);
-    }
-    const shown: (Todo | undefined)[] = todos.slice();
-    const added: Todo[] = [];
-    for (const [id, todo] of changes) {
-      const index = indexOf(todos, id);
-      if (todos[index]?.id === id) shown[index] = todo;
-      else if (todo !== undefined) added.push(todo);
-    }
-    const all = [...shown.filter((todo) => todo !== undefined), ...added];
-    return added.length === 0 ? all : all.sort((a, b) => compareIds(a.id, b.id));
-  }
-
-  /** Returns the to-dos that may be new ones whose creation has no answer yet, so that the list shows them once. */
-  #unanswered(todos: readonly Todo[]): readonly Todo[] {
+  /** Returns the service's list with all effects, as a new array. */
+  apply(todos: readonly Todo[]): Todo[] {
     const creates = [...this.#entries.values()].filter(
-      (entry) => isCreate(entry) && entry.position === undefined,
+      ({ kind, position }) => kind === "create" && position === undefined,
     );
-    const titles = new Set(creates.map(({ effect }) => effect.todo.title));
-    const isNew = ({ id, title }: Todo): boolean =>
-      titles.has(title) &&
-      creates.some(({ effect, others }) => effect.todo.title === title && !others.has(id));
-    return titles.size === 0 ? [] : todos.filter(isNew);
+    // Without those that may be the new ones, because these are shown already.
+    const shown = todos.filter(
+      ({ id, title }) => !creates.some(({ todo, others }) => todo.title === title && !others.has(id)),
+    );
+    for (const { kind, todo } of this.#entries.values()) {
+      const index = indexOf(shown, todo.id);
+      const current = shown[index];
+      const hasId = current?.id === todo.id;
+      // Titles never change. Another title under this id belongs to the list of another store.
+      const isShown = hasId && current.title === todo.title;
+      // The list can have a new to-do before a repeated response, and with later changes.
+      if (kind === "create" && !isShown) shown.splice(index, Number(hasId), todo);
+      else if (kind === "delete" && isShown) shown.splice(index, 1);
+      else if (kind === "setDone" && isShown) shown[index] = todo;
+    }
+    return shown;
   }
 }
-
-const isCreate = ({ effect }: Entry): boolean => effect.kind === "create";

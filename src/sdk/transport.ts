@@ -5,7 +5,7 @@ import {
   interpret,
   openExchange,
   readText,
-  throwIfProblem,
+  throwProblem,
 } from "./exchange.ts";
 import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
 import { type CallOptions, TodoApiError, type TodoApiOptions } from "./types.ts";
@@ -56,8 +56,8 @@ export function createTransport({
       try {
         const exchange = await send(call, options);
         try {
-          await throwIfProblem(exchange);
           const text = await readText(exchange);
+          if (!exchange.response.ok) throwProblem(exchange.response, text);
           return interpret(exchange.response, () => read(exchange.response, text));
         } catch (error) {
           // An earlier attempt may have deleted it.

@@ -15,7 +15,7 @@ export interface ListQuery {
   /** Only to-dos in this state. */
   readonly done?: boolean;
   /** Only to-dos with a greater id. */
-  readonly after?: TodoId | bigint;
+  readonly after?: TodoId | bigint | undefined;
   /** The maximum number of to-dos, 1 to 1000. Without it, the list is complete. */
   readonly limit?: number;
 }

@@ -37,7 +37,7 @@ export const todoPath = (id: TodoId | bigint): string => `/api/todos/${toSegment
 
 /** Returns 128 random bits. Pages over plain HTTP do not have `crypto.randomUUID`, and React Native has no `crypto`. */
 function randomKey(): string {
-  const bytes = new Uint8Array(16).map(() => Math.random() * 256);
-  globalThis.crypto?.getRandomValues(bytes);
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const numbers = new Uint32Array(4).map(() => Math.random() * 2 ** 32);
+  globalThis.crypto?.getRandomValues(numbers);
+  return numbers.join("-");
 }
