@@ -4,8 +4,9 @@ import examples from "./examples.json" with { type: "json" };
 import { Deck, Random } from "./random.ts";
 import type { Credentials, IdText, Method, Request, Step } from "./step.ts";
 import { Titles } from "./titles.ts";
+import { GROUP } from "./walk.ts";
 
-/** How many requests of a sequence are sent at once, at most. The time to check their orders grows with it. */
+/** How many requests that interfere are sent at once, at most. The time to check their orders grows with it. */
 const MAX_AT_ONCE = 8;
 /** One more than the largest usual limit of a list. */
 const MANY = 1001;
@@ -60,7 +61,7 @@ export class Generator {
     () => this.#invalidTitles(),
     () => this.#paths(),
     () => this.#bodies(),
-    () => this.#mixed(60, 0.5),
+    () => this.#mixed(40, 0.5),
     () => [{ many: 260 }],
   ];
 
@@ -150,7 +151,7 @@ export class Generator {
         () => this.#atOnce(ids.map(({ of }) => of)),
       ];
       const requests = (kinds[round] ?? (() => this.#atOnce(ids.map(({ of }) => of))))();
-      steps.push({ requests: created }, { requests }, ...ids.slice(0, 2).map((id) => one(get(id))));
+      steps.push({ requests: created }, { requests }, { requests: ids.slice(0, 2).map(get) });
     }
     return steps;
   }
@@ -223,16 +224,18 @@ export class Generator {
       const title = JSON.stringify(this.#titles.plain());
       return { ...this.#create(), named: id.of, body: `{"id":${other},"title":${title},"done":true}` };
     });
-    const valid = [...withId, ...Array.from({ length: 16 }, () => this.#createIn([], 1))];
-    const changes = Array.from({ length: 16 }, () => this.#update(id));
+    const valid = Array.from({ length: 16 }, () => this.#createIn([], 1));
+    const changed = Array.from({ length: 16 }, () => this.#create());
     return [
       ...[first, second].map(one),
       ...inGroups(creates),
       ...inGroups(updates.slice(0, updates.length / 2)),
       one(patch(id, true)),
       ...inGroups(updates.slice(updates.length / 2)),
-      ...valid.map(one),
-      ...changes.flatMap((change) => [one(change), one(get(id))]),
+      ...withId.map(one),
+      ...inGroups([...valid, ...changed]),
+      ...inGroups(changed.map((request) => this.#update(idOf(request)))),
+      ...inGroups(changed.map((request) => get(idOf(request)))),
       one(get(other)),
     ];
   }
@@ -299,10 +302,10 @@ function idOf({ creates = 0 }: Request): IdText {
   return { of: creates, text: "{}" };
 }
 
-/** Requests that do not interfere, a few at once. */
+/** Requests that do not interfere, many at once. */
 function inGroups(requests: readonly Request[]): Step[] {
-  const count = Math.ceil(requests.length / MAX_AT_ONCE);
+  const count = Math.ceil(requests.length / GROUP);
   return Array.from({ length: count }, (_, index) => ({
-    requests: requests.slice(index * MAX_AT_ONCE, (index + 1) * MAX_AT_ONCE),
+    requests: requests.slice(index * GROUP, (index + 1) * GROUP),
   }));
 }

@@ -13,12 +13,15 @@ export function parseJson(text: string): Json | undefined {
     if (integer !== undefined) return `"n${integer}"`;
     return token.startsWith('"') ? `"s${token.slice(1)}` : token;
   });
-  return JSON.parse(marked, (_key, value: Json) => {
-    if (typeof value === "string") return value.startsWith("n") ? BigInt(value.slice(1)) : value.slice(1);
-    return isObject(value)
-      ? Object.fromEntries(Object.entries(value).map(([key, member]) => [key.slice(1), member]))
-      : value;
-  });
+  return restore(JSON.parse(marked));
+}
+
+/** Removes the marks. It is faster than a reviver. */
+function restore(marked: Json): Json {
+  if (typeof marked === "string") return marked.startsWith("n") ? BigInt(marked.slice(1)) : marked.slice(1);
+  if (Array.isArray(marked)) return marked.map(restore);
+  if (!isObject(marked)) return marked;
+  return Object.fromEntries(Object.entries(marked).map(([key, value]) => [key.slice(1), restore(value)]));
 }
 
 /** A string, a number that is not an integer, or an integer. */

@@ -55,7 +55,7 @@ const MAX_SECONDS = 60;
 
 /** Checks the server at `options.baseUrl` against every rule. Rejects with `UnreachableError` when no server answers. */
 export async function checkServer(options: Options): Promise<Report> {
-  const { token, user, seed = Math.floor(Math.random() * 1e9) } = options;
+  const seed = options.seed ?? Math.floor(Math.random() * 1e9);
   const client = createClient(options);
   let stopped: Promise<void> | undefined;
   options.signal?.addEventListener("abort", () => {
@@ -63,17 +63,7 @@ export async function checkServer(options: Options): Promise<Report> {
   });
   try {
     await checkReachable(client);
-    const model = await runModel(client, {
-      seed,
-      fresh: options.fresh === true,
-      seconds: options.seconds ?? DEFAULT_SECONDS,
-      maxSeconds: MAX_SECONDS,
-      credentials: [
-        ...(token === undefined ? [] : (["token"] as const)),
-        ...(user === undefined ? [] : (["user"] as const)),
-        ...(["unknown token", "unknown user", "malformed"] as const),
-      ],
-    });
+    const model = await judgeByModel(client, { ...options, seed });
     await client.cleanup();
     const byCase = await runCases(client, options, model.violation);
     const results = rules.map((rule) =>
@@ -92,6 +82,24 @@ export async function checkServer(options: Options): Promise<Report> {
     await stopped;
     await client.cleanup();
   }
+}
+
+/** Judges the to-do routes by the model. */
+export function judgeByModel(
+  client: TargetClient,
+  { seed, fresh, seconds, token, user }: Omit<Options, "baseUrl"> & { readonly seed: number },
+): Promise<ModelResult> {
+  return runModel(client, {
+    seed,
+    fresh: fresh === true,
+    seconds: seconds ?? DEFAULT_SECONDS,
+    maxSeconds: MAX_SECONDS,
+    credentials: [
+      ...(token === undefined ? [] : (["token"] as const)),
+      ...(user === undefined ? [] : (["user"] as const)),
+      ...(["unknown token", "unknown user", "malformed"] as const),
+    ],
+  });
 }
 
 export function createClient({ baseUrl, token, user, clientName, timeoutMs }: Options): TargetClient {

@@ -3,7 +3,7 @@ import { ownProperty, parseJson } from "./json.ts";
 import type { Request, Step } from "./step.ts";
 import type { RuleViolation } from "./target-client.ts";
 
-/** The plainest path parameter that is malformed. */
+/** A short malformed path parameter. */
 const MALFORMED = "abc";
 
 /** A sequence whose last step violates a rule. */
@@ -31,26 +31,28 @@ export async function shrink(
   for (const candidate of [...lastRequests(steps), related(steps), steps]) {
     if (await fails(candidate)) break;
   }
+  const current = () => best?.steps ?? [];
   let simplified = true;
   while (simplified && best !== undefined && hasTime()) {
-    await removeSteps(() => best?.steps ?? [], fails);
-    simplified = await simplifySteps(() => best?.steps ?? [], fails);
+    await removeParts(current, fails);
+    simplified = await simplifySteps(current, fails);
   }
   return best;
 }
 
-/** Removes ever smaller groups of steps, the latest first. */
-async function removeSteps(
-  current: () => readonly Step[],
-  fails: (steps: readonly Step[]) => Promise<boolean>,
-): Promise<void> {
+/** Removes ever smaller parts, the latest first, while the rest fails. Returns whether it removed something. */
+async function removeParts<T>(
+  current: () => readonly T[],
+  fails: (rest: readonly T[]) => Promise<boolean>,
+): Promise<boolean> {
+  let removed = false;
   for (let size = Math.ceil(current().length / 2); size >= 1; size = Math.floor(size / 2)) {
     for (let start = current().length - size; start > -size; start -= size) {
-      const from = Math.max(start, 0);
-      if (from >= current().length) continue;
-      await fails([...current().slice(0, from), ...current().slice(start + size)]);
+      const rest = [...current().slice(0, Math.max(start, 0)), ...current().slice(start + size)];
+      if (rest.length > 0 && rest.length < current().length) removed = (await fails(rest)) || removed;
     }
   }
+  return removed;
 }
 
 /** Replaces each step by simpler ones. Returns whether one of them still fails. */
@@ -62,16 +64,36 @@ async function simplifySteps(
   for (let index = 0; index < current().length; index += 1) {
     const replace = (replacement: readonly Step[]) =>
       fails([...current().slice(0, index), ...replacement, ...current().slice(index + 1)]);
+    const requests = () => requestsOf(current()[index]);
+    const step = current()[index];
+    if (step !== undefined && "many" in step) await reduceMany(step.many, (many) => replace([{ many }]));
+    if (requests().length > 1) {
+      const oneByOne = [...requests(), { method: "GET" } as const].map((each) => ({ requests: [each] }));
+      if (await replace(oneByOne)) return true;
+      simplified = (await removeParts(requests, (rest) => replace([{ requests: rest }]))) || simplified;
+    }
+    simplified =
+      (await simplifyRequests(requests, (simpler) => replace([{ requests: simpler }]))) || simplified;
+  }
+  return simplified;
+}
+
+/** Replaces each request of a step by simpler ones. Returns whether one of them still fails. */
+async function simplifyRequests(
+  current: () => readonly Request[],
+  fails: (requests: readonly Request[]) => Promise<boolean>,
+): Promise<boolean> {
+  let simplified = false;
+  for (let index = 0; index < current().length; index += 1) {
     let isSimpler = true;
     while (isSimpler) {
       isSimpler = false;
-      const step = current()[index];
-      if (step !== undefined && "many" in step) await reduceMany(step.many, (many) => replace([{ many }]));
-      for (const replacement of step === undefined || "many" in step ? [] : simplerSteps(step.requests)) {
-        isSimpler = await replace(replacement);
+      const request = current()[index];
+      for (const simpler of request === undefined ? [] : simplerRequests(request)) {
+        isSimpler = await fails(current().with(index, simpler));
+        simplified ||= isSimpler;
         if (isSimpler) break;
       }
-      simplified ||= isSimpler;
     }
   }
   return simplified;
@@ -89,7 +111,6 @@ async function reduceMany(many: number, fails: (many: number) => Promise<boolean
 
 /** Each request of the last step alone, after the request that created its to-do. */
 function lastRequests(steps: readonly Step[]): Step[][] {
-  const requestsOf = (step: Step) => ("many" in step ? [] : step.requests);
   return steps
     .slice(-1)
     .flatMap(requestsOf)
@@ -111,26 +132,13 @@ function related(steps: readonly Step[]): readonly Step[] {
 }
 
 function numbersOf(step: Step): number[] {
-  return "many" in step
-    ? []
-    : step.requests.flatMap(({ id, creates, named }) =>
-        [id?.of, creates, named].filter((of) => of !== undefined),
-      );
+  return requestsOf(step).flatMap(({ id, creates, named }) =>
+    [id?.of, creates, named].filter((of) => of !== undefined),
+  );
 }
 
-function simplerSteps(requests: readonly Request[]): (readonly Step[])[] {
-  const [request] = requests;
-  if (requests.length === 1 && request !== undefined)
-    return simplerRequests(request).map((simpler) => [{ requests: [simpler] }]);
-  return [
-    [...requests, { method: "GET" } as const].map((each) => ({ requests: [each] })),
-    ...requests.map((removed) => [{ requests: requests.filter((each) => each !== removed) }]),
-    ...requests.flatMap((each) =>
-      simplerRequests(each).map((simpler) => [
-        { requests: requests.map((other) => (other === each ? simpler : other)) },
-      ]),
-    ),
-  ];
+function requestsOf(step: Step | undefined): readonly Request[] {
+  return step === undefined || "many" in step ? [] : step.requests;
 }
 
 function simplerRequests(request: Request): Request[] {

@@ -1,32 +1,57 @@
 /** Requests that are sent at once have the results of some order (linearizability). */
-
 import { ownProperty } from "./json.ts";
-import type { Exchange, Model } from "./model.ts";
+import { type Exchange, type Model, parseId } from "./model.ts";
 import { type CapturedResponse, RuleViolation } from "./target-client.ts";
 
 /**
  * Returns the model after an order of the exchanges that the model allows, in which the list is as shown afterwards.
- * Throws a `RuleViolation` when no order explains them.
+ * Throws a `RuleViolation` when no order explains them. The given model may change.
  */
 export function applyInSomeOrder(
   model: Model,
   exchanges: readonly Exchange[],
   list: CapturedResponse | undefined,
 ): Model {
-  if (exchanges.length === 0) return model;
-  const first = inFirstOrder(model, exchanges, list);
-  if (first !== undefined) return first;
+  const isIndependent = areIndependent(exchanges);
+  const next = isIndependent ? model : model.clone();
+  try {
+    // This order usually explains the results.
+    for (let rest = exchanges; rest.length > 0; ) {
+      const first = nextCandidates(rest)[0];
+      if (first !== undefined) next.apply(first);
+      rest = rest.filter((each) => each !== first);
+    }
+    if (list !== undefined) next.checkList(list);
+    return next;
+  } catch (error) {
+    if (!(error instanceof RuleViolation)) throw error;
+    if (isIndependent) throw explain(exchanges, error);
+    return search(model, exchanges, list);
+  }
+}
+
+/** Returns whether each order has the same results, because no two exchanges concern the same to-do. */
+function areIndependent(exchanges: readonly Exchange[]): boolean {
+  if (exchanges.length === 1) return true;
+  const readsList = exchanges.some(({ request, id }) => request.method === "GET" && id === undefined);
+  const ids = exchanges.flatMap((exchange) => {
+    const id = exchange.id === undefined ? createdId(exchange) : parseId(exchange.id);
+    return id === undefined ? [] : [id];
+  });
+  return !readsList && new Set(ids).size === ids.length;
+}
+
+function search(model: Model, exchanges: readonly Exchange[], list: CapturedResponse | undefined): Model {
   let deepest: { readonly depth: number; readonly violation: RuleViolation } | undefined;
   const seen = new Set<string>();
 
-  const search = (current: Model, rest: readonly Exchange[]): Model | undefined => {
-    const candidates = rest.length === 0 ? [undefined] : nextCandidates(rest);
-    const isForced = candidates.length === 1;
-    const state = isForced ? "" : `${rest.map((each) => exchanges.indexOf(each))} ${current.fingerprint()}`;
+  const searchFrom = (current: Model, rest: readonly Exchange[]): Model | undefined => {
+    const before = current.fingerprint();
+    const state = `${rest.map((each) => exchanges.indexOf(each))} ${before}`;
     if (seen.has(state)) return undefined;
-    if (!isForced) seen.add(state);
-    for (const candidate of candidates) {
-      const next = isForced ? current : current.clone();
+    seen.add(state);
+    for (const candidate of rest.length === 0 ? [undefined] : nextCandidates(rest)) {
+      const next = current.clone();
       try {
         if (candidate !== undefined) next.apply(candidate);
         else if (list !== undefined) next.checkList(list);
@@ -37,53 +62,32 @@ export function applyInSomeOrder(
         continue;
       }
       if (candidate === undefined) return next;
-      const found = search(
+      const found = searchFrom(
         next,
         rest.filter((each) => each !== candidate),
       );
-      if (found !== undefined) return found;
+      // If an exchange that changes nothing is possible now, no other order needs to be tried.
+      if (found !== undefined || next.fingerprint() === before) return found;
     }
     return undefined;
   };
 
-  const found = search(model, exchanges);
+  const found = searchFrom(model, exchanges);
   if (found !== undefined) return found;
   throw explain(exchanges, deepest?.violation);
 }
 
-/** Tries one order, because it usually explains the results, and one copy of the model suffices for it. */
-function inFirstOrder(
-  model: Model,
-  exchanges: readonly Exchange[],
-  list: CapturedResponse | undefined,
-): Model | undefined {
-  const copy = model.clone();
-  try {
-    for (let rest = exchanges; rest.length > 0; ) {
-      const next = nextCandidates(rest)[0];
-      if (next !== undefined) copy.apply(next);
-      rest = rest.filter((each) => each !== next);
-    }
-    if (list !== undefined) copy.checkList(list);
-    return copy;
-  } catch (error) {
-    if (error instanceof RuleViolation) return undefined;
-    throw error;
-  }
-}
-
 /** Creates have one possible order, that of their ids, so only the next of them is a candidate. */
 function nextCandidates(rest: readonly Exchange[]): readonly Exchange[] {
-  const created = rest.filter(({ request, response }) => request.method === "POST" && response.ok);
-  const [next] = created.toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1));
+  const created = rest.filter((each) => createdId(each) !== undefined);
+  const [next] = created.toSorted((a, b) => ((createdId(a) ?? 0n) < (createdId(b) ?? 0n) ? -1 : 1));
   return rest.filter((each) => each === next || !created.includes(each));
 }
 
 function explain(exchanges: readonly Exchange[], deepest: RuleViolation | undefined): RuleViolation {
-  const successful = (method: string) =>
-    exchanges.filter(({ request, response }) => request.method === method && response.ok);
-  const [created, deleted] = [successful("POST"), successful("DELETE")];
-  const isSameId = new Set(created.map(idOf)).size < created.length;
+  const deleted = exchanges.filter(({ request, response }) => request.method === "DELETE" && response.ok);
+  const created = exchanges.flatMap((each) => createdId(each) ?? []);
+  const isSameId = new Set(created).size < created.length;
   const isTwice = new Set(deleted.map(({ id }) => id)).size < deleted.length;
   const isSerial =
     exchanges.every(({ request }) => request.method === "POST") &&
@@ -98,7 +102,9 @@ function explain(exchanges: readonly Exchange[], deepest: RuleViolation | undefi
   );
 }
 
-function idOf({ response }: Exchange): bigint {
+/** Returns the id that a POST created, or 0 when its response shows none. */
+function createdId({ request, response }: Exchange): bigint | undefined {
+  if (request.method !== "POST" || !response.ok) return undefined;
   const id = ownProperty(response.json, "id");
   return typeof id === "bigint" ? id : 0n;
 }

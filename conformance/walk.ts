@@ -11,8 +11,8 @@ export const LIST: Step = { requests: [{ method: "GET" }] };
 export const ELDER = -1;
 /** The first number of the to-dos that a step creates in bulk. */
 const BULK = 1_000_000;
-const BULK_CONCURRENCY = 16;
-const DELETE_CONCURRENCY = 8;
+/** How many requests that do not interfere are sent at once. */
+export const GROUP = 32;
 
 export class Walk {
   /** The steps so far, the last one included. */
@@ -40,12 +40,12 @@ export class Walk {
   async step(step: Step, hasTime: () => boolean = () => true): Promise<void> {
     this.executed.push(step);
     if ("requests" in step) return this.#send(step.requests);
-    for (let created = 0; created < step.many; created += BULK_CONCURRENCY) {
+    for (let created = 0; created < step.many; created += GROUP) {
       if (!hasTime()) {
         this.executed.splice(-1, 1, { many: created });
         break;
       }
-      const count = Math.min(BULK_CONCURRENCY, step.many - created);
+      const count = Math.min(GROUP, step.many - created);
       await this.#send(
         Array.from({ length: count }, (_, index) => bulkRequest(created + index)),
         false,
@@ -60,7 +60,7 @@ export class Walk {
     );
     while (numbers.length > 0) {
       const requests = numbers
-        .splice(0, DELETE_CONCURRENCY)
+        .splice(0, GROUP)
         .map((of): Request => ({ method: "DELETE", id: { of, text: "{}" } }));
       this.executed.push({ requests });
       await this.#send(requests, numbers.length === 0);
