@@ -1,4 +1,7 @@
 import { describe, expect, test } from "bun:test";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { errorOf } from "../test/rejection.ts";
 import { startTodoService } from "./testing.ts";
 
@@ -42,7 +45,27 @@ describe("startTodoService", () => {
     [{ todos: ["a", "b"], args: ["--max-todos", "1"] }, "raise --max-todos"],
     [{ seed: "/nowhere.txt" }, "--seed /nowhere.txt: no such file"],
     [{ seed: "x", todos: [] }, "todos and seed are both set"],
-  ])("rejects %j with the server's own message", async (options, message) => {
+    [{ todo: ["a"] }, 'unknown option "todo": did you mean todos?'],
+    [{ todos: [{ title: "a", don: true }] }, 'todos[0]: unknown option "don": did you mean done?'],
+  ])("rejects %j with a message that says what to do", async (options: object, message) => {
     expect(String(await errorOf(startTodoService(options)))).toContain(message);
+  });
+
+  test("ignores lines on standard output that are not JSON", async () => {
+    // A preloaded program writes before the server, as a wrapper of the runtime can.
+    const folder = await mkdtemp(join(tmpdir(), "todo-testing-test-"));
+    try {
+      await writeFile(
+        join(folder, "noise.ts"),
+        'console.log("a banner"); console.log("null"); console.log("7");',
+      );
+      process.env.BUN_OPTIONS = `--preload ${join(folder, "noise.ts")}`;
+      const service = await startTodoService();
+      expect((await get(`${service.url}/api/todos`)).status).toBe(200);
+      await service.stop();
+    } finally {
+      delete process.env.BUN_OPTIONS;
+      await rm(folder, { recursive: true });
+    }
   });
 });

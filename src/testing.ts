@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { distance } from "fastest-levenshtein";
 
 export interface TestServiceOptions {
   /** The to-dos at the start: titles, or titles with their state. Their ids start at 1. */
@@ -35,7 +36,7 @@ export interface TestService {
 
 /**
  * Starts a server on a free port, with an empty store in memory. Rejects with the server's own message if an option is
- * wrong. What the server writes to standard error later appears on standard error.
+ * wrong, and with a TypeError for an unknown one. What the server writes to standard error later appears on standard error.
  *
  * @example
  * ```ts
@@ -62,15 +63,18 @@ export async function startTodoService(options: TestServiceOptions = {}): Promis
 }
 
 async function toArguments(
-  { todos, seed, private: isPrivate = false, simulate, args = [] }: TestServiceOptions,
+  given: TestServiceOptions,
   token: string,
   folder: string,
 ): Promise<readonly string[]> {
+  const { todos, seed, private: isPrivate = false, simulate, args = [] } = given;
+  assertNames("", given, ["todos", "seed", "private", "simulate", "args"]);
   if (todos !== undefined && seed !== undefined) throw new TypeError("todos and seed are both set: keep one");
   const clients = join(folder, "clients");
   await writeFile(clients, `test:${createHash("sha256").update(token).digest("hex")}\n`, { mode: 0o600 });
   const lines = todos?.map((todo, index) => {
     const { title, done = false } = typeof todo === "string" ? { title: todo } : todo;
+    if (typeof todo !== "string") assertNames(`todos[${index}]: `, todo, ["title", "done"]);
     return `${JSON.stringify({ id: index + 1, title, done })}\n`;
   });
   const file = lines === undefined || lines.length === 0 ? seed : join(folder, "todos.ndjson");
@@ -82,6 +86,15 @@ async function toArguments(
     ...(simulate === undefined ? [] : ["--simulate", simulate]),
     ...args,
   ];
+}
+
+/** Throws a TypeError if an object has another member than the known ones. */
+function assertNames(where: string, given: object, known: readonly string[]): void {
+  for (const name of Object.keys(given)) {
+    if (known.includes(name)) continue;
+    const [nearest] = known.toSorted((a, b) => distance(name, a) - distance(name, b));
+    throw new TypeError(`${where}unknown option "${name}": did you mean ${nearest}?`);
+  }
 }
 
 const PROGRAM = fileURLToPath(new URL("../bin/todo", import.meta.url));
@@ -120,7 +133,9 @@ async function startServer(args: readonly string[]) {
   throw new Error(`${await ended}\n${said}`.trim());
 }
 
+/** Returns the address in the line of the log that has it. Other programs may write other lines before. */
 function listeningUrl(line: string): string | undefined {
-  const entry: { readonly msg?: unknown; readonly url?: unknown } = JSON.parse(line);
-  return entry.msg === "listening" && typeof entry.url === "string" ? entry.url : undefined;
+  if (!/"msg":"listening"/.test(line)) return undefined;
+  const entry: { readonly url?: unknown } = JSON.parse(line);
+  return typeof entry.url === "string" ? entry.url : undefined;
 }

@@ -105,7 +105,8 @@ export class TodoApi extends TodoApiCore {
 
   /**
    * Signs this browser in to a service in private mode. The browser keeps a cookie that scripts cannot read. Followed lists
-   * start again. The page must come from the origin of the service. Rejects with `unauthorized`.
+   * start again. The page must come from the origin of the service. Rejects with `unauthorized`, and with a TypeError in
+   * Node, Bun and Deno, which keep no cookies.
    *
    * @example
    * ```ts
@@ -116,6 +117,10 @@ export class TodoApi extends TodoApiCore {
    * ```
    */
   async signIn(credentials: Credentials, options: CallOptions = {}): Promise<void> {
+    if (!this.transport.keepsCookies)
+      throw new TypeError(
+        "signIn() needs the cookies of a browser: pass the option token to new TodoApi() instead",
+      );
     const body = "link" in credentials ? { code: credentials.link.replace(/^.*#sign-in=/, "") } : credentials;
     const call = { method: "POST", path: SESSION_PATH, body };
     await this.transport.request(call, options, (_response, text) => parseId(JSON.parse(text)));

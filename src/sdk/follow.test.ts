@@ -202,6 +202,59 @@ test("follow loads the list again if a write of another epoch was answered while
   stop();
 });
 
+test("follow shows no row for a new to-do with a blank title, which the service rejects", async () => {
+  await using service = startService();
+  const list = new TodoApi({ baseUrl: service.url }).follow();
+  const states: LiveList[] = [];
+  const stop = list.subscribe((state) => states.push(state));
+  for (const title of ["", " \t"])
+    expect(await errorOf(list.create(title))).toMatchObject({ code: "validation_failed" });
+  stop();
+  expect(states.filter(({ todos }) => todos.length > 0)).toEqual([]);
+});
+
+test("follow starts from a list, and requests only what changed since", async () => {
+  await using service = startService();
+  const writer = new TodoApi({ baseUrl: service.url });
+  await writer.create("a");
+  const from = await writer.list();
+  await writer.create("b");
+  const requests: string[] = [];
+  const api = new TodoApi({
+    baseUrl: service.url,
+    fetch: (url, init) => {
+      requests.push(url.replace(service.url, ""));
+      return fetch(url, init);
+    },
+  });
+  const list = api.follow({ from });
+  expect(list.getState()).toEqual({ todos: from.todos, position: from.position, status: "connecting" });
+  const stop = list.subscribe(() => {});
+  await until(() => titles(list.getState()).length === 2, "the change");
+  stop();
+  expect(titles(list.getState())).toEqual(["a", "b"]);
+  expect(requests).toEqual([`/api/events?since=${from.position}`]);
+  const page = await writer.list({ limit: 1 });
+  expect(() => api.follow({ from: page })).toThrow("from: this is a page");
+});
+
+test("follow loads the list if it starts from one that the service does not know", async () => {
+  await using service = startService();
+  const api = new TodoApi({ baseUrl: service.url });
+  await api.create("a");
+  const from = { todos: [{ id: "7", title: "old", done: false }], position: "0123456789abcdef-7" };
+  const list = api.follow({ from });
+  const stop = list.subscribe(() => {});
+  await until(() => titles(list.getState()).join() === "a", "the service's list");
+  stop();
+});
+
+test("the error of a state has its code in its type", () => {
+  const { error } = new TodoApi().follow().getState();
+  const code: string | undefined = error?.code;
+  expect(code).toBeUndefined();
+});
+
 test("follow passes no state twice, and keeps the objects of equal to-dos", async () => {
   await using service = startService();
   const api = new TodoApi({ baseUrl: service.url });

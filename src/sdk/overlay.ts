@@ -123,7 +123,8 @@ export class Overlay {
       // Titles never change. Another title under this id belongs to the list of another store.
       const isShown = hasId && current.title === todo.title;
       // The list can have a new to-do before a repeated response, and with later changes.
-      if (kind === "create" && !isShown) shown.splice(index, Number(hasId), todo);
+      // The service rejects a blank title, so that its row would only flash.
+      if (kind === "create" && !isShown && todo.title.trim() !== "") shown.splice(index, Number(hasId), todo);
       else if (kind === "delete" && isShown) shown.splice(index, 1);
       else if (kind === "setDone" && isShown) shown[index] = todo;
     }

@@ -41,7 +41,8 @@ async function startPrivate() {
     const request = { method: "POST", headers: { Authorization: `Bearer ${token}` } };
     return JSON.parse(await (await fetch(`${service.url}/api/session/links`, request)).text()).link;
   };
-  return { api, jar, createLink, store, token, [Symbol.asyncDispose]: service[Symbol.asyncDispose] };
+  const { url } = service;
+  return { api, url, jar, createLink, store, token, [Symbol.asyncDispose]: service[Symbol.asyncDispose] };
 }
 
 /** Returns the states of a list, and a function that resolves when its last state meets a condition. */
@@ -71,6 +72,16 @@ describe("signIn and signOut", () => {
       await watched.reaches("connected");
       expect(watched.list.getState().todos).toMatchObject([{ title: "buy milk" }]);
     }
+  });
+
+  test("signIn says what to do where no cookies are kept", async () => {
+    await using service = await startPrivate();
+    const api = new TodoApi({ baseUrl: service.url });
+    expect(await errorOf(api.signIn(USER))).toMatchObject({
+      name: "TypeError",
+      message: expect.stringContaining("token"),
+    });
+    expect(service.store.keys.list()).toHaveLength(1);
   });
 
   test("reject wrong credentials, and a sign-out without a session", async () => {

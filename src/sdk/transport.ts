@@ -17,8 +17,7 @@ export function createTransport({
   baseUrl = defaultBaseUrl(),
   token,
   admin,
-  // A browser's own fetch must not be called as a method of another object.
-  fetch = (url, init) => globalThis.fetch(url, init),
+  fetch: ownFetch,
   timeoutMs = 10_000,
   retries = 4,
 }: TodoApiOptions) {
@@ -26,6 +25,8 @@ export function createTransport({
     const withScheme = `http://${baseUrl.replace(/^(\w+:)?\/\//, "")}`;
     throw new TypeError(`baseUrl: "${baseUrl}" is not an HTTP URL: write it as "${withScheme}"`);
   }
+  // A browser's own fetch must not be called as a method of another object.
+  const fetch = ownFetch ?? ((url: string, init: RequestInit) => globalThis.fetch(url, init));
   const root = baseUrl.replace(/\/+$/, "");
   const basic = admin && basicAuthorization(admin);
   const authorize = async (path: string): Promise<string | undefined> => {
@@ -80,10 +81,16 @@ export function createTransport({
     }
   };
 
-  return { send, request };
+  /** Whether a session can be kept. The `fetch` of Node, Bun and Deno drops cookies. */
+  const keepsCookies = ownFetch !== undefined || process?.versions?.node === undefined;
+
+  return { send, request, keepsCookies };
 }
 
-const { location } = globalThis as { location?: { origin?: string; href?: string } };
+const { location, process } = globalThis as {
+  location?: { origin?: string; href?: string };
+  process?: { versions?: { node?: string } };
+};
 
 /** Returns the page's own origin, or the default address of `npm start`. */
 const defaultBaseUrl = (): string =>

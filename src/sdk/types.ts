@@ -61,8 +61,8 @@ export interface LiveList {
    * `signIn()`. `failed`: the service rejected the request. An iterator throws the error of the last two instead.
    */
   readonly status: "connecting" | "connected" | "disconnected" | "signed-out" | "failed";
-  /** Why the status is `disconnected`, `signed-out` or `failed`. */
-  readonly error?: Error;
+  /** Why the status is `disconnected`, `signed-out` or `failed`. An error without a `code` is no answer of the service. */
+  readonly error?: TodoApiError | (Error & { readonly code?: undefined });
 }
 
 /**
