@@ -7,6 +7,8 @@ import { validateResponse } from "./openapi.ts";
 export interface TestService extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
+  /** The path patterns. */
+  readonly paths: readonly string[];
   /** Sends a request over a real socket, and validates the response against openapi.json. */
   readonly send: (method: string, path: string, init?: RequestInit) => Promise<Response>;
   /** Ends event streams and writes the pending summaries of the log. */
@@ -34,6 +36,7 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
   return {
     url: listener.url,
     port: Number(new URL(listener.url).port),
+    paths: Object.keys(service.routes),
     send,
     close: service.close,
     drain: service.drain,

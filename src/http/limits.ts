@@ -28,6 +28,12 @@ export const DEFAULT_LIMITS: Limits = {
   heartbeatMs: 15_000,
 };
 
+/**
+ * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The
+ * runtime adds up to 2 seconds.
+ */
+export const IDLE_SECONDS = 10;
+
 // Created once, because the stack trace is most of an error's cost.
 export const OVERLOADED = new ServiceError("overloaded", {
   detail: "The server has reached its limit of concurrent requests.",

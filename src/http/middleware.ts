@@ -8,7 +8,7 @@ import { createErrorLog } from "./observability/error-log.ts";
 import { loggedPath } from "./observability/log.ts";
 import { traceId } from "./observability/trace.ts";
 import { allowOrigin, isPreflight, preflight } from "./policy/origin.ts";
-import { forbidSharing, problem } from "./response.ts";
+import { forbidReuse, forbidSharing, forbidStoring, problem } from "./response.ts";
 import {
   type Handler,
   type HttpServer,
@@ -88,30 +88,23 @@ export function createMiddleware(options: MiddlewareOptions) {
     // Fast path: no promise is allocated.
     function handle(request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       const origin = origins.allowedOrigin(request);
-      if (origin === undefined && route.access === "public")
-        return handleErrors(route.handler, request, server);
-      return withCors(origin, request, server);
+      if (origin !== undefined) return withCors(origin, request, server);
+      const handled = handleErrors(route.handler, request, server);
+      return route.access === "private" ? chain(handled, forbidSharing) : handled;
     }
 
-    function withCors(
-      origin: string | undefined,
-      request: RoutedRequest,
-      server: HttpServer,
-    ): Awaitable<Response> {
-      const preflighted = origin !== undefined && isPreflight(request);
+    function withCors(origin: string, request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       const handled = handleErrors(
         // A preflight carries no credentials, so it must not reveal the methods of a guarded route.
-        preflighted
+        isPreflight(request)
           ? () => preflight(route.access === "public" ? route.allow : notFoundRoute.allow)
           : route.handler,
         request,
         server,
       );
       return chain(handled, (response) => {
-        if (route.access === "guarded") response.headers.set("Cache-Control", "no-store");
-        else if (route.access === "private") forbidSharing(response);
-        if (origin !== undefined) allowOrigin(response, origin);
-        return response;
+        if (route.access === "private") forbidSharing(response);
+        return allowOrigin(response, origin);
       });
     }
 
@@ -160,7 +153,7 @@ export function createMiddleware(options: MiddlewareOptions) {
         const { id, method } = request;
         logError(path, { id, method, trace: traceId(request) }, serviceError);
       }
-      return closeIfLast(response, request);
+      return closeIfLast(route.access === "guarded" ? forbidStoring(response) : response, request);
     }
   }
 
@@ -169,7 +162,7 @@ export function createMiddleware(options: MiddlewareOptions) {
    * a new request and answers it, maybe to another client of a proxy. Runs after the handler, because draining may start meanwhile.
    */
   function closeIfLast(response: Response, request: Request): Response {
-    if (draining || request.headers.has("transfer-encoding")) response.headers.set("Connection", "close");
+    if (draining || request.headers.has("transfer-encoding")) forbidReuse(response.headers);
     return response;
   }
 }

@@ -1,7 +1,7 @@
 import { type Awaitable, chain } from "../awaitable.ts";
 import type { Identity } from "../credential/client.ts";
 import { ServiceError } from "../error.ts";
-import { respond } from "./response.ts";
+import { forbidStoring, respond, uncachedText } from "./response.ts";
 
 /** A request with the path parameters of its route, each percent-decoded once. */
 export type RoutedRequest = Request & {
@@ -9,12 +9,6 @@ export type RoutedRequest = Request & {
   /** The `X-Request-Id` of the response, if it has one. */
   id?: string;
 };
-
-/**
- * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The
- * runtime adds up to 2 seconds.
- */
-export const IDLE_SECONDS = 10;
 
 /** The HTTP server that received a request, such as the one that `Bun.serve` returns. */
 export interface HttpServer {
@@ -55,6 +49,8 @@ export interface Route {
    * authenticated senders; a private cache may store what the handler declares cacheable.
    */
   readonly access: "public" | "guarded" | "private";
+  /** Who may use the route in private mode, where a guard protects it. `open`: everyone, or it has a guard of its own. */
+  readonly inPrivateMode: "open" | "programs" | "browsers" | "assistants";
   readonly handler: Handler;
 }
 
@@ -66,22 +62,54 @@ export interface GuardedRoute {
 
 type Methods<MethodHandler> = Partial<Readonly<Record<Method, MethodHandler>>>;
 
-/** Returns a route that needs no credentials. */
-export const publicRoute = (methods: Methods<Handler>): Route => ({
-  ...dispatcher(methods),
-  access: "public",
+/** Returns a route that needs no credentials outside of private mode. There, only programs may use it by default. */
+export const publicRoute = (
+  methods: Methods<Handler>,
+  inPrivateMode: Route["inPrivateMode"] = "programs",
+): Route => ({ ...dispatcher(methods), access: "public", inPrivateMode });
+
+/** Returns a route that needs no credentials, and whose responses no cache may store. */
+export const uncachedRoute = (methods: Methods<Handler>): Route => ({
+  ...dispatcher(uncached(methods)),
+  access: "guarded",
+  inPrivateMode: "open",
 });
 
-/** Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404. */
-export function guardedRoute(guard: Guard, methods?: Methods<GuardedHandler>): Route {
-  const { allow, handler } = methods === undefined ? notFoundRoute : dispatcher(methods);
-  return { allow, access: "guarded", handler: behind(guard, handler) };
+/**
+ * Returns a route that authenticates every request first, whatever its method. Without methods, it then responds with 404.
+ * @param unguarded the methods that need no credentials
+ */
+export function guardedRoute(
+  guard: Guard,
+  methods?: Methods<GuardedHandler>,
+  unguarded: Methods<Handler> = {},
+): Route {
+  const route = { access: "guarded", inPrivateMode: "open" } as const;
+  if (methods === undefined)
+    return { ...route, allow: notFoundRoute.allow, handler: behind(guard, notFoundRoute.handler) };
+  const { allow, handler } = dispatcher<[identity: Identity]>(uncached({ ...methods, ...unguarded }));
+  const open = new Map(Object.entries(uncached(unguarded)));
+  const guarded = behind(guard, handler);
+  return {
+    ...route,
+    allow,
+    handler: (request, server) => (open.get(request.method) ?? guarded)(request, server),
+  };
+}
+
+/** Returns a guarded route of a short text about the identity, whose headers are prepared. */
+export function guardedText(guard: Guard, describe: (identity: Identity) => string): Route {
+  const { allow, handler } = dispatcher<[identity: Identity]>({
+    GET: (_request, _server, identity) => uncachedText(describe(identity)),
+  });
+  return { allow, access: "guarded", inPrivateMode: "open", handler: behind(guard, handler) };
 }
 
 /** Returns a route behind a guard, which runs before the method is considered. */
 export const privateRoute = (guard: Guard, { allow, handler }: GuardedRoute): Route => ({
   allow,
   access: "private",
+  inPrivateMode: "open",
   handler: behind(guard, handler),
 });
 
@@ -90,10 +118,23 @@ const behind =
   (request, server) =>
     chain(guard(request, server), (identity) => handler(request, server, identity));
 
+/** Returns the handlers with responses that no cache may store. Errors get the header from the middleware. */
+const uncached = <Sender extends [identity?: Identity]>(
+  methods: Methods<HandlerFor<Sender>>,
+): Methods<HandlerFor<Sender>> =>
+  Object.fromEntries(
+    Object.entries(methods).map(([method, handler]) => [
+      method,
+      (request: RoutedRequest, server: HttpServer, ...sender: Sender) =>
+        chain(handler(request, server, ...sender), forbidStoring),
+    ]),
+  );
+
 /** Handles unknown paths with 404. */
 export const notFoundRoute = {
   allow: "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
   access: "public",
+  inPrivateMode: "programs",
   handler: (): never => {
     throw new ServiceError("route_not_found");
   },
@@ -105,7 +146,7 @@ function dispatcher<Sender extends [identity?: Identity]>(methods: Methods<Handl
   const get = handlers.get("GET");
   if (get !== undefined) handlers.set("HEAD", get);
   const allow = [...handlers.keys(), "OPTIONS"].join(", ");
-  handlers.set("OPTIONS", () => respond(204, { Allow: allow }));
+  handlers.set("OPTIONS", () => respond(204, { Allow: allow, "Cache-Control": "no-store" }));
 
   const handler: HandlerFor<Sender> = (request, server, ...sender) => {
     const methodHandler = handlers.get(request.method);
@@ -116,42 +157,6 @@ function dispatcher<Sender extends [identity?: Identity]>(methods: Methods<Handl
   return { allow, handler };
 }
 
-/**
- * Returns the value of a parameter in a query. Throws `invalid_query` for a bad or repeated value.
- * @param parse returns `undefined` for a bad value
- */
-export function readParameter<T>(
-  query: URLSearchParams,
-  name: string,
-  parse: (value: string) => T | undefined,
-  expected: string,
-): T | undefined {
-  const values = query.getAll(name);
-  if (values.length === 0) return undefined;
-  const value = values.length === 1 ? parse(values[0] ?? "") : undefined;
-  if (value !== undefined) return value;
-  throw new ServiceError("invalid_query", { detail: `Send ${name} once, as ${expected}.` });
-}
-
 /** Returns whether a method only reads (RFC 9110 §9.2.1). The server has no TRACE. */
 export const isSafeMethod = ({ method }: Request): boolean =>
   method === "GET" || method === "HEAD" || method === "OPTIONS";
-
-/** Returns the routes with a function that changes the headers of each response. */
-export function withHeaders(
-  routes: Readonly<Record<string, Handler>>,
-  change: (headers: Headers) => void,
-): Record<string, Handler> {
-  const changed = (response: Response): Response => {
-    change(response.headers);
-    return response;
-  };
-  const wrap =
-    (handler: Handler): Handler =>
-    (request, server) => {
-      const response = handler(request, server);
-      // Not chain(), which is slower here.
-      return response instanceof Promise ? response.then(changed) : changed(response);
-    };
-  return Object.fromEntries(Object.entries(routes).map(([path, handler]) => [path, wrap(handler)]));
-}

@@ -3,11 +3,12 @@ import { ServiceError } from "../../error.ts";
 import { formatPosition, type Position, type TodoEvent, todoText } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
 import type { Context } from "../context.ts";
-import { OVERLOADED } from "../limits.ts";
+import { IDLE_SECONDS, OVERLOADED } from "../limits.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo } from "../policy/connection.ts";
+import { readParameter } from "../query.ts";
 import { respond } from "../response.ts";
-import { type Handler, IDLE_SECONDS, readParameter } from "../route.ts";
+import type { Handler } from "../route.ts";
 import type { Bytes } from "../stream.ts";
 
 /** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
@@ -24,6 +25,8 @@ const HEADERS = {
   "Cache-Control": "no-store, no-transform",
   "X-Accel-Buffering": "no",
 };
+
+export type EventHandlers = ReturnType<typeof createEventHandlers>;
 
 /** Returns the handler of `/api/events` (Server-Sent Events, WHATWG HTML §9.2), a stream count, and a function that ends all streams. */
 export function createEventHandlers(context: Context, revocation: RevocationCheck) {

@@ -54,8 +54,25 @@ const assets = new Map(
   }),
 );
 
+const PLAIN_TEXT_HOME = `This is a to-do service.
+
+GET  /api/todos          the to-dos; POST {"title": "buy milk"} adds one
+GET  /api/events         a stream of every change
+GET  /api/whoami         your name (needs a bearer token)
+GET  /admin/             a greeting (needs a user and a password)
+GET  /api/openapi.json   the OpenAPI document; /docs shows it
+
+Open this page in a browser to see the list.
+`;
+
+/** Returns the page of the to-dos, or a short text for programs. */
+export const home = (request: Request): Response | Promise<Response> =>
+  prefersHtml(request)
+    ? todosPage(request)
+    : respond(200, { "Content-Type": "text/plain; charset=utf-8", Vary: "Origin, Accept" }, PLAIN_TEXT_HOME);
+
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-export const todosPage = revalidated(built.pages.todos, HTML);
+const todosPage = revalidated(built.pages.todos, HTML);
 export const keysPage = revalidated(built.pages.keys, HTML);
 export const docsPage = revalidated(built.pages.docs, HTML);
 

@@ -15,8 +15,9 @@ import { isUnfinished } from "../body.ts";
 import type { Context } from "../context.ts";
 import { matchesEtag } from "../etag.ts";
 import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
+import { readParameter } from "../query.ts";
 import { changed, created, deleted, json, list, respond, TODO_POSITION } from "../response.ts";
-import { type Handler, type HttpServer, type RoutedRequest, readParameter } from "../route.ts";
+import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
 
 const MAX_LIMIT = 1000;

@@ -1,7 +1,9 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { MAX_REQUEST_BYTES } from "../body.ts";
-import { type Handler, IDLE_SECONDS, withHeaders } from "../route.ts";
+import { IDLE_SECONDS } from "../limits.ts";
+import { forbidReuse } from "../response.ts";
+import type { Handler } from "../route.ts";
 import type { Service } from "../service.ts";
 import type { Certificate } from "./tls.ts";
 
@@ -71,15 +73,6 @@ const SERVER_OPTIONS = {
   development: false,
 };
 
-/** Tells clients how long to reuse an idle connection. The runtime closes none before 8 seconds, and a request takes time. */
-const KEEP_ALIVE = "timeout=5";
-
-/** Adds `Keep-Alive` to each response that keeps its connection open. The runtime omits it over HTTP/2 (RFC 9113 §8.2.2). */
-const withKeepAlive = (routes: Readonly<Record<string, Handler>>): Record<string, Handler> =>
-  withHeaders(routes, (headers) => {
-    if (headers.get("Connection") !== "close") headers.set("Keep-Alive", KEEP_ALIVE);
-  });
-
 /**
  * Serves a service over HTTP/1.1. Throws the system's error, such as `EADDRINUSE`, if it cannot listen.
  * @example
@@ -96,7 +89,7 @@ export function listen(service: Service, { host, port }: ListenOptions): Listene
   const server = Bun.serve({
     hostname: host,
     port,
-    routes: withKeepAlive(service.routes),
+    routes: service.routes,
     ...SERVER_OPTIONS,
     // Outside of development, Bun sets SO_REUSEPORT by default, and a second server could share the port.
     reusePort: false,
@@ -130,8 +123,7 @@ export function listenTls(
   { host, port: requestedPort, retireMs = RETIRE_MS }: TlsListenOptions,
 ): TlsListener {
   const routes = withHeaders(service.routes, (headers) => headers.set("Strict-Transport-Security", HSTS));
-  const openRoutes = withKeepAlive(routes);
-  const lastRoutes = withHeaders(routes, (headers) => headers.set("Connection", "close"));
+  const lastRoutes = withHeaders(routes, forbidReuse);
   // Old and new certificate need two servers on one port (SO_REUSEPORT), so first check that no other process uses it.
   const exclusive = listen(service, { host, port: requestedPort });
   const port = Number(new URL(exclusive.url).port);
@@ -140,7 +132,7 @@ export function listenTls(
     Bun.serve({
       hostname: host,
       port,
-      routes: openRoutes,
+      routes,
       ...SERVER_OPTIONS,
       reusePort: true,
       http2: true,
@@ -179,6 +171,25 @@ export function listenTls(
       await Promise.all(all().map((server) => server.stop(true)));
     },
   };
+}
+
+/** Returns the routes with a function that changes the headers of each response. */
+function withHeaders(
+  routes: Readonly<Record<string, Handler>>,
+  change: (headers: Headers) => void,
+): Record<string, Handler> {
+  const changed = (response: Response): Response => {
+    change(response.headers);
+    return response;
+  };
+  const wrap =
+    (handler: Handler): Handler =>
+    (request, server) => {
+      const response = handler(request, server);
+      // Not chain(), which is slower here.
+      return response instanceof Promise ? response.then(changed) : changed(response);
+    };
+  return Object.fromEntries(Object.entries(routes).map(([path, handler]) => [path, wrap(handler)]));
 }
 
 /** Drains a service, then shuts down its servers. Resolves with the number of aborted requests. */

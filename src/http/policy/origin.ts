@@ -134,6 +134,7 @@ export const preflight = (allow: string): Response =>
     "Access-Control-Allow-Methods": allow,
     "Access-Control-Allow-Headers": REQUEST_HEADERS,
     "Access-Control-Max-Age": PREFLIGHT_SECONDS,
+    "Cache-Control": "no-store",
   });
 
 /** Adds the CORS headers that let pages of an origin read a response. */
