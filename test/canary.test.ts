@@ -36,7 +36,7 @@ test("no secret appears in the log, the metrics or the files of the store", asyn
     const bobsHash = await Bun.password.hash(bobs, { algorithm: "bcrypt", cost: 4 });
     secrets.set("a client's hash", tokenHash).set("a user's hash", bobsHash);
     const args = [
-      ...["--port", "0", "--log-level", "debug", "--access-log", "--admin-user", "admin"],
+      ...["--port", "0", "--access-log", "--admin-user", "admin"],
       ...["--metrics-port", "0"],
       ...["--store-file", await file("store", `sqlite:${path}`)],
       ...["--clients-file", await file("clients", `alice:${tokenHash}\n`)],

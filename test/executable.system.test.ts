@@ -159,7 +159,7 @@ describe("the executable", () => {
   test("does not read configuration files from the current folder", async () => {
     await writeFile(join(folder, ".env"), "TODO_REALM=x\nTODO_NONSENSE=1\n");
     await writeFile(join(folder, "bunfig.toml"), 'preload = ["./nowhere.ts"]\n');
-    const paths = { commander: ["./nowhere.ts"], pino: ["./nowhere.ts"], "node:fs": ["./nowhere.ts"] };
+    const paths = { commander: ["./nowhere.ts"], uqr: ["./nowhere.ts"], "node:fs": ["./nowhere.ts"] };
     await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));
     expect(await said(todo(["--version"]))).toBe(`${version}\n`);
   });

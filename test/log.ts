@@ -15,8 +15,3 @@ export function capturingLog() {
   const log: Log = { info: keep("info"), warn: keep("warn"), error: keep("error") };
   return { log, lines, text: () => JSON.stringify(lines) };
 }
-
-/** Returns how often an event happened that these lines report, summaries included. */
-export function countOccurrences(lines: readonly { readonly fields: LogLine["fields"] }[]): number {
-  return lines.reduce((sum, { fields }) => sum + (typeof fields.times === "number" ? fields.times : 1), 0);
-}

@@ -94,7 +94,7 @@ async function npmStart(): Promise<Server> {
       .stdout()
       .match(/^\{.*\}$/gm)
       ?.map((line) => JSON.parse(line)) ?? [];
-  const server = Number(log()[0]?.pid);
+  const server = Number(log().find(({ msg }) => msg === "listening")?.pid);
   const kill = (): void => {
     try {
       process.kill(server, "SIGKILL");

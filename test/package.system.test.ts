@@ -74,7 +74,7 @@ async function said(command: Command): Promise<string> {
 
 /** Writes a `bunfig.toml` and a `tsconfig.json` that would make Bun run `planted.ts` of the same folder. */
 async function plantConfiguration(where: string): Promise<void> {
-  const paths = { commander: ["./planted.ts"], pino: ["./planted.ts"] };
+  const paths = { commander: ["./planted.ts"], uqr: ["./planted.ts"] };
   await writeFile(join(where, "planted.ts"), 'console.log("planted"); export default {};');
   await writeFile(join(where, "bunfig.toml"), 'preload = ["./planted.ts"]\n');
   await writeFile(join(where, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));

@@ -1,9 +1,9 @@
 import { type Flags, readService } from "../config/config.ts";
 import { CommandError, FAILED_EXIT_CODE, UNAUTHORIZED_EXIT_CODE } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
+import { escapeControlsJson } from "../escape-controls.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
 import { runCommand } from "./command.ts";
-import { escapeControlsJson } from "./terminal/terminal.ts";
 
 /** Few, because somebody waits for the result. */
 const RETRIES = 2;

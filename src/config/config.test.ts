@@ -190,7 +190,7 @@ test.each([
 });
 
 const PORTS = "must be a whole number from 0 to 65535";
-const LEVELS = "must be one of debug, info, warn, error, silent";
+const LEVELS = "must be one of info, warn, error, silent";
 
 test.each<[flags: Flags, env: Environment, message: string]>([
   ...[

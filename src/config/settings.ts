@@ -2,6 +2,7 @@ import { type Command, Option } from "commander";
 import { DEFAULT_ACCESS } from "../http/auth/authenticator.ts";
 import { validateRealm } from "../http/auth/basic.ts";
 import { DEFAULT_LIMITS } from "../http/limits.ts";
+import { LOG_LEVELS } from "../http/observability/log.ts";
 import { validateBlock } from "../http/policy/address.ts";
 import { parseSimulation } from "../http/simulation.ts";
 import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
@@ -233,8 +234,8 @@ export const SETTINGS = {
   logLevel: {
     flag: "--log-level <level>",
     default: "info",
-    parse: oneOf(["debug", "info", "warn", "error", "silent"]),
-    description: "lowest level to log: debug, info, warn, error or silent",
+    parse: oneOf(LOG_LEVELS),
+    description: "lowest level to log: info, warn, error or silent",
   },
   accessLog: {
     flag: "--access-log",

@@ -119,7 +119,7 @@ describe("scheduled backups", () => {
       .stdout()
       .split("\n")
       .find((line) => line.includes("old backup not removed"));
-    expect(JSON.parse(warning ?? "{}")).toMatchObject({ level: 40, file: stuck });
+    expect(JSON.parse(warning ?? "{}")).toMatchObject({ level: "warn", file: stuck });
     const names = readdirSync(backups, { withFileTypes: true }).filter((entry) => entry.isFile());
     expect(names.filter(({ name }) => name.endsWith(".db")).length).toBeWithin(1, 3);
   });

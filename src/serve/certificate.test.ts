@@ -82,7 +82,7 @@ describe("todo serve with a certificate", () => {
     await using server = serve(newFile(cert), newFile(key));
     const url = await server.url;
     const [line] = await untilSaid(server, 1);
-    expect(line).toMatchObject({ level: 40, reason, msg: "clients will reject the certificate" });
+    expect(line).toMatchObject({ level: "warn", reason, msg: "clients will reject the certificate" });
     expect(await shownAt(url)).toBe(rawOf(cert));
   });
 
@@ -96,7 +96,7 @@ describe("todo serve with a certificate", () => {
     renameSync(newFile(next.cert), cert);
     expect(await untilSaid(server, 1)).toMatchObject([
       {
-        level: 40,
+        level: "warn",
         reason: expect.stringContaining("the key does not match the certificate"),
         msg: NOT_RENEWED,
       },
@@ -106,7 +106,7 @@ describe("todo serve with a certificate", () => {
     writeFileSync(key, next.key);
     const [, renewed] = await untilSaid(server, 2);
     expect(renewed).toMatchObject({
-      level: 30,
+      level: "info",
       notAfter: "2041-01-01T00:00:00.000Z",
       msg: "certificate renewed",
     });
@@ -116,7 +116,7 @@ describe("todo serve with a certificate", () => {
     expect(shown).toContain(rawOf(next.cert));
     await anotherLook();
     renameSync(newFile(KEY), key);
-    expect((await untilSaid(server, 3)).slice(2)).toMatchObject([{ level: 40, msg: NOT_RENEWED }]);
+    expect((await untilSaid(server, 3)).slice(2)).toMatchObject([{ level: "warn", msg: NOT_RENEWED }]);
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
   });

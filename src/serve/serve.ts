@@ -35,7 +35,7 @@ const SAME_SIGNAL_MS = 250;
  * @param onProgress called with how much of the store is loaded
  */
 export async function serve(config: Config, env: Environment, onProgress: OnProgress): Promise<void> {
-  const { log, flush } = await openLog(config.logLevel);
+  const { log, flush } = openLog(config.logLevel);
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const schedule = readSchedule(config);
@@ -80,7 +80,8 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
   }
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
-  log.info({ version, url: listener.url, store: config.store.value.split(":")[0], metricsUrl }, "listening");
+  const kind = config.store.value.split(":")[0];
+  log.info({ version, pid: process.pid, url: listener.url, store: kind, metricsUrl }, "listening");
   if (config.simulation !== undefined)
     log.warn({ ...config.simulation }, "SIMULATION: requests below /api are delayed and fail on purpose");
   warnOfSurfaces(credentials, config, onLoopback, log);

@@ -7,6 +7,7 @@ import { type Config, type Flags, readConfig, readSecretFiles, type Sourced } fr
 import type { Environment } from "../../config/environment.ts";
 import { addServeOptions } from "../../config/settings.ts";
 import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
+import { escapeControls } from "../../escape-controls.ts";
 import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
 import { isLoopback } from "../../http/policy/address.ts";
@@ -18,7 +19,6 @@ import { openMemory } from "../../storage/memory/store.ts";
 import { parseFilePath, probeStore, type StoreProbe } from "../../storage/open.ts";
 import { findRescueFiles, rescueTime, restoreCommand } from "../../storage/sqlite/errors.ts";
 import { fileUsage } from "../../storage/sqlite/files.ts";
-import { escapeControls } from "../terminal/terminal.ts";
 import { fetchLocally } from "./health.ts";
 
 /** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */

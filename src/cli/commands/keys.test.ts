@@ -111,7 +111,7 @@ describe("todo keys while a server runs", () => {
   let server: Command;
   let url: string;
   beforeAll(async () => {
-    server = serve([...store, "--log-level", "debug", "--access-log"]);
+    server = serve([...store, "--access-log"]);
     url = await server.url;
   });
   afterAll(() => server[Symbol.asyncDispose]());

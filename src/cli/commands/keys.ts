@@ -27,13 +27,13 @@ import {
 import { createLink, getOwner, renameKey } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
+import { escapeControls } from "../../escape-controls.ts";
 import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import type { OpenKeysOptions } from "../../storage/store.ts";
 import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
 import { printError, writeStdout } from "../terminal/output.ts";
-import { escapeControls } from "../terminal/terminal.ts";
 
 /** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
 export function addKeysCommand(program: Command): void {

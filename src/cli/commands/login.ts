@@ -3,10 +3,10 @@ import type { Command } from "commander";
 import { bearerToken, serviceUrl } from "../../config/setting-values.ts";
 import { loginFile, storeLogin } from "../../config/stored-login.ts";
 import { asUsageError, UsageError } from "../../config/usage-error.ts";
+import { escapeControls } from "../../escape-controls.ts";
 import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { runOnService } from "../client-command.ts";
 import { readToken } from "../terminal/prompt.ts";
-import { escapeControls } from "../terminal/terminal.ts";
 
 /** Adds `todo login` and `todo logout`. */
 export function addLoginCommands(program: Command): void {

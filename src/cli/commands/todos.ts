@@ -5,6 +5,7 @@ import type { Flags } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
 import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
+import { escapeControls } from "../../escape-controls.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
@@ -12,7 +13,7 @@ import { isBlank } from "../../validation.ts";
 import { type CommandContext, createApi, runOnService, toCommandError } from "../client-command.ts";
 import { interrupted, unlessAborted } from "../command.ts";
 import { printError } from "../terminal/output.ts";
-import { escapeControls, getColumns, paint, truncate } from "../terminal/terminal.ts";
+import { getColumns, paint, truncate } from "../terminal/terminal.ts";
 
 const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */

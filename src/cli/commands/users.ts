@@ -23,9 +23,9 @@ import {
   validatePassword,
   validateUserName,
 } from "../../credential/user.ts";
+import { escapeControls } from "../../escape-controls.ts";
 import { replaceFileAtomic } from "../../storage/atomic-file.ts";
 import { readNewPassword } from "../terminal/prompt.ts";
-import { escapeControls } from "../terminal/terminal.ts";
 
 const NEW_FILE_MODE = 0o600;
 const PERMISSIONS = 0o7777;

@@ -1,4 +1,5 @@
-import { escapeControls, paint } from "./terminal.ts";
+import { escapeControls } from "../../escape-controls.ts";
+import { paint } from "./terminal.ts";
 
 /** Write errors that `writeStdout` has already passed to its caller. */
 const reported = new WeakSet<Error>();

@@ -735,21 +735,4 @@ describe("the log of rejected passwords", () => {
       ["throttled", "127.0.0.1"],
     ]);
   });
-
-  test("has one line per network and reason, and a summary that counts the rest", async () => {
-    const { log, lines } = capturingLog();
-    await using service = startService({ credentials: { checkUser }, log, access: { basicFailures: 5 } });
-    for (let attempt = 0; attempt < 12; attempt++) await service.send("GET", "/admin/", as(USER, "wrong"));
-    for (const _ of [1, 2]) await service.send("GET", "/admin/", { headers: { Authorization: "Basic !" } });
-    service.close();
-    const fields = (reason: string) => ({ surface: "basic", reason, address: "127.0.0.1" });
-    expect(lines.map(({ fields }) => fields)).toEqual([
-      fields("wrong"),
-      fields("throttled"),
-      fields("malformed"),
-      { ...fields("wrong"), times: 4 },
-      { ...fields("throttled"), times: 6 },
-      { ...fields("malformed"), times: 1 },
-    ]);
-  });
 });

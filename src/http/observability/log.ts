@@ -1,6 +1,9 @@
 import { isKeyId } from "../../credential/key.ts";
 import type { RoutedRequest } from "../route.ts";
 
+/** The levels that the server can log from, lowest first. */
+export const LOG_LEVELS = ["info", "warn", "error", "silent"] as const;
+
 /** A logger, such as pino's. The service never passes credentials or bodies to it. */
 export interface Log {
   info(fields: object, message: string): void;
