@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
-import { createKeyLookup } from "../src/credential/key.ts";
-import { isCurrent } from "../src/credential/session.ts";
+import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import { createLink, isCurrent } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
@@ -52,13 +52,18 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await using service = await startPrivate();
       await using first = await openWindow(browser, service.url, PHONE);
       const { page } = first;
-      const password = page.getByLabel("Password, token or link");
+      await page.locator("#secret:focus").waitFor();
+      expect(await page.locator("#focus-title").isVisible()).toBe(false);
+      expect(await accessibilityViolations(page)).toEqual([]);
+      await page.getByText("Use a user name and a password").click();
       await page.getByLabel("User name").fill("ann");
-      await password.fill("wrong");
-      await page.getByRole("button", { name: "Sign in" }).click();
-      await page.getByText("The user name, password or token is wrong.").waitFor();
-      await password.fill("secret");
-      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByLabel("Password").fill("wrong");
+      const submit = page.getByRole("button", { name: "Sign in with the password" });
+      await submit.click();
+      await page.getByText("The user name or the password is wrong.").waitFor();
+      expect(await accessibilityViolations(page)).toEqual([]);
+      await page.getByLabel("Password").fill("secret");
+      await submit.click();
       // The page loads again, which expectTitles does not survive.
       await page.locator(".todo").waitFor();
       await expectTitles(page, ["mine alone"]);
@@ -66,11 +71,11 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
 
       await openDevices(page);
       await page.getByRole("button", { name: "Add a device" }).click();
-      const linkText = page.locator("#device-link-text").getByText("#sign-in=");
+      const linkText = page.locator("#device-link code").getByText("#sign-in=");
       await linkText.waitFor();
       expect(await accessibilityViolations(page)).toEqual([]);
       const link = (await linkText.textContent()) ?? "";
-      await page.getByText("The link signs in as ann.").waitFor();
+      await page.getByText("This link signs in as ann.").waitFor();
 
       await using second = await openWindow(browser, link, PHONE);
       const other = second.page;
@@ -93,13 +98,13 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await page.context().setOffline(false);
 
       await openDevices(page);
-      await page.getByRole("button", { name: /^Sign out ann · Chrome/ }).click();
+      await page.getByRole("button", { name: /^Sign out Chrome/ }).click();
       await other.getByText("This browser was signed out.").waitFor();
       expect(await other.locator("body").textContent()).not.toContain("mine alone");
       const isKept = "caches.match('/last-list').then(Boolean)";
       await until(async () => (await other.evaluate(isKept)) === false, "the list is not kept");
 
-      await page.locator("#sign-out").click();
+      await page.getByRole("button", { name: "Sign out this browser" }).click();
       await page.getByText("This list is private.").waitFor();
       expect(await page.evaluate(isKept)).toBe(false);
       expect(await page.context().cookies()).toEqual([]);
@@ -124,7 +129,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await signIn(page, body);
       await page.getByRole("checkbox", { name: "mine alone" }).press("Space");
       await openDevices(page);
-      await page.locator("#sign-out").click();
+      await page.getByRole("button", { name: "Sign out this browser" }).click();
       await page.getByText("This list is private.").waitFor();
       await untilStored(service.store, [{ id: 1, title: "mine alone", done: true }]);
       expect(await page.evaluate("localStorage.getItem('todo-service.owner')")).toBeNull();
@@ -136,7 +141,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await page.getByRole("checkbox", { name: "mine alone" }).press("Space");
       for (const answer of ["Cancel", "Sign out"]) {
         await openDevices(page);
-        await page.locator("#sign-out").click();
+        await page.getByRole("button", { name: "Sign out this browser" }).click();
         const question = page.locator(".question");
         await question.getByText("1 change is not sent. Sign out and delete it?").waitFor();
         await question.getByRole("button", { name: answer }).click();
@@ -164,7 +169,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
 
   async function signOut(page: Page): Promise<void> {
     await openDevices(page);
-    await page.locator("#sign-out").click();
+    await page.getByRole("button", { name: "Sign out this browser" }).click();
     await page.getByText("This list is private.").waitFor();
   }
 
@@ -306,17 +311,80 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
         if (route.request().method() === "POST") sent++;
         return route.continue();
       });
-      const submit = page.getByRole("button", { name: "Sign in" });
+      await page.getByRole("button", { name: "Sign in", exact: true }).click();
+      await page.getByText("Paste a link or a token.").waitFor();
+      await page.getByText("Use a user name and a password").click();
+      const submit = page.getByRole("button", { name: "Sign in with the password" });
+      await page.getByLabel("Password").fill("secret");
       await submit.click();
-      await page.getByText("Enter a password, a token or a link.").waitFor();
-      await page.getByLabel("Password, token or link").fill("secret");
-      await submit.click();
-      await page.getByText("Enter the user name of this password.").waitFor();
-      expect(sent).toBe(0);
+      await page.getByText("Enter the user name.").waitFor();
       await page.getByLabel("User name").fill("ann");
       expect(await page.locator("#user-error").textContent()).toBe("");
+      await page.getByLabel("Password").fill("");
+      await submit.click();
+      await page.getByText("Enter the password.").waitFor();
+      expect(sent).toBe(0);
+      await page.getByLabel("Password").fill("secret");
       await submit.click();
       await page.locator(".todo").waitFor();
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "signs in with one field: a link, after a question, or a token",
+    async () => {
+      await using service = await startPrivate();
+      const minted = await createKey(service.store.keys, "ben", undefined, Date.now());
+      const { id = "", scope = "read" } = minted?.key ?? {};
+      const link = await createLink(service.store.keys, { kind: "key", id }, scope, Date.now());
+      for (const secret of [`https://elsewhere.example/#sign-in=${link?.code}`, minted?.token ?? ""]) {
+        await using window = await openWindow(browser, service.url, PHONE);
+        const { page } = window;
+        const field = page.getByLabel("Paste your link or your token");
+        await field.fill("secret");
+        await field.press("Enter");
+        await page.getByText("This is neither a link nor a valid token.").waitFor();
+        await field.fill("https://elsewhere.example/#sign-in=expired");
+        await field.press("Enter");
+        await page.getByText("Ask the person who sent it for a new one.").waitFor();
+        await field.fill(` ${secret} `);
+        await field.press("Enter");
+        if (secret !== minted?.token) await page.getByRole("button", { name: "Sign in as ben" }).click();
+        await page.locator(".todo").waitFor();
+        expect(window.faults).toEqual([]);
+      }
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "a person renames a device, and sees what is wrong with a name",
+    async () => {
+      await using service = await startPrivate();
+      await using window = await openWindow(browser, service.url, PHONE);
+      const { page } = window;
+      await service.sendJson("POST", "/api/session", ANN);
+      await signIn(page, ANN);
+      await openDevices(page);
+      await page.getByRole("button", { name: /^Rename Chrome/ }).click();
+      const field = page.getByLabel("Name of the device");
+      expect(await field.inputValue()).toStartWith("Chrome on ");
+      await field.fill("x".repeat(38));
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByText("The name must be at most 37 characters.").waitFor();
+      expect(await accessibilityViolations(page)).toEqual([]);
+      await field.fill("Kitchen tablet");
+      // A device that signs in meanwhile does not discard what is typed.
+      await service.sendJson("POST", "/api/session", ANN);
+      await page.evaluate("dispatchEvent(new Event('focus'))");
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByRole("button", { name: "Rename Kitchen tablet" }).click();
+      const names = (await service.store.keys.list()).map(({ name }) => name);
+      expect(names).toContain("ann · Kitchen tablet");
+      await page.getByRole("button", { name: "Cancel" }).click();
+      expect(await page.locator("#device-list li").count()).toBe(3);
+      expect(window.faults).toEqual([]);
     },
     TIMEOUT_MS,
   );
@@ -330,11 +398,11 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await signIn(page, ANN);
       await openDevices(page);
       await page.getByRole("button", { name: "Add a device" }).click();
-      const linkText = page.locator("#device-link-text").getByText("#sign-in=");
+      const linkText = page.locator("#device-link code").getByText("#sign-in=");
       const code = (await linkText.textContent())?.split("=")[1];
       await service.sendJson("POST", "/api/session", { code });
       await page.getByText("The link was used, or it has expired.").waitFor();
-      expect(await page.locator("#device-qr").isVisible()).toBe(false);
+      expect(await page.locator(".qr-code").isVisible()).toBe(false);
       expect(await page.locator("#device-list li").count()).toBe(2);
     },
     TIMEOUT_MS,
@@ -374,7 +442,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       for (let count = 0; count < 12; count++) await service.sendJson("POST", "/api/session", body);
       await page.evaluate("dispatchEvent(new Event('focus'))");
       await devices.nth(12).waitFor();
-      const broken = await page.$$eval("#devices button, #device-list li > :last-child", (elements) =>
+      const broken = await page.$$eval("#devices button, #device-list small", (elements) =>
         elements
           .filter((element) => {
             const range = document.createRange();
@@ -390,7 +458,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
           top = 0,
           bottom = 0,
           height = 0,
-        } = document.querySelector("#device-qr")?.getBoundingClientRect() ?? {};
+        } = document.querySelector(".qr-code")?.getBoundingClientRect() ?? {};
         return height > 0 && top >= 0 && bottom <= innerHeight;
       });
       await page.getByRole("button", { name: "Copy", exact: true }).click();
@@ -420,10 +488,12 @@ describe.skipIf(skipFor(whyNoFirefox))("in Firefox", () => {
       await shows("#sign-in:not([hidden])");
       await page.evaluate(`document.querySelector("#user").value = "ann";
         document.querySelector("#password").value = "secret";
-        document.querySelector("#sign-in-form button").click()`);
+        document.querySelector("#password-form button").click()`);
       await shows(".todo");
       await shows("#show-devices:not([hidden])");
-      await page.evaluate(`document.querySelector("#sign-out").click()`);
+      await page.evaluate(`document.querySelector("#show-devices").click()`);
+      await shows("#device-list button:last-child");
+      await page.evaluate(`document.querySelector("#device-list button:last-child").click()`);
       await shows("#sign-in:not([hidden])");
     },
     TIMEOUT_MS,

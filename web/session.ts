@@ -1,6 +1,6 @@
-import { TodoApiError } from "../src/sdk/client.ts";
+import { type SignInLink, TodoApiError } from "../src/sdk/client.ts";
 import { readDeletion } from "../src/sdk/exchange.ts";
-import { copyText } from "./clipboard.ts";
+import { createLinkView } from "./copyable.ts";
 import { createElement, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage, formatCount } from "./messages.ts";
 import { ask, clearMessages, showToast } from "./notifications.ts";
@@ -24,11 +24,6 @@ export interface Session {
   readonly devices: readonly Device[];
 }
 
-interface DeviceLink {
-  readonly link: string;
-  readonly qrCode: { readonly size: number; readonly path: string };
-}
-
 export interface SessionOptions {
   /** Deletes the list that the browser keeps. */
   readonly forgetList: () => Promise<void>;
@@ -43,7 +38,8 @@ export interface SessionOptions {
 const app = requireElement("#app", HTMLElement);
 const signInSection = requireElement("#sign-in", HTMLElement);
 const signInNotice = requireElement("#sign-in-notice", HTMLElement);
-const form = requireElement("#sign-in-form", HTMLFormElement);
+const forms = requireElement("#sign-in-forms", HTMLElement);
+const secretInput = requireElement("#secret", HTMLInputElement);
 const userInput = requireElement("#user", HTMLInputElement);
 const passwordInput = requireElement("#password", HTMLInputElement);
 const linkQuestion = requireElement("#link-question", HTMLElement);
@@ -52,7 +48,6 @@ const dialog = requireElement("#devices", HTMLDialogElement);
 const devicesButton = requireElement("#show-devices", HTMLButtonElement);
 const deviceList = requireElement("#device-list", HTMLElement);
 const deviceLink = requireElement("#device-link", HTMLElement);
-const deviceLinkText = requireElement("#device-link-text", HTMLElement);
 const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
 
 /** Whether a response has shown that the service is private. */
@@ -69,7 +64,6 @@ export async function fetchList(url: string, init: RequestInit): Promise<Respons
 const OWNER = "owner";
 const LINK_CHECK_MS = 5000;
 const LINK = /#sign-in=(\w+)$/;
-const TOKEN = /^todo_\w{49}$/;
 const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 /** Signs in and out where the service is private. In open mode, it shows nothing. */
@@ -85,18 +79,17 @@ export class SessionView {
   #identifying: Promise<void> | undefined;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
+  /** The code of the link that the dialog shows. */
+  #shownCode: string | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#submit();
-    });
-    for (const input of [userInput, passwordInput])
+    onSubmit("#secret-form", () => this.#submitSecret());
+    onSubmit("#password-form", () => this.#submitPassword());
+    for (const input of [secretInput, userInput, passwordInput])
       input.addEventListener("input", () => showFieldError(input));
     devicesButton.addEventListener("click", () => this.#showDevices());
     listen("#link-cancel", () => this.#cancelLink());
-    listen("#sign-out", () => this.#signOut());
     listen("#add-device", () => this.#addDevice());
     listen("#close-devices", () => dialog.close());
     addEventListener("focus", () => {
@@ -104,7 +97,7 @@ export class SessionView {
     });
     // Another device may use the link while this window keeps the focus.
     setInterval(() => {
-      if (dialog.open && !deviceLink.hidden) this.#checkLink();
+      if (dialog.open) this.#checkLink();
     }, LINK_CHECK_MS);
     onSettingChange((name) => {
       if (name !== OWNER) return;
@@ -188,7 +181,7 @@ export class SessionView {
     if (code !== "https_required") await this.#options.forgetList();
     signInSection.hidden = false;
     if (code === "https_required") {
-      form.hidden = true;
+      forms.hidden = true;
       signInNotice.textContent = `This list is private. ${detail ?? "It needs HTTPS."}`;
     } else if (this.#code !== undefined) await this.#showLink(this.#code);
     else this.#showForm(wasSignedIn ? "This browser was signed out." : "This list is private.");
@@ -198,8 +191,8 @@ export class SessionView {
     this.#code = undefined;
     signInNotice.textContent = notice;
     linkQuestion.hidden = true;
-    form.hidden = false;
-    userInput.focus();
+    forms.hidden = false;
+    secretInput.focus();
   }
 
   /** Asks whether to sign in with a link. Another person may have sent it, so the service says whose it is. */
@@ -209,12 +202,12 @@ export class SessionView {
       this.#code = code;
       requireElement("#link-owner", HTMLElement).textContent = name;
       linkButton.textContent = `Sign in as ${name}`;
-      linkButton.onclick = () => this.#signIn({ code });
+      linkButton.onclick = () => this.#signIn({ code }, secretInput);
       signInNotice.textContent = "";
-      form.hidden = true;
+      forms.hidden = true;
       linkQuestion.hidden = false;
     } catch (error) {
-      this.#showError(errorMessage(error));
+      this.#showError(secretInput, errorMessage(error));
     }
   }
 
@@ -225,39 +218,48 @@ export class SessionView {
     try {
       await request({ method: "POST", path: "/api/session/link/cancel", body: { code } }, {}, readDeletion);
     } catch (error) {
-      if (!isUnauthorized(error)) this.#showError(`The link is still valid. ${errorMessage(error)}`);
+      if (!isUnauthorized(error))
+        this.#showError(secretInput, `The link is still valid. ${errorMessage(error)}`);
     }
   }
 
-  async #submit(): Promise<void> {
-    const [user, secret] = [userInput.value.trim(), passwordInput.value.trim()];
-    if (secret === "") return this.#showError("Enter a password, a token or a link.");
+  async #submitSecret(): Promise<void> {
+    const secret = secretInput.value.trim();
     const code = LINK.exec(secret)?.[1];
-    if (code !== undefined) await this.#showLink(code);
-    else if (TOKEN.test(secret)) await this.#signIn({ token: secret });
-    else if (user === "") {
-      showFieldError(userInput, "Enter the user name of this password.");
-      userInput.focus();
-    } else await this.#signIn({ user, password: passwordInput.value });
+    if (secret === "") this.#showError(secretInput, "Paste a link or a token.");
+    else if (code !== undefined) await this.#showLink(code);
+    else await this.#signIn({ token: secret }, secretInput, "This is neither a link nor a valid token.");
   }
 
-  async #signIn(body: object): Promise<void> {
+  async #submitPassword(): Promise<void> {
+    const [user, password] = [userInput.value.trim(), passwordInput.value];
+    if (user === "") this.#showError(userInput, "Enter the user name.");
+    else if (password === "") this.#showError(passwordInput, "Enter the password.");
+    else await this.#signIn({ user, password }, passwordInput, "The user name or the password is wrong.");
+  }
+
+  /**
+   * Signs in, and loads the page again.
+   * @param input shows an error
+   * @param unauthorized the error for a wrong credential, instead of the service's
+   */
+  async #signIn(body: object, input: HTMLInputElement, unauthorized?: string): Promise<void> {
     // Windows of someone else who was signed in before must notice it before they send anything.
     writeSetting(OWNER);
     try {
       await requestJson("POST", "/api/session", body);
-      if ((await readSession()) === undefined) return this.#showError(NO_COOKIE);
+      if ((await readSession()) === undefined) return this.#showError(input, NO_COOKIE);
       location.reload();
     } catch (error) {
-      const isWrong = isUnauthorized(error) && !("code" in body);
-      this.#showError(isWrong ? "The user name, password or token is wrong." : errorMessage(error));
+      const message = isUnauthorized(error) ? unauthorized : undefined;
+      this.#showError(input, message ?? errorMessage(error));
     }
   }
 
-  #showError(message: string): void {
+  #showError(input: HTMLInputElement, message: string): void {
     this.#showForm("");
-    passwordInput.focus();
-    showFieldError(passwordInput, message);
+    input.focus();
+    showFieldError(input, message);
   }
 
   async #signOut(): Promise<void> {
@@ -291,8 +293,7 @@ export class SessionView {
   }
 
   async #showDevices(): Promise<void> {
-    deviceLink.hidden = true;
-    deviceLinkEnd.textContent = "";
+    this.#hideLink("");
     if (!dialog.open) dialog.showModal();
     this.#shown = "";
     await this.#loadDevices();
@@ -301,64 +302,121 @@ export class SessionView {
   async #loadDevices(): Promise<void> {
     await attempt(async () => {
       const session = await readSession();
-      // An unchanged list keeps the focus of its buttons.
+      // An unchanged list keeps the focus of its buttons, and a new name that someone types stays.
       if (session === undefined || JSON.stringify(session) === this.#shown) return;
+      if (deviceList.querySelector("form") !== null) return;
       this.#shown = JSON.stringify(session);
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
-      requireElement("#device-link-owner", HTMLElement).textContent = session.name;
-      deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device)));
+      const prefix = `${session.name} · `;
+      deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device, prefix)));
     });
   }
 
   /** Hides the link when no other device can use it any more. */
   async #checkLink(): Promise<void> {
+    const code = this.#shownCode;
+    if (code === undefined) return;
     await attempt(async () => {
-      const code = LINK.exec(deviceLinkText.textContent ?? "")?.[1];
       try {
         await requestJson("POST", "/api/session/link", { code });
       } catch (error) {
         if (!isUnauthorized(error)) throw error;
-        deviceLink.hidden = true;
-        deviceLinkEnd.textContent = "The link was used, or it has expired.";
+        this.#hideLink("The link was used, or it has expired.");
       }
     });
     await this.#loadDevices();
   }
 
-  #createItem({ id, name, isCurrent, lastUsedAt }: Device): HTMLElement {
+  #hideLink(reason: string): void {
+    this.#shownCode = undefined;
+    deviceLink.replaceChildren();
+    deviceLinkEnd.textContent = reason;
+  }
+
+  /** @param prefix the part of each name that this list leaves out, because it is the same for all */
+  #createItem(device: Device, prefix: string): HTMLElement {
+    const { id, isCurrent, lastUsedAt } = device;
+    const name = device.name.startsWith(prefix) ? device.name.slice(prefix.length) : device.name;
     const used = lastUsedAt === undefined ? "" : `Last used ${TIME.format(new Date(lastUsedAt))}`;
-    const text = createElement("span", {}, name, createElement("br"), createElement("small", {}, used));
-    if (isCurrent) return createElement("li", {}, text, createElement("span", {}, "This browser"));
-    const revoke = (): Promise<void> =>
-      attempt(async () => {
+    const details = createElement("small", {}, isCurrent ? "This browser" : used);
+    const text = createElement("span", { dir: "auto" }, name, createElement("br"), details);
+    const signOut = async (): Promise<void> => {
+      if (isCurrent) return this.#signOut();
+      await attempt(async () => {
         await deleteSession(`/api/session/devices/${id}`);
         await this.#showDevices();
       });
-    const button = createElement("button", { type: "button", className: "secondary" }, "Sign out");
-    button.ariaLabel = `Sign out ${name}`;
-    button.onclick = revoke;
-    return createElement("li", {}, text, button);
+    };
+    const item = createElement("li");
+    const buttons = [
+      createButton("Rename", `Rename ${name}`, () => item.replaceChildren(this.#createRenameForm(id, name))),
+      createButton("Sign out", isCurrent ? "Sign out this browser" : `Sign out ${name}`, signOut),
+    ];
+    item.append(text, createElement("span", { className: "dialog-buttons" }, ...buttons));
+    return item;
+  }
+
+  #createRenameForm(id: string, name: string): HTMLElement {
+    const input = createElement("input", {
+      id: "device-name",
+      value: name,
+      dir: "auto",
+      ariaLabel: "Name of the device",
+    });
+    const error = createElement("p", { id: "device-name-error", className: "field-error", role: "alert" });
+    const form = createElement("form", { noValidate: true }, input, error);
+    const close = async (): Promise<void> => {
+      form.remove();
+      this.#shown = "";
+      await this.#loadDevices();
+    };
+    const save = createElement("button", { type: "submit", className: "primary" }, "Save");
+    form.append(
+      createElement("span", { className: "dialog-buttons" }, createButton("Cancel", "Cancel", close), save),
+    );
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      return attempt(async () => {
+        try {
+          await requestJson("PATCH", `/api/session/devices/${id}`, { name: input.value.trim() });
+          await close();
+        } catch (cause) {
+          const [violation] = cause instanceof TodoApiError ? cause.fields : [];
+          if (violation === undefined) throw cause;
+          showFieldError(input, `The name ${violation.message}.`);
+        }
+      });
+    };
+    // The form is not in the document yet.
+    queueMicrotask(() => input.select());
+    return form;
   }
 
   async #addDevice(): Promise<void> {
     await attempt(async () => {
-      const { link, qrCode } = await requestJson<DeviceLink>("POST", "/api/session/links");
-      const svg = requireElement("#device-qr", SVGSVGElement);
-      svg.setAttribute("viewBox", `0 0 ${qrCode.size} ${qrCode.size}`);
-      requireElement("#device-qr path", SVGPathElement).setAttribute("d", qrCode.path);
-      deviceLinkText.textContent = link;
+      const created = await requestJson<SignInLink>("POST", "/api/session/links");
+      this.#shownCode = LINK.exec(created.link)?.[1];
+      const owner = requireElement("#signed-in-as strong", HTMLElement).cloneNode(true);
+      const text =
+        ". Scan or open it within ten minutes. It works once. Another person needs a key of their own.";
+      const advice = createElement("p", {}, "This link signs in as ", owner, text);
+      deviceLink.replaceChildren(advice, createLinkView(created));
       deviceLinkEnd.textContent = "";
-      const copyStatus = requireElement("#copy-status", HTMLElement);
-      copyStatus.textContent = "";
-      listen("#copy-link", async () => {
-        copyStatus.textContent = (await copyText(link)) ? "Copied." : "The browser forbids copying.";
-      });
-      deviceLink.hidden = false;
       deviceLink.scrollIntoView({ block: "nearest" });
     });
   }
+}
+
+const createButton = (label: string, ariaLabel: string, onclick: () => unknown): HTMLButtonElement =>
+  createElement("button", { type: "button", className: "secondary", ariaLabel, onclick }, label);
+
+function onSubmit(selector: string, submit: () => unknown): void {
+  requireElement(selector, HTMLFormElement).onsubmit = (event) => {
+    event.preventDefault();
+    submit();
+  };
 }
 
 const NO_COOKIE = "This browser does not keep the cookie of a sign-in. Allow cookies, or use HTTPS.";
