@@ -45,6 +45,7 @@ export class WorkerThread<Request, Result> {
 
   /** Rejects with what the request threw (its message and `code`), or if the thread exits. */
   request(request: Request): Promise<Result> {
+    if (this.#hasExited) return Promise.reject(new Error("the worker thread has exited"));
     const reply = { ...Promise.withResolvers<Result>(), since: performance.now() };
     const id = ++this.#lastId;
     this.#pending.set(id, reply);

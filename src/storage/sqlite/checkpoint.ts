@@ -1,6 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { closeSync, fstatSync, openSync } from "node:fs";
-import { readAt, readFrame } from "./wal.ts";
+import { readAt, type Wal } from "./wal.ts";
 
 /** How many pages a checkpoint compares of each kind. 128 pages take 0.2 ms. */
 const SAMPLE_SIZE = 128;
@@ -10,14 +10,14 @@ const SAMPLE_SIZE = 128;
  * it. Its descriptor of the database stays open, because closing it would drop SQLite's locks.
  */
 export class CheckpointGuard {
-  readonly #path: string;
+  readonly #wal: Wal;
   readonly #descriptor: number;
   readonly #pageSize: number;
   /** Pages that earlier checkpoints have written, the latest last. An old copy has other ones. */
   #recent: readonly number[] = [];
 
-  constructor(path: string, connection: Database) {
-    this.#path = path;
+  constructor(path: string, wal: Wal, connection: Database) {
+    this.#wal = wal;
     this.#descriptor = openSync(path, "r");
     this.#pageSize = Number(connection.query<{ page_size: bigint }, []>("PRAGMA page_size").get()?.page_size);
   }
@@ -25,17 +25,19 @@ export class CheckpointGuard {
   /**
    * To be called before a checkpoint. Returns a function to be called after it, which returns whether nobody else has written to
    * the database. Its parameter says whether the whole WAL is in the database.
-   * @param pages the pages in the WAL with their latest frame
    */
-  begin(pages: ReadonlyMap<number, number>): (isComplete: boolean) => boolean {
-    const others = this.#sample(pages);
+  begin(): (isComplete: boolean) => boolean {
+    const { pages } = this.#wal;
+    const others = this.#sample();
     const before = others.map((page) => this.#hash(page));
     return (isComplete) => {
       const areKept = others.every((page, i) => this.#hash(page) === before[i]);
-      if (!isComplete) return areKept;
+      if (!isComplete || pages.size === 0) return areKept;
       const recent = this.#recent.filter((page) => !pages.has(page));
       this.#recent = [...recent, ...pages.keys()].slice(-SAMPLE_SIZE);
-      return areKept && this.#hasFirst(pages);
+      // SQLite writes the pages in order, so an old copy that came after the first page has another one.
+      const first = Math.min(...pages.keys());
+      return areKept && this.#read(first).equals(this.#wal.readPage(first, this.#pageSize));
     };
   }
 
@@ -45,19 +47,12 @@ export class CheckpointGuard {
   }
 
   /** Returns pages that the checkpoint does not write. */
-  #sample(pages: ReadonlyMap<number, number>): number[] {
+  #sample(): number[] {
     const count = Math.floor(fstatSync(this.#descriptor).size / this.#pageSize);
     const random = Array.from({ length: Math.min(SAMPLE_SIZE, count) }, (_, i) =>
       count <= SAMPLE_SIZE ? i + 1 : 1 + Math.floor(Math.random() * count),
     );
-    return [...this.#recent, ...random].filter((page) => !pages.has(page));
-  }
-
-  /** SQLite writes the pages in order, so an old copy that came after the first page has another one. */
-  #hasFirst(pages: ReadonlyMap<number, number>): boolean {
-    if (pages.size === 0) return true;
-    const first = Math.min(...pages.keys());
-    return this.#read(first).equals(readFrame(`${this.#path}-wal`, pages.get(first) ?? 0, this.#pageSize));
+    return [...this.#recent, ...random].filter((page) => !this.#wal.pages.has(page));
   }
 
   #read(page: number): Buffer {

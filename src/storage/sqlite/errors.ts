@@ -7,6 +7,8 @@ import { StoreUnavailableError } from "../store.ts";
 /** The file of a store is damaged. The message says what is wrong. */
 export class DamageError extends Error {
   override readonly name = "DamageError";
+  /** An error of another thread keeps its code only. */
+  readonly code = "SQLITE_CORRUPT";
 }
 
 /** Reads a store. Throws a DamageError for values that this program never writes, because they fail in many ways. */
@@ -30,11 +32,12 @@ export const isTemporary = (error: unknown): boolean => TEMPORARY_CODES.test(Str
 
 /** Returns whether an error means that the file of a store is damaged. The statements themselves are correct. */
 export function isDamage(error: unknown): boolean {
-  if (error instanceof DamageError) return true;
   const code = String(getErrno(error));
-  // An error of the writer thread arrives as another class.
-  const isOfSqlite = code.startsWith("SQLITE_") || (error instanceof Error && error.name === "SQLiteError");
-  return isOfSqlite && !TEMPORARY_CODES.test(code) && !/^SQLITE_(?:AUTH|INTERRUPT|NOTADB)/.test(code);
+  return (
+    code.startsWith("SQLITE_") &&
+    !TEMPORARY_CODES.test(code) &&
+    !/^SQLITE_(?:AUTH|INTERRUPT|NOTADB)/.test(code)
+  );
 }
 
 /** Returns the error of a store that cannot be opened: a StoreUnavailableError if the same call may succeed later. */

@@ -5,12 +5,9 @@ import { CheckpointGuard } from "./checkpoint.ts";
 import { assertIntact } from "./contents.ts";
 import { isTemporary } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
-import { BUSY_TIMEOUT_MS, openDatabase } from "./open.ts";
+import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
-import { type Frames, hasFrames, NO_FRAMES, WalIndex } from "./wal.ts";
-
-/** Longer than a command that changes API keys takes. */
-const VERIFY_TIMEOUT_MS = 1000;
+import { Wal } from "./wal.ts";
 
 /** What the writer has committed. */
 export interface Committed {
@@ -27,15 +24,10 @@ export interface Committed {
 export class FileGuard {
   readonly #path: string;
   readonly #lock: FileIdentity;
-  readonly #wal: FileIdentity;
-  readonly #index: WalIndex;
+  readonly #wal: Wal;
+  readonly #checkpointGuard: CheckpointGuard;
   /** The database as the last checkpoint left it. */
   #database: BigIntStats;
-  /** The frames of the WAL that the last check found. */
-  #frames: Frames = NO_FRAMES;
-  /** The pages in these frames, with the latest frame of each. */
-  readonly #pages = new Map<number, number>();
-  readonly #checkpointGuard: CheckpointGuard;
 
   /**
    * To be called when the writer has read the store, so that all files exist.
@@ -45,15 +37,14 @@ export class FileGuard {
   constructor(path: string, lock: FileIdentity, connection: Database) {
     this.#path = path;
     this.#lock = lock;
-    this.#wal = stat(`${path}-wal`);
-    this.#index = new WalIndex(`${path}-shm`);
+    this.#wal = new Wal(path);
+    this.#checkpointGuard = new CheckpointGuard(path, this.#wal, connection);
     this.#database = stat(path);
-    this.#checkpointGuard = new CheckpointGuard(path, connection);
   }
 
   /** The number of frames in the WAL. */
   get frameCount(): number {
-    return this.#index.read().count;
+    return this.#wal.frameCount;
   }
 
   /** Returns whether the database at the path is still the one that the writer has open. */
@@ -66,16 +57,8 @@ export class FileGuard {
    * WAL has all frames.
    */
   check(): boolean {
-    // Another server may have started without this lock. If it has written, the position of the store differs.
-    assertSame(`${this.#path}-lock`, this.#lock);
-    assertSame(`${this.#path}-shm`, this.#index.identity);
-    assertSame(`${this.#path}-wal`, this.#wal);
-    return this.#isDatabaseUnchanged() && this.#hasFrames();
-  }
-
-  /** Returns whether the WAL was removed, but SQLite, which still has it open, can move it to the database. */
-  hasOnlyLostWal(): boolean {
-    return find(`${this.#path}-wal`) === undefined && this.#isDatabaseUnchanged();
+    this.#assertSameFiles();
+    return this.#isDatabaseUnchanged() && this.#wal.hasAllFrames();
   }
 
   /**
@@ -83,7 +66,7 @@ export class FileGuard {
    * @param move makes the checkpoint, and returns whether the whole WAL is in the database
    */
   checkpoint(move: () => boolean): boolean {
-    const isOwn = this.#checkpointGuard.begin(this.#pages);
+    const isOwn = this.#checkpointGuard.begin();
     // The time of the file shows what another program writes before the checkpoint and after it.
     if (!this.#isDatabaseUnchanged()) return false;
     const isComplete = move();
@@ -93,42 +76,38 @@ export class FileGuard {
 
   /**
    * Reads the whole store through a new connection. Throws unless it has everything that the writer committed, also after a
-   * crash. Returns what a function reads in the same snapshot.
-   * @param connection the connection of the writer
+   * crash. Returns the row of the store.
    */
-  verify<T>(committed: Committed, connection: Database, read: (database: Database, row: StoreRow) => T): T {
-    this.check();
+  verify(committed: Committed): StoreRow {
+    this.#assertSameFiles();
     const database = stat(this.#path);
-    const result = this.#readBack(committed, read);
-    // SQLite reads a WAL with lost frames now, but not after a crash.
-    if (!this.#hasFrames()) {
-      if (!emptyWal(connection))
-        throw new Error(`${this.#path}-wal was changed while another program uses it: end that program`);
-      this.#frames = NO_FRAMES;
-      return this.verify(committed, connection, read);
-    }
+    const row = this.#readBack(committed);
+    // SQLite reads a WAL that has lost frames, but not after a crash.
+    if (!this.#wal.hasAllFrames()) throw changedError(`${this.#path}-wal`, "it has lost changes");
     this.#database = database;
-    return result;
+    return row;
   }
 
   close(): void {
-    this.#index.close();
+    this.#wal.close();
     this.#checkpointGuard.close();
   }
 
+  #assertSameFiles(): void {
+    // Another server may have started without this lock. If it has written, the position of the store differs.
+    assertSame(`${this.#path}-lock`, this.#lock);
+    assertSame(`${this.#path}-shm`, this.#wal.indexIdentity);
+    assertSame(`${this.#path}-wal`, this.#wal.identity);
+    assertSame(this.#path, this.#database);
+  }
+
   #isDatabaseUnchanged(): boolean {
-    return isUnchanged(this.#database, assertSame(this.#path, this.#database));
+    const now = assertSame(this.#path, this.#database);
+    // Besides the size, the time of the last change shows a file that was overwritten by another of the same size.
+    return now.size === this.#database.size && now.mtimeNs === this.#database.mtimeNs;
   }
 
-  /** Returns whether the WAL has all frames that SQLite's index names. A checkpoint would move missing ones as zeros. */
-  #hasFrames(): boolean {
-    const frames = this.#index.read();
-    if (!hasFrames(`${this.#path}-wal`, frames, this.#frames, this.#pages)) return false;
-    this.#frames = frames;
-    return true;
-  }
-
-  #readBack<T>({ id, sequence, transactions }: Committed, read: (database: Database, row: StoreRow) => T): T {
+  #readBack({ id, sequence, transactions }: Committed): StoreRow {
     try {
       // SQLite would delete the WAL of an empty database.
       if (stat(this.#path).size === 0n) throw new Error("it is empty");
@@ -139,23 +118,13 @@ export class FileGuard {
           throw new Error("its last change is another one");
         // The position may be in the WAL while pages of the database are old.
         assertIntact(database);
-        return read(database, row);
+        return row;
       })();
     } catch (error) {
       throw isTemporary(error)
         ? unreadableError(this.#path, error)
         : changedError(this.#path, errorMessage(error));
     }
-  }
-}
-
-/** Moves the WAL to the database. Returns false if another program uses the WAL longer than this. */
-function emptyWal(connection: Database): boolean {
-  connection.run(`PRAGMA busy_timeout = ${VERIFY_TIMEOUT_MS}`);
-  try {
-    return connection.query<{ busy: bigint }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get()?.busy === 0n;
-  } finally {
-    connection.run(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
   }
 }
 
@@ -173,10 +142,6 @@ function assertSame(path: string, expected: FileIdentity): BigIntStats {
   if (found !== undefined && isSame(expected, found)) return found;
   throw new Error(`${path} was moved, removed or replaced`);
 }
-
-/** Besides the size, the time of the last change shows a file that was overwritten by another of the same size. */
-const isUnchanged = (left: BigIntStats, now: BigIntStats): boolean =>
-  left.size === now.size && left.mtimeNs === now.mtimeNs;
 
 /** A symbolic link in the place of a file is another file, because the next start would look beside its target. */
 const stat = (path: string): BigIntStats => lstatSync(path, { bigint: true });

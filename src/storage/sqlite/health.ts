@@ -23,9 +23,9 @@ export class FileHealth {
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> | undefined;
 
-  constructor(writer: WriterClient, rescue: RescueOptions) {
+  constructor(writer: WriterClient, rescue: Omit<RescueOptions, "isNeeded">) {
     this.#writer = writer;
-    this.#rescue = new Rescue(rescue);
+    this.#rescue = new Rescue({ ...rescue, isNeeded: () => this.#files === "wrong" });
     this.#writes = new WriteHealth(() => this.#testWrites());
     this.#schedule();
   }
@@ -37,7 +37,6 @@ export class FileHealth {
 
   /** To be called after each acknowledged write. */
   writeSucceeded(): void {
-    this.#rescue.countWrite();
     this.#writes.succeeded();
     this.#areRight();
   }
@@ -64,14 +63,15 @@ export class FileHealth {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     await this.#checking;
-    const failure = await this.#checkBeforeClose();
+    const failure = await this.#findFailure();
     try {
-      await this.#writer.close();
+      await this.#writer.close(failure === undefined);
     } catch (error) {
       // If the files are wrong, this is only another sign of it.
       if (failure === undefined) throw error;
     }
     if (failure === undefined) return;
+    this.#files = "wrong";
     for (let attempt = 1; !(await this.#rescue.save(failure)); attempt++) {
       if (attempt === RESCUES_AT_END)
         throw new Error(
@@ -82,14 +82,14 @@ export class FileHealth {
   }
 
   /** Returns why the files are wrong; undefined if they are right. */
-  async #checkBeforeClose(): Promise<Error | undefined> {
+  async #findFailure(): Promise<Error | undefined> {
     try {
-      // If SQLite can save everything although the WAL is missing, a rescue file stays, because operators know it.
-      if (await this.#writer.request({ type: "checkBeforeClose" })) this.#areRight();
+      await this.#writer.request({ type: "checkFiles" });
+      this.#areRight();
+      return undefined;
     } catch (error) {
       return toError(error);
     }
-    return undefined;
   }
 
   #schedule(): void {
@@ -101,18 +101,15 @@ export class FileHealth {
   }
 
   async #check(): Promise<void> {
-    try {
-      await this.#writer.request({ type: "checkFiles" });
-      this.#areRight();
-    } catch (error) {
-      this.#writes.failed();
-      if (this.#files === "right") {
-        this.#files = "suspect";
-        return;
-      }
-      this.#files = "wrong";
-      await this.#rescue.save(toError(error));
+    const failure = await this.#findFailure();
+    if (failure === undefined) return;
+    this.#writes.failed();
+    if (this.#files === "right") {
+      this.#files = "suspect";
+      return;
     }
+    this.#files = "wrong";
+    await this.#rescue.save(failure);
   }
 
   #areRight(): void {

@@ -29,7 +29,7 @@ import { acquireLock } from "./lock.ts";
 import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
 import { storeRow } from "./store-row.ts";
-import { startWriter } from "./writer-client.ts";
+import { WriterClient } from "./writer-client.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-keys-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -155,13 +155,13 @@ test("the use of a deleted key makes the writer thread read nothing", async () =
   using lock = acquireLock(path);
   using database = openDatabase(path, "readOnly");
   const { id } = storeRow(database);
-  const writer = await startWriter({ path, id, lock: lock.identity, maxEvents: 10 }, failOnWarning);
+  const writer = await WriterClient.start({ path, id, lock: lock.identity, maxEvents: 10 }, failOnWarning);
   // Only a reader of the contents notices this.
   writeFileSync(path, readFileSync(path, "latin1").replaceAll("first", "other"), "latin1");
   utimesSync(path, 1, 1);
   const change = { type: "recordUses", uses: new Map([["deleted", NOW]]) } as const;
   expect(await writer.request({ type: "changeKeys", change })).toBe(false);
-  await writer.close();
+  await writer.close(true);
 });
 
 test("changes to keys on one connection are immediately visible on the other", async () => {

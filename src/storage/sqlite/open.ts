@@ -6,7 +6,7 @@ import { assertKnownFormat, getUserVersion, isCurrent, migrate } from "./migrati
 /** A WAL without a long reader has about 4 MB and is reused. SQLite shortens a longer one when it starts again. */
 export const WAL_SIZE_LIMIT = 8 * 1024 * 1024;
 /** How long a connection waits for the lock of another. */
-export const BUSY_TIMEOUT_MS = 5000;
+const BUSY_TIMEOUT_MS = 5000;
 
 /**
  * How to open a database:

@@ -34,6 +34,8 @@ export interface RescueOptions {
   readonly otherFolder: string | undefined;
   /** Returns a snapshot of everything that the server holds. */
   readonly contents: () => ExportContents;
+  /** Returns whether the files of the store are still wrong. Otherwise, a file may lack writes that were acknowledged meanwhile. */
+  readonly isNeeded: () => boolean;
   readonly onWarning: (message: string) => void;
 }
 
@@ -41,8 +43,6 @@ export interface RescueOptions {
 export class Rescue {
   readonly #options: RescueOptions;
   #file: string | undefined;
-  /** Counts the acknowledged writes, because a file that is written meanwhile may lack them. */
-  #writes = 0;
   #lastProblem: string | undefined;
 
   constructor(options: RescueOptions) {
@@ -52,11 +52,6 @@ export class Rescue {
   /** The file with everything that the server holds; `undefined` while the files of the store are right. */
   get file(): string | undefined {
     return this.#file;
-  }
-
-  /** To be called after each acknowledged write. */
-  countWrite(): void {
-    this.#writes++;
   }
 
   /** To be called when the files are right: renames the rescue file, because a later start would name it as the best copy. */
@@ -73,16 +68,15 @@ export class Rescue {
   /** Writes the rescue file unless there is one. Returns whether there is one that has everything. */
   async save(failure: Error): Promise<boolean> {
     if (this.#file !== undefined) return true;
-    const { path, otherFolder, onWarning } = this.#options;
+    const { path, otherFolder, isNeeded, onWarning } = this.#options;
     const time = new Date().toISOString().replaceAll(/[-:.]/g, "");
     const reasons: string[] = [];
     for (const folder of [dirname(path), otherFolder]) {
       if (folder === undefined) continue;
       const file = join(folder, `${basename(path)}.rescue-${time}.ndjson`);
-      const writes = this.#writes;
       try {
         await this.#write(file);
-        if (writes !== this.#writes) {
+        if (!isNeeded()) {
           rmSync(file);
           return false;
         }

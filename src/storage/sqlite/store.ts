@@ -22,7 +22,7 @@ import { retireRescueFiles } from "./rescue.ts";
 import { readStoredKeys } from "./rows.ts";
 import { storeRow } from "./store-row.ts";
 import { describeOpenError } from "./ways-out.ts";
-import { startWriter, type WriterClient } from "./writer-client.ts";
+import { WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
 export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
@@ -46,7 +46,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     // The writer thread checks the structure of the file while this thread loads the contents.
     const { id, transactions } = storeRow(database);
     const { maxEvents, onWarning } = options;
-    starting = startWriter({ path, id, lock: lock.identity, maxEvents }, onWarning);
+    starting = WriterClient.start({ path, id, lock: lock.identity, maxEvents }, onWarning);
     const contents = load(database, options);
     if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
     const writer = await starting;
@@ -57,7 +57,7 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     reader.close();
     return new SqliteStore(path, id, contents, keys, writer, lock, options);
   } catch (cause) {
-    await starting?.then((writer) => writer.close()).catch(() => {}); // It is the cause, or the load has failed as well.
+    await starting?.then((writer) => writer.close(false)).catch(() => {}); // It is the cause, or the load has failed as well.
     database?.close();
     // It is the last, so that SQLite does not move the WAL of a store that may be damaged to the database.
     reader?.close();
@@ -77,7 +77,7 @@ class SqliteStore implements Store {
   readonly #epoch = randomId();
   readonly #state: TodoState;
   readonly #queue = new WriteQueue<Batch>(
-    () => this.#beginBatch(),
+    () => new Batch(this.#state, this.#epoch),
     (batch) => this.#commit(batch),
   );
   readonly #writer: WriterClient;
@@ -86,8 +86,6 @@ class SqliteStore implements Store {
   readonly #options: typeof DEFAULTS;
   /** The hashes of expired and evicted idempotency keys; the next batch deletes them from the file. */
   #removed: string[] = [];
-  /** The last batch, if its commit failed or is under way. It may be on disk. */
-  #unconfirmed: Batch | undefined;
 
   constructor(
     path: string,
@@ -99,7 +97,7 @@ class SqliteStore implements Store {
     options: typeof DEFAULTS,
   ) {
     this.keys = new ServerKeys(keys, (change) => answerInTime(this.#changeKeys(change)));
-    writer.onKeys((changed) => this.keys.update(changed));
+    writer.onKeys = (changed) => this.keys.update(changed);
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
@@ -188,22 +186,10 @@ class SqliteStore implements Store {
     });
   }
 
-  /** Applies the last batch if its commit failed, but is on disk. Throws if this cannot be found out now. */
-  async #beginBatch(): Promise<Batch> {
-    const last = this.#unconfirmed;
-    if (last !== undefined) {
-      const sequence = last.position.sequence;
-      if (await this.#writer.request({ type: "hasCommitted", sequence })) this.#apply(last);
-      this.#unconfirmed = undefined;
-    }
-    return new Batch(this.#state, this.#epoch);
-  }
-
   async #commit(batch: Batch): Promise<void> {
     const { events, idempotencyRecords } = batch;
     if (events.length === 0) return;
     const started = performance.now();
-    this.#unconfirmed = batch;
     const commit = {
       startSequence: this.#state.position.sequence,
       epoch: this.#epoch,
@@ -218,15 +204,9 @@ class SqliteStore implements Store {
       throw cause;
     }
     this.#health.writeSucceeded();
-    this.#apply(batch);
-    this.#options.onBatch(events.length, performance.now() - started);
-  }
-
-  /** Changes the memory after a batch is on disk. */
-  #apply(batch: Batch): void {
-    this.#unconfirmed = undefined;
     this.#removed = [];
     batch.applyToState();
+    this.#options.onBatch(events.length, performance.now() - started);
   }
 
   #onRemoved({ expired, evicted }: RemovedRecords): void {

@@ -5,111 +5,89 @@ import type { FileIdentity } from "./files.ts";
 const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const INDEX_HEADER_BYTES = 48;
-/** The number of frames that are read at once, because few large reads are faster. */
-const READ_FRAMES = 8;
-/** Holds the longest pages that SQLite has. */
-const BUFFER = Buffer.alloc(READ_FRAMES * (FRAME_HEADER_BYTES + 65_536));
 
-/** The committed frames of a WAL. */
-export interface Frames {
-  readonly count: number;
-  /** Differ for each time that SQLite has started the WAL again. */
-  readonly salts: Buffer;
-  /** The checksum of the last frame, which covers all frames before it. */
-  readonly checksum: readonly [number, number];
-}
-
-export const NO_FRAMES: Frames = { count: 0, salts: Buffer.alloc(0), checksum: [0, 0] };
-
-/** The index of a WAL. Its descriptor stays open, because closing it would drop SQLite's locks. */
-export class WalIndex {
+/** The WAL of an open store. Its descriptors stay open, because closing that of the index would drop SQLite's locks. */
+export class Wal {
   readonly identity: FileIdentity;
-  readonly #descriptor: number;
-  readonly #header = Buffer.alloc(INDEX_HEADER_BYTES);
+  readonly indexIdentity: FileIdentity;
+  /** The numbers of the pages in the WAL with their latest frame, as the last check found them. */
+  readonly pages = new Map<number, number>();
+  readonly #wal: number;
+  readonly #index: number;
+  /** The number of frames that the last check found. */
+  #checked = 0;
+  /** Differ for each time that SQLite has started the WAL again. */
+  #salts = Buffer.alloc(0);
 
+  /** @param path the path of the store */
   constructor(path: string) {
-    this.#descriptor = openSync(path, "r");
-    this.identity = fstatSync(this.#descriptor, { bigint: true });
+    this.#wal = openSync(`${path}-wal`, "r");
+    this.#index = openSync(`${path}-shm`, "r");
+    this.identity = fstatSync(this.#wal, { bigint: true });
+    this.indexIdentity = fstatSync(this.#index, { bigint: true });
   }
 
-  /** Takes less than a microsecond. Integers are in the byte order of the machine, but the salts are copied from the WAL. */
-  read(): Frames {
-    const header = this.#header;
-    readSync(this.#descriptor, header, { position: 0 });
-    return {
-      count: header.readUInt32LE(16),
-      checksum: [header.readUInt32LE(24), header.readUInt32LE(28)],
-      salts: Buffer.from(header.subarray(32, 40)),
-    };
+  /** The number of committed frames. Takes less than a microsecond. */
+  get frameCount(): number {
+    return this.#readIndex().readUInt32LE(16);
+  }
+
+  /**
+   * Returns whether the WAL has all frames of its index, and ends with the last one. A checkpoint would move missing ones as
+   * zeros. Reads only the last one of the frames that an earlier call has found, because every change but one in the middle
+   * removes it.
+   */
+  hasAllFrames(): boolean {
+    // Integers are in the byte order of the machine, but the salts are copied from the WAL.
+    const index = this.#readIndex();
+    const count = index.readUInt32LE(16);
+    if (count === 0) return true;
+    const salts = Buffer.from(index.subarray(32, 40));
+    const header = readAt(this.#wal, 0, WAL_HEADER_BYTES);
+    if (!salts.equals(header.subarray(16, 24))) return false;
+    const pageSize = header.readUInt32BE(8);
+    const isContinued = salts.equals(this.#salts) && count >= this.#checked;
+    const first = isContinued ? Math.max(this.#checked - 1, 0) : 0;
+    if (first === 0) this.pages.clear();
+    let frame = header;
+    for (let i = first; i < count; i++) {
+      frame = readAt(this.#wal, frameOffset(i, pageSize), FRAME_HEADER_BYTES);
+      if (!salts.equals(frame.subarray(8, 16))) return false;
+      this.pages.set(frame.readUInt32BE(0), i);
+    }
+    // The checksum of a frame covers all frames before it.
+    if (
+      frame.readUInt32BE(16) !== index.readUInt32LE(24) ||
+      frame.readUInt32BE(20) !== index.readUInt32LE(28)
+    )
+      return false;
+    this.#checked = count;
+    this.#salts = salts;
+    return true;
+  }
+
+  /** Reads the latest version of a page that is in the WAL. */
+  readPage(page: number, pageSize: number): Buffer {
+    const offset = frameOffset(this.pages.get(page) ?? 0, pageSize);
+    return readAt(this.#wal, offset + FRAME_HEADER_BYTES, pageSize);
   }
 
   /** To be called when no connection of this process is open. */
   close(): void {
-    closeSync(this.#descriptor);
+    closeSync(this.#index);
+    closeSync(this.#wal);
+  }
+
+  #readIndex(): Buffer {
+    return readAt(this.#index, 0, INDEX_HEADER_BYTES);
   }
 }
 
-/**
- * Returns whether a WAL has all frames of its index, and ends with the last one.
- * @param checked the frames that an earlier call has found; only the last one of them is read again, because every change
- * but one in the middle removes it
- * @param pages receives the numbers of the pages in the WAL with the index of their latest frame
- */
-export function hasFrames(
-  path: string,
-  { count, salts, checksum }: Frames,
-  checked: Frames,
-  pages: Map<number, number>,
-): boolean {
-  if (count === 0) return true;
-  const descriptor = openSync(path, "r");
-  try {
-    const header = Buffer.alloc(WAL_HEADER_BYTES);
-    readSync(descriptor, header, { position: 0 });
-    if (salts.compare(header, 16, 24) !== 0) return false;
-    const first = salts.equals(checked.salts) && count >= checked.count ? Math.max(checked.count - 1, 0) : 0;
-    let last: Buffer | undefined;
-    let read = first;
-    if (first === 0) pages.clear();
-    for (const frame of readFrames(descriptor, header.readUInt32BE(8), first, count)) {
-      if (salts.compare(frame, 8, 16) !== 0) return false;
-      last = frame;
-      pages.set(frame.readUInt32BE(0), read++);
-    }
-    return read === count && last?.readUInt32BE(16) === checksum[0] && last.readUInt32BE(20) === checksum[1];
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-/** Reads the page in a frame of a WAL. */
-export function readFrame(path: string, frame: number, pageSize: number): Buffer {
-  const descriptor = openSync(path, "r");
-  try {
-    return readAt(
-      descriptor,
-      WAL_HEADER_BYTES + frame * (FRAME_HEADER_BYTES + pageSize) + FRAME_HEADER_BYTES,
-      pageSize,
-    );
-  } finally {
-    closeSync(descriptor);
-  }
-}
+const frameOffset = (frame: number, pageSize: number): number =>
+  WAL_HEADER_BYTES + frame * (FRAME_HEADER_BYTES + pageSize);
 
 /** Reads bytes at a position of a file; fewer at its end. */
 export function readAt(descriptor: number, position: number, length: number): Buffer {
-  const bytes = Buffer.alloc(length);
+  const bytes = Buffer.allocUnsafe(length);
   return bytes.subarray(0, readSync(descriptor, bytes, { position }));
-}
-
-/** Yields the headers of the frames of a WAL from an index to another. */
-function* readFrames(descriptor: number, pageSize: number, first: number, end: number): Generator<Buffer> {
-  const frameBytes = FRAME_HEADER_BYTES + pageSize;
-  for (let frame = first; frame < end; ) {
-    const frames = BUFFER.subarray(0, Math.min(READ_FRAMES, end - frame) * frameBytes);
-    const bytes = readSync(descriptor, frames, { position: WAL_HEADER_BYTES + frame * frameBytes });
-    if (bytes < frameBytes) return;
-    for (let at = 0; at + frameBytes <= bytes; at += frameBytes, frame++)
-      yield frames.subarray(at, at + FRAME_HEADER_BYTES);
-  }
 }

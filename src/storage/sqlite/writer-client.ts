@@ -1,80 +1,116 @@
+/** The client of the writer thread, and the requests that the thread serves. */
 import type { StoredKey } from "../../credential/key.ts";
+import type { KeyChange } from "../../credential/key-rules.ts";
 import { WorkerThread } from "../../worker-thread.ts";
-import { DamageError } from "./errors.ts";
-import type { WriterOptions, WriterReply, WriterRequest } from "./writer.worker.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
+import type { FileIdentity } from "./files.ts";
 
-type WriterThread = WorkerThread<WriterRequest, WriterReply>;
-
-/** The client of the writer thread. */
-export interface WriterClient {
-  /**
-   * Resolves when the request is on disk. Rejects if it was rolled back, or if its outcome is unknown; after a failed
-   * fsync and a crash, the next start may still find it. Requests run in the order of the calls.
-   */
-  readonly request: (request: WriterRequest) => Promise<boolean>;
-  /** Returns how long the oldest request has waited for its reply, in milliseconds. */
-  readonly waitingMs: () => number;
-  /** Calls a function with the API keys whenever they have changed, before the request that noticed it resolves. */
-  readonly onKeys: (update: (keys: readonly StoredKey[]) => void) => void;
-  /** Closes the file. Without a successful `checkBeforeClose`, its WAL stays as it is. */
-  readonly close: () => Promise<void>;
+/** The changes of a batch of writes. */
+export interface Commit {
+  /** The sequence number before the first event. */
+  readonly startSequence: number;
+  /** The epoch of the events. */
+  readonly epoch: string;
+  /** The events, one per line, because one string is posted faster than many. */
+  readonly events: string;
+  /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
+  readonly removed: readonly string[];
+  readonly idempotencyRecords: readonly IdempotencyRecord[];
 }
 
-/**
- * Starts the writer thread, which first checks the structure of the file. Throws a DamageError if it is damaged. Starts
- * the thread again when it has exited.
- */
-export async function startWriter(
-  options: WriterOptions,
-  onWarning: (message: string) => void,
-): Promise<WriterClient> {
-  let lastWarning: string | undefined;
-  let updateKeys: (keys: readonly StoredKey[]) => void = () => {};
-  const send = async (to: WriterThread, request: WriterRequest): Promise<boolean> => {
-    const { value, warning, keys } = await to.request(request);
-    if (keys !== undefined) {
-      updateKeys(keys.stored);
-      // If it fails, the thread has exited, and confirms the keys when it has started again.
-      send(to, { type: "confirmKeys", transactions: keys.transactions }).catch(() => {});
-    }
-    if (warning !== undefined && warning !== lastWarning) onWarning(warning);
-    lastWarning = warning;
-    return value;
-  };
-  const start = async (...requests: readonly WriterRequest[]): Promise<WriterThread> => {
-    const started: WriterThread = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
+/** What the writer thread opens. */
+export interface WriterOptions {
+  readonly path: string;
+  /** The id of the store. */
+  readonly id: string;
+  /** The identity of the lock file when it was locked. */
+  readonly lock: FileIdentity;
+  readonly maxEvents: number;
+}
+
+/** A request on an open file. */
+export type FileRequest =
+  /** Checks the files, and whether another process has written. */
+  | { readonly type: "checkFiles" }
+  /** Commits a transaction that changes nothing. */
+  | { readonly type: "checkWrites" }
+  | { readonly type: "commit"; readonly commit: Commit }
+  /** The server uses the API keys of the reply with this number of transactions. */
+  | { readonly type: "confirmKeys"; readonly transactions: number }
+  /** The value is whether the rules allow the change. */
+  | { readonly type: "changeKeys"; readonly change: KeyChange };
+
+export type WriterRequest =
+  /** Opens the file, and checks its structure. */
+  | { readonly type: "open"; readonly options: WriterOptions }
+  | FileRequest
+  /** Closes the file. SQLite moves its WAL to the database only if the files are right. */
+  | { readonly type: "close"; readonly areRight: boolean };
+
+/** The request is on disk. One that throws was rolled back; after a failed fsync and a crash, the next start may still find it. */
+export interface WriterReply {
+  /** The result of the request; true if it has none. */
+  readonly value: boolean;
+  readonly warning: string | undefined;
+  /** The API keys, if they may have changed since the last reply. */
+  readonly keys: ChangedKeys | undefined;
+}
+
+export interface ChangedKeys {
+  readonly stored: readonly StoredKey[];
+  /** The number of transactions of the store when they were read, or fewer. */
+  readonly transactions: number;
+}
+
+/** The client of the writer thread. When the thread has exited, all requests reject. */
+export class WriterClient {
+  readonly #thread = new WorkerThread<WriterRequest, WriterReply>(
+    new URL("./writer.worker.ts", import.meta.url),
+  );
+  readonly #onWarning: (message: string) => void;
+  #lastWarning: string | undefined;
+  /** Called with the API keys whenever they have changed, before the request that noticed it resolves. */
+  onKeys: (keys: readonly StoredKey[]) => void = () => {};
+
+  private constructor(onWarning: (message: string) => void) {
+    this.#onWarning = onWarning;
+  }
+
+  /** Starts the writer thread, which first checks the structure of the file. Throws an error of damage if it is damaged. */
+  static async start(options: WriterOptions, onWarning: (message: string) => void): Promise<WriterClient> {
+    const client = new WriterClient(onWarning);
     try {
-      const results = await Promise.all(requests.map((request) => send(started, request)));
-      if (results.includes(false)) throw new DamageError("its structure is inconsistent");
-      return started;
+      await client.request({ type: "open", options });
+      return client;
     } catch (error) {
-      started.terminate();
+      client.#thread.terminate();
       throw error;
     }
-  };
-  const open: WriterRequest = { type: "open", options };
-  let thread = await start(open, { type: "check" });
-  let restarting: Promise<WriterThread> | undefined;
-  const ensureAlive = async (): Promise<WriterThread> => {
-    if (!thread.hasExited) return thread;
-    restarting ??= start(open).finally(() => {
-      restarting = undefined;
-    });
-    thread = await restarting;
-    return thread;
-  };
-  return {
-    request: async (request) => send(await ensureAlive(), request),
-    waitingMs: () => thread.waitingMs(),
-    onKeys: (update) => {
-      updateKeys = update;
-    },
-    close: async () => {
-      try {
-        await send(await ensureAlive(), { type: "close" });
-      } finally {
-        thread.terminate();
-      }
-    },
-  };
+  }
+
+  /** Resolves when the request is on disk. Requests run in the order of the calls. */
+  async request(request: WriterRequest): Promise<boolean> {
+    const { value, warning, keys } = await this.#thread.request(request);
+    if (keys !== undefined) {
+      this.onKeys(keys.stored);
+      // If it fails, the thread has exited.
+      this.request({ type: "confirmKeys", transactions: keys.transactions }).catch(() => {});
+    }
+    if (warning !== undefined && warning !== this.#lastWarning) this.#onWarning(warning);
+    this.#lastWarning = warning;
+    return value;
+  }
+
+  /** Returns how long the oldest request has waited for its reply, in milliseconds. */
+  waitingMs(): number {
+    return this.#thread.waitingMs();
+  }
+
+  async close(areRight: boolean): Promise<void> {
+    try {
+      await this.request({ type: "close", areRight });
+    } finally {
+      this.#thread.terminate();
+    }
+  }
 }

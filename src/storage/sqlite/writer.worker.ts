@@ -1,83 +1,27 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
-import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
-import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { Checksum } from "./checksum.ts";
 import { findStructuralDamage } from "./contents.ts";
-import { isDamage } from "./errors.ts";
+import { DamageError, isDamage } from "./errors.ts";
 import { type Committed, FileGuard } from "./file-guard.ts";
-import type { FileIdentity } from "./files.ts";
 import { changeKeys } from "./keys.ts";
 import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { insertEvents, putIdempotencyRecord, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
-
-/** The changes of a batch of writes. */
-export interface Commit {
-  /** The sequence number before the first event. */
-  readonly startSequence: number;
-  /** The epoch of the events. */
-  readonly epoch: string;
-  /** The events, one per line, because one string is posted faster than many. */
-  readonly events: string;
-  /** The hashes of idempotency keys to delete, before the new records are added, because a new record may have the same key. */
-  readonly removed: readonly string[];
-  readonly idempotencyRecords: readonly IdempotencyRecord[];
-}
-
-/** What the writer thread opens. */
-export interface WriterOptions {
-  readonly path: string;
-  /** The id of the store. */
-  readonly id: string;
-  /** The identity of the lock file when it was locked. */
-  readonly lock: FileIdentity;
-  readonly maxEvents: number;
-}
-
-export type WriterRequest =
-  | { readonly type: "open"; readonly options: WriterOptions }
-  /** The value is whether the structure of the file is sound. */
-  | { readonly type: "check" }
-  /** Checks the files, and whether another process has written. */
-  | { readonly type: "checkFiles" }
-  /** Commits a transaction that changes nothing. */
-  | { readonly type: "checkWrites" }
-  | { readonly type: "commit"; readonly commit: Commit }
-  /** The value is whether the last commit has this sequence number. */
-  | { readonly type: "hasCommitted"; readonly sequence: number }
-  /** The server uses the API keys of the reply with this number of transactions. */
-  | { readonly type: "confirmKeys"; readonly transactions: number }
-  /** The value is whether the rules allow the change. */
-  | { readonly type: "changeKeys"; readonly change: KeyChange }
-  /** Checks the files for the last time. The value is false if only the WAL is missing, which SQLite still has. */
-  | { readonly type: "checkBeforeClose" }
-  /** Closes the file. SQLite moves its WAL to the database only if the last check succeeded. */
-  | { readonly type: "close" };
-
-/** A request on an open file. */
-type FileRequest = Exclude<WriterRequest, { readonly type: "open" | "checkBeforeClose" | "close" }>;
-
-/** The request is on disk. One that throws was rolled back, or its outcome is unknown. */
-export interface WriterReply {
-  /** The result of the request; true if it has none. */
-  readonly value: boolean;
-  readonly warning: string | undefined;
-  /** The API keys, if they may have changed since the last reply. */
-  readonly keys: ChangedKeys | undefined;
-}
-
-export interface ChangedKeys {
-  readonly stored: readonly StoredKey[];
-  /** The number of transactions of the store when they were read, or fewer. */
-  readonly transactions: number;
-}
+import type {
+  ChangedKeys,
+  Commit,
+  FileRequest,
+  WriterOptions,
+  WriterReply,
+  WriterRequest,
+} from "./writer-client.ts";
 
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
 const CHECKED_TEXT = " ".repeat(64 * 1024);
@@ -91,6 +35,20 @@ class SuspectError extends Error {
 
   constructor(path: string) {
     super(`another program has changed ${path}`);
+  }
+}
+
+/** Opens the database of a store. Throws a DamageError if its structure is damaged. */
+function openSound(path: string, id: string): Database {
+  const database = openDatabase(path, "server");
+  try {
+    if (storeRow(database).id !== id) throw new SuspectError(path);
+    if (findStructuralDamage(database).length > 0) throw new DamageError("its structure is inconsistent");
+    return database;
+  } catch (error) {
+    // The main thread still has it open, so that its WAL stays as it is.
+    database.close();
+    throw error;
   }
 }
 
@@ -108,19 +66,18 @@ class Writer {
   #isSuspect = false;
   /** The number of frames of the WAL at the last checkpoint. */
   #checkpointed = 0;
-  /** Whether API keys have changed since the last reply. Commands may have changed them before this thread was started again. */
+  /** Whether API keys have changed since the last reply. */
   #haveKeysChanged = true;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
   constructor({ path, id, lock, maxEvents }: WriterOptions) {
-    const database = openDatabase(path, "server");
+    const database = openSound(path, id);
     this.#path = path;
     this.#database = database;
     this.#dataVersion = dataVersion(database);
     const row = storeRow(database);
-    if (row.id !== id) throw new Error(`another program has changed ${path} (it is another store)`);
     this.#reader = openDatabase(path, "readOnly");
     this.#files = new FileGuard(path, lock, database);
     this.#mark = new MarkWriter(path, id);
@@ -130,9 +87,15 @@ class Writer {
     this.#maxEvents = maxEvents;
   }
 
-  serve(request: Exclude<WriterRequest, { type: "open" }>): boolean {
-    if (request.type === "checkBeforeClose") return this.#checkBeforeClose();
-    return request.type === "close" ? this.#close() : this.#serve(request);
+  serve(request: FileRequest): boolean {
+    try {
+      return this.#run(request);
+    } catch (error) {
+      this.#isSuspect ||= request.type === "checkFiles" || isDamage(error) || error instanceof SuspectError;
+      // The next start would trust an old mark that came with an old copy of the store.
+      this.#openMark(this.#files.hasDatabase());
+      throw error;
+    }
   }
 
   /** Why the mark was not written; `undefined` if it was. */
@@ -149,36 +112,11 @@ class Writer {
     return { stored, transactions };
   }
 
-  #serve(request: FileRequest): boolean {
-    try {
-      if (this.#isSuspect) this.#verify();
-      return this.#runVerified(request);
-    } catch (error) {
-      this.#isSuspect ||= request.type === "checkFiles" || isDamage(error) || error instanceof SuspectError;
-      // The next start would trust an old mark that came with an old copy of the store.
-      this.#openMark(this.#files.hasDatabase());
-      throw error;
-    }
-  }
-
-  /** Verifies the store if the request finds that it is suspect, which is before it changes anything. */
-  #runVerified(request: FileRequest): boolean {
-    try {
-      return this.#run(request);
-    } catch (error) {
-      if (!(error instanceof SuspectError)) throw error;
-      this.#verify();
-      return this.#run(request);
-    }
-  }
-
   #run(request: FileRequest): boolean {
     switch (request.type) {
       case "commit":
         this.#commit(request.commit);
         return true;
-      case "hasCommitted":
-        return this.#committed.sequence === request.sequence;
       case "checkFiles":
         this.#checkFiles();
         this.#openMark(true);
@@ -186,8 +124,6 @@ class Writer {
       case "checkWrites":
         this.#checkWrites();
         return true;
-      case "check":
-        return findStructuralDamage(this.#database).length === 0;
       case "confirmKeys":
         this.#mark.confirmKeys(request.transactions);
         return true;
@@ -196,35 +132,36 @@ class Writer {
     }
   }
 
-  /** Runs a function in a transaction that starts only if the store is as the last transaction left it. */
-  #transact<T>(work: () => T): T {
+  /** Runs a function in a transaction. Verifies a suspect store in it, because no other program can write meanwhile. */
+  #transact<T>(work: () => T, mode: "immediate" | "deferred" = "immediate"): T {
     return this.#database
       .transaction(() => {
-        this.#assertOwn();
+        if (this.#isSuspect || !this.#isOwn()) this.#verify();
         return work();
       })
-      .immediate();
+      [mode]();
   }
 
-  /** Throws a SuspectError if another program may have written since the last transaction. */
-  #assertOwn(): void {
+  /** Returns whether the store is as the last transaction of this thread, or of a command, has left it. */
+  #isOwn(): boolean {
     const { id, sequence, transactions } = this.#committed;
     const row = storeRow(this.#database);
     const version = dataVersion(this.#database);
     const counted = Number(row.transactions);
-    const isOwn = row.id === id && Number(row.sequence) === sequence;
-    if (isOwn && counted === transactions && version === this.#dataVersion) return;
+    if (row.id !== id || Number(row.sequence) !== sequence) return false;
+    if (counted === transactions) return version === this.#dataVersion;
+    if (counted < transactions) return false;
     // A command of this program counts its transaction. It changes API keys only.
-    if (!isOwn || counted <= transactions) throw new SuspectError(this.#path);
     this.#committed = { id, sequence, transactions: counted };
     this.#dataVersion = version;
     this.#haveKeysChanged = true;
+    return true;
   }
 
   /** Throws unless the files are right. */
   #checkFiles(): void {
-    if (!this.#files.check()) throw new SuspectError(this.#path);
-    this.#database.transaction(() => this.#assertOwn())();
+    this.#isSuspect ||= !this.#files.check();
+    this.#transact(() => {}, "deferred");
     if (this.#files.frameCount < CHECKPOINT_FRAMES) return;
     this.#checkpointed = this.#files.frameCount;
     if (!this.#files.checkpoint(() => moveWal(this.#database))) throw new SuspectError(this.#path);
@@ -233,12 +170,10 @@ class Writer {
   /** Reads the whole store. Throws unless it has everything that was committed. */
   #verify(): void {
     this.#isSuspect = true;
-    // Before the read, so that a later change makes the store suspect again.
-    const version = dataVersion(this.#database);
-    this.#files.verify(this.#committed, this.#database, (_, row) => {
-      this.#committed = { ...this.#committed, transactions: Number(row.transactions) };
-    });
-    this.#dataVersion = version;
+    const { transactions } = this.#files.verify(this.#committed);
+    this.#committed = { ...this.#committed, transactions: Number(transactions) };
+    // That of this transaction, so that a later change makes the store suspect again.
+    this.#dataVersion = dataVersion(this.#database);
     this.#isSuspect = false;
     this.#haveKeysChanged = true;
   }
@@ -251,38 +186,31 @@ class Writer {
   #onCommit(sequence: number, transactions: number): void {
     this.#committed = { id: this.#committed.id, sequence, transactions };
     this.#mark.write(transactions);
-    const frames = this.#files.frameCount;
-    if (frames < this.#checkpointed) this.#checkpointed = 0;
     // Later, so that the write is acknowledged first.
-    if (frames - this.#checkpointed >= CHECKPOINT_FRAMES) setImmediate(() => this.#checkpointLater());
+    setImmediate(() => this.#checkpointIfDue());
   }
 
-  #checkpointLater(): void {
+  #checkpointIfDue(): void {
     try {
-      this.#checkFiles();
+      const frames = this.#files.frameCount;
+      if (frames < this.#checkpointed) this.#checkpointed = 0;
+      if (frames - this.#checkpointed >= CHECKPOINT_FRAMES) this.#checkFiles();
     } catch {
       // The next request verifies the files, and reports what is wrong.
       this.#isSuspect = true;
     }
   }
 
-  /** Leaves the reader open if the files are wrong, so that the WAL, which may not fit the database, stays as it is. */
-  #checkBeforeClose(): boolean {
-    const areRight = !this.#files.hasOnlyLostWal();
-    if (areRight) this.#serve({ type: "checkFiles" });
-    this.#reader.close();
-    return areRight;
-  }
-
-  #close(): boolean {
+  /** If the files are wrong, the reader is the last to close, so that the WAL, which may not fit the database, stays as it is. */
+  close(areRight: boolean): void {
     try {
+      if (areRight) this.#reader.close();
       this.#mark.close();
       this.#database.close();
     } finally {
       this.#reader.close();
       this.#files.close();
     }
-    return true;
   }
 
   #commit(commit: Commit): void {
@@ -381,6 +309,7 @@ let writer: Writer | undefined;
 function serve(request: WriterRequest): boolean {
   if (request.type === "open") writer = new Writer(request.options);
   else if (writer === undefined) throw new Error("the writer thread has not opened a file");
+  else if (request.type === "close") writer.close(request.areRight);
   else return writer.serve(request);
   return true;
 }
