@@ -2,6 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { Generator } from "./generator.ts";
 import { ownProperty, parseJson } from "./json.ts";
+import { Model } from "./model.ts";
 import {
   clientName,
   type Handler,
@@ -19,7 +20,8 @@ import {
 } from "./reference-server.ts";
 import { type RuleId, reliesOn, rules } from "./rules.ts";
 import { checkServer, createClient, judgeByModel, type Options, type Report, runCases } from "./runner.ts";
-import { Stopped } from "./target-client.ts";
+import { applyInSomeOrder } from "./some-order.ts";
+import { CapturedResponse, Stopped } from "./target-client.ts";
 
 // Only the required sequences, so that a run depends on the seed alone.
 const ALL_OPTIONS = { token, user, clientName, fresh: true, seed: 1, seconds: 0 };
@@ -1361,6 +1363,21 @@ test.each(Object.entries(MINIMAL))(
     });
   },
 );
+
+test("concurrent updates may have any order, even if the first changes nothing", () => {
+  const todo = (done: boolean) => `{"id":1,"title":"a","done":${done}}`;
+  const respond = (text: string) =>
+    new CapturedResponse("", 200, new Headers({ "content-type": "application/json" }), text);
+  const model = new Model(true);
+  model.adopt([{ id: 1n, title: "a", done: true }]);
+  const updates = [true, false].map((done) => ({
+    request: { method: "PATCH", body: `{"done":${done}}` } as const,
+    id: "1",
+    response: respond(todo(done)),
+  }));
+  const after = applyInSomeOrder(model, updates, respond(`[${todo(true)}]`));
+  expect(after.todos.get(1n)).toEqual({ title: "a", done: true });
+});
 
 test("the same seed generates the same requests", () => {
   const generate = (seed: number) => {

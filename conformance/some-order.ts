@@ -46,8 +46,7 @@ function search(model: Model, exchanges: readonly Exchange[], list: CapturedResp
   const seen = new Set<string>();
 
   const searchFrom = (current: Model, rest: readonly Exchange[]): Model | undefined => {
-    const before = current.fingerprint();
-    const state = `${rest.map((each) => exchanges.indexOf(each))} ${before}`;
+    const state = `${rest.map((each) => exchanges.indexOf(each))} ${current.fingerprint()}`;
     if (seen.has(state)) return undefined;
     seen.add(state);
     for (const candidate of rest.length === 0 ? [undefined] : nextCandidates(rest)) {
@@ -66,8 +65,8 @@ function search(model: Model, exchanges: readonly Exchange[], list: CapturedResp
         next,
         rest.filter((each) => each !== candidate),
       );
-      // If an exchange that changes nothing is possible now, no other order needs to be tried.
-      if (found !== undefined || next.fingerprint() === before) return found;
+      // If an exchange that cannot change anything is possible now, no other order needs to be tried.
+      if (found !== undefined || candidate.request.method === "GET" || !candidate.response.ok) return found;
     }
     return undefined;
   };
