@@ -118,67 +118,45 @@ export async function runCases(
   options: Options,
   byModel?: RuleViolation,
 ): Promise<Result[]> {
-  const violations = new Map<string, RuleViolation>();
+  /** The rules that failed or were not judged, each with the failed rule that explains it. */
+  const causes = new Map<string, string>();
   const results: Result[] = [];
   for (const [id, testCase] of Object.entries(cases)) {
     const rule = rules.find((each) => each.id === id);
     if (rule === undefined) continue;
-    const result = await runCase(rule, testCase, client, options);
-    if (result instanceof RuleViolation) violations.set(id, result);
-    else results.push(result);
+    const cause =
+      id in api ? byModel?.rule : reliesOn.get(id)?.flatMap((other) => causes.get(other) ?? [])[0];
+    if (rule.needs !== undefined && !isAvailable(rule.needs, options))
+      results.push(skipped(rule, rule.needs));
+    else if (cause !== undefined) results.push(notJudged(rule, cause));
+    else results.push(await runCase(rule, testCase, client));
+    const { status } = results.at(-1) ?? {};
+    if (status === "failed" || status === "not judged") causes.set(id, cause ?? id);
   }
-  const violated = rules.flatMap((rule) => violationResult(rule, violations, byModel?.rule) ?? []);
-  return [...results, ...violated];
+  return results;
 }
 
 function modelResult(rule: Rule, { violation, commands }: ModelResult, options: Options): Result {
   if (violation?.rule === rule.id) return { rule, status: "failed", reason: violation.message, commands };
   if (rule.needs !== undefined && !isAvailable(rule.needs, options)) return skipped(rule, rule.needs);
   if (violation === undefined) return { rule, status: "passed" };
-  return { rule, status: "not judged", reason: `not judged because ${violation.rule} failed` };
+  return notJudged(rule, violation.rule ?? "");
 }
 
-async function runCase(
-  rule: Rule,
-  testCase: Case,
-  client: TargetClient,
-  options: Options,
-): Promise<Result | RuleViolation> {
-  if (rule.needs !== undefined && !isAvailable(rule.needs, options)) return skipped(rule, rule.needs);
+function notJudged(rule: Rule, cause: string): Result {
+  return { rule, status: "not judged", reason: `not judged because ${cause} failed` };
+}
+
+async function runCase(rule: Rule, testCase: Case, client: TargetClient): Promise<Result> {
   try {
     await testCase(client);
     return { rule, status: "passed" };
   } catch (error) {
-    if (error instanceof RuleViolation) return error;
+    if (error instanceof RuleViolation) return { rule, status: "failed", reason: error.message };
     throw error;
   } finally {
     await client.cleanup();
   }
-}
-
-/** Returns "failed" for a rule that failed by itself, and "not judged" if a rule that it depends on failed. */
-function violationResult(
-  rule: Rule,
-  violations: ReadonlyMap<string, RuleViolation>,
-  byModel: string | undefined,
-): Result | undefined {
-  const violation = violations.get(rule.id);
-  if (violation === undefined) return undefined;
-  const isOfTodos = violation.rule !== undefined && !violations.has(violation.rule);
-  const cause = (isOfTodos ? byModel : undefined) ?? causeOf(rule.id, violations);
-  if (cause === undefined) return { rule, status: "failed", reason: violation.message };
-  return { rule, status: "not judged", reason: `not judged because ${cause} failed` };
-}
-
-/** Returns the violated rule at the end of the chain of violated rules that a rule relies on, if there is a chain. */
-function causeOf(
-  id: string,
-  violations: ReadonlyMap<string, RuleViolation>,
-  seen: readonly string[] = [],
-): string | undefined {
-  const prerequisites = [violations.get(id)?.rule ?? id, ...(reliesOn.get(id) ?? [])];
-  const cause = prerequisites.find((other) => other !== id && violations.has(other) && !seen.includes(other));
-  return cause === undefined ? undefined : (causeOf(cause, violations, [...seen, id]) ?? cause);
 }
 
 const SKIP_REASONS: Readonly<Record<Need, string>> = {

@@ -4,197 +4,137 @@
  */
 import type { Cases } from "../case.ts";
 import { similarSecrets } from "../similar-secrets.ts";
-import type { CapturedResponse, TargetClient } from "../target-client.ts";
+import type { TargetClient } from "../target-client.ts";
 import { basic } from "../walk.ts";
+import {
+  type Attempt,
+  expectEach,
+  expectGuarded,
+  expectNothingShown,
+  expectSeparate,
+  expectText,
+  getWithCredentials,
+  type ProtectedRoute,
+  WITHOUT_CREDENTIALS,
+  withAuthorization,
+} from "./protected-route.ts";
 
-const path = "/admin/";
+const admin: ProtectedRoute = {
+  path: "/admin/",
+  valid: ({ user }) => withAuthorization(basic(user.name, user.password), "with valid credentials"),
+  unknown: withAuthorization(basic("kit-nobody", "x"), "with unknown credentials"),
+  pathVariants: ["/admin", "//admin/", "/%61dmin/", "/x/../admin/", "/admin/.", "/admin/x/..", "/ADMIN/"],
+  below: ["/admin/no-such", "/admin/no/such"],
+};
 
+/** In the order of `reliesOn`: a case comes after those that it relies on. */
 export const cases = {
   // Valid credentials come first, because a server that counts failed logins may lock the user out.
   async "admin.200"(client: TargetClient) {
-    (await getWithCredentials(client)).expectStatus(200);
+    (await getWithCredentials(client, admin)).expectStatus(200);
   },
+
+  "admin.text": (client: TargetClient) => expectText(client, admin),
 
   async "admin.greeting"(client: TargetClient) {
-    const response = await getWithCredentials(client);
+    const response = await getWithCredentials(client, admin);
     const { name } = client.target.user;
-    response.expect(response.ok && response.text.includes(name), `a greeting for “${name}”`);
+    response.expect(response.text.includes(name), `a greeting for “${name}”`);
   },
 
-  async "admin.text"(client: TargetClient) {
-    const response = await getWithCredentials(client);
-    response.expect(/^(text\/.*)?$/i.test(response.contentType), "a text content type");
-    response.expect(typeof response.json !== "object", "text, not JSON");
-  },
+  "basic.missing.refused": (client: TargetClient) => expectRejected(client, [WITHOUT_CREDENTIALS]),
 
-  async "basicuser.request"(client: TargetClient) {
-    const greeting = await readGreeting(client);
-    const pairs = Array.from({ length: 4 }, () => [
-      getWithCredentials(client),
-      getWithoutCredentials(client),
-    ]);
-    const responses = await Promise.all(pairs.flat());
-    responses.forEach((response, index) => {
-      const isValid = index % 2 === 0;
-      if (isValid)
-        response.expect(
-          response.ok && response.text === greeting,
-          "the greeting in each concurrent response",
-        );
-      else response.expect(!response.ok, "a rejection of each concurrent request without credentials");
-    });
-  },
-
-  async "basic.missing.refused"(client: TargetClient) {
-    expectRejected(await getWithoutCredentials(client));
-  },
+  "basicuser.request": (client: TargetClient) => expectSeparate(client, admin, WITHOUT_CREDENTIALS),
 
   async "basic.malformed.refused"(client: TargetClient) {
-    const malformed = [
-      "Basic",
-      "Basic !!!",
-      `Basic ${btoa("no colon")}`,
-      basic("", ""),
-      basic("kit-nobody", "x"),
-    ];
-    for (const authorization of malformed)
-      expectRejected(
-        await getWithAuthorization(client, authorization, "with malformed or unknown credentials"),
-      );
+    const malformed = ["Basic", "Basic !!!", `Basic ${btoa("no colon")}`, basic("", "")];
+    const note = "with malformed credentials";
+    await expectRejected(client, [
+      ...malformed.map((authorization) => withAuthorization(authorization, note)),
+      admin.unknown,
+    ]);
   },
 
   // At most nine wrong passwords for the user, because many servers lock a user out after ten.
   async "basic.password.refused"(client: TargetClient) {
     const { name, password } = client.target.user;
     const plain = password.normalize("NFD").replace(/\p{M}/gu, "");
-    const wrong: [string, string][] = [
+    const wrong: [note: string, password: string][] = [
       plain === password ? ["a wrong password", "kit-wrong"] : ["the password without accents", plain],
       ["no password", ""],
       ["the password and a space", `${password} `],
       ["the password, a NUL byte and a character", `${password}\0a`],
       ...similarSecrets(password).map(([note, guess]): [string, string] => [`the password ${note}`, guess]),
     ];
-    for (const [note, guess] of wrong.filter(([, guess]) => guess !== password))
-      expectRejected(await getWithAuthorization(client, basic(name, guess), `with ${note}`));
+    await expectRejected(
+      client,
+      wrong
+        .filter(([, guess]) => guess !== password)
+        .map(([note, guess]) => withAuthorization(basic(name, guess), `with ${note}`)),
+    );
   },
 
   async "basic.user.refused"(client: TargetClient) {
     const { name, password } = client.target.user;
-    const wrong: [string, string][] = [
-      ...[
-        "kit-nobody-2",
-        "",
-        `${name}x`,
-        `${name} `,
-        ` ${name}`,
-        name.slice(0, -1),
-        name.slice(1),
-        `${name}\0x`,
-        name + name,
-      ]
-        .concat([...new Set([name.toUpperCase(), name.toLowerCase()])].filter((other) => other !== name))
-        .map((guess): [string, string] => [guess, password]),
+    const names = [
+      "kit-nobody-2",
+      "",
+      `${name}x`,
+      `${name} `,
+      ` ${name}`,
+      name.slice(0, -1),
+      name.slice(1),
+      `${name}\0x`,
+      name + name,
+      ...new Set([name.toUpperCase(), name.toLowerCase()]),
+    ];
+    const wrong: [name: string, password: string][] = [
+      ...names.map((guess): [string, string] => [guess, password]),
       [password, name],
       [password, password],
       // Without the colon between them, these are equal to the valid credentials.
       [name.slice(0, -1), name.slice(-1) + password],
     ];
-    for (const [guess, secret] of wrong.filter(([guess]) => guess !== name))
-      expectRejected(await getWithAuthorization(client, basic(guess, secret), "with a wrong user"));
+    await expectRejected(
+      client,
+      wrong
+        .filter(([guess]) => guess !== name)
+        .map(([guess, secret]) => withAuthorization(basic(guess, secret), "with a wrong user")),
+    );
   },
 
   async "basic.scheme.refused"(client: TargetClient) {
     const { token, user } = client.target;
     const valid = basic(user.name, user.password);
+    const schemes = ["Bearer ", "Digest ", "Basic", ""];
     const foreign = token === "" ? [] : [`Bearer ${token}`, `Basic ${token}`];
-    for (const authorization of [
-      ...["Bearer ", "Digest ", "Basic", ""].map((scheme) => valid.replace("Basic ", scheme)),
-      ...foreign,
-    ]) {
-      const note = `with valid credentials and the scheme “${authorization === valid ? "" : authorization.split(" ")[0]?.slice(0, 6)}”`;
-      expectRejected(await getWithAuthorization(client, authorization, note));
-    }
-    for (const name of ["x-authorization", "proxy-authorization"])
-      expectRejected(
-        await client.send("GET", path, {
-          headers: { [name]: valid },
-          note: `with valid credentials in the header ${name}`,
-        }),
-      );
+    await expectRejected(client, [
+      ...schemes.map((scheme) =>
+        withAuthorization(valid.replace("Basic ", scheme), `with the scheme “${scheme.trim()}”`),
+      ),
+      ...foreign.map((authorization): Attempt => withAuthorization(authorization, "with the bearer token")),
+      ...["x-authorization", "proxy-authorization"].map((name) => ({
+        headers: { [name]: valid },
+        note: `with valid credentials in the header ${name}`,
+      })),
+    ]);
   },
 
-  async "basic.refused.no-greeting"(client: TargetClient) {
-    const greeting = await readGreeting(client);
-    const rejected = [
-      await getWithoutCredentials(client),
-      await getWithAuthorization(client, basic("kit-nobody-3", "x"), "with unknown credentials"),
-      ...(await Promise.all(pathVariants.map((variant) => client.sendRaw("GET", variant)))),
-    ];
-    for (const response of rejected)
-      response.expect(!response.text.includes(greeting), "no greeting in the response");
-  },
+  "basic.refused.no-greeting": (client: TargetClient) => expectNothingShown(client, admin),
 
-  async "basic.router"(client: TargetClient) {
-    const unknown = {
-      headers: { authorization: basic("kit-nobody-4", "x") },
-      note: "with unknown credentials",
-    };
-    for (const options of [{ note: "without credentials" }, unknown]) {
-      for (const method of ["HEAD", "POST", "PUT", "PATCH", "DELETE"])
-        expectNotOk(await client.send(method, path, options));
-      for (const suffix of ["no-such", "no/such"])
-        expectNotOk(await client.send("GET", path + suffix, options));
-    }
-  },
+  "basic.router": (client: TargetClient) => expectGuarded(client, admin),
 
   async "basic.realm"(client: TargetClient) {
-    const response = await getWithoutCredentials(client);
-    const challenge = response.headers.get("www-authenticate") ?? "";
-    response.expect(
-      !/\bbasic\b/i.test(challenge) || /\brealm\s*=/i.test(challenge),
-      "a Basic challenge with a realm",
-    );
+    await expectEach(client, admin, [WITHOUT_CREDENTIALS], (response) => {
+      const challenge = response.headers.get("www-authenticate") ?? "";
+      const isValid = !/\bbasic\b/i.test(challenge) || /\brealm\s*=/i.test(challenge);
+      response.expect(isValid, "a Basic challenge with a realm");
+    });
   },
 } as const satisfies Cases;
 
-/** Paths that a router or guard may confuse with /admin/. */
-const pathVariants = [
-  "/admin",
-  "//admin/",
-  "/%61dmin/",
-  "/x/../admin/",
-  "/admin/.",
-  "/admin/x/..",
-  "/ADMIN/",
-];
-
-function getWithCredentials(client: TargetClient): Promise<CapturedResponse> {
-  const { name, password } = client.target.user;
-  return getWithAuthorization(client, basic(name, password), "with valid credentials");
-}
-
-async function readGreeting(client: TargetClient): Promise<string> {
-  const response = await getWithCredentials(client);
-  response.expect(response.ok && response.text !== "", "a greeting");
-  return response.text;
-}
-
-function getWithoutCredentials(client: TargetClient): Promise<CapturedResponse> {
-  return client.send("GET", path, { note: "without credentials" });
-}
-
-function getWithAuthorization(
-  client: TargetClient,
-  authorization: string,
-  note: string,
-): Promise<CapturedResponse> {
-  return client.send("GET", path, { headers: { authorization }, note });
-}
-
-function expectNotOk(response: CapturedResponse): void {
-  response.expect(!response.ok, "no 2xx status");
-}
-
-function expectRejected(response: CapturedResponse): void {
-  response.expect(response.status >= 300 && response.status < 500, "a 3xx or 4xx status");
+async function expectRejected(client: TargetClient, attempts: readonly Attempt[]): Promise<void> {
+  await expectEach(client, admin, attempts, (response) =>
+    response.expect(response.status >= 300 && response.status < 500, "a 3xx or 4xx status"),
+  );
 }

@@ -1,0 +1,91 @@
+/** What the cases of both protected routes do. */
+import type { CapturedResponse, Target, TargetClient } from "../target-client.ts";
+
+/** The headers of a request, with a note for the report, which never shows their values. */
+export interface Attempt {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly note: string;
+}
+
+export interface ProtectedRoute {
+  readonly path: string;
+  readonly valid: (target: Target) => Attempt;
+  readonly unknown: Attempt;
+  /** Paths that a router or guard may confuse with the route. */
+  readonly pathVariants: readonly string[];
+  /** Paths below the route, which its guard covers too. */
+  readonly below: readonly string[];
+}
+
+export const WITHOUT_CREDENTIALS: Attempt = { note: "without credentials" };
+
+export function withAuthorization(authorization: string, note: string): Attempt {
+  return { headers: { authorization }, note };
+}
+
+export function getWithCredentials(client: TargetClient, route: ProtectedRoute): Promise<CapturedResponse> {
+  return client.send("GET", route.path, route.valid(client.target));
+}
+
+/** Sends all attempts at once and checks each response. */
+export async function expectEach(
+  client: TargetClient,
+  { path }: ProtectedRoute,
+  attempts: readonly Attempt[],
+  check: (response: CapturedResponse) => void,
+): Promise<void> {
+  const responses = await Promise.all(attempts.map((attempt) => client.send("GET", path, attempt)));
+  responses.forEach(check);
+}
+
+export async function expectText(client: TargetClient, route: ProtectedRoute): Promise<void> {
+  const response = await getWithCredentials(client, route);
+  const { json } = response;
+  response.expect(/^(text\/.*)?$/i.test(response.contentType), "a text content type");
+  response.expect(json === null || typeof json !== "object", "text, not JSON");
+}
+
+/** Expects concurrent requests with and without valid credentials to get separate responses. */
+export async function expectSeparate(
+  client: TargetClient,
+  route: ProtectedRoute,
+  invalid: Attempt,
+): Promise<void> {
+  const shown = await readShown(client, route);
+  const attempts = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? route.valid(client.target) : invalid));
+  const responses = await Promise.all(attempts.map((attempt) => client.send("GET", route.path, attempt)));
+  responses.forEach((response, n) => {
+    if (n % 2 === 1) response.expect(!response.ok, "a rejection of each concurrent invalid request");
+    else response.expect(response.text === shown, "the same text in each concurrent valid request");
+  });
+}
+
+/** Expects that no response without valid credentials contains what the route shows. */
+export async function expectNothingShown(client: TargetClient, route: ProtectedRoute): Promise<void> {
+  const shown = (await readShown(client, route)).trim();
+  const expectNone = (response: CapturedResponse) =>
+    response.expect(
+      ![response.text.trim(), ...response.text.split(/\r?\n/)].includes(shown),
+      "nothing of the protected route",
+    );
+  await expectEach(client, route, [WITHOUT_CREDENTIALS, route.unknown], expectNone);
+  (await Promise.all(route.pathVariants.map((path) => client.sendRaw("GET", path)))).forEach(expectNone);
+}
+
+/** Expects the guard to cover other methods and the paths below the route. */
+export async function expectGuarded(client: TargetClient, route: ProtectedRoute): Promise<void> {
+  const methods = ["HEAD", "POST", "PUT", "PATCH", "DELETE"].map((method) => [method, route.path] as const);
+  const requests = [...methods, ...route.below.map((path) => ["GET", path] as const)];
+  const responses = await Promise.all(
+    [WITHOUT_CREDENTIALS, route.unknown].flatMap((attempt) =>
+      requests.map(([method, path]) => client.send(method, path, attempt)),
+    ),
+  );
+  for (const response of responses) response.expect(!response.ok, "no 2xx status");
+}
+
+async function readShown(client: TargetClient, route: ProtectedRoute): Promise<string> {
+  const response = await getWithCredentials(client, route);
+  response.expect(response.ok && response.text.trim() !== "", "a text");
+  return response.text;
+}
