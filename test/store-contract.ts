@@ -726,25 +726,3 @@ export async function failureOf(call: () => unknown): Promise<string | undefined
 }
 
 const upTo = (last: number): TodoId[] => Array.from({ length: last }, (_, i) => BigInt(i + 1));
-
-/** Keys, and when they expire after each was used at 20: a browser's key one lifetime later, or with its parent. */
-export const RENEWED: readonly (readonly [key: StoredKey, expiresAt: number | undefined])[] = [
-  [storedKey("plain", { expiresAt: 30, lifetime: 30 }), 30],
-  [storedKey("parent", { expiresAt: 70 }), 70],
-  [storedKey("a", { ...parseMadeWith("key:parent"), expiresAt: 30, lifetime: 30 }), 50],
-  [storedKey("b", { ...parseMadeWith("key:parent"), expiresAt: 60, lifetime: 60 }), 70],
-  [storedKey("c", { ...parseMadeWith("user:x:ann"), expiresAt: 30, lifetime: 30 }), 50],
-  [storedKey("d", { ...parseMadeWith("user::ann"), expiresAt: 30 }), 30],
-];
-
-/** Inserts the keys and uses each at 20. */
-export async function useKeys(keys: KeyStore): Promise<void> {
-  for (const [key] of RENEWED) await keys.insert(key);
-  for (const [{ id }] of RENEWED) keys.recordUse(id, 20);
-}
-
-/** Checks when the keys expire after the uses were written. */
-export async function expectRenewed(keys: KeyStore): Promise<void> {
-  const ends = (await keys.list()).map(({ id, expiresAt }) => [id, expiresAt]);
-  expect(ends).toEqual(RENEWED.map(([{ id }, expiresAt]) => [id, expiresAt]));
-}

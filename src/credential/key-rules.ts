@@ -1,5 +1,5 @@
 /** The rules by which API keys change. PostgreSQL has the same rules as functions (functions.sql). */
-import { isExpired, type Key, oldestKeptExpiry, type StoredKey } from "./key.ts";
+import { isExpired, type Key, MAX_EXPIRED_KEYS, type StoredKey } from "./key.ts";
 import { isSameParent } from "./parent.ts";
 
 /** How many keys of a kind have the same parent at most. A new key deletes those beyond that: expired ones first, then the oldest. */
@@ -100,6 +100,15 @@ function add(keys: KeyMap, removed: Set<string>, changed: readonly StoredKey[], 
   const kept = oldestKeptExpiry([...left.values()], key.createdAt);
   const old = new Set([...left.values()].filter((one) => isExpired(one, kept - 1)).map(({ id }) => id));
   return { remove: removed.union(old), put: put.filter(({ id }) => !old.has(id)) };
+}
+
+/**
+ * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
+ * keys that expired earlier. Age does not matter, because a clock that is ahead would delete valid keys.
+ */
+function oldestKeptExpiry(keys: readonly Key[], now: number): number {
+  const expiries = keys.flatMap((key) => (isExpired(key, now) ? [key.expiresAt ?? 0] : []));
+  return expiries.toSorted((one, other) => other - one)[MAX_EXPIRED_KEYS - 1] ?? 0;
 }
 
 const endingBy = (key: StoredKey, limit = Number.POSITIVE_INFINITY): StoredKey => {

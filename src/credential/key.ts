@@ -59,7 +59,7 @@ export interface KeyStore {
   /**
    * Adds a key, which expires with its parent at the latest. Returns false and adds nothing if its parent is not valid at
    * `createdAt`, or if a sibling (a key of the same kind and parent) with its name still is. Deletes siblings beyond
-   * 20 devices or 5 links, expired ones first and then the oldest, and the keys that expired before `oldestKeptExpiry`, as `replace` does.
+   * 20 devices or 5 links, expired ones first and then the oldest, and all expired keys but the last 1,000, as `replace` does.
    * @param usedLink the id of a link to delete with the insertion, which returns false if it is absent
    */
   insert(key: StoredKey, usedLink?: string): Awaitable<boolean>;
@@ -170,15 +170,6 @@ export const isExpired = ({ expiresAt }: Key, now: number): boolean =>
 /** Returns whether lists show a key. */
 export const isListed = (key: Key, now: number): boolean =>
   !isExpired(key, now - EXPIRED_LISTED_MS) && key.kind !== "link";
-
-/**
- * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
- * keys that expired earlier. Age does not matter, because a clock that is ahead would delete valid keys.
- */
-export function oldestKeptExpiry(keys: readonly Key[], now: number): number {
-  const expiries = keys.flatMap((key) => (isExpired(key, now) ? [key.expiresAt ?? 0] : []));
-  return expiries.toSorted((one, other) => other - one)[MAX_EXPIRED_KEYS - 1] ?? 0;
-}
 
 /**
  * Creates an API key. Returns `undefined` if a valid key with that name exists.

@@ -13,12 +13,6 @@ END
 $$;
 DROP TYPE IF EXISTS todo_service.key;
 
--- What the functions read and write of a key.
-CREATE TYPE todo_service.key AS (
-  id text, name text, token_hash bytea, created_at bigint, expires_at bigint, last_used_at bigint, lifetime bigint, scope text,
-  kind text, parent text, owner_kind text, owner_name text, owner_hash text
-);
-
 CREATE FUNCTION todo_service.random_epoch() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT left(replace(gen_random_uuid()::text, '-', ''), 16)
 $$;
@@ -203,24 +197,20 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.key
+CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.keys
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope,
-         k.kind, k.parent, k.owner_kind, k.owner_name, k.owner_hash
-    FROM todo_service.keys k ORDER BY k.created_at, k.added;
+  SELECT k.* FROM todo_service.keys k ORDER BY k.created_at, k.added;
 $$;
 
-CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.key
+CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.keys
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT k.id, k.name, k.token_hash, k.created_at, k.expires_at, k.last_used_at, k.lifetime, k.scope,
-         k.kind, k.parent, k.owner_kind, k.owner_name, k.owner_hash
-    FROM todo_service.keys k WHERE k.token_hash = hash;
+  RETURN QUERY SELECT k.* FROM todo_service.keys k WHERE k.token_hash = hash;
 END
 $$;
 
 -- Returns the siblings of a key and the key itself: the keys of the same kind that were made with the same key, user or client.
-CREATE FUNCTION todo_service.siblings(key todo_service.key) RETURNS SETOF todo_service.keys
+CREATE FUNCTION todo_service.siblings(key todo_service.keys) RETURNS SETOF todo_service.keys
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT k.* FROM todo_service.keys k WHERE k.kind = key.kind AND (k.parent, k.owner_kind, k.owner_name, k.owner_hash)
     IS NOT DISTINCT FROM (key.parent, key.owner_kind, key.owner_name, key.owner_hash);
@@ -236,11 +226,9 @@ $$;
 
 -- Adds a key, whatever the others are, and keeps the 1,000 expired keys that expired last. A key is expired only if it is
 -- expired by the clock of the database and by that of the replica.
-CREATE FUNCTION todo_service.import_key(key todo_service.key) RETURNS void
+CREATE FUNCTION todo_service.import_key(key todo_service.keys) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  INSERT INTO todo_service.keys (
-    id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, kind, parent, owner_kind, owner_name, owner_hash
-  ) SELECT key.*;
+  INSERT INTO todo_service.keys OVERRIDING USER VALUE SELECT key.*;
   DELETE FROM todo_service.keys k WHERE k.expires_at < (
     SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(key.created_at, todo_service.clock_ms())
     ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
@@ -249,7 +237,7 @@ $$;
 
 -- Adds a key as import_key does, up to the expiry of its parent. Deletes the link that it uses up, and its siblings beyond 20 devices
 -- or 5 links: expired ones first, then the oldest. Returns false if the link is gone, the parent is not valid, or a sibling of the same name is.
-CREATE FUNCTION todo_service.insert_key(key todo_service.key, used_link text) RETURNS boolean
+CREATE FUNCTION todo_service.insert_key(key todo_service.keys, used_link text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now bigint := least(key.created_at, todo_service.clock_ms());
@@ -284,13 +272,13 @@ $$;
 
 -- Makes a key and its siblings of the same name, and all keys that were made with them, expire at a time or earlier, and adds a
 -- successor as import_key does. Returns false if the key does not exist.
-CREATE FUNCTION todo_service.replace_key(key todo_service.key, replaced text, ends_at bigint) RETURNS boolean
+CREATE FUNCTION todo_service.replace_key(key todo_service.keys, replaced text, ends_at bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  old todo_service.key;
+  old todo_service.keys;
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  SELECT * INTO old FROM todo_service.list_keys() k WHERE k.id = replaced;
+  SELECT * INTO old FROM todo_service.keys k WHERE k.id = replaced;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
@@ -316,10 +304,10 @@ $$;
 CREATE FUNCTION todo_service.rename_key(key_id text, new_name text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  old todo_service.key;
+  old todo_service.keys;
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  SELECT * INTO old FROM todo_service.list_keys() k WHERE k.id = key_id;
+  SELECT * INTO old FROM todo_service.keys k WHERE k.id = key_id;
   UPDATE todo_service.keys k SET name = new_name WHERE k.id = key_id
     AND NOT EXISTS (SELECT FROM todo_service.siblings(old) s WHERE s.name = new_name AND s.id <> key_id);
   RETURN FOUND;

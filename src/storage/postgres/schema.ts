@@ -91,33 +91,30 @@ const FORBIDDEN_FUNCTIONS = `
 const CREATE_AS_OWNER =
   'run "todo migrate" as the owner of the database, which creates the schema todo_service';
 
-/**
- * Applies the missing migrations, one process at a time. Throws if a newer version wrote the database.
- * @param migrations all migrations in order; the default is those of this version
- */
-export async function migrate(sql: SQL, migrations = MIGRATIONS): Promise<MigrationSummary> {
+/** Applies the missing migrations, one process at a time. Throws if a newer version wrote the database. */
+export async function migrate(sql: SQL): Promise<MigrationSummary> {
   try {
-    return await sql.begin((transaction) => applyMissing(transaction, migrations));
+    return await sql.begin(applyMissing);
   } catch (error) {
     if (!(error instanceof SQL.PostgresError) || error.errno !== INSUFFICIENT_PRIVILEGE) throw error;
     throw new Error(`${error.message}: ${CREATE_AS_OWNER}`, { cause: error });
   }
 }
 
-async function applyMissing(transaction: SQL, migrations: readonly string[]): Promise<MigrationSummary> {
+async function applyMissing(transaction: SQL): Promise<MigrationSummary> {
   await transaction.unsafe("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
   const catalog = await readCatalog(transaction);
   if (catalog.owner !== null && !catalog.isOwner) throw notCurrent(catalog);
   // The functions run with the rights of their owner, and the owner of the schema can replace them.
   const owner = catalog.owner ?? catalog.schemaOwner;
   if (owner !== null) await transaction.unsafe(`SET LOCAL ROLE ${quoteIdentifier(owner)}`);
-  const to = migrations.length;
-  const from = await readVersion(transaction, catalog, to);
+  const to = MIGRATIONS.length;
+  const from = await readVersion(transaction, catalog);
   if (from === to) return { from, to };
   // An existing schema needs no right to create one.
   if (!catalog.hasSchema) await transaction.unsafe("CREATE SCHEMA todo_service");
   const roles = await transaction.unsafe<{ name: string }[]>(ROLES_OF_SERVERS);
-  for (const migration of [...migrations.slice(from), functions])
+  for (const migration of [...MIGRATIONS.slice(from), functions])
     await transaction.unsafe(migration).simple();
   await transaction.unsafe("UPDATE todo_service.format SET version = $1", [to]);
   const all = "EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service";
@@ -148,7 +145,7 @@ async function readCatalog(sql: SQL): Promise<Catalog> {
 }
 
 /** Returns the number of applied migrations. Throws if it is greater than that of the known ones. */
-async function readVersion(sql: SQL, { owner, role }: Catalog, known = MIGRATIONS.length): Promise<number> {
+async function readVersion(sql: SQL, { owner, role }: Catalog): Promise<number> {
   if (owner === null) return 0;
   const rows = await sql
     .unsafe<{ version: bigint }[]>("SELECT todo_service.format_version() AS version")
@@ -157,6 +154,7 @@ async function readVersion(sql: SQL, { owner, role }: Catalog, known = MIGRATION
       throw new Error(`${error.message}: ${grantTo(role, owner)}`, { cause: error });
     });
   const version = Number(rows[0]?.version ?? 0);
+  const known = MIGRATIONS.length;
   if (version <= known) return version;
   throw new Error(
     `it was written by a newer version of this program (format ${version}; this version knows formats up to ${known}): use the newer version`,

@@ -5,14 +5,7 @@ import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
-import {
-  decode,
-  expectRenewed,
-  failureOf,
-  read,
-  storeContract,
-  useKeys,
-} from "../../../test/store-contract.ts";
+import { decode, failureOf, read, storeContract } from "../../../test/store-contract.ts";
 import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
@@ -21,9 +14,8 @@ import type { TransferOptions } from "../maintenance.ts";
 import { madeWithText } from "../records/made-with.ts";
 import type { Store } from "../store.ts";
 import format1 from "./format-1.sql" with { type: "text" };
-import format2 from "./format-2.sql" with { type: "text" };
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";
-import { migrate, probePostgres } from "./schema.ts";
+import { probePostgres } from "./schema.ts";
 import { openPostgres, type PostgresOptions } from "./store.ts";
 import { exportTodos, importTodos, migrateDatabase } from "./transfer.ts";
 
@@ -63,33 +55,19 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     };
   }
 
-  test("a store immediately shows each write that another store acknowledged", async () => {
-    await using stores = await openTwo();
-    for (let i = 1; i <= 200; i++) {
-      const [writer, reader] = i % 2 === 0 ? [stores.one, stores.other] : [stores.other, stores.one];
-      const { id } = await writer.insert(`${i}`);
-      expect(id).toBe(BigInt(i));
-      expect(await todoIn(reader, id)).toEqual({ id, title: `${i}`, done: false });
-      await writer.setDone(id, true);
-      expect(await todos(reader, { after: id - 1n })).toEqual([{ id, title: `${i}`, done: true }]);
-      const { sequence: n } = await writer.position();
-      expect((await reader.position()).sequence).toBe(n);
-      if (i % 3 > 0) continue;
-      expect((await writer.delete(id)).existed).toBe(true);
-      expect(await reader.get(id)).toBeUndefined();
-      expect((await reader.setDone(id, true)).json).toBeUndefined();
-      expect((await reader.delete(id)).existed).toBe(false);
-    }
-  });
-
   test("a store shows acknowledged writes of another store while both handle other requests", async () => {
     await using stores = await openTwo();
     const writeAndRead = async (writer: Store, reader: Store): Promise<void> => {
       for (let i = 0; i < 50; i++) {
         const { id } = await writer.insert("x");
         expect((await todoIn(reader, id))?.done).toBe(false);
-        await writer.setDone(id, true);
-        expect((await todoIn(reader, id))?.done).toBe(true);
+        const { position } = await writer.setDone(id, true);
+        expect((await todos(reader, { after: id - 1n, limit: 1 }))[0]).toEqual({
+          id,
+          title: "x",
+          done: true,
+        });
+        expect((await reader.position()).sequence).toBeGreaterThanOrEqual(position.sequence);
         await writer.delete(id);
         expect(await reader.get(id)).toBeUndefined();
       }
@@ -198,16 +176,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await restarted.close();
   });
 
-  test("an idempotency key expires after 24 hours", async () => {
-    await using stores = await openTwo();
-    await stores.one.insert("a", "key");
-    await passHours(stores.url, 23.9);
-    expect((await stores.other.insert("a", "key")).id).toBe(1n);
-    await passHours(stores.url, 0.1);
-    expect((await stores.other.insert("b", "key")).id).toBe(2n);
-    expect((await stores.one.insert("b", "key")).id).toBe(2n);
-  });
-
   test("a clock that jumps forward and back removes two idempotency keys per new key at most", async () => {
     await using stores = await openTwo();
     const insert = async (key: string): Promise<TodoId> => (await stores.one.insert("x", key)).id;
@@ -234,34 +202,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([store.close(), behind.close()]);
   });
 
-  test("a new idempotency key evicts the oldest key, which another store may have added", async () => {
-    let evicted = 0;
-    const onIdempotencyKeysEvicted = (count: number) => {
-      evicted += count;
-    };
-    await using stores = await openTwo({ maxTodos: 4, onIdempotencyKeysEvicted });
-    const insert = async (key: string, store = stores.one) => {
-      const { id } = await store.insert("a", key);
-      await store.delete(id);
-      return id;
-    };
-    await insert("a");
-    await insert("b", stores.other);
-    await passHours(stores.url, 12);
-    // The key "a" is found although the same batch evicts it.
-    const atOnce = ["c", undefined, "d", "e", "a"].map((key) => stores.one.insert("a", key));
-    expect(await Promise.all(atOnce.map(idOrDetail))).toEqual([3n, 4n, 5n, 6n, 1n]);
-    expect(evicted).toBe(1);
-    for (const id of [3n, 4n, 5n, 6n]) await stores.other.delete(id);
-    expect(await insert("a", stores.other)).toBe(7n);
-    expect([await insert("c"), await insert("d"), evicted]).toEqual([3n, 5n, 2]);
-    await passHours(stores.url, 12);
-    expect(await failureOf(() => stores.other.insert("b", "c"))).toBe("idempotency_key_reused");
-    await passHours(stores.url, 12);
-    for (const key of ["c", "d", "e"]) await insert(key);
-    expect([await insert("a"), evicted]).toEqual([11n, 2]);
-  });
-
   test("an insert under a lower limit evicts the idempotency keys above the limit", async () => {
     let evicted = 0;
     await using stores = await openTwo({ maxTodos: 8 });
@@ -283,35 +223,14 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await lower.close();
   });
 
-  test("a later migration keeps the contents, and the version without it rejects the database", async () => {
+  test("a database of a newer version is rejected", async () => {
     const url = await databases.newDatabase();
-    const later = "CREATE TABLE todo_service.later (x bigint)";
-    const migrations = [format1, format2, later];
-    const sql = new SQL(url, { max: 1, bigint: true });
-    expect(await migrate(sql)).toEqual({ from: 0, to: 2 });
-    const store = await openPostgres(url);
-    await store.insert("a");
-    expect(await migrate(sql, migrations)).toEqual({ from: 2, to: 3 });
-    expect(await migrate(sql, migrations)).toEqual({ from: 3, to: 3 });
-    expect(await numberOf(url, "SELECT count(*) FROM todo_service.later")).toBe(0);
-    expect(await todos(store)).toEqual([{ id: 1n, title: "a", done: false }]);
+    expect(await migrateDatabase(url)).toEqual({ from: 0, to: 2 });
+    expect(await migrateDatabase(url)).toEqual({ from: 2, to: 2 });
+    await executeSql(url, "UPDATE todo_service.format SET version = 3");
     const reason = "written by a newer version of this program (format 3;";
-    for (const open of [() => openPostgres(url), () => migrate(sql), () => probePostgres(url)])
-      expect((await errorOf(open())).message).toContain(reason);
-    await store.close();
-    await sql.close();
-  });
-
-  test("a nearly full store accepts as many concurrent inserts as fit", async () => {
-    await using stores = await openTwo({ maxTodos: 3 });
-    const atOnce = ["a", undefined, "b", "c", undefined].map((key) => stores.one.insert("x", key));
-    const outcomes = await Promise.all(atOnce.map(idOrDetail));
-    const noRoom = "The store is full (3 to-dos). Delete one first.";
-    expect(outcomes).toEqual([1n, 2n, 3n, noRoom, noRoom]);
-    // The rejected insert did not store its key.
-    await stores.other.delete(1n);
-    expect((await stores.other.insert("y", "c")).id).toBe(4n);
-    expect((await stores.other.position()).sequence).toBe(5);
+    for (const open of [openPostgres, migrateDatabase, probePostgres])
+      expect((await errorOf(open(url))).message).toContain(reason);
   });
 
   test("ids reach the greatest bigint, and positions exceed 32 bits", async () => {
@@ -359,13 +278,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await stores.one.close();
     await stores.other.close();
     expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
-  });
-
-  test("a use renews the key of a browser, up to the expiry of its parent", async () => {
-    await using stores = await openTwo();
-    await useKeys(stores.one.keys);
-    await stores.one.close();
-    await expectRenewed(stores.other.keys);
   });
 
   test("a new API key deletes the expired keys that exceed the limit", async () => {

@@ -12,13 +12,12 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
-import { expectRenewed, keyContract, useKeys } from "../../../test/store-contract.ts";
+import { keyContract } from "../../../test/store-contract.ts";
 import type { Awaitable } from "../../awaitable.ts";
 import {
   createKey,
   createKeyLookup,
   type KeyStore,
-  MAX_EXPIRED_KEYS,
   type MintedKey,
   rotateKey,
 } from "../../credential/key.ts";
@@ -118,18 +117,6 @@ test("keys persist across a restart", async () => {
   expect(await namesAt(NOW + 1000, rotated?.token ?? "", second)).toEqual(["ci"]);
   expect(await namesAt(NOW, backup.token, second)).toEqual(["backup"]);
   await second.close();
-});
-
-test("a use renews the key of a browser, up to the expiry of its parent", async () => {
-  const path = newPath();
-  const server = await openSqlite(path);
-  await useKeys(server.keys);
-  await server.close();
-  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
-  await expectRenewed(beside.keys);
-  await beside.close();
-  // The checksum still matches.
-  await (await openSqlite(path)).close();
 });
 
 test("the last use is listed immediately and stored when the store closes", async () => {
@@ -265,21 +252,6 @@ test("files contain the hash of a token but not the token", async () => {
   expect(check()).toContain(`${files}.db-wal`);
   await served.close();
   expect(check()).not.toContain(`${files}.db-wal`);
-});
-
-test("a new key deletes the expired keys that exceed the limit", async () => {
-  const path = newPath();
-  const { keys, close } = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
-  for (let i = 0; i <= MAX_EXPIRED_KEYS; i++) {
-    const key = { id: `${i}`, name: `${i}`, tokenHash: hashToken(`${i}`), createdAt: 0, expiresAt: i };
-    await keys.insert({ ...key, scope: "read" });
-  }
-  await made(keys, "new");
-  const ids = (await keys.list()).map(({ id }) => id);
-  expect([ids.length, ids.slice(0, 2)]).toEqual([MAX_EXPIRED_KEYS + 1, ["1", "2"]]);
-  await close();
-  // The start compares the API keys with their checksum.
-  await (await openSqlite(path)).close();
 });
 
 test("a deleted key stays deleted after a restart", async () => {
