@@ -1,8 +1,10 @@
 /** The kit accepts servers that follow the specification and share no code with this project. */
 import { afterAll, expect, test } from "bun:test";
-import { copyFile, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import * as reference from "../conformance/reference-server.ts";
 import { checkServer } from "../conformance/runner.ts";
 import { run } from "./command.ts";
 import { installPackages } from "./npm-install.ts";
@@ -49,3 +51,30 @@ test.skipIf(skipFor(whyMissing("python3")))(
 test.skipIf(skipFor(whyMissing("perl")))("the conformance kit accepts Perl's core modules", async () => {
   await expectAccepted(["perl", join(SERVERS, "sequential.pl")]);
 });
+
+test.skipIf(skipFor(whyMissing("go")))("the conformance kit accepts Go's standard library", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "todo-honest-"));
+  try {
+    const program = join(folder, "server");
+    const build = ["go", "build", "-o", program, join(SERVERS, "nethttp.go")];
+    // The cache of the compiler goes to the folder, because the user may have no home.
+    const built = Bun.spawn(build, { env: { ...process.env, GOCACHE: folder } });
+    expect(await built.exited).toBe(0);
+    await expectAccepted([program]);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("the conformance kit accepts a server that needs 100 ms for each request, within two minutes", async () => {
+  const { token, user, clientName } = reference;
+  const slow: reference.Handler = async (request, state) => {
+    await Bun.sleep(100);
+    return reference.handleRequest(request, state);
+  };
+  const report = await reference.withServer(slow, { todos: new Map(), lastId: 0n }, (baseUrl) =>
+    checkServer({ baseUrl, token, user, clientName, fresh: true, timeoutMs: 60_000 }),
+  );
+  // The test's own time limit is two minutes.
+  expect(report).toMatchObject({ passed: true, complete: true });
+}, 120_000);

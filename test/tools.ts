@@ -12,6 +12,7 @@ const TOOLS = {
   "firefox-esr": "153",
   fish: "3.6.0",
   git: "2.39.5",
+  go: "1.19.8",
   h2load: "1.52.0 (nghttp2)",
   haproxy: "2.6.12",
   htpasswd: "2.4.71 (Apache)",
