@@ -8,13 +8,13 @@ import contract from "../openapi.json" with { type: "json" };
 import { getVariables, SETTINGS } from "../src/config/settings.ts";
 import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
-import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "../src/http/body.ts";
-import { DEFAULT_LIMITS, IDLE_SECONDS } from "../src/http/limits.ts";
+import { DEFAULT_LIMITS, IDLE_SECONDS, MAX_BODY_BYTES, MAX_REQUEST_BYTES } from "../src/http/limits.ts";
 import {
   AUTHENTICATION_OUTCOMES,
   STORE_OPERATIONS,
   SURFACES,
 } from "../src/http/observability/instrumentation.ts";
+import { MAX_UNFINISHED_BYTES } from "../src/http/unfinished-bodies.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { PRIMARY_DEFAULTS } from "../src/storage/postgres/primary.ts";
 import { MAX_POSTGRES_ID } from "../src/storage/postgres/store.ts";

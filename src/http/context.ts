@@ -1,6 +1,6 @@
 import type { TodoStore } from "../todo.ts";
 import type { Access, Credentials } from "./auth/authenticator.ts";
-import type { BodyReader } from "./body.ts";
+import type { BodyReader } from "./json-body.ts";
 import type { Limits } from "./limits.ts";
 import type { Log } from "./observability/log.ts";
 import type { LogLimiter } from "./observability/log-limiter.ts";

@@ -28,6 +28,12 @@ export const DEFAULT_LIMITS: Limits = {
   heartbeatMs: 15_000,
 };
 
+/** The maximum size of a request body. */
+export const MAX_BODY_BYTES = 64 * 1024;
+
+/** The runtime rejects a larger body with an empty 413. It keeps smaller ones in memory until they are complete. */
+export const MAX_REQUEST_BYTES = 2 * MAX_BODY_BYTES;
+
 /**
  * The time limit for receiving a whole request, and for the next request on a kept-alive connection to begin. The
  * runtime adds up to 2 seconds.

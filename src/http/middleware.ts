@@ -17,6 +17,7 @@ import {
   type Route,
   type RoutedRequest,
 } from "./route.ts";
+import { isUnfinished } from "./unfinished-bodies.ts";
 
 /** Less than the idle timeout of `listen`. */
 const SLOW_MS = 5000;
@@ -153,6 +154,7 @@ export function createMiddleware(options: MiddlewareOptions) {
         const { id, method } = request;
         logError(path, { id, method, trace: traceId(request) }, serviceError);
       }
+      if (isUnfinished(error)) forbidReuse(response.headers);
       return closeIfLast(route.access === "guarded" ? forbidStoring(response) : response, request);
     }
   }

@@ -4,11 +4,11 @@ import { type Access, type Credentials, DEFAULT_ACCESS, NO_CREDENTIALS } from ".
 import { createGuards } from "./auth/guards.ts";
 import { createWriteGuard } from "./auth/private-writes.ts";
 import { createRevocationCheck } from "./auth/revocation.ts";
-import { BodyReader } from "./body.ts";
 import type { Context } from "./context.ts";
 import { createEventHandlers } from "./handlers/events.ts";
 import { createMcpHandler, type McpEndpoint } from "./handlers/mcp.ts";
 import { errorPage } from "./handlers/pages.ts";
+import { BodyReader } from "./json-body.ts";
 import { DEFAULT_LIMITS, type Limits } from "./limits.ts";
 import { createMiddleware } from "./middleware.ts";
 import { instrument, type Observer } from "./observability/instrumentation.ts";

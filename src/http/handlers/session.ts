@@ -18,13 +18,13 @@ import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
 import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
-import { describeBrowser } from "../auth/browser.ts";
 import { createLinkLimit } from "../auth/link-limit.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
+import { describeBrowser } from "./browser.ts";
 
 /** Returns the handlers of `/api/session` and below. A signed-in browser has an API key in a cookie. */
 export function createSessionHandlers(keys: KeyStore, authenticator: Authenticator, context: Context) {

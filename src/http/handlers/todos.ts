@@ -11,7 +11,6 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
-import { isUnfinished } from "../body.ts";
 import type { Context } from "../context.ts";
 import { matchesEtag } from "../etag.ts";
 import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
@@ -19,6 +18,7 @@ import { readParameter } from "../query.ts";
 import { changed, created, deleted, json, list, respond, TODO_POSITION } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 import { toReadableStream } from "../stream.ts";
+import { isUnfinished } from "../unfinished-bodies.ts";
 
 const MAX_LIMIT = 1000;
 const LONG_LIST_IDLE_SECONDS = 120;

@@ -1,7 +1,6 @@
 import { constants } from "node:crypto";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
-import { MAX_REQUEST_BYTES } from "../body.ts";
-import { IDLE_SECONDS } from "../limits.ts";
+import { IDLE_SECONDS, MAX_REQUEST_BYTES } from "../limits.ts";
 import { forbidReuse } from "../response.ts";
 import type { Handler } from "../route.ts";
 import type { Service } from "../service.ts";

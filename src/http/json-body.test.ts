@@ -10,10 +10,11 @@ import { chunked, openSocket, request, sendRaw, statusOf } from "../../test/raw-
 import { startService } from "../../test/service.ts";
 import { createMcpEndpoint } from "../mcp/http.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { MAX_BODY_BYTES, MAX_REQUEST_BYTES, MAX_UNFINISHED_BYTES } from "./body.ts";
+import { MAX_BODY_BYTES, MAX_REQUEST_BYTES } from "./limits.ts";
 import { listenTls } from "./listener/listen.ts";
 import { parseCertificate } from "./listener/tls.ts";
 import { createService, type ServiceOptions } from "./service.ts";
+import { MAX_UNFINISHED_BYTES } from "./unfinished-bodies.ts";
 
 const JSON_TYPE = "Content-Type: application/json";
 const X = '{"title":"x"}';
@@ -371,6 +372,7 @@ describe("an unfinished body", () => {
       expect([statusOf(text), closed]).toEqual([408, true]);
       expect(text).toContain('"code":"request_timeout"');
       expect(text).toMatch(/^connection: close\r$/im);
+      expect(text).not.toMatch(/^keep-alive:/im);
     },
   );
 
