@@ -12,7 +12,7 @@ import { until } from "../test/until.ts";
 const DAY = 24 * 60 * 60 * 1000;
 const ADMIN = { httpCredentials: { username: "admin", password: "secret" } };
 
-function start() {
+function start(privateMode = false) {
   const store = openMemory();
   const { keys } = store;
   const service = startService({
@@ -22,6 +22,7 @@ function start() {
       checkUser: createFixedUserCheck("admin", "secret"),
       lookupClient: createKeyLookup(keys, Date.now),
     },
+    access: { privateMode },
     network: { onLoopback: true },
   });
   const whoami = async (token: string): Promise<string> =>
@@ -48,13 +49,12 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByLabel("Scope").selectOption("Read only");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByRole("heading", { name: "Token for ci <b>" }).waitFor();
-    await page.locator("#token-heading:focus").waitFor();
-    const token = (await page.locator("#token-text").textContent()) ?? "";
+    await page.locator("#invite-heading:focus").waitFor();
+    const token = (await page.locator("#invite-content code").textContent()) ?? "";
     expect(token).toMatch(/^todo_\w{49}$/);
     expect(await service.whoami(token)).toBe("ci <b>");
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("Copied.").waitFor();
-    expect(await page.locator("#copy").textContent()).toBe("Copied");
     expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
     const row = page.getByRole("row", { name: "ci <b>" });
     const [key] = await service.keys.list();
@@ -64,20 +64,19 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(await row.locator('[data-label="Scope"]').textContent()).toBe("read");
     expect(await row.locator("code").textContent()).toBe(key?.id ?? "");
     expect(await row.locator('[data-label="Created"] time, [data-label="Expires"] time').count()).toBe(2);
-    await page.getByRole("button", { name: "Done, hide token" }).click();
-    await page.locator("#keys-heading:focus").waitFor();
+    await page.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("button", { name: "Create key" }).and(page.locator(":focus")).waitFor();
     expect(await page.content()).not.toContain(token);
     await page.getByLabel("Name", { exact: true }).fill("another");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByRole("heading", { name: "Token for another" }).waitFor();
-    expect(await page.locator("#copy").textContent()).toBe("Copy");
     // Browsers have no clipboard API over plain HTTP.
     await page.evaluate(() => {
       Object.defineProperty(navigator, "clipboard", { value: undefined });
     });
     await page.getByRole("button", { name: "Copy" }).click();
-    await page.getByRole("button", { name: "Copied" }).waitFor();
-    await page.getByRole("button", { name: "Done, hide token" }).click();
+    await page.getByText("Copied.").waitFor();
+    await page.getByRole("button", { name: "Done" }).click();
     await page.getByLabel("Name", { exact: true }).fill("third");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByRole("heading", { name: "Token for third" }).waitFor();
@@ -86,13 +85,61 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     });
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("The browser forbids copying.").waitFor();
-    await page.getByRole("button", { name: "Done, hide token" }).click();
+    await page.getByRole("button", { name: "Done" }).click();
     await page.reload();
     await row.waitFor();
     expect(await page.getByRole("rowheader").allTextContents()).toEqual(["third", "another", "ci <b>"]);
     expect(await page.content()).not.toContain(token);
     expect(window.faults).toEqual([]);
     expect([...window.hosts]).toEqual([new URL(service.url).host]);
+  });
+
+  test("invites a person by a link, and lists their browsers under their key", async () => {
+    await using service = start(true);
+    await createKey(service.keys, "ada", undefined, Date.now());
+    await using window = await open(service.url);
+    const { page } = window;
+    const link = page.locator("#invite-content code").first();
+    await page.getByLabel("Name", { exact: true }).fill("ben");
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: "Invite ben" }).waitFor();
+    await page.getByRole("img", { name: "QR code of the link" }).waitFor();
+    expect(await page.locator("#invite-content code").last().textContent()).toMatch(/^todo_\w{49}$/);
+    expect(await accessibilityViolations(page)).toEqual([]);
+    for (const width of [320, 390, 1280]) {
+      await page.setViewportSize({ width, height: 700 });
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+      const done = await page.getByRole("button", { name: "Done" }).boundingBox();
+      expect((done?.y ?? 700) + (done?.height ?? 0)).toBeLessThanOrEqual(700);
+    }
+    const signIn = async (): Promise<void> => {
+      await using other = await openWindow(browser, (await link.textContent()) ?? "");
+      await other.page.getByRole("button", { name: "Sign in as ben" }).click();
+      await other.page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    };
+    await signIn();
+    await page.getByRole("button", { name: "Done" }).click();
+
+    // The first link was used, and the token stays valid.
+    await page.getByRole("button", { name: "Invite ben" }).click();
+    await link.waitFor();
+    expect(await page.locator("#invite-content code").count()).toBe(1);
+    await signIn();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Invite ben" }).and(page.locator(":focus")).waitFor();
+    await page.reload();
+    await page.getByText("Browser of ben").first().waitFor();
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual([
+      "ben",
+      expect.stringMatching(/^ben · Chrome on .* 2 Browser of ben$/),
+      expect.stringMatching(/^ben · Chrome on .* Browser of ben$/),
+      "ada",
+    ]);
+    for (const width of [1025, 1280]) {
+      await page.setViewportSize({ width, height: 700 });
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    }
+    expect(window.faults).toEqual([]);
   });
 
   test("works at a URL that contains the password", async () => {
@@ -171,7 +218,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("hides a token when its key is revoked in this window or elsewhere", async () => {
+  test("hides a token when its key is revoked elsewhere", async () => {
     await using service = start();
     await using window = await openWindow(browser, "about:blank", ADMIN);
     const { page } = window;
@@ -182,18 +229,14 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       await page.getByRole("button", { name: "Create key" }).click();
       await page.getByRole("heading", { name: `Token for ${name}` }).waitFor();
       await page.getByRole("rowheader", { name }).waitFor();
-      return (await page.locator("#token-text").textContent()) ?? "";
+      return (await page.locator("#invite-content code").textContent()) ?? "";
     };
-    const first = await create("first");
-    await page.getByRole("button", { name: "Revoke first" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
-    await page.locator("#token").waitFor({ state: "hidden" });
-    await page.locator("#keys-heading:focus").waitFor();
-    expect(await page.content()).not.toContain(first);
     const second = await create("second");
+    await page.keyboard.press("Escape");
+    expect(await page.locator("#invite").isVisible()).toBe(true);
     for (const { id } of await service.keys.list()) await service.keys.delete(id);
     await page.clock.fastForward(10_000);
-    await page.locator("#token").waitFor({ state: "hidden" });
+    await page.locator("#invite").waitFor({ state: "hidden" });
     expect(await page.content()).not.toContain(second);
     expect(window.faults).toEqual([]);
   });
@@ -216,10 +259,11 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       const reload = page.waitForRequest((request) => request.method() === "GET");
       await (outcome === "succeeds" ? route.continue() : route.abort());
       await reload;
-      if (outcome === "succeeds") await page.locator("#token-text").waitFor();
-      else await page.locator("#toast").getByText("The service cannot be reached.").waitFor();
+      if (outcome === "fails")
+        await page.locator("#toast").getByText("The service cannot be reached.").waitFor();
       expect(await dialog.getByRole("heading").textContent()).toBe("Revoke this key?");
       await dialog.getByRole("button", { name: "Cancel" }).click();
+      if (outcome === "succeeds") await page.locator("#invite-content code").waitFor();
       expect((await service.keys.list()).map(({ name }) => name)).toContain("two");
       expect(window.faults).toEqual([]);
     }
@@ -230,7 +274,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByText("Revoked: two").waitFor();
   });
 
-  test("shows a late token, and keeps an open dialog, the next name and an earlier token", async () => {
+  test("shows a late token after an open dialog, and keeps the next name", async () => {
     await using service = start();
     await createKey(service.keys, "other", undefined, Date.now());
     await using window = await open(service.url);
@@ -261,21 +305,17 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await dialog.getByRole("button", { name: "Cancel" }).click();
     expect((await service.keys.list()).map((key) => key.name).toSorted()).toEqual(["first", "other"]);
 
+    await page.getByRole("heading", { name: "Token for first" }).waitFor();
+    await page.getByRole("button", { name: "Done" }).click();
     proceed = await submit("second");
     await name.fill("third");
     await proceed();
     await page.getByRole("heading", { name: "Token for second" }).waitFor();
+    const token = (await page.locator("#invite-content code").textContent()) ?? "";
+    expect(await service.whoami(token)).toBe("second");
+    await page.getByRole("button", { name: "Done" }).click();
+    await page.locator("#name:focus").waitFor();
     expect(await name.inputValue()).toBe("third");
-    expect(await name.evaluate((input) => input === document.activeElement)).toBe(true);
-    await page.getByText("Another token appears when you hide this one.").waitFor();
-    for (const owner of ["second", "first"]) {
-      await page.getByRole("heading", { name: `Token for ${owner}` }).waitFor();
-      const token = (await page.locator("#token-text").textContent()) ?? "";
-      expect(await service.whoami(token)).toBe(owner);
-      await page.getByRole("button", { name: "Done, hide token" }).click();
-    }
-    await page.locator("#token").waitFor({ state: "hidden" });
-    await page.locator("#keys-heading:focus").waitFor();
     expect(window.faults).toEqual([]);
   });
 
@@ -356,9 +396,9 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("The old token works for").fill("0");
     await dialog.getByRole("button", { name: "Rotate" }).click();
-    await page.locator("#token-heading:focus").waitFor();
+    await page.locator("#invite-heading:focus").waitFor();
     await page.waitForFunction(() => document.title === "closed");
-    expect(await page.evaluate(() => document.activeElement?.id)).toBe("token-heading");
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("invite-heading");
   });
 
   test("rotates and revokes a key after confirmation", async () => {
@@ -383,14 +423,11 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await overlap.fill("0");
     await dialog.getByRole("button", { name: "Rotate" }).click();
     await page.getByRole("heading", { name: "Token for ci" }).waitFor();
-    await page.locator("#token-heading:focus").waitFor();
-    const token = (await page.locator("#token-text").textContent()) ?? "";
+    await page.locator("#invite-heading:focus").waitFor();
+    const token = (await page.locator("#invite-content code").textContent()) ?? "";
     expect(await service.whoami(token)).toBe("ci");
     expect(await service.whoami(old?.token ?? "")).toContain('"unauthorized"');
-    await page.getByRole("button", { name: "Rotate ci" }).click();
-    expect(await overlap.inputValue()).toBe("24h");
-    await dialog.getByRole("button", { name: "Cancel" }).click();
-    await page.getByRole("button", { name: "Done, hide token" }).click();
+    await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Revoke ci" }).click();
     await dialog.getByRole("button", { name: "Cancel" }).click();
     expect(await service.whoami(token)).toBe("ci");
@@ -418,10 +455,16 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await dialog.getByRole("button", { name: "Rotate" }).dblclick();
     await page.getByRole("heading", { name: "Token for ci" }).waitFor();
     expect(await service.keys.list()).toHaveLength(2);
-    await page.getByRole("button", { name: "Rotate ci" }).first().click();
+    await page.getByRole("button", { name: "Done" }).click();
+    await page.getByText("Old token, valid until").waitFor();
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual([
+      "ci",
+      expect.stringContaining("ci Old token, valid until "),
+    ]);
+    await page.getByRole("button", { name: "Rotate ci" }).click();
     await dialog.getByLabel("The old token works for").fill("1h");
     await page.keyboard.press("Enter");
-    await dialog.waitFor({ state: "hidden" });
+    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
     expect(await service.keys.list()).toHaveLength(3);
     expect(window.faults).toEqual([]);
   });
@@ -486,6 +529,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       await page.getByLabel("Name", { exact: true }).fill("ci");
       await page.getByRole("button", { name: "Create key" }).click();
       await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+      expect(await accessibilityViolations(page)).toEqual([]);
+      await page.getByRole("button", { name: "Done" }).click();
       await page.getByRole("button", { name: "Rotate ci" }).waitFor();
       for (const width of [320, 375, 768, 1000, 1024, 1025, 1280, 1920]) {
         await page.setViewportSize({ width, height: 700 });

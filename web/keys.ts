@@ -1,11 +1,11 @@
 import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from "../src/sdk/client.ts";
 import { createKeysApi } from "../src/sdk/keys.ts";
 import { delay } from "../src/sdk/retry.ts";
-import { copyText } from "./clipboard.ts";
+import { createCopyable, createLinkView } from "./copyable.ts";
 import { createElement, pageVisible, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage } from "./messages.ts";
 import { announce, showToast } from "./notifications.ts";
-import { request } from "./request.ts";
+import { request, requestJson } from "./request.ts";
 
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
 const POLL_INTERVAL_MS = 10_000;
@@ -17,11 +17,9 @@ const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
 const otherDuration = requireElement("#other-duration", HTMLElement);
 const scopeInput = requireElement("#scope", HTMLSelectElement);
-const tokenCard = requireElement("#token", HTMLElement);
-const tokenHeading = requireElement("#token-heading", HTMLElement);
-const moreTokens = requireElement("#more-tokens", HTMLElement);
-const tokenText = requireElement("#token-text", HTMLElement);
-const copyButton = requireElement("#copy", HTMLButtonElement);
+const invite = requireElement("#invite", HTMLDialogElement);
+const inviteHeading = requireElement("#invite-heading", HTMLElement);
+const inviteContent = requireElement("#invite-content", HTMLElement);
 const tableBody = requireElement("#keys", HTMLTableSectionElement);
 const keysHeading = requireElement("#keys-heading", HTMLElement);
 const placeholder = requireElement("#placeholder", HTMLElement);
@@ -30,8 +28,12 @@ const api = createKeysApi(request);
 let loads = 0;
 /** The rows of the table by the JSON of what they show. */
 let rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
-/** The tokens that the user has not hidden. The last one is shown. The service cannot show them again. */
+/** Whether the service is private, so that browsers sign in with links. `undefined` until it is known. */
+let isPrivate: boolean | undefined;
+/** The tokens that the user has not dismissed. A dialog shows the first one. The service cannot show them again. */
 let tokens: readonly MintedApiKey[] = [];
+/** The token that the dialog shows. */
+let shownToken: MintedApiKey | undefined;
 /** The tokens that were copied. */
 const copied = new Set<string>();
 /** The number of requests whose response will contain a token. */
@@ -42,6 +44,7 @@ async function load(): Promise<void> {
   const id = ++loads;
   let message = "";
   try {
+    isPrivate ??= await readPrivate();
     const keys = await api.list();
     if (id !== loads) return;
     showKeys(keys);
@@ -53,14 +56,41 @@ async function load(): Promise<void> {
   placeholder.textContent = message;
 }
 
-/** Shows the keys, newest first, and only the tokens of valid ones. Keeps the rows that did not change, and the focus. */
+/** Only a private service has sessions. */
+async function readPrivate(): Promise<boolean> {
+  try {
+    await requestJson("GET", "/api/session");
+    return true;
+  } catch (error) {
+    const code = error instanceof TodoApiError ? error.code : "";
+    if (code === "route_not_found") return false;
+    if (code === "unauthorized") return true;
+    throw error;
+  }
+}
+
+/** Returns the keys from the newest to the oldest, each followed by its browsers, and then the browsers of users. */
+function sort(keys: readonly ApiKey[]): ApiKey[] {
+  const newest = keys.toReversed();
+  const [programs, others] = [newest.filter(isProgram), newest.filter((key) => key.parentId === undefined)];
+  return [
+    ...programs.flatMap((key) => [key, ...newest.filter(({ parentId }) => parentId === key.id)]),
+    ...others.filter((key) => !isProgram(key)),
+  ];
+}
+
+const isProgram = ({ deviceOf }: ApiKey): boolean => deviceOf === undefined;
+
+/** Shows the keys, and only the tokens of valid ones. Keeps the rows that did not change, and the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
   const focused = focusedButton();
   const shown = rows;
   rows = new Map(
-    keys.toReversed().map((key) => {
-      const content = JSON.stringify([key, isExpired(key)]);
-      return [content, shown.get(content) ?? createRow(key)];
+    sort(keys).map((key) => {
+      const isRotated =
+        isProgram(key) && keys.findLast((other) => isProgram(other) && other.name === key.name) !== key;
+      const content = JSON.stringify([key, isExpired(key), isRotated]);
+      return [content, shown.get(content) ?? createRow(key, isRotated)];
     }),
   );
   for (const [content, row] of shown) if (!rows.has(content)) row.remove();
@@ -102,18 +132,21 @@ async function poll(): Promise<never> {
 const isExpired = ({ expiresAt }: ApiKey): boolean =>
   expiresAt !== undefined && Date.parse(expiresAt) <= Date.now();
 
-function createRow(key: ApiKey): HTMLTableRowElement {
+function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
   const actions = createElement("td", { className: "row-actions" });
   if (isExpired(key)) actions.append(createButton("Remove", key, () => remove(key)));
   else {
     // The key of a browser is in its cookie, so a new token would reach nobody.
-    if (key.deviceOf === undefined) actions.append(createButton("Rotate", key, () => rotate(key)));
+    if (isProgram(key) && !isRotated) {
+      if (isPrivate === true) actions.append(createButton("Invite", key, () => openInvite(key)));
+      actions.append(createButton("Rotate", key, () => rotate(key)));
+    }
     actions.append(createButton("Revoke", key, () => revoke(key)));
   }
   return createElement(
     "tr",
     { id: key.id, className: isExpired(key) ? "expired" : "" },
-    createElement("th", { scope: "row", dir: "auto" }, key.name, ...describeDevice(key)),
+    createElement("th", { scope: "row", dir: "auto" }, key.name, ...describeKind(key, isRotated)),
     createCell("ID", createElement("code", {}, key.id)),
     createCell("Scope", key.scope),
     createCell("Created", createTime(key.createdAt)),
@@ -123,8 +156,11 @@ function createRow(key: ApiKey): HTMLTableRowElement {
   );
 }
 
-const describeDevice = ({ deviceOf }: ApiKey): (string | Node)[] =>
-  deviceOf === undefined ? [] : [" ", createElement("small", {}, `Device of ${deviceOf}`)];
+function describeKind(key: ApiKey, isRotated: boolean): (string | Node)[] {
+  if (!isProgram(key)) return [" ", createElement("small", {}, `Browser of ${key.deviceOf}`)];
+  if (!isRotated || isExpired(key) || key.expiresAt === undefined) return [];
+  return [" ", createElement("small", {}, "Old token, valid until ", createTime(key.expiresAt))];
+}
 
 function createExpiry(key: ApiKey): (string | Node)[] {
   if (key.expiresAt === undefined) return ["never"];
@@ -176,7 +212,7 @@ function onSubmit(target: HTMLFormElement, run: () => Promise<void>): void {
   });
 }
 
-/** Waits for a new token and shows it. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */
+/** Waits for a new token and shows it in a dialog. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */
 async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<void> {
   pendingTokens++;
   try {
@@ -184,7 +220,6 @@ async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<voi
     // A list that was requested earlier may lack the key. Only the response to the last request counts.
     load();
     keepTokens([...tokens, minted]);
-    announce(`The token for ${minted.name} is shown above your keys.`);
   } catch (error) {
     if (!isUncertain(error)) throw error;
     throw new TodoApiError(error.code, error.message, { detail: `${errorMessage(error)} ${advice}` });
@@ -212,7 +247,6 @@ onSubmit(form, async () => {
     form.reset();
     showOtherDuration();
     showFieldErrors([nameInput, expiresInput], []);
-    focusResult();
   } catch (error) {
     if (readForm() === submitted) showError(error, [nameInput, expiresInput]);
     else showToast("The key was not created. ", errorMessage(error));
@@ -255,22 +289,23 @@ async function remove({ id, name }: ApiKey): Promise<void> {
  * action continues if the user closes the dialog; its outcome then leaves the next dialog and the focus alone.
  */
 function confirm(template: string, { name }: ApiKey, run: () => Promise<void>): void {
-  document.querySelector("dialog")?.remove();
+  document.querySelector("#confirm")?.remove();
   main.append(requireElement(template, HTMLTemplateElement).content.cloneNode(true));
-  const dialog = requireElement("dialog", HTMLDialogElement);
-  requireElement("dialog bdi", HTMLElement).textContent = `“${name}”`;
+  const dialog = requireElement("#confirm", HTMLDialogElement);
+  requireElement("#confirm bdi", HTMLElement).textContent = `“${name}”`;
   requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => dialog.close();
   const inputs = [...dialog.querySelectorAll("input")];
   const opener = focusedButton();
   let isDone = false;
-  onSubmit(requireElement("dialog form", HTMLFormElement), async () => {
+  onSubmit(requireElement("#confirm form", HTMLFormElement), async () => {
     try {
       await run();
       isDone = true;
       const wasOpen = dialog.open;
       dialog.close();
+      showToken();
       await load();
-      if (wasOpen) focusResult();
+      if (wasOpen && !isDialogOpen()) keysHeading.focus();
     } catch (error) {
       if (!dialog.open) showToast(errorMessage(error));
       else if (showError(error, inputs)) return;
@@ -281,50 +316,74 @@ function confirm(template: string, { name }: ApiKey, run: () => Promise<void>): 
   });
   dialog.onclose = () => {
     dialog.remove();
+    showToken();
     // The row may have been replaced while the dialog was open. After the action, the focus goes elsewhere.
     if (!isDone && opener !== undefined && !opener.button.isConnected) focusButton(opener);
   };
   dialog.showModal();
 }
 
-/** Moves the focus to a new token, or to the keys, unless a dialog is open. */
-function focusResult(): void {
-  if (document.querySelector("dialog[open]") === null)
-    (tokenCard.hidden ? keysHeading : tokenHeading).focus();
+const isDialogOpen = (): boolean => document.querySelector("dialog[open]") !== null;
+
+/** Forgets all tokens except these, and shows the first one. */
+function keepTokens(kept: readonly MintedApiKey[]): void {
+  tokens = kept;
+  if (shownToken !== undefined && !kept.includes(shownToken)) invite.close();
+  showToken();
 }
 
-/** Forgets all tokens except these, and shows the last one. */
-function keepTokens(kept: readonly MintedApiKey[]): void {
-  const hadFocus = tokenCard.contains(document.activeElement);
-  const isSame = kept.at(-1) === tokens.at(-1);
-  tokens = kept;
-  moreTokens.hidden = kept.length < 2;
-  if (isSame) return;
-  const { name = "", token = "" } = kept.at(-1) ?? {};
-  tokenCard.hidden = token === "";
-  tokenText.textContent = token;
-  tokenHeading.replaceChildren("Token for ", createElement("bdi", {}, name));
-  copyButton.textContent = "Copy";
-  if (hadFocus) focusResult();
+/** Shows the first token, unless a dialog is open. */
+function showToken(): void {
+  if (isDialogOpen()) return;
+  [shownToken] = tokens;
+  if (shownToken !== undefined) openInvite(shownToken, shownToken.token);
 }
+
+/** Shows a new token, and in private mode a link with which a person signs in. */
+function openInvite(key: ApiKey, token?: string): void {
+  inviteHeading.replaceChildren(
+    isPrivate === true ? "Invite " : "Token for ",
+    createElement("bdi", {}, key.name),
+  );
+  inviteContent.replaceChildren();
+  if (isPrivate === true) {
+    const link = createElement("div");
+    const advice = "A person signs in with this link. Scan or open it within ten minutes. It works once.";
+    inviteContent.append(createElement("p", {}, advice), link);
+    showLink(key, link);
+  }
+  if (token !== undefined) {
+    const advice = "A program uses this token. The service cannot show it again.";
+    inviteContent.append(
+      createElement("p", {}, advice),
+      createCopyable(token, () => copied.add(token)),
+    );
+  }
+  // Escape would lose the token.
+  invite.setAttribute("closedby", token === undefined ? "any" : "none");
+  invite.showModal();
+}
+
+async function showLink({ id }: ApiKey, target: HTMLElement): Promise<void> {
+  try {
+    target.replaceChildren(createLinkView(await api.createLink(id)));
+  } catch (error) {
+    target.textContent = errorMessage(error);
+  }
+}
+
+requireElement("#invite-done", HTMLButtonElement).onclick = () => invite.close();
+invite.onclose = () => {
+  // The dialog shows the next token already.
+  if (invite.open) return;
+  inviteContent.replaceChildren();
+  keepTokens(tokens.filter((token) => token !== shownToken));
+  if (!isDialogOpen() && document.activeElement === document.body) keysHeading.focus();
+};
 
 // A token that nobody has copied would be lost.
 addEventListener("beforeunload", (event) => {
   if (pendingTokens > 0 || tokens.some(({ token }) => !copied.has(token))) event.preventDefault();
-});
-tokenText.addEventListener("copy", () => copied.add(tokenText.textContent ?? ""));
-
-copyButton.addEventListener("click", async () => {
-  const token = tokenText.textContent ?? "";
-  if (await copyText(token)) {
-    copied.add(token);
-    announce("Copied.");
-    copyButton.textContent = "Copied";
-  } else showToast("The browser forbids copying. Select the token, and copy it with the keyboard.");
-});
-
-requireElement("#hide-token", HTMLButtonElement).addEventListener("click", () => {
-  keepTokens(tokens.slice(0, -1));
 });
 
 const NAME_IN_USE: FieldError = {
