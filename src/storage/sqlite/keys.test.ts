@@ -1,6 +1,7 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -22,13 +23,14 @@ import {
   rotateKey,
 } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
+import { WorkerThread } from "../../worker-thread.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
 import { storeRow } from "./store-row.ts";
-import { WriterClient } from "./writer-client.ts";
+import { WriterClient, type WriterReply, type WriterRequest } from "./writer-client.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-keys-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -171,6 +173,25 @@ test("changes to keys on one connection are immediately visible on the other", a
   }
 });
 
+test("a command that changes keys does not wait for a server that starts, which uses the change", async () => {
+  const path = newPath();
+  await (await openSqlite(path)).close();
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+  let closed: Promise<void> | undefined;
+  // The load asks for the time after it has read the API keys.
+  const now = (): number => {
+    if (closed !== undefined) return NOW;
+    keys.insert({ id: "k1", name: "ci", tokenHash: hashToken("token"), createdAt: NOW, scope: "read" });
+    closed = Promise.resolve(close());
+    expect(readFileSync(`${path}-mark`, "utf8")).toContain(` ${"1".padStart(16, "0")} `);
+    return NOW;
+  };
+  const server = await openSqlite(path, { now });
+  await closed;
+  expect((await server.keys.find(hashToken("token")))?.name).toBe("ci");
+  await server.close();
+});
+
 test("a command reports a change that the server does not confirm, and says when it holds", async () => {
   const path = newPath();
   const server = await openSqlite(path);
@@ -183,6 +204,26 @@ test("a command reports a change that the server does not confirm, and says when
     "the change is stored, but the server has not confirmed it within 5 seconds: it holds when the server answers again, or after a restart",
   );
   await server.close();
+});
+
+test("the writer thread writes the mark of a command's change only when the server uses the change", async () => {
+  const path = newPath();
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
+  using lock = acquireLock(path);
+  using database = openDatabase(path, "readOnly");
+  const options = { path, id: storeRow(database).id, lock: lock.identity, maxEvents: 10 };
+  const thread = new WorkerThread<WriterRequest, WriterReply>(new URL("./writer.worker.ts", import.meta.url));
+  await thread.request({ type: "open", options });
+  await thread.request({ type: "confirmKeys" });
+  const { key } = await made(keys, "ci");
+  const reply = await thread.request({ type: "checkFiles" });
+  expect(reply.keys?.map(({ id }) => id)).toEqual([key.id]);
+  expect(existsSync(`${path}-mark`)).toBe(false);
+  await thread.request({ type: "confirmKeys" });
+  expect(readFileSync(`${path}-mark`, "utf8")).toContain(` ${"1".padStart(16, "0")} `);
+  await thread.request({ type: "close", areRight: true });
+  thread.terminate();
+  await close();
 });
 
 test("a key that a command has made or revoked is valid or not when the command ends", async () => {

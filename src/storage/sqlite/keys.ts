@@ -10,8 +10,8 @@ import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
 import { openError } from "./errors.ts";
 import { hasOnlyWal } from "./files.ts";
-import { isLockedFile } from "./lock.ts";
-import { assertNotBehindMark, confirmedKeys, toMark, writeMark } from "./mark.ts";
+import { isServed } from "./lock.ts";
+import { assertNotBehindMark, readMark, toMark, writeMark } from "./mark.ts";
 import { openDatabase, openExisting } from "./open.ts";
 import { putStoredKey, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
@@ -47,8 +47,8 @@ const CONFIRM_MS = 5000;
 const POLL_MS = 20;
 
 /**
- * Waits until the server uses the changes of a command, if one is running. Throws an Error if it does not in time. Without a
- * server, writes the mark.
+ * Waits until the mark says that the server uses the changes of a command, if one answers requests. Throws an Error if it does
+ * not in time. Otherwise, writes the mark. A server that is starting reads the API keys later.
  */
 async function confirm(
   path: string,
@@ -58,7 +58,8 @@ async function confirm(
 ): Promise<void> {
   const deadline = performance.now() + CONFIRM_MS;
   while (isServed(path)) {
-    if (confirmedKeys(path) >= transactions) return;
+    const mark = readMark(path);
+    if (typeof mark !== "string" && mark.transactions >= transactions) return;
     if (performance.now() > deadline)
       throw new Error(
         `the change is stored, but the server has not confirmed it within ${CONFIRM_MS / 1000} seconds: it holds when the server answers again, or after a restart`,
@@ -69,8 +70,6 @@ async function confirm(
   const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
   if (problem !== undefined) onWarning(problem);
 }
-
-const isServed = (path: string): boolean => existsSync(`${path}-lock`) && isLockedFile(`${path}-lock`, 0);
 
 /** The API keys of a file, for a command. Every call sees the latest committed state. */
 class FileKeys extends ChangingKeys implements KeyStore {

@@ -1,13 +1,18 @@
+/**
+ * The lock of a store. Bun has no `flock`, so SQLite's locks on a database of their own stand for it: RESERVED excludes other
+ * servers and commands that need the store for themselves, and EXCLUSIVE also says that a server answers requests.
+ */
 import { Database, SQLiteError } from "bun:sqlite";
 import { existsSync, rmSync } from "node:fs";
 import { describeFsError } from "../../error-message.ts";
 import { describeAccessError, openError, whyNotWritable } from "./errors.ts";
 import { createPrivate, type FileIdentity, isSame, statRegularFile } from "./files.ts";
 
-/** The lock of a store. It excludes servers, and commands that need the store for themselves. */
 export interface Lock extends Disposable {
   /** The identity of the lock file. */
   readonly identity: FileIdentity;
+  /** To be called before a server reads the API keys that it starts with: commands that change them wait for it from now on. */
+  readonly serve: () => void;
   readonly close: () => void;
 }
 
@@ -26,7 +31,12 @@ export function acquireLock(path: string): Lock {
     if (!existsSync(path) && isSame(identity, statRegularFile(file))) rmSync(file);
     database.close();
   };
-  return { identity, close, [Symbol.dispose]: close };
+  const serve = (): void => {
+    // The lock of a commit stays.
+    for (const step of ["PRAGMA locking_mode = EXCLUSIVE", "PRAGMA user_version = 1", "COMMIT"])
+      database.run(step);
+  };
+  return { identity, serve, close, [Symbol.dispose]: close };
 }
 
 const CHECK_FOLDER = "check that its folder exists, that its disk is mounted, and that you may write to it";
@@ -40,9 +50,10 @@ function openLock(path: string) {
     database = new Database(file, { create: false, readwrite: true });
     // A server keeps the lock while it runs; a migration releases it soon.
     database.run("PRAGMA busy_timeout = 1000");
-    // The transaction never commits, so it needs no journal on disk.
+    // Its contents mean nothing, so it needs no journal on disk and no fsync.
     database.run("PRAGMA journal_mode = MEMORY");
-    database.run("BEGIN EXCLUSIVE");
+    database.run("PRAGMA synchronous = OFF");
+    database.run("BEGIN IMMEDIATE");
     return { identity, database };
   } catch (cause) {
     database?.close();
@@ -59,14 +70,18 @@ function openLock(path: string) {
 
 /** Returns whether another process has locked a store. Creates no file. */
 export const isLocked = (path: string): boolean =>
-  statRegularFile(`${path}-lock`) !== undefined && isLockedFile(`${path}-lock`, 1000);
+  statRegularFile(`${path}-lock`) !== undefined && isBusy(`${path}-lock`, "BEGIN IMMEDIATE", 1000);
 
-/** Returns whether another connection keeps a database locked for this long. */
-export function isLockedFile(file: string, timeoutMs: number): boolean {
+/** Returns whether a server answers requests from a store. Creates no file. */
+export const isServed = (path: string): boolean =>
+  existsSync(`${path}-lock`) && isBusy(`${path}-lock`, "SELECT count(*) FROM sqlite_schema");
+
+/** Returns whether a lock of another connection keeps a database from running a statement for this long. */
+export function isBusy(file: string, statement: string, timeoutMs = 0): boolean {
   using database = new Database(file, { create: false, readwrite: true });
   try {
     database.run(`PRAGMA busy_timeout = ${timeoutMs}`);
-    database.query("SELECT count(*) FROM sqlite_schema").get();
+    database.query(statement).get();
     return false;
   } catch (error) {
     if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return true;

@@ -1,7 +1,8 @@
 /**
  * The high-water mark of a store, in the file `PATH-mark`: its id and how many transactions it has committed. A store
  * that has committed fewer has lost some. The mark is written after the fsync of each commit, without an fsync of its own:
- * a killed process loses no written page, and after a power cut an older mark is harmless.
+ * a killed process loses no written page, and after a power cut an older mark is harmless. A server writes the mark of a
+ * transaction only when it uses its API keys, because commands that change them wait for that.
  */
 import {
   closeSync,
@@ -29,12 +30,8 @@ export interface Mark {
   readonly transactions: number;
 }
 
+/** Readers of the mark ignore what follows its line. */
 const LINE = /^(\S+) (\d{1,16}) ([0-9a-f]{8})\n/;
-
-/** All lines have this length; readers of the mark ignore what follows its line. */
-const LINE_BYTES = 43;
-/** The second line, in which the server says up to which transaction it has applied changes of API keys. */
-const KEYS_LINE = /\nkeys (\d{16}) ([0-9a-f]{8})\n/;
 
 const encode = (text: string): string => `${text} ${crc32(text).toString(16).padStart(8, "0")}\n`;
 
@@ -57,8 +54,6 @@ export class MarkWriter {
   /** Stays open, because opening the file for each batch costs four times as much as writing it. */
   #descriptor: number | undefined;
   #transactions = 0;
-  /** The last transaction whose API keys the server uses. */
-  #keysUpTo: number | undefined;
   /** Why the mark was not written; `undefined` if it was. */
   problem: string | undefined;
 
@@ -91,14 +86,7 @@ export class MarkWriter {
       }
       this.#descriptor = openMark(markPath(this.#path));
       this.#writeLine(transactions);
-      this.#writeKeysLine();
     });
-  }
-
-  /** Tells commands that the server uses the API keys as a transaction left them. */
-  confirmKeys(transactions: number): void {
-    this.#keysUpTo = transactions;
-    if (this.#descriptor !== undefined) this.#attempt(() => this.#writeKeysLine());
   }
 
   close(): void {
@@ -113,11 +101,6 @@ export class MarkWriter {
     if (writeSync(this.#descriptor, line, 0) !== line.length) throw new Error("only a part was written");
   }
 
-  #writeKeysLine(): void {
-    if (this.#descriptor === undefined || this.#keysUpTo === undefined) return;
-    writeSync(this.#descriptor, encode(keysText(this.#keysUpTo)), LINE_BYTES);
-  }
-
   #attempt(write: () => void): void {
     try {
       write();
@@ -127,23 +110,6 @@ export class MarkWriter {
       this.problem = `the high-water mark cannot be written: ${describeFsError(error)}`;
     }
   }
-}
-
-const keysText = (transactions: number): string => `keys ${String(transactions).padStart(16, "0")}`;
-
-/** Returns the last transaction whose API keys a running server uses; 0 if it has not said so. */
-export function confirmedKeys(path: string): number {
-  let text: string;
-  try {
-    if (statRegularFile(markPath(path)) === undefined) return 0;
-    text = readFileSync(markPath(path), "utf8");
-  } catch {
-    // The server warns of a mark that it cannot write.
-    return 0;
-  }
-  const [line, transactions] = KEYS_LINE.exec(text) ?? [];
-  if (transactions === undefined || line !== `\n${encode(keysText(Number(transactions)))}`) return 0;
-  return Number(transactions);
 }
 
 /** Opens the mark for writing, and creates a missing one. Throws unless it is a regular file. */
@@ -179,7 +145,7 @@ export function removeMark(path: string): void {
 }
 
 /** Returns the mark of a store, or why it cannot be read. */
-function readMark(path: string): Mark | string {
+export function readMark(path: string): Mark | string {
   let text: string;
   try {
     if (statRegularFile(markPath(path)) === undefined) return "it is missing";

@@ -1,5 +1,4 @@
 import type { Database } from "bun:sqlite";
-import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
@@ -19,7 +18,6 @@ import { assertNotBehindMark } from "./mark.ts";
 import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { retireRescueFiles } from "./rescue.ts";
-import { readStoredKeys } from "./rows.ts";
 import { storeRow } from "./store-row.ts";
 import { describeOpenError } from "./ways-out.ts";
 import { WriterClient } from "./writer-client.ts";
@@ -51,11 +49,12 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
     if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
     const writer = await starting;
     retireRescueFiles(path, onWarning);
-    // After the start of the writer, which notices all later changes.
-    const keys = readStoredKeys(database);
+    lock.serve();
+    // Commands have not waited until now, so the writer looks for their changes to API keys.
+    await writer.request({ type: "checkFiles" });
     database.close();
     reader.close();
-    return new SqliteStore(path, id, contents, keys, writer, lock, options);
+    return new SqliteStore(path, id, contents, writer, lock, options);
   } catch (cause) {
     await starting?.then((writer) => writer.close(false)).catch(() => {}); // It is the cause, or the load has failed as well.
     database?.close();
@@ -91,12 +90,11 @@ class SqliteStore implements Store {
     path: string,
     id: string,
     contents: StartContents,
-    keys: readonly StoredKey[],
     writer: WriterClient,
     lock: Lock,
     options: typeof DEFAULTS,
   ) {
-    this.keys = new ServerKeys(keys, (change) => answerInTime(this.#changeKeys(change)));
+    this.keys = new ServerKeys(writer.keys, (change) => answerInTime(this.#changeKeys(change)));
     writer.onKeys = (changed) => this.keys.update(changed);
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);

@@ -35,8 +35,8 @@ export type FileRequest =
   /** Commits a transaction that changes nothing. */
   | { readonly type: "checkWrites" }
   | { readonly type: "commit"; readonly commit: Commit }
-  /** The server uses the API keys of the reply with this number of transactions. */
-  | { readonly type: "confirmKeys"; readonly transactions: number }
+  /** The server uses the API keys of an earlier reply. */
+  | { readonly type: "confirmKeys" }
   /** The value is whether the rules allow the change. */
   | { readonly type: "changeKeys"; readonly change: KeyChange };
 
@@ -53,13 +53,7 @@ export interface WriterReply {
   readonly value: boolean;
   readonly warning: string | undefined;
   /** The API keys, if they may have changed since the last reply. */
-  readonly keys: ChangedKeys | undefined;
-}
-
-export interface ChangedKeys {
-  readonly stored: readonly StoredKey[];
-  /** The number of transactions of the store when they were read, or fewer. */
-  readonly transactions: number;
+  readonly keys: readonly StoredKey[] | undefined;
 }
 
 /** The client of the writer thread. When the thread has exited, all requests reject. */
@@ -69,6 +63,8 @@ export class WriterClient {
   );
   readonly #onWarning: (message: string) => void;
   #lastWarning: string | undefined;
+  /** The API keys, as of the last request. */
+  keys: readonly StoredKey[] = [];
   /** Called with the API keys whenever they have changed, before the request that noticed it resolves. */
   onKeys: (keys: readonly StoredKey[]) => void = () => {};
 
@@ -92,9 +88,10 @@ export class WriterClient {
   async request(request: WriterRequest): Promise<boolean> {
     const { value, warning, keys } = await this.#thread.request(request);
     if (keys !== undefined) {
-      this.onKeys(keys.stored);
+      this.keys = keys;
+      this.onKeys(keys);
       // If it fails, the thread has exited.
-      this.request({ type: "confirmKeys", transactions: keys.transactions }).catch(() => {});
+      this.request({ type: "confirmKeys" }).catch(() => {});
     }
     if (warning !== undefined && warning !== this.#lastWarning) this.#onWarning(warning);
     this.#lastWarning = warning;

@@ -1,6 +1,7 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
+import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
@@ -14,14 +15,7 @@ import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { insertEvents, putIdempotencyRecord, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
-import type {
-  ChangedKeys,
-  Commit,
-  FileRequest,
-  WriterOptions,
-  WriterReply,
-  WriterRequest,
-} from "./writer-client.ts";
+import type { Commit, FileRequest, WriterOptions, WriterReply, WriterRequest } from "./writer-client.ts";
 
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
 const CHECKED_TEXT = " ".repeat(64 * 1024);
@@ -68,6 +62,8 @@ class Writer {
   #checkpointed = 0;
   /** Whether API keys have changed since the last reply. */
   #haveKeysChanged = true;
+  /** The number of replies with API keys that the server does not use yet. */
+  #unconfirmedKeys = 0;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
@@ -82,8 +78,6 @@ class Writer {
     this.#files = new FileGuard(path, lock, database);
     this.#mark = new MarkWriter(path, id);
     this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
-    // After a power cut, a mark might be there without its new store. So a new store has none before its first commit.
-    if (row.last_id > 0n || row.transactions > 0n) this.#mark.open(this.#committed.transactions);
     this.#maxEvents = maxEvents;
   }
 
@@ -104,12 +98,12 @@ class Writer {
   }
 
   /** Returns the API keys if they have changed since the last call. */
-  takeChangedKeys(): ChangedKeys | undefined {
+  takeChangedKeys(): readonly StoredKey[] | undefined {
     if (!this.#haveKeysChanged) return undefined;
-    const { transactions } = this.#committed;
-    const stored = readStoredKeys(this.#database);
+    const keys = readStoredKeys(this.#database);
     this.#haveKeysChanged = false;
-    return { stored, transactions };
+    this.#unconfirmedKeys++;
+    return keys;
   }
 
   #run(request: FileRequest): boolean {
@@ -125,7 +119,8 @@ class Writer {
         this.#checkWrites();
         return true;
       case "confirmKeys":
-        this.#mark.confirmKeys(request.transactions);
+        this.#unconfirmedKeys--;
+        this.#writeMark();
         return true;
       case "changeKeys":
         return this.#changeKeys(request.change);
@@ -180,12 +175,24 @@ class Writer {
 
   /** Another program may have removed or replaced the mark. */
   #openMark(canCreate: boolean): void {
-    if (this.#committed.transactions > 0) this.#mark.open(this.#committed.transactions, canCreate);
+    if (this.#canWriteMark()) this.#mark.open(this.#committed.transactions, canCreate);
+  }
+
+  #writeMark(): void {
+    if (this.#canWriteMark()) this.#mark.write(this.#committed.transactions);
+  }
+
+  /**
+   * Commands wait for the mark until the server uses their API keys. A new store has no mark before its first commit, because
+   * the mark might be there without it after a power cut.
+   */
+  #canWriteMark(): boolean {
+    return this.#unconfirmedKeys === 0 && !this.#haveKeysChanged && this.#committed.transactions > 0;
   }
 
   #onCommit(sequence: number, transactions: number): void {
     this.#committed = { id: this.#committed.id, sequence, transactions };
-    this.#mark.write(transactions);
+    this.#writeMark();
     // Later, so that the write is acknowledged first.
     setImmediate(() => this.#checkpointIfDue());
   }

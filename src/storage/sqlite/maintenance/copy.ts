@@ -5,7 +5,7 @@ import { removeDatabase } from "../../atomic-file.ts";
 import type { TaskOptions } from "../../maintenance.ts";
 import { countRows } from "../contents.ts";
 import { createPrivate, fileUsage, isTemporaryCopy, temporaryCopy } from "../files.ts";
-import { isLockedFile } from "../lock.ts";
+import { isBusy } from "../lock.ts";
 import { migrate } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { yieldToEventLoop } from "./access.ts";
@@ -49,7 +49,7 @@ export function removeAbandonedCopies(path: string): void {
 
 function isInUse(copy: string): boolean {
   try {
-    return isLockedFile(copy, 0);
+    return isBusy(copy, "SELECT count(*) FROM sqlite_schema");
   } catch {
     // A power cut can damage a copy.
     return false;
