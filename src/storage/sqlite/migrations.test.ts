@@ -77,10 +77,7 @@ test("a store of format 1 keeps its API keys, events and idempotency keys, and i
     storeChecksum(database);
   }
   const before = readFileSync(path);
-  expect((await check(path)).map(({ detail }) => detail)).toEqual([
-    ...Array(3).fill("ok"),
-    expect.any(String),
-  ]);
+  expect((await check(path)).map(({ detail }) => detail)).toEqual(Array(3).fill("ok"));
   expect(readFileSync(path)).toEqual(before);
   const store = await openSqlite(path, { now: () => NOW, onWarning: () => {} });
   expect((await store.keys.list()).map((key) => madeWithText(key) ?? null)).toEqual(parents);
