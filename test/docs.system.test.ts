@@ -6,14 +6,11 @@ import { join } from "node:path";
 import { SQL } from "bun";
 import type { Browser } from "playwright-core";
 import { buildDebianPackage } from "../release/debian.ts";
-import { createKey, createKeyLookup } from "../src/credential/key.ts";
-import { openMemory } from "../src/storage/memory/store.ts";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
 import { run } from "./command.ts";
 import { readPage, readPages, runPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
-import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -25,7 +22,6 @@ const README = "README.md";
 /** test/reference.test.ts runs its examples, each of which uses the token of an earlier one. */
 const HTTP_API = "docs/reference/http-api.md";
 const LIVE_PAGE = "docs/tutorials/live-page.md";
-const WEB_APP = "docs/how-to/connect-a-web-app.md";
 const POSTGRES = "docs/how-to/postgresql.md";
 const SERVER = "docs/tutorials/server-with-https.md";
 
@@ -85,59 +81,7 @@ describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", ()
     };
     expect(await runPage(tutorial, { whileRunning })).toEqual([]);
   });
-
-  test("of a web app signs in, and loads the list again after a proxy answered 502", async () => {
-    const script = readPage(WEB_APP).blocks.find(({ text }) => text.startsWith("// main.js"))?.text;
-    const opened = openMemory();
-    await opened.insert("before");
-    const before = startService({ store: opened });
-    let target: string | undefined = before.url;
-    let closedStreams = 0;
-    await using proxy = Bun.serve({
-      hostname: "127.0.0.1",
-      port: 0,
-      idleTimeout: 0,
-      async fetch({ url, method, headers, body }) {
-        const { pathname, search } = new URL(url);
-        if (pathname === "/main.js")
-          return new Response(script, { headers: { "Content-Type": "text/javascript" } });
-        if (!pathname.startsWith("/api/"))
-          return new Response(APP, { headers: { "Content-Type": "text/html" } });
-        if (target !== undefined)
-          return fetch(target + pathname + search, { method, headers, body, decompress: false });
-        if (pathname === "/api/events") closedStreams += 1;
-        return new Response(null, { status: 502 });
-      },
-    });
-    const page = await browser.newPage();
-    await page.goto(`http://localhost:${proxy.port}/`);
-    await page.locator("li", { hasText: "○ before" }).click();
-    await page.locator("li", { hasText: "✓ before" }).waitFor();
-    target = undefined;
-    before.close();
-    await until(() => closedStreams > 0, "the stream got 502");
-    await before[Symbol.asyncDispose]();
-    const store = openMemory();
-    await store.insert("after");
-    const token = (await createKey(store.keys, "phone", undefined, Date.now(), "write"))?.token ?? "";
-    await using after = startService({
-      store,
-      access: { privateMode: true },
-      credentials: { keys: store.keys, lookupClient: createKeyLookup(store.keys, Date.now, () => true) },
-    });
-    target = after.url;
-    await page.getByLabel("Token").fill(token);
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await page.locator("li", { hasText: "○ after" }).waitFor();
-    await store.insert("live");
-    await page.locator("li", { hasText: "○ live" }).waitFor();
-    await page.close();
-    after.close();
-  });
 });
-
-const APP =
-  '<!doctype html><title>App</title><div id="app"></div><script type="module" src="main.js"></script>';
 
 /** Stand-ins for systemd, the system's users and ssh: plain processes of this user, with all files below $SERVER_ROOT. */
 const ONE_MACHINE = `

@@ -52,7 +52,10 @@ function pageExamples(): readonly Example[] {
   return readPages()
     .filter(({ path }) => !CLIENT_PAGES.includes(path))
     .flatMap(({ path, blocks }) =>
-      blocks.filter(({ language }) => language === "ts").map(({ text }) => ({ file: path, code: text })),
+      // test/web-app.system.test.ts checks those that import packages from the registry.
+      blocks
+        .filter(({ language, text }) => language === "ts" && !/ from "vite/.test(text))
+        .map(({ text }) => ({ file: path, code: text })),
     );
 }
 

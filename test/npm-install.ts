@@ -9,8 +9,11 @@ export type InstalledPackages =
   | { readonly folder?: undefined; readonly whyMissing: string };
 
 /** Variables that npm needs where a proxy or a private registry stands between it and the network. */
-const VARIABLES =
+const NAMES =
   /^(npm_config_registry|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)$/;
+export const REGISTRY_VARIABLES: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.entries(process.env).flatMap(([name, value = ""]) => (NAMES.test(name) ? [[name, value]] : [])),
+);
 const TIME_LIMIT_MS = 300_000;
 
 /** Installs packages, such as `express@5.3.0`, into a new folder. Asks the registry only if `TODO_TEST_PACKAGE` is set. */
@@ -21,11 +24,7 @@ export async function installPackages(...packages: readonly string[]): Promise<I
   await Bun.write(join(folder, "package.json"), '{"private":true,"type":"module"}');
   const flags = ["--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"];
   const limits = ["--fetch-retries=1", "--fetch-timeout=30000", "--prefix", folder];
-  const variables = Object.entries(process.env).filter(([name]) => VARIABLES.test(name));
-  await using npm = run(
-    ["npm", "install", ...flags, ...limits, ...packages],
-    Object.fromEntries(variables.map(([name, value]) => [name, value ?? ""])),
-  );
+  await using npm = run(["npm", "install", ...flags, ...limits, ...packages], REGISTRY_VARIABLES);
   const timer = setTimeout(() => npm.kill("SIGKILL"), TIME_LIMIT_MS);
   const code = await npm.exited;
   clearTimeout(timer);

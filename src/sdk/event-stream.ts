@@ -2,7 +2,7 @@ import { abortOnReturn } from "./abort.ts";
 import { type Call, type Exchange, interpret, isEventStream, readText, throwProblem } from "./exchange.ts";
 import { parseId, parseJson, parseTodo } from "./json.ts";
 import { lead } from "./position.ts";
-import { delay, isTransient, retryDelay } from "./retry.ts";
+import { delay, isRecoverable, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { CallOptions, TodoApiError, TodoEvent } from "./types.ts";
 
@@ -107,7 +107,7 @@ export function readEvents(
         }
       } catch (caught) {
         if (signal.aborted) return;
-        if (!isTransient(caught)) throw caught;
+        if (!isRecoverable(caught)) throw caught;
         error = caught;
       }
       if (!isDisconnected) yield { type: "disconnected", ...(error !== undefined && { error }) };

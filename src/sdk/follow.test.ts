@@ -255,6 +255,21 @@ test("the error of a state has its code in its type", () => {
   expect(code).toBeUndefined();
 });
 
+test("follow goes on after a 500 of the list and of the events, for example of a proxy without a service", async () => {
+  await using service = startService();
+  const failing = new Set(["/api/todos", "/api/events"]);
+  const api = new TodoApi({
+    baseUrl: service.url,
+    fetch: async (url, init) =>
+      failing.delete(new URL(url).pathname) ? new Response("no", { status: 500 }) : fetch(url, init),
+  });
+  const states: LiveList[] = [];
+  const stop = api.follow().subscribe((state) => states.push(state));
+  await until(() => states.some(isConnected), "the list is connected");
+  stop();
+  expect(states[0]).toMatchObject({ status: "disconnected", error: { status: 500 } });
+});
+
 test("follow passes no state twice, and keeps the objects of equal to-dos", async () => {
   await using service = startService();
   const api = new TodoApi({ baseUrl: service.url });

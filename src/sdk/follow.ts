@@ -1,7 +1,7 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
 import { compareIds, findTodo, indexOf } from "./json.ts";
 import { type Effect, isNewId, newId, Overlay } from "./overlay.ts";
-import { delay, isTransient, retryDelay } from "./retry.ts";
+import { delay, isRecoverable, retryDelay } from "./retry.ts";
 import {
   type CallOptions,
   type FollowedList,
@@ -223,7 +223,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
         }
       } catch (caught) {
         if (signal.aborted) return;
-        if (!isTransient(caught)) throw caught;
+        if (!isRecoverable(caught)) throw caught;
         error = caught;
         connection = { status: "disconnected", error };
         schedule();

@@ -15,6 +15,10 @@ export function isTransient(error: unknown): error is TodoApiError {
   return RETRYABLE_STATUSES.includes(status) || status < 300;
 }
 
+/** Returns whether an event stream goes on after an error. It waits for the service anyway, so also after a 500. */
+export const isRecoverable = (error: unknown): error is TodoApiError =>
+  isTransient(error) || (error instanceof TodoApiError && (error.status ?? 0) >= 500);
+
 /**
  * Returns the milliseconds to wait before the next attempt: exponential backoff, of which half is random, and at least
  * what `Retry-After` asks for.

@@ -1,0 +1,160 @@
+/** The app and the Vitest file of the guides, in fresh projects with the packed tarballs and packages from the registry. */
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdir, mkdtemp, realpath, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { startTodoService, type TestServiceOptions } from "../src/testing.ts";
+import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { ROOT, run } from "./command.ts";
+import { readPage } from "./docs.ts";
+import { freePort } from "./free-port.ts";
+import { REGISTRY_VARIABLES } from "./npm-install.ts";
+import { skipFor } from "./skip.ts";
+import { until } from "./until.ts";
+
+setDefaultTimeout(300_000);
+
+const CREATE_VITE = "vite@9.3.0";
+const VITEST = "vitest@5.1.1";
+const GUIDE = readPage("docs/how-to/connect-a-web-app.md");
+
+const whyNoRegistry =
+  process.env.TODO_TEST_PACKAGE === undefined
+    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
+    : undefined;
+
+let folder: string;
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(join(tmpdir(), "todo-web-app-")));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** Runs shell commands in a folder, and returns their output. Rejects if one fails. */
+async function sh(where: string, commands: string): Promise<string> {
+  await using command = run(["sh", "-ec", `cd "$0"\n${commands}`, where], {
+    ...REGISTRY_VARIABLES,
+    npm_config_audit: "false",
+    npm_config_fund: "false",
+  });
+  const code = await command.exited;
+  expect([code, code === 0 ? "" : command.stdout() + command.stderr()]).toEqual([0, ""]);
+  return command.stdout();
+}
+
+/** Writes the blocks of a page that are files below a folder. */
+async function writeFiles(page: typeof GUIDE, where: string): Promise<void> {
+  for (const { text } of page.blocks) {
+    const [, path] = /^\/\/ (\S+\.tsx?)\n/.exec(text) ?? [];
+    if (path !== undefined) await Bun.write(join(where, path), text);
+  }
+}
+
+test.skipIf(skipFor(whyNoRegistry))("the Vitest file starts a server for each test", async () => {
+  const project = join(folder, "vitest");
+  await mkdir(project);
+  await sh(ROOT, `npm pack --silent --pack-destination '${folder}'`);
+  await Bun.write(join(project, "package.json"), '{ "private": true, "type": "module" }');
+  await sh(project, `npm install ${VITEST} ../todo-service-[0-9]*.tgz`);
+  await writeFiles(readPage("docs/how-to/use-it-in-tests.md"), project);
+  expect(await sh(project, "npx vitest run todos.test.ts")).toMatch(/3 passed/);
+});
+
+describe.skipIf(skipFor(whyNoRegistry ?? whyNoBrowser))("the React app", () => {
+  const app = (): string => join(folder, "web");
+  let browser: Browser;
+  beforeAll(async () => {
+    const built = join(folder, "built");
+    await sh(
+      ROOT,
+      `bin/bun client/build.ts '${built}' && npm pack '${built}' --pack-destination '${folder}'`,
+    );
+    const create = GUIDE.blocks.find(({ text }) => text.startsWith("npm create"))?.text ?? "";
+    await sh(folder, create.replace("vite@latest", CREATE_VITE));
+    await writeFiles(GUIDE, app());
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  /** Starts a service with these options, the app's server in front of it, and opens the app. */
+  async function open(options: TestServiceOptions) {
+    await using stack = new AsyncDisposableStack();
+    const service = await startTodoService(options);
+    stack.defer(service.stop);
+    const port = await freePort();
+    const config = await Bun.file(join(app(), "vite.config.ts")).text();
+    const name = `vite-${port}.config.ts`;
+    await Bun.write(join(app(), name), config.replace("http://127.0.0.1:3000", service.url));
+    const vite = ["node_modules/vite/bin/vite.js", "--config", name, "--port", `${port}`, "--strictPort"];
+    stack.use(run(["sh", "-c", 'cd "$0" && exec "$@"', app(), "node", ...vite]));
+    const url = `http://localhost:${port}/`;
+    await until(
+      () =>
+        fetch(url).then(
+          ({ ok }) => ok,
+          () => false,
+        ),
+      "Vite serves the app",
+    );
+    const page = await browser.newPage();
+    stack.defer(() => page.close());
+    await page.goto(url);
+    const rest = stack.move();
+    return { page, service, [Symbol.asyncDispose]: () => rest.disposeAsync() };
+  }
+
+  const row = (page: Page, title: string) => page.locator("li", { hasText: title });
+  async function add(page: Page, title: string): Promise<void> {
+    await page.getByLabel("Title").fill(title);
+    await page.getByRole("button", { name: "Add" }).click();
+  }
+
+  test("compiles with strict types, and is built", async () => {
+    await sh(app(), "npx tsc --noEmit --strict -p tsconfig.app.json\nnpm run build");
+  });
+
+  test("has a hook and a list of about 40 lines", () => {
+    const code = GUIDE.blocks.find(({ language }) => language === "tsx")?.text ?? "";
+    expect(code.slice(0, code.indexOf("function SignIn")).trim().split("\n").length).toBeLessThan(50);
+  });
+
+  test("signs in to a private service through Vite's proxy, and shows changes live", async () => {
+    await using opened = await open({ private: true, todos: ["buy milk"] });
+    const { page, service } = opened;
+    await page.getByLabel("Token").fill("wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").filter({ hasText: /\S/ }).waitFor();
+    await page.getByLabel("Token").fill(service.token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await row(page, "buy milk").getByRole("checkbox").check();
+    await add(page, "walk the dog");
+    await row(page, "walk the dog").waitFor();
+    const headers = { Authorization: `Bearer ${service.token}`, "Content-Type": "application/json" };
+    const titles = async () => (await fetch(`${service.url}/api/todos`, { headers })).text();
+    await until(async () => (await titles()).includes("walk the dog"), "the service has the to-do");
+    expect(await titles()).toContain('"title":"buy milk","done":true');
+    await fetch(`${service.url}/api/todos`, { method: "POST", headers, body: '{"title":"from elsewhere"}' });
+    await row(page, "from elsewhere").waitFor();
+  });
+
+  test("shows a write at once while a slow service answers, and is offline without a service", async () => {
+    await using opened = await open({ simulate: "latency=5s" });
+    const { page, service } = opened;
+    await page.locator("ul[aria-busy=false]").waitFor({ state: "attached" });
+    const start = performance.now();
+    await add(page, "buy milk");
+    await row(page, "buy milk").waitFor();
+    expect(performance.now() - start).toBeLessThan(5000);
+    await service.stop();
+    await page.getByRole("status").filter({ hasText: "Offline" }).waitFor();
+  });
+
+  test("takes a write back that a failing service rejects, and says so", async () => {
+    await using opened = await open({ todos: ["buy milk"], args: ["--max-todos", "1"] });
+    const { page } = opened;
+    await row(page, "buy milk").waitFor();
+    await add(page, "walk the dog");
+    await page.getByRole("alert").filter({ hasText: "Not saved" }).waitFor();
+    await row(page, "walk the dog").waitFor({ state: "detached" });
+  });
+});
