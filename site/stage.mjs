@@ -25,5 +25,7 @@ for (const part of ["mermaid.esm.min.mjs", "chunks/mermaid.esm.min"])
     recursive: true,
     filter: (path) => !path.endsWith(".map"),
   });
+cpSync(join(root, "site/index.md"), join(pages, "index.md"));
+cpSync(join(root, "docs/pictures/phone.png"), join(pages, "public/phone.png"));
 cpSync(join(root, "web/icon.svg"), join(pages, "public/icon.svg"));
 cpSync(join(root, "site/openapi"), join(pages, "openapi"), { recursive: true });

@@ -1,4 +1,4 @@
-/** The documentation site: every Markdown file of the project at its own path, and the README as the home page. */
+/** The documentation site: every Markdown file of the project at its own path, and site/index.md as the home page. */
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, normalize, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,7 +18,9 @@ type MarkdownIt = Parameters<NonNullable<MarkdownOptions["config"]>>[0];
 
 /** Returns the size of a picture, so that the text below it keeps its place while it loads. */
 function sizeOf(path: string): readonly [width: number, height: number] {
-  const header = readFileSync(path).subarray(0, 24);
+  const header = readFileSync(path).subarray(0, 100);
+  const [, width, height] = /viewBox="0 0 (\d+) (\d+)"/.exec(header.toString("latin1")) ?? [];
+  if (path.endsWith(".svg")) return [Number(width), Number(height)];
   return path.endsWith(".gif")
     ? [header.readUInt16LE(6), header.readUInt16LE(8)]
     : [header.readUInt32BE(16), header.readUInt32BE(20)];
@@ -68,7 +70,7 @@ export default defineConfig({
   outDir: "dist",
   cacheDir: "node_modules/.cache",
   cleanUrls: true,
-  rewrites: { "README.md": "index.md", ":folder(docs|bench|conformance)/README.md": ":folder/index.md" },
+  rewrites: { ":folder(docs|bench|conformance)/README.md": ":folder/index.md" },
   head: [["link", { rel: "icon", type: "image/svg+xml", href: `${BASE}icon.svg` }]],
   markdown: {
     anchor: { slugify: slugOf },
