@@ -12,9 +12,9 @@ import { createProgram } from "../src/cli/program.ts";
 import {
   CLIENT_SETTINGS,
   getVariables,
+  SERVE_SETTING_GROUPS,
   type Setting,
   SettingOption,
-  serveSettingGroups,
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
 import { examplesOf, type Message, type OpenApiDocument, table } from "./openapi.ts";
@@ -152,7 +152,7 @@ function replace(text: string, pattern: RegExp, replacement: string): string {
 }
 
 function configurationPage(): string {
-  const groups = serveSettingGroups().map(
+  const groups = SERVE_SETTING_GROUPS.map(
     ({ heading, settings }) => `## ${heading}\n\n${settingTable(settings)}`,
   );
   return `# Configuration

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
-import { getVariables, SETTINGS, type Setting } from "../src/config/settings.ts";
+import { getVariables, SERVE_SETTINGS } from "../src/config/settings.ts";
 import { run } from "./command.ts";
 
 const read = (path: string): Promise<string> => readFile(new URL(`../${path}`, import.meta.url), "utf8");
@@ -15,8 +15,8 @@ test("the reference does not depend on the terminal or the environment variables
 
 test("the reference of the configuration has a row for every setting", async () => {
   const page = await read("docs/reference/configuration.md");
-  for (const setting of Object.values(SETTINGS)) {
-    const { flag = getVariables(setting)[0] }: Setting = setting;
+  for (const setting of SERVE_SETTINGS) {
+    const { flag = getVariables(setting)[0] } = setting;
     expect(page).toContain(`\`${flag}\``);
   }
 });

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import contract from "../openapi.json" with { type: "json" };
-import { getVariables, SETTINGS } from "../src/config/settings.ts";
+import { getVariables, SERVE_SETTINGS, SETTINGS } from "../src/config/settings.ts";
 import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
 import { DEFAULT_LIMITS, IDLE_SECONDS, MAX_BODY_BYTES, MAX_REQUEST_BYTES } from "../src/http/limits.ts";
@@ -75,15 +75,15 @@ test("the limits in the reference match the limits of the program", () => {
   const expectLimit = (what: string, start: string): void =>
     expect([what, limits.get(what)?.limit.slice(0, start.length)]).toEqual([what, start]);
   for (const [what, setting] of [
-    ["to-dos", SETTINGS.maxTodos],
-    ["changes that are kept for reconnecting subscribers", SETTINGS.maxEvents],
+    ["to-dos", SETTINGS.store.maxTodos],
+    ["changes that are kept for reconnecting subscribers", SETTINGS.store.maxEvents],
     [
       "requests that wait for their response, for each path, counted separately for reads and writes",
-      SETTINGS.maxRequests,
+      SETTINGS.limits.maxRequests,
     ],
-    ["subscribers of `/api/events`", SETTINGS.maxSubscribers],
-    ["wrong passwords in a row, for each user and network", SETTINGS.basicFailures],
-    ["connections of one process", SETTINGS.storeConnections],
+    ["subscribers of `/api/events`", SETTINGS.limits.maxSubscribers],
+    ["wrong passwords in a row, for each user and network", SETTINGS.access.basicFailures],
+    ["connections of one process", SETTINGS.store.connections],
   ] as const) {
     expectLimit(what, count(setting.default));
     expect(codesIn(limits.get(what)?.setting)).toEqual([...getVariables(setting)]);
@@ -113,7 +113,7 @@ test("the limits in the reference match the limits of the program", () => {
 });
 
 test("the reference lists each variable only with a setting that exists", () => {
-  const known = new Set<string>(Object.values(SETTINGS).flatMap(getVariables));
+  const known = new Set<string>(SERVE_SETTINGS.flatMap(getVariables));
   for (const page of [
     "http-api.md",
     "errors.md",

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
-import { getVariables, SETTINGS } from "../../src/config/settings.ts";
+import { getVariables, SERVE_SETTINGS } from "../../src/config/settings.ts";
 
 interface Container {
   readonly envFrom: unknown;
@@ -77,7 +77,7 @@ describe.each([
           readOnlyRootFilesystem: true,
           capabilities: { drop: ["ALL"] },
         });
-        const known: readonly string[] = Object.values(SETTINGS).flatMap(getVariables);
+        const known: readonly string[] = SERVE_SETTINGS.flatMap(getVariables);
         for (const name of [...Object.keys(literals), ...env.map(({ name }) => name)])
           expect(known).toContain(name);
       }

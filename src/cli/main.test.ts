@@ -8,7 +8,7 @@ import { freePort } from "../../test/free-port.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
-import { getVariables, SETTINGS, serveSettingGroups } from "../config/settings.ts";
+import { getVariables, SERVE_SETTING_GROUPS, SERVE_SETTINGS } from "../config/settings.ts";
 import { hashToken, mintToken } from "../credential/token.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-main-"));
@@ -111,10 +111,10 @@ describe("todo", () => {
     await using command = runTodo(["serve", "--help"]);
     expect([await command.exited, command.stderr()]).toEqual([0, ""]);
     const headings = [...command.stdout().matchAll(/^\S.*:$/gm)].map(([heading]) => heading);
-    expect(headings).toEqual([...serveSettingGroups().map(({ heading }) => `${heading}:`), "Options:"]);
+    expect(headings).toEqual([...SERVE_SETTING_GROUPS.map(({ heading }) => `${heading}:`), "Options:"]);
     const help = command.stdout().replace(/\s+/g, " ");
-    for (const setting of Object.values(SETTINGS)) {
-      if (!("flag" in setting)) expect(help).toContain(getVariables(setting).join(", "));
+    for (const setting of SERVE_SETTINGS) {
+      if (setting.flag === undefined) expect(help).toContain(getVariables(setting).join(", "));
       else
         expect(help).toContain(
           `${setting.flag} ${setting.description} (${getVariables(setting).join(", ") || "no variable"})`,

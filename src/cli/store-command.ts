@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type Flags, readStore } from "../config/config.ts";
+import { type Flags, readStoreUrl } from "../config/config.ts";
 import { optionFor, SETTINGS } from "../config/settings.ts";
 import { asUsageError, CommandError, UsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
@@ -17,19 +17,19 @@ export const KEPT_URLS = `${SQLITE_URL} or postgres://…`;
  * @param urls the URLs that the command accepts
  */
 export function addStoreCommand(program: Command, name: string, description: string, urls: string): Command {
-  const { flag, parse } = SETTINGS.store;
+  const { flag, file, parse } = SETTINGS.store.url;
   return program
     .command(name)
     .description(description)
     .addOption(optionFor({ flag, parse, description: `store to use: ${urls}` }))
-    .addOption(optionFor(SETTINGS.storeFile));
+    .addOption(optionFor(file));
 }
 
 /** Runs `work` on a store, and shows its progress on a terminal. Throws a UsageError if a precondition is not met. */
 export function runOnStore(
   flags: Flags,
   work: (store: StoreAdmin, task: TaskOptions) => Promise<void>,
-  { value, source } = readStore(flags, process.env),
+  { value, source } = readStoreUrl(flags, process.env),
 ): Promise<void> {
   const store = asUsageError(source, () => openStoreAdmin(value));
   const progress = new ProgressLine(process.stderr);

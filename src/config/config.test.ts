@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
-import { type Config, type Flags, readConfig, readService, readStore } from "./config.ts";
+import { type Config, type Flags, readConfig, readService, readStoreUrl } from "./config.ts";
 import { clusterVariables, type Environment } from "./environment.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -31,118 +31,120 @@ function complaint(flags: Flags, env: Environment): string {
 
 test("readConfig returns the default of every setting that has one", () => {
   expect(readConfig({}, {})).toEqual({
-    host: "127.0.0.1",
-    port: 3000,
-    portSource: "--port or TODO_PORT",
-    store: { value: "memory:", source: "--store" },
-    storeConnections: 4,
-    backupDir: undefined,
-    backupEvery: 24 * 60 * 60 * 1000,
-    backupKeep: 7,
-    maxTodos: 1_000_000,
-    maxEvents: 10_000,
+    address: { host: "127.0.0.1", port: { value: 3000, source: "--port or TODO_PORT" } },
+    store: {
+      url: { value: "memory:", source: "--store or TODO_STORE" },
+      seed: undefined,
+      connections: 4,
+      maxTodos: 1_000_000,
+      maxEvents: 10_000,
+    },
+    backups: { folder: undefined, every: 24 * 60 * 60 * 1000, keep: 7 },
     limits: { maxRequests: 5000, maxSubscribers: 1000, maxSubscribersPerNetwork: undefined },
-    stopDelay: 0,
-    clientsFile: undefined,
-    adminCredentials: undefined,
-    usersFile: undefined,
-    authModule: undefined,
+    shutdown: { delay: 0 },
+    credentials: {
+      clientsFile: undefined,
+      adminUser: undefined,
+      adminPassword: undefined,
+      usersFile: undefined,
+      authModule: undefined,
+    },
     access: { privateMode: false, realm: "todo admin", basicFailures: 100, allowBasicOverHttp: false },
-    tls: undefined,
+    tls: { cert: undefined, key: undefined },
     network: { trustedProxies: [], allowedHosts: [], corsOrigins: [] },
-    logLevel: "info",
-    mcp: false,
-    metricsPort: undefined,
-    metricsPortSource: "--metrics-port or TODO_METRICS_PORT",
-    metricsHost: "127.0.0.1",
-    accessLog: false,
-    seed: undefined,
-    simulation: undefined,
+    metrics: { port: undefined, host: "127.0.0.1" },
+    assistants: { mcp: false },
+    log: { level: "info", requests: false },
+    simulation: { faults: undefined },
   });
 });
 
 const DEFAULTS = readConfig({}, {});
 
-test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config>]>([
-  ["a flag", { host: "::1", port: "8080" }, {}, { host: "::1", port: 8080 }],
-  ["a variable", {}, { TODO_HOST: "::1", TODO_PORT: "8080" }, { host: "::1", port: 8080 }],
+/** Some settings of some groups. */
+type Outcome = { readonly [Group in keyof Config]?: Partial<Config[Group]> };
+
+const port = (value: number, source: string): Outcome => ({
+  address: { ...DEFAULTS.address, port: { value, source } },
+});
+
+test.each<[what: string, flags: Flags, env: Environment, outcome: Outcome]>([
+  ["a flag", { realm: "r", port: "8080" }, {}, { ...port(8080, "--port"), access: { realm: "r" } }],
   [
-    "a flag rather than its variable",
-    { port: "1" },
-    { TODO_PORT: "2", PORT: "3" },
-    { port: 1, portSource: "--port" },
+    "a variable",
+    {},
+    { TODO_REALM: "r", TODO_PORT: "8080" },
+    { ...port(8080, "TODO_PORT"), access: { realm: "r" } },
   ],
-  ["a flag rather than an invalid variable", { port: "1" }, { TODO_PORT: "x" }, { port: 1 }],
-  ["a switch rather than its variable", { accessLog: true }, { TODO_ACCESS_LOG: "off" }, { accessLog: true }],
-  ["TODO_PORT rather than PORT", {}, { TODO_PORT: "2", PORT: "3" }, { port: 2 }],
-  ["PORT without TODO_PORT", {}, { PORT: "3" }, { port: 3, portSource: "PORT" }],
-  ["PORT with an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, { port: 3 }],
+  ["a flag rather than its variable", { port: "1" }, { TODO_PORT: "2", PORT: "3" }, port(1, "--port")],
+  ["a flag rather than an invalid variable", { port: "1" }, { TODO_PORT: "x" }, port(1, "--port")],
+  [
+    "a switch rather than its variable",
+    { accessLog: true },
+    { TODO_ACCESS_LOG: "off" },
+    { log: { requests: true } },
+  ],
+  ["TODO_PORT rather than PORT", {}, { TODO_PORT: "2", PORT: "3" }, port(2, "TODO_PORT")],
+  ["PORT without TODO_PORT", {}, { PORT: "3" }, port(3, "PORT")],
+  ["PORT with an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, port(3, "PORT")],
   [
     "PORT with a TODO_PORT that Kubernetes sets",
     {},
     { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" },
-    { port: 3 },
+    port(3, "PORT"),
   ],
-  ["a TODO_PORT that Kubernetes sets as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, { port: 3000 }],
-  [
-    "empty variables as unset",
-    {},
-    { TODO_HOST: "", TODO_REALM: "", PORT: "" },
-    { host: "127.0.0.1", port: 3000 },
-  ],
-  [
-    "empty credentials as unset",
-    {},
-    { TODO_ADMIN_USER: "", TODO_ADMIN_PASSWORD: "" },
-    { adminCredentials: undefined },
-  ],
+  ["a TODO_PORT that Kubernetes sets as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, {}],
+  ["empty variables as unset", {}, { TODO_HOST: "", TODO_REALM: "", PORT: "" }, {}],
+  ["empty credentials as unset", {}, { TODO_ADMIN_USER: "", TODO_ADMIN_PASSWORD: "" }, {}],
   [
     "the minimums",
     {},
     { TODO_PORT: "0", TODO_MAX_TODOS: "1", TODO_BASIC_FAILURES: "0" },
-    { port: 0, maxTodos: 1, access: { ...DEFAULTS.access, basicFailures: 0 } },
+    { ...port(0, "TODO_PORT"), store: { maxTodos: 1 }, access: { basicFailures: 0 } },
   ],
   [
     "the maximums",
     {},
     { TODO_PORT: "65535", TODO_MAX_TODOS: "9007199254740991" },
-    { port: 65_535, maxTodos: 2 ** 53 - 1 },
+    { ...port(65_535, "TODO_PORT"), store: { maxTodos: 2 ** 53 - 1 } },
   ],
   [
     "a limit per network",
     { maxSubscribersPerNetwork: "5" },
     { TODO_MAX_SUBSCRIBERS_PER_NETWORK: "6" },
-    { limits: { ...DEFAULTS.limits, maxSubscribersPerNetwork: 5 } },
+    { limits: { maxSubscribersPerNetwork: 5 } },
   ],
-  ["leading zeros", { port: "00080" }, {}, { port: 80 }],
+  ["leading zeros", { port: "00080" }, {}, port(80, "--port")],
   [
     "a user and a password",
     {},
     { TODO_ADMIN_USER: "Zoë", TODO_ADMIN_PASSWORD: " a:b😀 " },
-    { adminCredentials: { user: "Zoë", password: " a:b😀 " } },
+    { credentials: { adminUser: "Zoë", adminPassword: " a:b😀 " } },
   ],
   [
     "unchanged paths, each with its flag or variable",
     { clientsFile: "c", usersFile: "u" },
     { TODO_USERS_FILE: "not used", TODO_AUTH_MODULE: "./a.ts" },
     {
-      clientsFile: { value: "c", source: "--clients-file" },
-      usersFile: { value: "u", source: "--users-file" },
-      authModule: { value: "./a.ts", source: "TODO_AUTH_MODULE" },
+      credentials: {
+        clientsFile: { value: "c", source: "--clients-file" },
+        usersFile: { value: "u", source: "--users-file" },
+        authModule: { value: "./a.ts", source: "TODO_AUTH_MODULE" },
+      },
     },
   ],
-  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { access: { ...DEFAULTS.access, realm: 'a "b" \\c' } }],
+  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { access: { realm: 'a "b" \\c' } }],
   [
     "lists",
     { allowedHosts: " a.example ,,b.example:80, " },
     {},
-    { network: { ...DEFAULTS.network, allowedHosts: ["a.example", "b.example:80"] } },
+    { network: { allowedHosts: ["a.example", "b.example:80"] } },
   ],
   [
     "proxies",
     { trustedProxy: "10.0.0.0/8, ::1" },
     { TODO_TRUSTED_PROXY: "192.0.2.1" },
-    { network: { ...DEFAULTS.network, trustedProxies: ["10.0.0.0/8", "::1"] } },
+    { network: { trustedProxies: ["10.0.0.0/8", "::1"] } },
   ],
   [
     "a certificate",
@@ -154,13 +156,16 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Partial<Config
     "origins",
     { corsOrigins: "https://a.example, http://b.example:8080" },
     {},
-    { network: { ...DEFAULTS.network, corsOrigins: ["https://a.example", "http://b.example:8080"] } },
+    { network: { corsOrigins: ["https://a.example", "http://b.example:8080"] } },
   ],
-  ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { logLevel: "silent" }],
+  ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { log: { level: "silent" } }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
 ])("readConfig accepts %s", (_what, flags, env, outcome) => {
-  const { portSource } = readConfig(flags, env);
-  expect(readConfig(flags, env)).toEqual({ ...DEFAULTS, portSource, ...outcome });
+  const expected = Object.entries(DEFAULTS).map(([name, group]) => [
+    name,
+    { ...group, ...new Map(Object.entries(outcome)).get(name) },
+  ]);
+  expect(readConfig(flags, env)).toEqual(Object.fromEntries(expected));
 });
 
 test.each([
@@ -173,8 +178,8 @@ test.each([
   ["off", false],
   ["no", false],
 ])("readConfig parses the switch %j as %p", (text, on) => {
-  const { accessLog, access } = readConfig({}, { TODO_ACCESS_LOG: text, TODO_ALLOW_BASIC_OVER_HTTP: text });
-  expect([accessLog, access.allowBasicOverHttp]).toEqual([on, on]);
+  const { log, access } = readConfig({}, { TODO_ACCESS_LOG: text, TODO_ALLOW_BASIC_OVER_HTTP: text });
+  expect([log.requests, access.allowBasicOverHttp]).toEqual([on, on]);
 });
 
 test.each([
@@ -186,7 +191,7 @@ test.each([
   "fe80::1%eth0",
   "::ffff:127.0.0.1",
 ])("readConfig accepts the host %s", (host) => {
-  expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({ host, metricsHost: host });
+  expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({ address: { host }, metrics: { host } });
 });
 
 const PORTS = "must be a whole number from 0 to 65535";
@@ -312,12 +317,12 @@ test.each<[variable: string, nearest: string]>([
 test("settings of commands other than serve are read despite variables of other programs, such as TODO_DIR", () => {
   const env = { TODO_DIR: "/home/a/todo", TODO_URL: "http://127.0.0.1:8080", TODO_STORE: "sqlite:a.db" };
   expect(readService({}, env).url).toBe("http://127.0.0.1:8080");
-  expect(readStore({}, env).value).toBe("sqlite:a.db");
+  expect(readStoreUrl({}, env).value).toBe("sqlite:a.db");
 });
 
 describe("readConfig reads a password from a file", () => {
   const read = (path: string) =>
-    readConfig({ adminPasswordFile: path, adminUser: "a" }, {}).adminCredentials?.password;
+    readConfig({ adminPasswordFile: path, adminUser: "a" }, {}).credentials.adminPassword;
 
   test.each([
     ["without an end of line", "s3cret", "s3cret"],
@@ -353,7 +358,7 @@ describe("readConfig reads a password from a file", () => {
 });
 
 test("readConfig reads the URL of the store from a file", () => {
-  expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store).toEqual({
+  expect(readConfig({ storeFile: file("store", "memory:\n") }, {}).store.url).toEqual({
     value: "memory:",
     source: "--store-file",
   });

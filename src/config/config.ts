@@ -6,114 +6,116 @@ import {
   type Environment,
   isKubernetesVariable,
 } from "./environment.ts";
-import { CLIENT_SETTINGS, getVariables, longName, SETTINGS, type Setting } from "./settings.ts";
+import type { Sourced } from "./setting-values.ts";
+import {
+  CLIENT_SETTINGS,
+  getVariables,
+  longName,
+  SETTINGS,
+  type Setting,
+  type SettingGroup,
+  type Values,
+} from "./settings.ts";
 import { loginFile, readLogin } from "./stored-login.ts";
 import { asUsageError, UsageError } from "./usage-error.ts";
 
 /** The values of the flags on the command line, by attribute name, such as `storeFile`. */
 export type Flags = Partial<Readonly<Record<string, string | boolean>>>;
 
-export type Config = ReturnType<typeof readConfig>;
-
-/** The value of a setting, and the flag or variable that it comes from. */
-export interface Sourced {
-  readonly value: string;
-  /** The name to use in error messages, such as `--users-file` or `TODO_USERS_FILE`. */
-  readonly source: string;
-}
+/** The values of the settings of `todo serve`, by group and name. */
+export type Config = { readonly [Group in keyof typeof SETTINGS]: Values<(typeof SETTINGS)[Group]> };
 
 /** Reads and checks all settings of `todo serve`. Throws a UsageError for the first invalid one. */
-export function readConfig(flags: Flags, env: Environment) {
+export function readConfig(flags: Flags, env: Environment): Config {
   assertKnownVariables(env);
-  const { read, readOr, readSourced, assertNotBoth } = reader(flags, env);
-  assertNotBoth(SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
-
-  const user = readSourced(SETTINGS.adminUser);
-  // The value of the second setting is the text of the file.
-  const password = readSourced(SETTINGS.adminPassword) ?? readSourced(SETTINGS.adminPasswordFile);
-  assertHasPartner(user, password, "a password", SETTINGS.adminPassword, SETTINGS.adminPasswordFile);
-  assertHasPartner(password, user, "a user", SETTINGS.adminUser);
-  return {
-    ...readAddress(flags, env),
-    portSource: getSource(SETTINGS.port, flags, env),
-    store: readStore(flags, env),
-    seed: readSourced(SETTINGS.seed),
-    storeConnections: readOr(SETTINGS.storeConnections),
-    backupDir: readSourced(SETTINGS.backupDir),
-    backupEvery: readOr(SETTINGS.backupEvery),
-    backupKeep: readOr(SETTINGS.backupKeep),
-    maxTodos: readMaxTodos(flags, env),
-    maxEvents: readOr(SETTINGS.maxEvents),
-    limits: {
-      maxRequests: readOr(SETTINGS.maxRequests),
-      maxSubscribers: readOr(SETTINGS.maxSubscribers),
-      maxSubscribersPerNetwork: read(SETTINGS.maxSubscribersPerNetwork),
-    },
-    stopDelay: readOr(SETTINGS.stopDelay),
-    clientsFile: readSourced(SETTINGS.clientsFile),
-    adminCredentials: user && password && { user: user.value, password: password.value },
-    usersFile: readUsersFile(flags, env),
-    authModule: readSourced(SETTINGS.authModule),
-    access: {
-      privateMode: readOr(SETTINGS.private),
-      realm: readOr(SETTINGS.realm),
-      basicFailures: readOr(SETTINGS.basicFailures),
-      allowBasicOverHttp: readOr(SETTINGS.allowBasicOverHttp),
-    },
-    network: {
-      trustedProxies: readOr(SETTINGS.trustedProxy),
-      allowedHosts: readOr(SETTINGS.allowedHosts),
-      corsOrigins: readOr(SETTINGS.corsOrigins),
-    },
-    mcp: readOr(SETTINGS.mcp),
-    metricsPort: read(SETTINGS.metricsPort),
-    metricsPortSource: getSource(SETTINGS.metricsPort, flags, env),
-    metricsHost: readOr(SETTINGS.metricsHost),
-    logLevel: readOr(SETTINGS.logLevel),
-    accessLog: readOr(SETTINGS.accessLog),
-    simulation: read(SETTINGS.simulate),
+  const read = <Group extends SettingGroup>(group: Group) => readSettings(group, flags, env);
+  const config = {
+    address: read(SETTINGS.address),
+    store: read(SETTINGS.store),
+    backups: read(SETTINGS.backups),
+    limits: read(SETTINGS.limits),
+    shutdown: read(SETTINGS.shutdown),
+    credentials: read(SETTINGS.credentials),
+    access: read(SETTINGS.access),
+    tls: readTls(flags, env),
+    network: read(SETTINGS.network),
+    metrics: read(SETTINGS.metrics),
+    assistants: read(SETTINGS.assistants),
+    log: read(SETTINGS.log),
+    simulation: read(SETTINGS.simulation),
   };
+  const { adminUser, adminPassword } = SETTINGS.credentials;
+  assertHasPartner(adminUser, adminPassword, "a password", flags, env);
+  assertHasPartner(adminPassword, adminUser, "a user", flags, env);
+  return config;
+}
+
+/** Returns the paths of the certificate and its key: both or none. Throws a UsageError as `readConfig` does. */
+export function readTls(flags: Flags, env: Environment): Config["tls"] {
+  const { cert, key } = SETTINGS.tls;
+  assertHasPartner(cert, key, "a key", flags, env);
+  assertHasPartner(key, cert, "a certificate", flags, env);
+  return readSettings(SETTINGS.tls, flags, env);
 }
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */
-export function readStore(flags: Flags, env: Environment): Sourced {
-  const { readSourced, assertNotBoth } = reader(flags, env);
-  assertNotBoth(SETTINGS.store, SETTINGS.storeFile);
-  const named = readSourced(SETTINGS.storeFile) ?? readSourced(SETTINGS.store);
-  return named ?? { value: SETTINGS.store.default, source: "--store" };
+export const readStoreUrl = (flags: Flags, env: Environment): Sourced =>
+  readSettings({ url: SETTINGS.store.url }, flags, env).url;
+
+/** Returns the values of some settings by their names. Throws a UsageError as `readConfig` does. */
+// Only the signature has the mapped type, because TypeScript cannot check it for an object that a loop builds.
+export function readSettings<Group extends SettingGroup>(
+  settings: Group,
+  flags: Flags,
+  env: Environment,
+): Values<Group>;
+export function readSettings(settings: SettingGroup, flags: Flags, env: Environment): object {
+  assertNoFlagsOfNpm(env);
+  return Object.fromEntries(
+    Object.entries(settings).map(([name, setting]) => [name, readSetting(setting, flags, env)]),
+  );
 }
 
-/** Returns the server's address and the paths of its TLS files. Throws a UsageError as `readConfig` does. */
-export function readAddress(flags: Flags, env: Environment) {
-  const { readOr, readSourced } = reader(flags, env);
-  const [cert, key] = [readSourced(SETTINGS.tlsCert), readSourced(SETTINGS.tlsKey)];
-  assertHasPartner(cert, key, "a key", SETTINGS.tlsKey);
-  assertHasPartner(key, cert, "a certificate", SETTINGS.tlsCert);
-  return { host: readOr(SETTINGS.host), port: readOr(SETTINGS.port), tls: cert && key && { cert, key } };
+function readSetting(setting: Setting, flags: Flags, env: Environment): unknown {
+  const { file, default: text } = setting;
+  const found = find(setting, flags, env);
+  const foundFile = file && find(file, flags, env);
+  if (found !== undefined && foundFile !== undefined)
+    throw new UsageError(`${found.source} and ${foundFile.source} are both set: keep one`);
+  if (file !== undefined && foundFile !== undefined)
+    return setting.parse(parse(file, foundFile), foundFile.source);
+  if (found !== undefined) return parse(setting, found);
+  return text === undefined ? undefined : setting.parse(text, getSource(setting, flags, env));
 }
 
-/** Returns the maximum number of to-dos. Throws a UsageError as `readConfig` does. */
-export function readMaxTodos(flags: Flags, env: Environment): number {
-  return reader(flags, env).readOr(SETTINGS.maxTodos);
+function parse<Value>(setting: Setting<Value>, { value: text, source }: Sourced): Value {
+  const isSecret = setting.flag === undefined;
+  const subject = isSecret ? source : `${source} ${JSON.stringify(text)}`;
+  return asUsageError(subject, () => setting.parse(text, source));
+}
+
+/** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
+function find(setting: Setting, flags: Flags, env: Environment): Sourced | undefined {
+  const { flag } = setting;
+  const value = flag === undefined ? undefined : flags[new Option(flag).attributeName()];
+  if (flag !== undefined && value !== undefined) return { value: String(value), source: longName(flag) };
+  const source = getVariables(setting).find((name) => env[name] && !isKubernetesVariable(name, env[name]));
+  return source === undefined ? undefined : { value: env[source] ?? "", source };
 }
 
 /** Returns the flag or the variable that sets a setting; without either, the names of both: `--port or TODO_PORT`. */
 export function getSource(setting: Setting, flags: Flags, env: Environment): string {
   const { flag } = setting;
   const names = [...(flag === undefined ? [] : [longName(flag)]), ...getVariables(setting).slice(0, 1)];
-  return reader(flags, env).find(setting)?.source ?? names.join(" or ");
-}
-
-/** Returns the path of the users file. Throws a UsageError as `readConfig` does. */
-export function readUsersFile(flags: Flags, env: Environment): Sourced | undefined {
-  return reader(flags, env).readSourced(SETTINGS.usersFile);
+  return find(setting, flags, env)?.source ?? names.join(" or ");
 }
 
 /** Returns the paths of the configured files with secrets or hashes. */
 export function readSecretFiles(flags: Flags, env: Environment): Sourced[] {
-  const { adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey } = SETTINGS;
-  const settings = [adminPasswordFile, storeFile, clientsFile, usersFile, tlsKey];
-  const files = settings.flatMap((setting) => reader(flags, env).find(setting) ?? []);
+  const { store, credentials, tls } = SETTINGS;
+  const { adminPassword, clientsFile, usersFile } = credentials;
+  const settings = [adminPassword.file, store.url.file, clientsFile, usersFile, tls.key];
+  const files = settings.flatMap((setting) => find(setting, flags, env) ?? []);
   const login = { source: "the token of todo login", value: loginFile(env) };
   return existsSync(login.value) ? [...files, login] : files;
 }
@@ -123,66 +125,34 @@ export function readSecretFiles(flags: Flags, env: Environment): Sourced[] {
  * `readConfig` does.
  */
 export function readService(flags: Flags, env: Environment) {
-  const { read, readSourced } = reader(flags, env);
-  const configured = readSourced(CLIENT_SETTINGS.url);
-  const token = read(CLIENT_SETTINGS.token);
-  const login = configured !== undefined && token !== undefined ? undefined : readLogin(env);
-  const url = configured?.value ?? login?.url ?? CLIENT_SETTINGS.url.default;
+  const { url: named, token } = readSettings(CLIENT_SETTINGS, flags, env);
+  const isNamed = find(CLIENT_SETTINGS.url, flags, env) !== undefined;
+  const login = isNamed && token !== undefined ? undefined : readLogin(env);
+  const url = isNamed ? named.value : (login?.url ?? named.value);
   return {
     url,
-    urlSource: configured?.source ?? (login && "the URL of todo login"),
+    urlSource: isNamed ? named.source : login && "the URL of todo login",
     // No other service may receive the stored token.
     token: token ?? (login?.url === url ? login.token : undefined),
     tokenSource: token === undefined ? "the token of todo login" : "the token in TODO_TOKEN",
   };
 }
 
-function reader(flags: Flags, env: Environment) {
-  assertNoFlagsOfNpm(env);
-
-  /** Returns the text of a setting and the flag or variable that it comes from. An empty variable counts as unset. */
-  function find(setting: Setting): Sourced | undefined {
-    const { flag } = setting;
-    const value = flag === undefined ? undefined : flags[new Option(flag).attributeName()];
-    if (flag !== undefined && value !== undefined) return { value: String(value), source: longName(flag) };
-    const source = getVariables(setting).find((name) => env[name] && !isKubernetesVariable(name, env[name]));
-    return source === undefined ? undefined : { value: env[source] ?? "", source };
-  }
-
-  function parse<T>(setting: Setting<T>): { value: T; source: string } | undefined {
-    const found = find(setting);
-    if (found === undefined) return undefined;
-    const { value: text, source } = found;
-    const isSecret = setting.flag === undefined;
-    const subject = isSecret ? source : `${source} ${JSON.stringify(text)}`;
-    return { value: asUsageError(subject, () => setting.parse(text)), source };
-  }
-
-  const read = <T>(setting: Setting<T>): T | undefined => parse(setting)?.value;
-  const readSourced = (setting: Setting<string>): Sourced | undefined => parse(setting);
-
-  const readOr = <T>(setting: Setting<T> & { readonly default: string }): T =>
-    read(setting) ?? setting.parse(setting.default);
-
-  function assertNotBoth(one: Setting, other: Setting): void {
-    const [first, second] = [find(one), find(other)];
-    if (first === undefined || second === undefined) return;
-    throw new UsageError(`${first.source} and ${second.source} are both set: keep one`);
-  }
-
-  return { find, read, readOr, readSourced, assertNotBoth };
-}
-
 /** Throws a UsageError that names the missing settings if a setting is without its partner. */
 function assertHasPartner(
-  one: Sourced | undefined,
-  partner: Sourced | undefined,
+  one: Setting,
+  partner: Setting,
   what: string,
-  ...missing: readonly Setting[]
+  flags: Flags,
+  env: Environment,
 ): void {
-  if (one === undefined || partner !== undefined) return;
-  const names = missing.map((setting) => nameLike(one.source, setting)).join(" or ");
-  throw new UsageError(`${one.source} is set without ${what}: set ${names}`);
+  const findEither = (setting: Setting) =>
+    find(setting, flags, env) ?? (setting.file && find(setting.file, flags, env));
+  const found = findEither(one);
+  if (found === undefined || findEither(partner) !== undefined) return;
+  const missing = partner.file === undefined ? [partner] : [partner, partner.file];
+  const names = missing.map((setting) => nameLike(found.source, setting)).join(" or ");
+  throw new UsageError(`${found.source} is set without ${what}: set ${names}`);
 }
 
 /** Returns the name of a setting of the same form as another name: its flag after a flag, its variable after a variable. */

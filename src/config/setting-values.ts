@@ -2,6 +2,18 @@ import { isIPv6 } from "node:net";
 import { parseDuration } from "../duration.ts";
 import { readText } from "./text-file.ts";
 
+/** A value, and what it comes from, for error messages. */
+export interface Sourced<Value = string> {
+  readonly value: Value;
+  /** The flag or variable, such as `--users-file` or `TODO_USERS_FILE`; of a default, both: `--port or TODO_PORT`. */
+  readonly source: string;
+}
+
+/** Returns a parser whose values have their source. */
+export const sourced =
+  <Value>(parse: (text: string) => Value) =>
+  (text: string, source: string): Sourced<Value> => ({ value: parse(text), source });
+
 /** Accepts any text. */
 export const anyText = (text: string): string => text;
 

@@ -19,6 +19,7 @@ import {
   onOrOff,
   origin,
   serviceUrl,
+  sourced,
   userName,
   wholeNumber,
 } from "./setting-values.ts";
@@ -29,268 +30,307 @@ export interface Setting<Value = unknown> {
   readonly flag?: string;
   /** The environment variables; the first one that is set counts, and none are possible. Default: the flag's name, such as TODO_MAX_TODOS. */
   readonly variables?: readonly string[];
+  /** Another setting, which names a file with the text. Only one of the two may be set. */
+  readonly file?: Setting<string>;
   readonly default?: string;
-  /** Returns the value, or throws an Error that says what is wrong. */
-  readonly parse: (text: string) => Value;
+  /** Returns the value of a text from a flag or variable, or throws an Error that says what is wrong. */
+  readonly parse: (text: string, source: string) => Value;
   readonly description: string;
 }
+
+/** Settings by the names of their values. */
+export type SettingGroup = Readonly<Record<string, Setting>>;
+
+/** The values of settings. A setting without a default may be unset. */
+export type Values<Group extends SettingGroup> = {
+  readonly [Name in keyof Group]: Group[Name] extends { readonly default: string }
+    ? ReturnType<Group[Name]["parse"]>
+    : ReturnType<Group[Name]["parse"]> | undefined;
+};
 
 const DEFAULT_HOST = "127.0.0.1";
 const DEFAULT_PORT = "3000";
 
 /** All settings of `todo serve`, some of them shared with other commands. A flag overrides its variable. */
 export const SETTINGS = {
-  host: {
-    flag: "--host <host>",
-    default: DEFAULT_HOST,
-    parse: hostName,
-    description: "address to listen on",
-  },
-  port: {
-    flag: "--port <port>",
-    variables: ["TODO_PORT", "PORT"],
-    default: DEFAULT_PORT,
-    parse: wholeNumber(0, 65_535),
-    description: "port to listen on; 0 selects a free port",
+  address: {
+    host: {
+      flag: "--host <host>",
+      default: DEFAULT_HOST,
+      parse: hostName,
+      description: "address to listen on",
+    },
+    port: {
+      flag: "--port <port>",
+      variables: ["TODO_PORT", "PORT"],
+      default: DEFAULT_PORT,
+      parse: sourced(wholeNumber(0, 65_535)),
+      description: "port to listen on; 0 selects a free port",
+    },
   },
   store: {
-    flag: "--store <url>",
-    default: "memory:",
-    parse: anyText,
-    description: "where the to-dos are stored: memory:, sqlite:PATH or postgres://…",
+    url: {
+      flag: "--store <url>",
+      default: "memory:",
+      parse: sourced(anyText),
+      description: "where the to-dos are stored: memory:, sqlite:PATH or postgres://…",
+      file: {
+        flag: "--store-file <file>",
+        parse: fileText,
+        description: "file with the store's URL, for URLs that contain a password",
+      },
+    },
+    seed: {
+      flag: "--seed <file>",
+      parse: sourced(anyText),
+      description:
+        "file with to-dos for a store that has never held any: lines such as '- [x] title', or an export",
+    },
+    connections: {
+      flag: "--store-connections <n>",
+      default: String(PRIMARY_DEFAULTS.connections),
+      parse: wholeNumber(1, 1000),
+      description: "maximum PostgreSQL connections, plus one for notifications",
+    },
+    maxTodos: {
+      flag: "--max-todos <n>",
+      default: String(STORE_DEFAULTS.maxTodos),
+      parse: wholeNumber(1, Number.MAX_SAFE_INTEGER),
+      description: "maximum number of to-dos",
+    },
+    maxEvents: {
+      flag: "--max-events <n>",
+      default: String(STORE_DEFAULTS.maxEvents),
+      parse: wholeNumber(1, 10_000_000),
+      description: "number of changes kept for subscribers that reconnect",
+    },
   },
-  storeFile: {
-    flag: "--store-file <file>",
-    parse: fileText,
-    description: "file with the store's URL, for URLs that contain a password",
+  backups: {
+    folder: {
+      flag: "--backup-dir <folder>",
+      parse: sourced(anyText),
+      description: "existing folder for scheduled backups of a SQLite store, which are off without it",
+    },
+    every: {
+      flag: "--backup-every <duration>",
+      default: "24h",
+      parse: interval,
+      description: "time between two scheduled backups",
+    },
+    keep: {
+      flag: "--backup-keep <n>",
+      default: "7",
+      parse: wholeNumber(1, 10_000),
+      description: "number of scheduled backups to keep; older ones are removed",
+    },
   },
-  seed: {
-    flag: "--seed <file>",
-    parse: anyText,
-    description:
-      "file with to-dos for a store that has never held any: lines such as '- [x] title', or an export",
+  limits: {
+    maxRequests: {
+      flag: "--max-requests <n>",
+      default: String(DEFAULT_LIMITS.maxRequests),
+      parse: wholeNumber(1, 10_000_000),
+      description: "maximum concurrent requests per path, counted separately for reads and writes",
+    },
+    maxSubscribers: {
+      flag: "--max-subscribers <n>",
+      default: String(DEFAULT_LIMITS.maxSubscribers),
+      parse: wholeNumber(1, 10_000_000),
+      description: "maximum subscribers of /api/events",
+    },
+    maxSubscribersPerNetwork: {
+      flag: "--max-subscribers-per-network <n>",
+      parse: wholeNumber(1, 10_000_000),
+      description:
+        "maximum subscribers of /api/events from one address (IPv6: one /64), by default a quarter of --max-subscribers",
+    },
   },
-  storeConnections: {
-    flag: "--store-connections <n>",
-    default: String(PRIMARY_DEFAULTS.connections),
-    parse: wholeNumber(1, 1000),
-    description: "maximum PostgreSQL connections, plus one for notifications",
+  shutdown: {
+    delay: {
+      flag: "--stop-delay <seconds>",
+      default: "0",
+      parse: wholeNumber(0, 3600),
+      description:
+        "seconds to keep serving after the shutdown signal while /readyz fails, so that load balancers notice",
+    },
   },
-  backupDir: {
-    flag: "--backup-dir <folder>",
-    parse: anyText,
-    description: "existing folder for scheduled backups of a SQLite store, which are off without it",
+  credentials: {
+    clientsFile: {
+      flag: "--clients-file <file>",
+      parse: sourced(anyText),
+      description: "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
+    },
+    adminUser: {
+      flag: "--admin-user <name>",
+      parse: userName,
+      description: "name of a single user of /admin/",
+    },
+    adminPassword: {
+      variables: ["TODO_ADMIN_PASSWORD"],
+      parse: anyText,
+      description: "password of the admin user",
+      file: {
+        flag: "--admin-password-file <file>",
+        parse: fileText,
+        description: "file with the password of the admin user",
+      },
+    },
+    usersFile: {
+      flag: "--users-file <file>",
+      parse: sourced(anyText),
+      description: "users of /admin/ in the format of htpasswd -B, with bcrypt or argon2id hashes",
+    },
+    authModule: {
+      flag: "--auth-module <file>",
+      parse: sourced(anyText),
+      description: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
+    },
   },
-  backupEvery: {
-    flag: "--backup-every <duration>",
-    default: "24h",
-    parse: interval,
-    description: "time between two scheduled backups",
+  access: {
+    privateMode: {
+      flag: "--private",
+      default: "off",
+      parse: onOrOff,
+      description: "require credentials for every path except /livez and /readyz",
+    },
+    realm: {
+      flag: "--realm <text>",
+      default: DEFAULT_ACCESS.realm,
+      parse: validateRealm,
+      description: "realm of /admin/",
+    },
+    basicFailures: {
+      flag: "--basic-failures <n>",
+      default: String(DEFAULT_ACCESS.basicFailures),
+      parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
+      description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
+    },
+    allowBasicOverHttp: {
+      flag: "--allow-basic-over-http",
+      default: "off",
+      parse: onOrOff,
+      description:
+        "accept passwords, and with --private tokens, over plain HTTP from other machines and through proxies",
+    },
   },
-  backupKeep: {
-    flag: "--backup-keep <n>",
-    default: "7",
-    parse: wholeNumber(1, 10_000),
-    description: "number of scheduled backups to keep; older ones are removed",
+  tls: {
+    cert: {
+      flag: "--tls-cert <file>",
+      parse: sourced(anyText),
+      description: "PEM file with the certificate chain; the server then uses HTTPS",
+    },
+    key: {
+      flag: "--tls-key <file>",
+      parse: sourced(anyText),
+      description: "PEM file with the private key of the certificate",
+    },
   },
-  maxTodos: {
-    flag: "--max-todos <n>",
-    default: String(STORE_DEFAULTS.maxTodos),
-    parse: wholeNumber(1, Number.MAX_SAFE_INTEGER),
-    description: "maximum number of to-dos",
+  network: {
+    trustedProxies: {
+      flag: "--trusted-proxy <addresses>",
+      default: "",
+      parse: (text: string) => list(text).map(validateBlock),
+      description: "comma-separated addresses or CIDR blocks of proxies whose forwarding headers are trusted",
+    },
+    allowedHosts: {
+      flag: "--allowed-hosts <names>",
+      default: "",
+      parse: (text: string) => list(text).map(hostValue),
+      description:
+        "comma-separated Host header values to accept besides loopback's; without a list, a server off loopback also accepts addresses, local names, and any name over its own TLS or from a trusted proxy",
+    },
+    corsOrigins: {
+      flag: "--cors-origins <origins>",
+      default: "",
+      parse: (text: string) => list(text).map(origin),
+      description: "comma-separated origins whose pages may use the API",
+    },
   },
-  maxEvents: {
-    flag: "--max-events <n>",
-    default: String(STORE_DEFAULTS.maxEvents),
-    parse: wholeNumber(1, 10_000_000),
-    description: "number of changes kept for subscribers that reconnect",
+  metrics: {
+    port: {
+      flag: "--metrics-port <port>",
+      parse: sourced(wholeNumber(0, 65_535)),
+      description: "port for Prometheus metrics, which are off without it; 0 selects a free port",
+    },
+    host: {
+      flag: "--metrics-host <host>",
+      default: DEFAULT_HOST,
+      parse: hostName,
+      description: "address for Prometheus metrics",
+    },
   },
-  maxRequests: {
-    flag: "--max-requests <n>",
-    default: String(DEFAULT_LIMITS.maxRequests),
-    parse: wholeNumber(1, 10_000_000),
-    description: "maximum concurrent requests per path, counted separately for reads and writes",
+  assistants: {
+    mcp: {
+      flag: "--mcp",
+      default: "off",
+      parse: onOrOff,
+      description: "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)",
+    },
   },
-  maxSubscribers: {
-    flag: "--max-subscribers <n>",
-    default: String(DEFAULT_LIMITS.maxSubscribers),
-    parse: wholeNumber(1, 10_000_000),
-    description: "maximum subscribers of /api/events",
+  log: {
+    level: {
+      flag: "--log-level <level>",
+      default: "info",
+      parse: oneOf(LOG_LEVELS),
+      description: "lowest level to log: info, warn, error or silent",
+    },
+    requests: {
+      flag: "--access-log",
+      default: "off",
+      parse: onOrOff,
+      description: "log each request",
+    },
   },
-  maxSubscribersPerNetwork: {
-    flag: "--max-subscribers-per-network <n>",
-    parse: wholeNumber(1, 10_000_000),
-    description:
-      "maximum subscribers of /api/events from one address (IPv6: one /64), by default a quarter of --max-subscribers",
+  simulation: {
+    faults: {
+      flag: "--simulate <faults>",
+      variables: [],
+      parse: parseSimulation,
+      description: "delay and fail requests below /api, on loopback only, such as latency=200ms,errors=10%",
+    },
   },
-  stopDelay: {
-    flag: "--stop-delay <seconds>",
-    default: "0",
-    parse: wholeNumber(0, 3600),
-    description:
-      "seconds to keep serving after the shutdown signal while /readyz fails, so that load balancers notice",
-  },
-  clientsFile: {
-    flag: "--clients-file <file>",
-    parse: anyText,
-    description: "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
-  },
-  adminUser: {
-    flag: "--admin-user <name>",
-    parse: userName,
-    description: "name of a single user of /admin/",
-  },
-  adminPassword: {
-    variables: ["TODO_ADMIN_PASSWORD"],
-    parse: anyText,
-    description: "password of the admin user",
-  },
-  adminPasswordFile: {
-    flag: "--admin-password-file <file>",
-    parse: fileText,
-    description: "file with the password of the admin user",
-  },
-  usersFile: {
-    flag: "--users-file <file>",
-    parse: anyText,
-    description: "users of /admin/ in the format of htpasswd -B, with bcrypt or argon2id hashes",
-  },
-  authModule: {
-    flag: "--auth-module <file>",
-    parse: anyText,
-    description: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
-  },
-  private: {
-    flag: "--private",
-    default: "off",
-    parse: onOrOff,
-    description: "require credentials for every path except /livez and /readyz",
-  },
-  realm: {
-    flag: "--realm <text>",
-    default: DEFAULT_ACCESS.realm,
-    parse: validateRealm,
-    description: "realm of /admin/",
-  },
-  basicFailures: {
-    flag: "--basic-failures <n>",
-    default: String(DEFAULT_ACCESS.basicFailures),
-    parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
-    description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
-  },
-  allowBasicOverHttp: {
-    flag: "--allow-basic-over-http",
-    default: "off",
-    parse: onOrOff,
-    description:
-      "accept passwords, and with --private tokens, over plain HTTP from other machines and through proxies",
-  },
-  tlsCert: {
-    flag: "--tls-cert <file>",
-    parse: anyText,
-    description: "PEM file with the certificate chain; the server then uses HTTPS",
-  },
-  tlsKey: {
-    flag: "--tls-key <file>",
-    parse: anyText,
-    description: "PEM file with the private key of the certificate",
-  },
-  trustedProxy: {
-    flag: "--trusted-proxy <addresses>",
-    default: "",
-    parse: (text: string) => list(text).map(validateBlock),
-    description: "comma-separated addresses or CIDR blocks of proxies whose forwarding headers are trusted",
-  },
-  allowedHosts: {
-    flag: "--allowed-hosts <names>",
-    default: "",
-    parse: (text: string) => list(text).map(hostValue),
-    description:
-      "comma-separated Host header values to accept besides loopback's; without a list, a server off loopback also accepts addresses, local names, and any name over its own TLS or from a trusted proxy",
-  },
-  corsOrigins: {
-    flag: "--cors-origins <origins>",
-    default: "",
-    parse: (text: string) => list(text).map(origin),
-    description: "comma-separated origins whose pages may use the API",
-  },
-  metricsPort: {
-    flag: "--metrics-port <port>",
-    parse: wholeNumber(0, 65_535),
-    description: "port for Prometheus metrics, which are off without it; 0 selects a free port",
-  },
-  metricsHost: {
-    flag: "--metrics-host <host>",
-    default: DEFAULT_HOST,
-    parse: hostName,
-    description: "address for Prometheus metrics",
-  },
-  mcp: {
-    flag: "--mcp",
-    default: "off",
-    parse: onOrOff,
-    description: "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)",
-  },
-  logLevel: {
-    flag: "--log-level <level>",
-    default: "info",
-    parse: oneOf(LOG_LEVELS),
-    description: "lowest level to log: info, warn, error or silent",
-  },
-  accessLog: {
-    flag: "--access-log",
-    default: "off",
-    parse: onOrOff,
-    description: "log each request",
-  },
-  simulate: {
-    flag: "--simulate <faults>",
-    variables: [],
-    parse: parseSimulation,
-    description: "delay and fail requests below /api, on loopback only, such as latency=200ms,errors=10%",
-  },
-} as const satisfies Record<string, Setting>;
+} as const satisfies Readonly<Record<string, SettingGroup>>;
+
+const HEADINGS: Readonly<Record<keyof typeof SETTINGS, string>> = {
+  address: "Address",
+  store: "Store",
+  backups: "Scheduled backups",
+  limits: "Limits",
+  shutdown: "Shutdown",
+  credentials: "Clients and users",
+  access: "Access",
+  tls: "TLS",
+  network: "Proxies and other sites",
+  metrics: "Metrics",
+  assistants: "Assistants",
+  log: "Log",
+  simulation: "Tests of clients",
+};
 
 /** The settings of commands that send requests to a running service. */
 export const CLIENT_SETTINGS = {
   url: {
     flag: "--url <url>",
     default: `http://${DEFAULT_HOST}:${DEFAULT_PORT}`,
-    parse: serviceUrl,
+    parse: sourced(serviceUrl),
     description: "URL of the service",
   },
   token: { variables: ["TODO_TOKEN"], parse: bearerToken, description: "bearer token of a client" },
-} as const satisfies Record<string, Setting>;
+} as const satisfies SettingGroup;
 
-export const ALL_SETTINGS: readonly Setting[] = [
-  ...Object.values(SETTINGS),
-  ...Object.values(CLIENT_SETTINGS),
-];
+/** Returns the settings of a group, each followed by that of its file. */
+const listSettings = (group: SettingGroup): Setting[] =>
+  Object.values(group).flatMap((setting) => (setting.file === undefined ? setting : [setting, setting.file]));
 
-/** The heading of each group of settings, by the setting that starts it. */
-const GROUP_STARTS: Readonly<Partial<Record<string, string>>> = {
-  host: "Address",
-  store: "Store",
-  backupDir: "Scheduled backups",
-  maxTodos: "Limits and shutdown",
-  clientsFile: "Clients and users",
-  tlsCert: "TLS, proxies and other sites",
-  metricsPort: "Metrics",
-  mcp: "Assistants",
-  logLevel: "Log",
-  simulate: "Tests of clients",
-};
+const GROUPS: Readonly<Record<string, SettingGroup>> = SETTINGS;
 
-/** Returns the settings of `todo serve` in groups. */
-export function serveSettingGroups() {
-  const groups: { heading: string; settings: Setting[] }[] = [];
-  for (const [name, setting] of Object.entries<Setting>(SETTINGS)) {
-    const heading = GROUP_STARTS[name];
-    if (heading !== undefined) groups.push({ heading, settings: [] });
-    groups.at(-1)?.settings.push(setting);
-  }
-  return groups;
-}
+/** The settings of `todo serve` in groups, as the help and the reference show them. */
+export const SERVE_SETTING_GROUPS = Object.entries(HEADINGS).map(([name, heading]) => ({
+  heading,
+  settings: listSettings(GROUPS[name] ?? {}),
+}));
+
+export const SERVE_SETTINGS: readonly Setting[] = SERVE_SETTING_GROUPS.flatMap(({ settings }) => settings);
+export const ALL_SETTINGS: readonly Setting[] = [...SERVE_SETTINGS, ...listSettings(CLIENT_SETTINGS)];
 
 type FlagSetting = Setting & { readonly flag: string };
 
@@ -313,7 +353,7 @@ const hasFlag = (setting: Setting): setting is FlagSetting => setting.flag !== u
 
 /** Adds the options of all settings of `todo serve` to a command, in groups. */
 export function addServeOptions(command: Command): void {
-  for (const { heading, settings } of serveSettingGroups()) {
+  for (const { heading, settings } of SERVE_SETTING_GROUPS) {
     for (const setting of settings.filter(hasFlag))
       command.addOption(optionFor(setting).helpGroup(`${heading}:`));
   }

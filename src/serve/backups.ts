@@ -16,14 +16,14 @@ const MAX_TIMER_MS = 3_600_000;
  * Returns when and where to back up the store, if that is configured. Throws a UsageError if it is impossible. The exit code
  * is 1 if the folder cannot be used now, because its disk may be mounted later.
  */
-export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKeep: keep }: Config) {
-  if (backupDir === undefined) return undefined;
-  const { value: folder, source } = backupDir;
-  const path = asUsageError(store.source, () => parseFilePath(store.value));
+export function readSchedule({ store: { url }, backups }: Config) {
+  if (backups.folder === undefined) return undefined;
+  const { value: folder, source } = backups.folder;
+  const path = asUsageError(url.source, () => parseFilePath(url.value));
   if (path === undefined) {
     const next =
-      store.value === "memory:"
-        ? `set ${store.source} to sqlite:PATH`
+      url.value === "memory:"
+        ? `set ${url.source} to sqlite:PATH`
         : "back up PostgreSQL with its own tools, such as pg_dump";
     throw new UsageError(`${source} needs a sqlite: store: ${next}`);
   }
@@ -36,7 +36,7 @@ export function readSchedule({ store, backupDir, backupEvery: everyMs, backupKee
     throw new CommandError(`${subject}: ${describeFsError(cause)}`, FAILED_EXIT_CODE, { cause });
   }
   if (!isFolder) throw new UsageError(`${subject}: it is not a folder: name an existing folder`);
-  return { path, folder, everyMs, keep };
+  return { path, folder, everyMs: backups.every, keep: backups.keep };
 }
 
 /**

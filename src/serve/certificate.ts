@@ -1,12 +1,20 @@
-import type { Config, Sourced } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
+import type { Sourced } from "../config/setting-values.ts";
 import { readText, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
 import type { Log } from "../http/observability/log.ts";
 
-/** The settings with the paths of a certificate and its private key. */
-type CertificateFiles = NonNullable<Config["tls"]>;
+/** The paths of a certificate and its private key. */
+interface CertificateFiles {
+  readonly cert: Sourced;
+  readonly key: Sourced;
+}
+
+/** Returns the configured files, or `undefined` if the server uses no TLS. */
+export const getCertificateFiles = ({ cert, key }: Config["tls"]): CertificateFiles | undefined =>
+  cert && key && { cert, key };
 
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {

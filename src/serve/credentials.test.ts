@@ -8,6 +8,7 @@ import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import { FOREIGN_THENABLES } from "../../test/thenables.ts";
 import { readConfig } from "../config/config.ts";
+import type { Poll } from "../config/text-file.ts";
 import { UsageError } from "../config/usage-error.ts";
 import { hashToken } from "../credential/token.ts";
 import { openMemory } from "../storage/memory/store.ts";
@@ -30,9 +31,8 @@ async function open(setting: "clientsFile" | "usersFile", text: string) {
   const { log, lines } = capturingLog();
   const checks: (() => void)[] = [];
   const config = readConfig({ [setting]: path }, {});
-  const { lookupClient, checkUser } = await openCredentials(config, openMemory().keys, log, (_paths, check) =>
-    checks.push(check),
-  );
+  const poll: Poll = (_paths, check) => checks.push(check);
+  const { accepted } = await openCredentials(config, openMemory().keys, log, poll);
   return {
     path,
     write: (next: string) => writeFileSync(path, next),
@@ -41,10 +41,10 @@ async function open(setting: "clientsFile" | "usersFile", text: string) {
       for (const check of checks) check();
       return lines.splice(0).map(({ level, message, fields }) => [level, message, fields.entries]);
     },
-    isAccepted: async (): Promise<boolean | undefined> =>
+    isAccepted: async (): Promise<boolean> =>
       setting === "clientsFile"
-        ? (await lookupClient("token")) !== undefined
-        : await checkUser?.("bob", "secret"),
+        ? (await accepted.lookupClient("token")) !== undefined
+        : await accepted.checkUser("bob", "secret"),
   };
 }
 
@@ -164,8 +164,8 @@ describe.each(Object.keys(FOREIGN_THENABLES))("an auth module whose functions re
     const clientsFile = join(folder, `${name}-clients`);
     if (clients !== undefined) writeFileSync(clientsFile, clients);
     const config = readConfig({ authModule: path, ...(clients !== undefined && { clientsFile }) }, {});
-    const { lookupClient, checkUser } = await openCredentials(config, openMemory().keys, capturingLog().log);
-    return startService({ credentials: { lookupClient, checkUser } });
+    const { accepted } = await openCredentials(config, openMemory().keys, capturingLog().log);
+    return startService({ credentials: accepted });
   }
 
   test.each<[what: string, expression: string, bearer: number, basic: number]>([

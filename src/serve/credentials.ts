@@ -2,7 +2,8 @@ import { scryptSync } from "node:crypto";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chain } from "../awaitable.ts";
-import type { Config, Sourced } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
+import type { Sourced } from "../config/setting-values.ts";
 import { type Poll, readText, watchFiles } from "../config/text-file.ts";
 import { toUsageError, UsageError } from "../config/usage-error.ts";
 import { createClientLookup, isScope, type LookupClient, parseClients } from "../credential/client.ts";
@@ -12,17 +13,17 @@ import { isCurrent, type StoredEntry } from "../credential/session.ts";
 import { hashToken, mintToken, randomBase62 } from "../credential/token.ts";
 import { type CheckUser, createFixedUserCheck, createUserCheck, parseUsers } from "../credential/user.ts";
 import { errorMessage } from "../error-message.ts";
+import type { Credentials } from "../http/auth/authenticator.ts";
 import type { Log } from "../http/observability/log.ts";
 import { isObject } from "../validation.ts";
 import { confirmFirstKey } from "./first-key.ts";
 
-export interface Credentials {
-  readonly lookupClient: LookupClient;
+export interface ConfiguredCredentials {
+  /** What the service accepts. */
+  readonly accepted: Credentials;
   /** Whether any client is configured at start. */
   readonly hasClients: boolean;
-  readonly checkUser: CheckUser | undefined;
-  /** Returns what is stored about a user or a client of a file, or about the fixed user. */
-  readonly storedEntry: StoredEntry;
+  readonly hasUsers: boolean;
   /** Generated at start if nothing is configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
   /** Whether to create an API key when the server listens, and to show it once. */
@@ -38,14 +39,13 @@ export async function openCredentials(
   keys: KeyStore,
   log: Log,
   poll?: Poll,
-): Promise<Credentials> {
-  const { access, clientsFile, usersFile, adminCredentials, authModule } = config;
+): Promise<ConfiguredCredentials> {
+  const { access } = config;
+  const { clientsFile, usersFile, adminUser, adminPassword, authModule } = config.credentials;
   const module = authModule && (await importAuthModule(authModule));
   const allKeys = await keys.list();
   const hasKeys = allKeys.length > 0;
-  const isConfigured = [clientsFile, usersFile, adminCredentials, authModule].some(
-    (one) => one !== undefined,
-  );
+  const isConfigured = [clientsFile, usersFile, adminUser, authModule].some((one) => one !== undefined);
   const needsFirstKey =
     access.privateMode &&
     !isConfigured &&
@@ -70,12 +70,13 @@ export async function openCredentials(
   };
   lookups.push(createKeyLookup(keys, Date.now, (parent) => isCurrent(parent, storedEntry)));
   if (module?.lookupClient !== undefined) lookups.push(module.lookupClient);
-  if (adminCredentials !== undefined) {
-    const { user, password } = adminCredentials;
-    checks.push(createFixedUserCheck(user, password));
+  if (adminUser !== undefined && adminPassword !== undefined) {
+    checks.push(createFixedUserCheck(adminUser, adminPassword));
     // Slow to guess, because the store contains a hash of it.
-    const entry = access.privateMode ? scryptSync(password, `todo-service ${user}`, 32).toString("hex") : "";
-    entries.push((kind, name) => (kind === "user" && name === user ? entry : undefined));
+    const entry = access.privateMode
+      ? scryptSync(adminPassword, `todo-service ${adminUser}`, 32).toString("hex")
+      : "";
+    entries.push((kind, name) => (kind === "user" && name === adminUser ? entry : undefined));
   }
   if (usersFile !== undefined) {
     const hashes = watchFile(usersFile, parseUsers, log, poll);
@@ -85,10 +86,9 @@ export async function openCredentials(
   if (module?.checkUser !== undefined) checks.push(module.checkUser);
   const hasClients = lookups.length > 1 || hasKeys || needsFirstKey;
   return {
-    lookupClient: firstClient(lookups),
+    accepted: { keys, lookupClient: firstClient(lookups), checkUser: combineChecks(checks), storedEntry },
     hasClients,
-    checkUser: combineChecks(checks),
-    storedEntry,
+    hasUsers: checks.length > 0,
     demo: undefined,
     needsFirstKey,
   };
@@ -96,21 +96,25 @@ export async function openCredentials(
 
 /** Private mode without credentials would reject every request, and the demo's would be unknown to its users. */
 function withoutCredentials({ store }: Config): string {
-  const isInMemory = store.value === "memory:";
+  const isInMemory = store.url.value === "memory:";
   const hint = isInMemory
     ? "store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE"
     : "create an API key with: todo keys create NAME, with the same store. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE";
   return `private mode has no valid credentials: ${hint}`;
 }
 
-function demoCredentials(keys: KeyStore): Credentials {
+function demoCredentials(keys: KeyStore): ConfiguredCredentials {
   const demo = { token: mintToken(), user: "admin", password: randomBase62(24) };
   const lookup = createClientLookup([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]);
   return {
-    lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
+    accepted: {
+      keys,
+      lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
+      checkUser: createFixedUserCheck(demo.user, demo.password),
+      storedEntry: () => undefined,
+    },
     hasClients: true,
-    checkUser: createFixedUserCheck(demo.user, demo.password),
-    storedEntry: () => undefined,
+    hasUsers: true,
     demo,
     needsFirstKey: false,
   };
@@ -123,8 +127,9 @@ function firstClient([lookup, ...others]: readonly LookupClient[]): LookupClient
   return (token) => chain(lookup(token), (client) => client ?? next(token));
 }
 
-function combineChecks(checks: readonly CheckUser[]): CheckUser | undefined {
-  if (checks.length < 2) return checks[0];
+/** Returns a check that tries each in turn. */
+function combineChecks(checks: readonly CheckUser[]): CheckUser {
+  if (checks[0] !== undefined && checks.length === 1) return checks[0];
   return async (...asked) => {
     for (const check of checks) if (await check(...asked)) return true;
     return false;

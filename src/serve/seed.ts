@@ -1,4 +1,4 @@
-import type { Sourced } from "../config/config.ts";
+import type { Sourced } from "../config/setting-values.ts";
 import { readText } from "../config/text-file.ts";
 import { asUsageError, UsageError } from "../config/usage-error.ts";
 import { NdjsonReader } from "../storage/ndjson-reader.ts";

@@ -12,6 +12,7 @@ import {
   whyNoServer,
 } from "../../test/postgres.ts";
 import { skipFor } from "../../test/skip.ts";
+import { readConfig } from "../config/config.ts";
 import { getOwnHost } from "./serve.ts";
 
 const serve = (store: string, ...args: readonly string[]): Command =>
@@ -27,7 +28,7 @@ test.each([
   ["0.0.0.0", "127.0.0.1:3000"],
   ["fe80::1", "[fe80::1]:3000"],
 ])("a server on %s has the own host %s", (host, expected) => {
-  expect(getOwnHost({ host, port: 3000, tls: undefined })).toBe(expected);
+  expect(getOwnHost(readConfig({ host }, {}))).toBe(expected);
 });
 
 describe("todo serve with a file", () => {

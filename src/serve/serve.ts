@@ -4,6 +4,7 @@ import { version } from "../../package.json" with { type: "json" };
 import { describeListenError, reachableHost, resolveAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { clusterVariables, type Environment } from "../config/environment.ts";
+import type { Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Metrics } from "../http/listener/metrics.ts";
@@ -16,8 +17,8 @@ import { fileUsage } from "../storage/sqlite/files.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { readSchedule, scheduleBackups } from "./backups.ts";
-import { readCertificate, watchCertificate } from "./certificate.ts";
-import { type Credentials, openCredentials } from "./credentials.ts";
+import { getCertificateFiles, readCertificate, watchCertificate } from "./certificate.ts";
+import { type ConfiguredCredentials, openCredentials } from "./credentials.ts";
 import { showFirstKey, whereToOpen } from "./first-key.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
@@ -35,44 +36,47 @@ const SAME_SIGNAL_MS = 250;
  * @param onProgress called with how much of the store is loaded
  */
 export async function serve(config: Config, env: Environment, onProgress: OnProgress): Promise<void> {
-  const { log, flush } = openLog(config.logLevel);
+  const { log, flush } = openLog(config.log.level);
   for (const name of clusterVariables(env))
     log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const schedule = readSchedule(config);
-  const onLoopback = isLoopback(await resolveAddress(config.host));
-  if (config.simulation !== undefined && !onLoopback)
-    throw new UsageError(`--simulate works on loopback only, and --host is ${config.host}: leave one out`);
+  const { host } = config.address;
+  const onLoopback = isLoopback(await resolveAddress(host));
+  const simulation = config.simulation.faults;
+  if (simulation !== undefined && !onLoopback)
+    throw new UsageError(`--simulate works on loopback only, and --host is ${host}: leave one out`);
   // Libraries are loaded only if a setting needs them.
+  const { port } = config.metrics;
   const metrics =
-    config.metricsPort === undefined
+    port === undefined
       ? undefined
       : (await import("../http/listener/metrics.ts")).openMetrics({
           version,
           runtime: `bun ${process.versions.bun}`,
         });
   const store = await openConfiguredStore(config, metrics, log, onProgress);
-  if (config.seed !== undefined) {
-    const todos = await seedStore(store, config.seed, config.maxTodos);
+  if (config.store.seed !== undefined) {
+    const todos = await seedStore(store, config.store.seed, config.store.maxTodos);
     if (todos === undefined) log.info({}, "store not seeded: it has held to-dos before");
     else log.info({ todos }, "store seeded");
   }
   const credentials = await openCredentials(config, store.keys, log);
   const service = createService({
     store,
-    credentials: { ...credentials, keys: store.keys },
+    credentials: credentials.accepted,
     access: config.access,
     network: { ...config.network, onLoopback, ownHost: getOwnHost(config) },
     limits: config.limits,
     log,
-    accessLog: config.accessLog,
-    simulation: config.simulation,
+    accessLog: config.log.requests,
+    simulation,
     observer: metrics?.observer,
-    mcp: config.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
+    mcp: config.assistants.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
   // First, because a server that cannot start must not acknowledge a write.
-  const metricsListener = metrics && (await exportMetrics(metrics, store, config, log));
+  const metricsListener = metrics && port && (await exportMetrics(metrics, port, store, config, log));
   const listener = serveAt(service, config, metrics, log);
-  shutdownOnSignal(listener, config.stopDelay * 1000, store, log, flush);
+  shutdownOnSignal(listener, config.shutdown.delay * 1000, store, log, flush);
   if (schedule !== undefined && store.id !== undefined) {
     const backups = scheduleBackups(schedule, store.id, log);
     const disk = () => fileUsage(join(schedule.folder, "todos.db"));
@@ -80,40 +84,43 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
   }
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
-  const kind = config.store.value.split(":")[0];
+  const kind = config.store.url.value.split(":")[0];
   log.info({ version, pid: process.pid, url: listener.url, store: kind, metricsUrl }, "listening");
-  if (config.simulation !== undefined)
-    log.warn({ ...config.simulation }, "SIMULATION: requests below /api are delayed and fail on purpose");
+  if (simulation !== undefined)
+    log.warn({ ...simulation }, "SIMULATION: requests below /api are delayed and fail on purpose");
   warnOfSurfaces(credentials, config, onLoopback, log);
-  if (credentials.demo !== undefined && /^postgres/.test(config.store.value))
+  if (credentials.demo !== undefined && kind?.startsWith("postgres"))
     log.warn(
       {},
       "each replica generates its own credentials, and rejects those of the others: create an API key with todo keys create, or set TODO_CLIENTS_FILE and TODO_USERS_FILE",
     );
-  const subject = { ...config, ...credentials, store: config.store.value, onLoopback };
+  const { hasUsers, demo } = credentials;
+  const subject = { access: config.access, hasUsers, demo, onLoopback };
   // On standard error, because secrets do not belong in the log.
   const { stderr } = process;
   if (stderr.isTTY && !credentials.needsFirstKey)
     stderr.write(`\n${describeAddresses(listener.url, subject)}`);
-  if (credentials.demo !== undefined) stderr.write(describeDemo(credentials.demo, listener.url));
+  if (demo !== undefined) stderr.write(describeDemo(demo, listener.url));
   // After the start, so that a port in use does not lose the token.
   if (credentials.needsFirstKey) await showFirstKey(store.keys, whereToOpen(listener.url, subject));
-  if (stderr.isTTY) stderr.write(describeMemory(subject.store));
+  if (stderr.isTTY) stderr.write(describeMemory(config.store.url.value));
 }
 
 async function exportMetrics(
   metrics: Metrics,
+  port: Sourced<number>,
   store: Store,
-  { metricsHost: host, metricsPort: port = 0, metricsPortSource, maxTodos, store: configured }: Config,
+  config: Config,
   log: Log,
 ): Promise<Listener> {
-  metrics.trackStore(store, maxTodos);
+  metrics.trackStore(store, config.store.maxTodos);
   if (store.pool !== undefined) metrics.trackPool(store.pool);
-  const path = parseFilePath(configured.value);
+  const path = parseFilePath(config.store.url.value);
   if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
+  const { host } = config.metrics;
   const onLoopback = isLoopback(await resolveAddress(host));
   const service = metrics.service({ onLoopback, log });
-  return listening(() => listen(service, { host, port }), { host, port }, metricsPortSource);
+  return listening((address) => listen(service, address), host, port);
 }
 
 async function openConfiguredStore(
@@ -122,51 +129,56 @@ async function openConfiguredStore(
   log: Log,
   onProgress: OnProgress,
 ): Promise<Store> {
-  const { store, maxTodos, maxEvents, storeConnections: connections } = config;
+  const { url, maxTodos, maxEvents, connections } = config.store;
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
-    return await openStore(store.value, {
+    return await openStore(url.value, {
       maxTodos,
       maxEvents,
       connections,
       onWarning,
       onProgress,
-      rescueFolder: config.backupDir?.value,
+      rescueFolder: config.backups.folder?.value,
       ...(metrics && {
         onBatch: metrics.onBatch,
         onIdempotencyKeysEvicted: metrics.onIdempotencyKeysEvicted,
       }),
     });
   } catch (error) {
-    throw toStoreError(store.source, error);
+    throw toStoreError(url.source, error);
   }
 }
 
 /** Returns the host and port that the server listens on, as clients send them. */
-export const getOwnHost = ({ host, port, tls }: Pick<Config, "host" | "port" | "tls">): string =>
-  new URL(`${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}`).host;
+export const getOwnHost = ({ address: { host, port }, tls }: Pick<Config, "address" | "tls">): string =>
+  new URL(`${tls.cert === undefined ? "http" : "https"}://${reachableHost(host)}:${port.value}`).host;
 
 function serveAt(
   service: Service,
-  { host, port, portSource, tls }: Config,
+  { address: { host, port }, tls }: Config,
   metrics: Metrics | undefined,
   log: Log,
 ): Listener {
-  const address = { host, port };
-  if (tls === undefined) return listening(() => listen(service, address), address, portSource);
-  const certificate = readCertificate(tls);
-  const listener = listening(() => listenTls(service, certificate, address), address, portSource);
-  const { current, isRejected } = watchCertificate(tls, certificate, listener, log);
+  const files = getCertificateFiles(tls);
+  if (files === undefined) return listening((address) => listen(service, address), host, port);
+  const certificate = readCertificate(files);
+  const listener = listening((address) => listenTls(service, certificate, address), host, port);
+  const { current, isRejected } = watchCertificate(files, certificate, listener, log);
   metrics?.trackCertificate(() => current().notAfter, isRejected);
   return listener;
 }
 
 /** Returns the started listener. Throws a UsageError that says in plain words why it cannot listen. */
-function listening<T extends Listener>(start: () => T, { host, port }: ListenOptions, source: string): T {
+function listening<T extends Listener>(
+  start: (address: ListenOptions) => T,
+  host: string,
+  port: Sourced<number>,
+): T {
+  const address = { host, port: port.value };
   try {
-    return start();
+    return start(address);
   } catch (error) {
-    throw new UsageError(describeListenError(error, { host, port }, source));
+    throw new UsageError(describeListenError(error, address, port.source));
   }
 }
 
@@ -221,13 +233,13 @@ function hasDefaultHangup(): boolean {
 }
 
 function warnOfSurfaces(
-  { hasClients, checkUser }: Credentials,
+  { hasClients, hasUsers }: ConfiguredCredentials,
   config: Config,
   onLoopback: boolean,
   log: Log,
 ) {
   if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
-  if (checkUser === undefined)
+  if (!hasUsers)
     log.warn(
       {},
       "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file",

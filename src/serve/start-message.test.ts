@@ -70,9 +70,8 @@ test("todo serve without a terminal prints the credentials only", async () => {
 const CHECKED = {
   access: { privateMode: false, allowBasicOverHttp: false },
   onLoopback: false,
-  store: "memory:",
   demo: undefined,
-  checkUser: () => true,
+  hasUsers: true,
 };
 
 test.each([

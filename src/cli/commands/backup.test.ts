@@ -142,7 +142,7 @@ describe("todo rejects, with one line,", () => {
   });
 
   test("a command without a store, or with a store of an unknown kind", async () => {
-    expect(await refusal("migrate")).toBe(`--store: ${KEEPS_NOTHING}`);
+    expect(await refusal("migrate")).toBe(`--store or TODO_STORE: ${KEEPS_NOTHING}`);
     expect(await refusal("migrate", "--store", "mysql://u:hunter2@h/d")).toBe(
       `--store: there is no store of the kind "mysql:": use memory:, sqlite:PATH or postgres://…`,
     );

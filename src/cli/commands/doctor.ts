@@ -3,8 +3,9 @@ import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeListenError, reachableHost, resolveAddress } from "../../config/address.ts";
-import { type Config, type Flags, readConfig, readSecretFiles, type Sourced } from "../../config/config.ts";
+import { type Config, type Flags, readConfig, readSecretFiles } from "../../config/config.ts";
 import type { Environment } from "../../config/environment.ts";
+import type { Sourced } from "../../config/setting-values.ts";
 import { addServeOptions } from "../../config/settings.ts";
 import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
 import { escapeControls } from "../../escape-controls.ts";
@@ -12,7 +13,7 @@ import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
 import { isLoopback } from "../../http/policy/address.ts";
 import { findBackups, readSchedule } from "../../serve/backups.ts";
-import { readCertificate } from "../../serve/certificate.ts";
+import { getCertificateFiles, readCertificate } from "../../serve/certificate.ts";
 import { openCredentials } from "../../serve/credentials.ts";
 import { describeRisk } from "../../serve/start-message.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -66,11 +67,12 @@ export function addDoctorCommand(program: Command): void {
 /** Runs all checks in order. Throws a UsageError for an invalid setting. */
 async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: string, outcome: Outcome]> {
   const config = readConfig(flags, env);
-  const { metricsHost, metricsPort, metricsPortSource } = config;
-  const probed = await probeStore(config.store.value).catch((error: unknown) => errorMessage(error));
+  const { address, metrics } = config;
+  const { url } = config.store;
+  const probed = await probeStore(url.value).catch((error: unknown) => errorMessage(error));
   const store = typeof probed === "string" ? undefined : probed;
-  const port = await attempt(() => checkPort(config, config.portSource));
-  yield ["store", store === undefined ? ["failed", String(probed)] : storeOutcome(store, port, config.store)];
+  const port = await attempt(() => checkPort(address.host, address.port, config.tls));
+  yield ["store", store === undefined ? ["failed", String(probed)] : storeOutcome(store, port, url)];
   yield ["credentials", await attempt(() => checkCredentials(config))];
   yield ["certificate", await attempt(() => checkCertificate(config))];
   if (store !== undefined) {
@@ -78,12 +80,11 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
     yield ["clock", checkClock(store)];
   }
   yield ["port", port];
-  const metrics = { host: metricsHost, port: metricsPort, tls: undefined };
-  yield ["metrics", await attempt(() => checkPort(metrics, metricsPortSource))];
-  for (const outcome of findRescue(config.store.value)) yield ["rescue", outcome];
+  yield ["metrics", await attempt(() => checkPort(metrics.host, metrics.port, NO_TLS))];
+  for (const outcome of findRescue(url.value)) yield ["rescue", outcome];
   yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
-  const onLoopback = isLoopback(await resolveAddress(config.host).catch(() => ""));
+  const onLoopback = isLoopback(await resolveAddress(address.host).catch(() => ""));
   const risk = describeRisk(config, onLoopback);
   yield ["risks", risk === undefined ? ["ok", "none known"] : ["warning", risk]];
 }
@@ -143,17 +144,17 @@ async function checkCredentials(config: Config): Promise<Outcome> {
   const clients = credentials.hasClients
     ? "clients are configured"
     : "only API keys of the store are accepted as clients";
-  const users =
-    credentials.checkUser === undefined ? "no user is configured for /admin/" : "users are configured";
+  const users = credentials.hasUsers ? "users are configured" : "no user is configured for /admin/";
   return ["ok", `${clients}; ${users}`];
 }
 
 function checkCertificate({ tls }: Config): Outcome {
-  if (tls === undefined) return NOT_CONFIGURED;
-  const certificate = readCertificate(tls);
+  const files = getCertificateFiles(tls);
+  if (files === undefined) return NOT_CONFIGURED;
+  const certificate = readCertificate(files);
   const problem = validityError(certificate, Date.now());
   const until = `valid until ${certificate.notAfter.toISOString()}`;
-  if (problem !== undefined) return ["failed", `${tls.cert.value}: ${problem} (${until})`];
+  if (problem !== undefined) return ["failed", `${files.cert.value}: ${problem} (${until})`];
   const isSoon = certificate.notAfter.getTime() - Date.now() < EXPIRES_SOON_MS;
   return isSoon ? ["warning", `${until}: renew it soon`] : ["ok", until];
 }
@@ -202,10 +203,15 @@ function checkBackups(config: Config, store: StoreProbe | undefined): Outcome {
   return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
 }
 
-type Address = Pick<Config, "host" | "tls"> & { readonly port: number | undefined };
+const NO_TLS: Config["tls"] = { cert: undefined, key: undefined };
 
-async function checkPort({ host, port, tls }: Address, source: string): Promise<Outcome> {
-  if (port === undefined) return NOT_CONFIGURED;
+async function checkPort(
+  host: string,
+  configured: Sourced<number> | undefined,
+  tls: Config["tls"],
+): Promise<Outcome> {
+  if (configured === undefined) return NOT_CONFIGURED;
+  const { value: port, source } = configured;
   const address = await resolveAddress(host);
   if (port === 0) return ["ok", `the server uses any free port on ${host}`];
   const server = createServer();
@@ -213,7 +219,7 @@ async function checkPort({ host, port, tls }: Address, source: string): Promise<
     await once(server.listen({ host: address, port, exclusive: true }), "listening");
     return ["ok", `${port} on ${host} is free`];
   } catch (error) {
-    const url = `${tls === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
+    const url = `${tls.cert === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
     if (getErrno(error) === "EADDRINUSE" && (await isOurs(url)))
       return ["ok", `${port} on ${host} ${USED_BY_US}`];
     return ["failed", describeListenError(error, { host, port }, source)];

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { reachableHost } from "../../config/address.ts";
-import { type Flags, getSource, readAddress } from "../../config/config.ts";
+import { type Flags, readSettings, readTls } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { CommandError, UsageError } from "../../config/usage-error.ts";
 import { errorMessage, getErrno } from "../../error-message.ts";
@@ -12,21 +12,21 @@ export function addHealthCommand(program: Command): void {
   program
     .command("health")
     .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")
-    .addOption(optionFor({ ...SETTINGS.host, description: "address to check" }))
-    .addOption(optionFor({ ...SETTINGS.port, description: "port to check" }))
-    .addOption(optionFor(SETTINGS.tlsCert))
-    .addOption(optionFor(SETTINGS.tlsKey))
+    .addOption(optionFor({ ...SETTINGS.address.host, description: "address to check" }))
+    .addOption(optionFor({ ...SETTINGS.address.port, description: "port to check" }))
+    .addOption(optionFor(SETTINGS.tls.cert))
+    .addOption(optionFor(SETTINGS.tls.key))
     .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
     .action(async (flags: Flags) => {
-      const { host, port, tls } = readAddress(flags, process.env);
-      if (port === 0) {
-        const source = getSource(SETTINGS.port, flags, process.env);
+      const { host, port } = readSettings(SETTINGS.address, flags, process.env);
+      const { cert } = readTls(flags, process.env);
+      if (port.value === 0) {
         throw new UsageError(
-          `port 0 means any free port: set ${source} to the port that the server listens on`,
+          `port 0 means any free port: set ${port.source} to the port that the server listens on`,
         );
       }
-      const scheme = tls === undefined ? "http" : "https";
-      const url = `${scheme}://${reachableHost(host)}:${port}/${flags.ready === true ? "readyz" : "livez"}`;
+      const scheme = cert === undefined ? "http" : "https";
+      const url = `${scheme}://${reachableHost(host)}:${port.value}/${flags.ready === true ? "readyz" : "livez"}`;
       const failure = await probe(url);
       if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);
     });

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { type Flags, readStore } from "../../config/config.ts";
+import { type Flags, readStoreUrl } from "../../config/config.ts";
+import { serviceUrl } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS } from "../../config/settings.ts";
 import {
   asUsageError,
@@ -128,10 +129,9 @@ async function rename(nameOrId: string, newName: string, flags: Flags): Promise<
  * @param source names the argument in an error
  */
 function parseLinkUrl(url: unknown, source: string): string {
-  const { default: defaultUrl, parse } = CLIENT_SETTINGS.url;
-  const { TODO_URL: variable = defaultUrl } = process.env;
-  if (url === true) return asUsageError(`TODO_URL "${variable}"`, () => parse(variable));
-  return asUsageError(source, () => parse(String(url)));
+  const { TODO_URL: variable = CLIENT_SETTINGS.url.default } = process.env;
+  if (url === true) return asUsageError(`TODO_URL "${variable}"`, () => serviceUrl(variable));
+  return asUsageError(source, () => serviceUrl(String(url)));
 }
 
 /** Prints only the link on standard output; the QR code goes to standard error. */
@@ -202,7 +202,7 @@ async function withKeys(
   { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
   work: (keys: KeyStore) => Promise<void>,
 ): Promise<void> {
-  const { value: url, source } = readStore(flags, process.env);
+  const { value: url, source } = readStoreUrl(flags, process.env);
   const onCreated = (created: string) => printError(`created ${created}`);
   const opened = await openKeys(url, { createIfMissing, onCreated, onWarning: printError }).catch((error) => {
     throw toStoreError(source, error);

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import type { Flags, Sourced } from "../../config/config.ts";
+import type { Flags } from "../../config/config.ts";
+import type { Sourced } from "../../config/setting-values.ts";
 import { UsageError } from "../../config/usage-error.ts";
 import type { BackupSummary, StoreAdmin, TaskOptions } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";

@@ -1,6 +1,6 @@
 import { open } from "node:fs/promises";
 import type { Command } from "commander";
-import { type Flags, getSource, readMaxTodos } from "../../config/config.ts";
+import { type Flags, getSource, readSettings } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
@@ -39,7 +39,7 @@ export function addTransferCommands(program: Command): void {
     "import",
     "Import exported to-dos into a store that has never held any. Stop a server that uses the SQLite file first.",
   )
-    .addOption(optionFor(SETTINGS.maxTodos))
+    .addOption(optionFor(SETTINGS.store.maxTodos))
     .action(importTodos);
 }
 
@@ -78,13 +78,13 @@ async function exportSkippingDamaged(
 }
 
 function importTodos(file: string | undefined, flags: Flags): Promise<void> {
-  const maxTodos = readMaxTodos(flags, process.env);
+  const { maxTodos } = readSettings({ maxTodos: SETTINGS.store.maxTodos }, flags, process.env);
   return runOnStore(flags, async (store, task) => {
     const source = file === undefined ? inputChunks(task.signal) : fileChunks(file);
     const keys = readKeysOption(flags);
     const summary = await store.import(source, maxTodos, { ...task, keys }).catch((error) => {
       if (!(error instanceof TooManyTodosError)) throw error;
-      const limit = getSource(SETTINGS.maxTodos, flags, process.env);
+      const limit = getSource(SETTINGS.store.maxTodos, flags, process.env);
       throw new PreconditionError(`${error.message}: raise the limit with ${limit}`, { cause: error });
     });
     printSummary(process.stdout, "imported", summary);

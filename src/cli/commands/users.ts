@@ -11,7 +11,8 @@ import {
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
-import { type Flags, readUsersFile, type Sourced } from "../../config/config.ts";
+import { type Flags, readSettings } from "../../config/config.ts";
+import type { Sourced } from "../../config/setting-values.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { readText } from "../../config/text-file.ts";
 import { asUsageError, toUsageError, UsageError } from "../../config/usage-error.ts";
@@ -38,7 +39,7 @@ export function addUsersCommand(program: Command): void {
   const users = program.command("users").description("Manage users of /admin/.");
   const { outputError } = program.configureOutput();
   const command = (name: string, description: string): Command =>
-    users.command(name).description(description).addOption(optionFor(SETTINGS.usersFile));
+    users.command(name).description(description).addOption(optionFor(SETTINGS.credentials.usersFile));
   command("add", "Add a user, or change their password. Prompts for it, or reads it from standard input.")
     .argument("<name>")
     .allowExcessArguments()
@@ -58,7 +59,7 @@ export function addUsersCommand(program: Command): void {
 }
 
 async function add(name: string, flags: Flags): Promise<void> {
-  const file = usersFile(flags);
+  const file = readUsersFile(flags);
   asUsageError(`user ${JSON.stringify(name)}`, () => validateUserName(name));
   // Check the file before the prompt, so that nobody types a password in vain.
   asUsageError(describeFile(file), () => isAbsent(file.value) || parseUsers(readText(file.value)));
@@ -70,7 +71,7 @@ async function add(name: string, flags: Flags): Promise<void> {
 }
 
 async function remove(name: string, flags: Flags): Promise<void> {
-  const file = usersFile(flags);
+  const file = readUsersFile(flags);
   asUsageError(describeFile(file), () => assertUserExists(parseUsers(readText(file.value)), name));
   await change(file, (text, users) => {
     assertUserExists(users, name);
@@ -80,17 +81,17 @@ async function remove(name: string, flags: Flags): Promise<void> {
 }
 
 function list(flags: Flags): void {
-  const file = usersFile(flags);
+  const file = readUsersFile(flags);
   const users = asUsageError(describeFile(file), () => parseUsers(readText(file.value)));
   process.stdout.write([...users.keys()].map((name) => `${escapeControls(name)}\n`).join(""));
 }
 
-function usersFile(flags: Flags): Sourced {
-  const file = readUsersFile(flags, process.env);
-  if (file === undefined) {
+function readUsersFile(flags: Flags): Sourced {
+  const { usersFile } = readSettings({ usersFile: SETTINGS.credentials.usersFile }, flags, process.env);
+  if (usersFile === undefined) {
     throw new UsageError("no users file is configured: set --users-file or TODO_USERS_FILE");
   }
-  return file;
+  return usersFile;
 }
 
 const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
