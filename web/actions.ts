@@ -47,7 +47,8 @@ export class Actions {
     menu.addEventListener("click", () => menu.hidePopover(), { capture: true });
     onClick("#mark-all", () => this.#changeAll("open", "done"));
     onClick("#reopen-all", () => this.#changeAll("done", "open"));
-    onClick("#clear-done", () => this.#changeAll("done", "cleared"));
+    for (const button of ["#clear-done", "#clear-all-done"])
+      onClick(button, () => this.#changeAll("done", "cleared"));
     onClick("#copy-list", () => this.#copy());
   }
 

@@ -11,7 +11,16 @@ import { type OpenApiDocument, renderOpenApi } from "../docs/openapi.ts";
 const WEB = fileURLToPath(new URL(".", import.meta.url));
 const BUILT = `${WEB}built/`;
 
-const ASSETS = ["icon.svg", "page.css", "docs.css", "error.css", "todos.ts", "docs.ts", "keys.ts"] as const;
+const ASSETS = [
+  "icon.svg",
+  "page.css",
+  "keys.css",
+  "docs.css",
+  "error.css",
+  "todos.ts",
+  "docs.ts",
+  "keys.ts",
+] as const;
 
 /** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
 const ICONS = ["icon-192.png", "icon-512.png", "icon-maskable-512.png", "apple-touch-icon.png"] as const;

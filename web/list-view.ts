@@ -25,6 +25,7 @@ const searchInput = requireElement("#search", HTMLInputElement);
 const markAllButton = requireElement("#mark-all", HTMLButtonElement);
 const reopenAllButton = requireElement("#reopen-all", HTMLButtonElement);
 const clearDoneButton = requireElement("#clear-done", HTMLButtonElement);
+const clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
 const copyButton = requireElement("#copy-list", HTMLButtonElement);
 const oldestFirstButton = requireElement("#oldest-first", HTMLButtonElement);
 
@@ -58,6 +59,10 @@ export class ListView {
   #searchTimer: ReturnType<typeof setTimeout> | undefined;
   #isFolded = readSetting("completed") !== "shown";
   #isRenderScheduled = false;
+  /** The number that the icon of the app shows. */
+  #badge = 0;
+  /** The last rendering showed the whole list, so what is new in the next one is a change. */
+  #wasLoaded = false;
 
   constructor({ state, onToggle, onDelete, onFocusLost }: ListViewOptions) {
     this.#state = state;
@@ -66,6 +71,7 @@ export class ListView {
       onDelete,
       onFocusLost,
       onFold: () => this.#fold(),
+      onRelease: () => this.#show(this.#state.isLoaded),
     });
     for (const link of filterLinks) link.addEventListener("click", (event) => this.#follow(link, event));
     addEventListener("popstate", () => {
@@ -113,34 +119,46 @@ export class ListView {
     this.#isRenderScheduled = true;
     const run = (): void => {
       this.#isRenderScheduled = false;
-      this.render();
+      this.#show(this.#wasLoaded);
     };
     if (document.hidden) setTimeout(run);
     else requestAnimationFrame(run);
   }
 
+  /** Renders what the user did. */
   render(): void {
+    this.#show(false);
+  }
+
+  /** @param isHighlighted changes stand out, because someone else may have made them */
+  #show(isHighlighted: boolean): void {
     const { filter } = this;
     const { open, done, counts, total, totalOpen } = this.find();
     const hasFold = filter === "all" && !this.isSearching && counts.done > 0;
     const label = `Completed (${formatCount(counts.done)})`;
-    this.#rows.render(
+    this.#wasLoaded = this.#state.isLoaded;
+    const isCurrent = this.#rows.render(
       {
+        view: JSON.stringify([filter, this.#query, this.#isFolded, isOldestFirst()]),
         direction: isOldestFirst() ? 1 : -1,
-        open: filter === "done" ? [] : open,
-        done: filter === "open" || (hasFold && this.#isFolded) ? [] : done,
+        open,
+        done,
+        shows: { open: filter !== "done", done: filter !== "open" && !(hasFold && this.#isFolded) },
         ...(hasFold && { fold: { label, isExpanded: !this.#isFolded } }),
+        isHighlighted,
       },
       this.#state.created,
     );
     listElement.ariaBusy = String(!this.#state.isLoaded);
     heading.textContent = HEADINGS[filter];
+    if (totalOpen !== this.#badge) setBadge(totalOpen);
+    this.#badge = totalOpen;
     document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
     this.#renderFilter(filter, counts);
     this.#renderActions(filter, counts);
     const isInSearch = this.#query !== "" || document.activeElement === searchInput;
     searchField.hidden = total < MIN_SEARCHABLE && !isInSearch;
-    this.#renderPlaceholder(counts[filter], total > 0 && totalOpen === 0);
+    if (isCurrent) this.#renderPlaceholder(counts[filter], total > 0 && totalOpen === 0);
   }
 
   #renderPlaceholder(shown: number, isAllDone: boolean): void {
@@ -150,6 +168,7 @@ export class ListView {
     }
     const saysAllDone = isAllDone && this.filter !== "done" && this.#query === "";
     placeholder.classList.toggle("all-done", saysAllDone);
+    clearAllButton.hidden = !saysAllDone || this.#rows.isReadOnly;
     if (saysAllDone) placeholder.textContent = "All done.";
     else if (shown > 0) placeholder.textContent = "";
     else if (this.#query !== "") placeholder.replaceChildren("No matches for ", quote(this.#query), ".");
@@ -179,6 +198,7 @@ export class ListView {
     const isReady = this.#state.isLoaded && !this.#rows.isReadOnly;
     markAllButton.textContent = this.isSearching ? `Mark ${formatCount(open)} done` : "Mark all done";
     reopenAllButton.textContent = this.isSearching ? `Reopen ${formatCount(done)}` : "Reopen all";
+    clearAllButton.textContent = `Clear ${formatCount(done)} completed`;
     clearDoneButton.textContent = `Clear ${formatCount(done)} done`;
     markAllButton.hidden = !isReady || open === 0 || filter === "done";
     reopenAllButton.hidden = !isReady || done === 0 || (filter !== "done" && open > 0);
@@ -255,5 +275,16 @@ export class ListView {
       .slice(-MAX_HIGHLIGHTED)
       .map((id) => this.#rows.scrollToTodo(id))
       .some((isInList) => isInList);
+  }
+}
+
+/** Shows a number on the icon of the installed app. */
+async function setBadge(count: number): Promise<void> {
+  if (!("setAppBadge" in navigator)) return;
+  try {
+    await navigator.setAppBadge(count);
+  } catch (error) {
+    // The user or the system allows no badge, which is no reason to stop.
+    if (!(error instanceof DOMException)) throw error;
   }
 }

@@ -160,32 +160,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
         const title = await page.title();
         await change();
         await page.waitForFunction((old) => document.title !== old, title);
+        // No row moves under a finger that presses it.
+        if (how === "pointer") await page.waitForFunction(() => document.querySelector(".done") === null);
         expect(await top()).toBeCloseTo(place ?? 0, 0);
       }
       if (how === "finger" || scroll > 0) return;
       await page.mouse.move(500, 10);
       expect(await firstTop()).toBe(before);
-    },
-  );
-
-  test.each(["reduce", "no-preference"] as const)(
-    "lets a row leave with a motion unless reduced motion is %s",
-    async (reducedMotion) => {
-      await using service = start(await createStore(["one", "two"]));
-      await using window = await open(service.url, { reducedMotion });
-      const { page } = window;
-      await expectTitles(page, ["two", "one"]);
-      const hasMotion = await page.evaluate(async () => {
-        const motions: string[] = [];
-        document.addEventListener("animationstart", ({ animationName }) => motions.push(animationName));
-        document.querySelector<HTMLElement>(".todo input")?.click();
-        const isLeaving = document.querySelector(".todo.leaving") !== null;
-        while (document.querySelector(".todo.leaving") !== null)
-          await new Promise((resolve) => requestAnimationFrame(resolve));
-        return isLeaving && motions.includes("leave");
-      });
-      expect(hasMotion).toBe(reducedMotion === "no-preference");
-      await expectTitles(page, ["one"]);
     },
   );
 });

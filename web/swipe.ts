@@ -1,0 +1,40 @@
+/** A finger that moves a row this far completes or deletes it. */
+const ACTION_PX = 96;
+/** A shorter movement is a tap. */
+const TAP_PX = 12;
+/** At the edges of the screen, swipes belong to the system. */
+const EDGE_PX = 24;
+
+/** Lets a finger tick a row by a swipe to the right, and delete it by one to the left. */
+export function installSwipe(list: HTMLElement): void {
+  let swipe: { readonly row: HTMLElement; readonly start: PointerEvent; distance: number } | undefined;
+  list.addEventListener("pointerdown", (start) => {
+    const { target, pointerType, clientX, isPrimary } = start;
+    const row = target instanceof Element ? target.closest<HTMLElement>(".todo") : null;
+    const isAtEdge = clientX < EDGE_PX || clientX > innerWidth - EDGE_PX;
+    const canChange = row?.querySelector("input:enabled") !== null;
+    if (row !== null && canChange && pointerType === "touch" && isPrimary && !isAtEdge)
+      swipe = { row, start, distance: 0 };
+  });
+  list.addEventListener("pointermove", ({ pointerId, clientX, clientY }) => {
+    if (swipe?.start.pointerId !== pointerId) return;
+    const { row, start } = swipe;
+    const distance = clientX - start.clientX;
+    const isTap = Math.abs(distance) < Math.max(TAP_PX, Math.abs(clientY - start.clientY));
+    if (isTap && swipe.distance === 0) return;
+    list.setPointerCapture(pointerId);
+    swipe.distance = distance;
+    row.dataset.swipe = distance > 0 ? "right" : "left";
+    row.style.translate = `${distance}px`;
+  });
+  for (const type of ["pointerup", "pointercancel"] as const)
+    list.addEventListener(type, ({ pointerId }) => {
+      if (swipe?.start.pointerId !== pointerId) return;
+      const { row, distance } = swipe;
+      swipe = undefined;
+      delete row.dataset.swipe;
+      row.style.translate = "";
+      if (type === "pointercancel" || Math.abs(distance) < ACTION_PX) return;
+      row.querySelector<HTMLElement>(distance > 0 ? "input" : "button")?.click();
+    });
+}

@@ -1,0 +1,196 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { skipFor } from "../test/skip.ts";
+import { createStore, expectTitles, start, storedTodos, visibleTitles } from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } as const;
+const NUMBERS = Array.from({ length: 12 }, (_, index) => `to-do ${12 - index}`);
+
+/** What the list does after a tick. */
+interface Seen {
+  readonly changed: readonly string[];
+  /** The score of layout shifts without a recent tap. */
+  readonly shift: number;
+  /** How far a row was drawn over another one, in pixels. */
+  readonly overlap: number;
+  readonly moves: number;
+}
+
+/** Sends the events of a finger to the page. */
+async function useFinger(page: Page) {
+  const devTools = await page.context().newCDPSession(page);
+  const send = (type: "touchStart" | "touchMove" | "touchEnd", points: { x: number; y: number }[]) =>
+    devTools.send("Input.dispatchTouchEvent", { type, touchPoints: points });
+  return {
+    press: (x: number, y: number) => send("touchStart", [{ x, y }]),
+    release: () => send("touchEnd", []),
+    swipe: async (from: { x: number; y: number }, to: { x: number; y: number }) => {
+      await send("touchStart", [from]);
+      for (let step = 1; step <= 5; step++) {
+        const between = (a: number, b: number) => a + ((b - a) * step) / 5;
+        await send("touchMove", [{ x: between(from.x, to.x), y: between(from.y, to.y) }]);
+      }
+      await send("touchEnd", []);
+    },
+  };
+}
+
+async function middle(page: Page, title: string) {
+  const box = await page.locator(".todo", { hasText: title }).boundingBox();
+  return { x: 150, y: (box?.y ?? 0) + (box?.height ?? 0) / 2 };
+}
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  /** Opens the page as on a first visit. */
+  const open = (url: string, options: BrowserContextOptions = PHONE) => openWindow(browser, url, options, "");
+
+  test("counts quick taps on neighboring rows, and moves no row before the last one or under a finger", async () => {
+    const store = await createStore(NUMBERS.toReversed());
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, NUMBERS);
+    const places = [];
+    for (const title of NUMBERS.slice(1, 5)) places.push(await middle(page, title));
+    for (const { x, y } of places) {
+      await page.touchscreen.tap(x, y);
+      await Bun.sleep(350);
+    }
+    expect(await visibleTitles(page)).toEqual(
+      NUMBERS.map((title, index) => (index >= 1 && index < 5 ? `(${title})` : title)),
+    );
+    const finger = await useFinger(page);
+    await finger.press(places[3]?.x ?? 0, (places[3]?.y ?? 0) + 54);
+    await Bun.sleep(1000);
+    expect(await page.locator(".todo").count()).toBe(12);
+    await finger.release();
+    await expectTitles(page, [NUMBERS[0] ?? "", ...NUMBERS.slice(6)]);
+    expect(await page.locator(".fold").textContent()).toBe("Completed (5)");
+    expect(window.faults).toEqual([]);
+  });
+
+  test.each(["reduce", "no-preference"] as const)(
+    "changes only the ticked row in the document, and closes its gap (reduced motion: %s)",
+    async (reducedMotion) => {
+      await using service = start(await createStore(NUMBERS.toReversed()));
+      await using window = await open(service.url, { ...PHONE, reducedMotion });
+      const { page } = window;
+      await expectTitles(page, NUMBERS);
+      await page.getByLabel("New to-do").fill("new");
+      await page.keyboard.press("Enter");
+      await page.locator(".todo.new").waitFor();
+      if (reducedMotion === "no-preference") await page.locator(".todo.new").waitFor({ state: "detached" });
+      await page.evaluate(() => {
+        const seen = { changed: [] as (string | null)[], shift: 0, overlap: 0, moves: 0 };
+        const observer = new MutationObserver((records) => {
+          for (const { addedNodes, removedNodes } of records)
+            seen.changed.push(...[...addedNodes, ...removedNodes].map((node) => node.textContent));
+        });
+        observer.observe(document.querySelector("#todos") ?? document, { childList: true, subtree: true });
+        new PerformanceObserver((list) => {
+          for (const entry of list.getEntries())
+            if ("value" in entry && "hadRecentInput" in entry && entry.hadRecentInput === false)
+              seen.shift += Number(entry.value);
+        }).observe({ type: "layout-shift" });
+        const look = (): void => {
+          const boxes = [...document.querySelectorAll(".todo")].map((row) => row.getBoundingClientRect());
+          for (const [index, { top }] of boxes.entries())
+            seen.overlap = Math.max(seen.overlap, (boxes[index - 1]?.bottom ?? 0) - top);
+          // Only rows that take their places have motions without a style.
+          seen.moves += document.getAnimations().filter(({ id }) => id === "move").length;
+          requestAnimationFrame(look);
+        };
+        look();
+        Object.assign(globalThis, { seen });
+      });
+      const { x, y } = await middle(page, "to-do 12");
+      await page.touchscreen.tap(x, y);
+      await expectTitles(page, ["new", ...NUMBERS.slice(1)]);
+      await Bun.sleep(400);
+      const seen = await page.evaluate<Seen>("seen");
+      const { overlap, moves, shift } = seen;
+      expect(seen.changed).toEqual(["to-do 12", "Completed (1)"]);
+      expect(overlap).toBeLessThan(1);
+      expect(moves > 0).toBe(reducedMotion === "no-preference");
+      // Without motion, the rows below move at once.
+      expect(shift).toBeLessThanOrEqual(reducedMotion === "reduce" ? 0.1 : 0.01);
+      expect(await page.locator(".todo.new").count()).toBe(reducedMotion === "reduce" ? 1 : 0);
+    },
+  );
+
+  test("highlights what someone else adds and ticks, but not the list itself", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["two", "one"]);
+    expect(await page.locator(".todo.new").count()).toBe(0);
+    await store.insert("three");
+    await page.locator(".todo.new", { hasText: "three" }).waitFor();
+    await store.setDone(1n, true);
+    await page.locator(".todo.new.done", { hasText: "one" }).waitFor();
+    await expectTitles(page, ["three", "two"]);
+    expect(await page.locator(".todo.new").allTextContents()).toEqual(["three"]);
+  });
+
+  test("completes a row by a swipe to the right, and deletes it by one to the left, both with undo", async () => {
+    const store = await createStore(["one", "two", "three"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["three", "two", "one"]);
+    const finger = await useFinger(page);
+    const swipe = async (title: string, x: number, to: number): Promise<void> => {
+      const { y } = await middle(page, title);
+      await finger.swipe({ x, y }, { x: to, y: y + 5 });
+    };
+    // Too short, from the edge, and mostly vertical.
+    await swipe("two", 150, 200);
+    await swipe("two", 10, 300);
+    const { x, y } = await middle(page, "two");
+    await finger.swipe({ x, y }, { x: x + 120, y: y + 200 });
+    expect(await visibleTitles(page)).toEqual(["three", "two", "one"]);
+    await swipe("two", 100, 300);
+    await expectTitles(page, ["three", "one"]);
+    await page.getByText("Marked “two” as done").first().waitFor();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expectTitles(page, ["three", "two", "one"]);
+    await swipe("one", 300, 100);
+    await expectTitles(page, ["three", "two"]);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expectTitles(page, ["three", "two", "one"]);
+    expect(await page.locator("[data-swipe]").count()).toBe(0);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("says that all is done, and offers to clear the completed ones", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["two", "one"]);
+    for (const title of ["one", "two"]) await page.getByRole("checkbox", { name: title }).tap();
+    await page.getByText("All done.").waitFor();
+    expect(await accessibilityViolations(page)).toEqual([]);
+    const clear = page.getByRole("button", { name: "Clear 2 completed" });
+    expect((await clear.boundingBox())?.height).toBeGreaterThanOrEqual(44);
+    await clear.tap();
+    await page.getByText("Nothing here yet.").waitFor();
+    expect(await clear.isVisible()).toBe(false);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await clear.waitFor();
+    await clear.tap();
+    await page.getByRole("button", { name: "Dismiss" }).tap();
+    await until(async () => (await storedTodos(store)).length === 0, "the to-dos are deleted");
+    expect(window.faults).toEqual([]);
+  });
+});
