@@ -12,7 +12,7 @@ import type { Log } from "../http/observability/log.ts";
 import { isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
 import type { OnProgress } from "../storage/maintenance.ts";
-import { openStore, parseFilePath } from "../storage/open.ts";
+import { openStore } from "../storage/open.ts";
 import { fileUsage } from "../storage/sqlite/files.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
@@ -115,8 +115,8 @@ async function exportMetrics(
 ): Promise<Listener> {
   metrics.trackStore(store, config.store.maxTodos);
   if (store.pool !== undefined) metrics.trackPool(store.pool);
-  const path = parseFilePath(config.store.url.value);
-  if (path !== undefined) metrics.trackFiles(() => fileUsage(path));
+  const { fileUsage: usage } = store;
+  if (usage !== undefined) metrics.trackFiles(() => store.fileUsage ?? usage);
   const { host } = config.metrics;
   const onLoopback = isLoopback(await resolveAddress(host));
   const service = metrics.service({ onLoopback, log });

@@ -4,6 +4,9 @@ import { ServiceError } from "../error.ts";
 import type { TodoStore } from "../todo.ts";
 import type { OnProgress } from "./maintenance.ts";
 
+/** The sizes of a store's files and of their file system, in bytes. */
+export type FileUsage = Readonly<Record<"databaseBytes" | "walBytes" | "freeBytes" | "totalBytes", number>>;
+
 /** A store of to-dos and API keys. */
 export interface Store extends TodoStore {
   readonly keys: KeyStore;
@@ -15,6 +18,8 @@ export interface Store extends TodoStore {
   readonly eventLag: number;
   /** The file with everything that the server holds, while the files of the store fail their check. */
   readonly rescueFile?: string | undefined;
+  /** The usage of a SQLite store, as of the last check of its files. */
+  readonly fileUsage?: FileUsage | undefined;
   /** The maximum number of connections to the database, and the queries that run or wait for one. */
   readonly pool?: { readonly connections: number; readonly queries: number };
 }

@@ -17,6 +17,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { describeFsError } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
+import type { FileUsage } from "../store.ts";
 import { describeWaysOut, openError, quoteArgument } from "./errors.ts";
 
 /** The permissions of new files. Only the owner may read a store, because it contains the hashes of API keys. */
@@ -178,7 +179,7 @@ export const hasWal = (path: string): boolean => sizeOrZero(`${path}-wal`) > 0;
 
 const sizeOrZero = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
 
-const UNKNOWN = {
+const UNKNOWN: FileUsage = {
   databaseBytes: Number.NaN,
   walBytes: Number.NaN,
   freeBytes: Number.NaN,
@@ -189,7 +190,7 @@ const UNKNOWN = {
  * Returns the sizes of a store's files and of their file system, in bytes; NaN if the disk cannot be read. Takes a few
  * microseconds.
  */
-export function fileUsage(path: string) {
+export function fileUsage(path: string): FileUsage {
   try {
     const { bavail, blocks, bsize } = statfsSync(dirname(path));
     return {

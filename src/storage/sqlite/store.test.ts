@@ -8,13 +8,15 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { decode, read, storeContract, take } from "../../../test/store-contract.ts";
+import { until } from "../../../test/until.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
 import type { Store } from "../store.ts";
@@ -350,6 +352,19 @@ test("a start reports that it has loaded all to-dos", async () => {
   const reports: unknown[] = [];
   await (await openSqlite(path, { onProgress: (...report) => reports.push(report) })).close();
   expect(reports.at(-1)).toEqual(["loading", 3, 3]);
+});
+
+test("the usage of the files is that of their last check, because a scrape must not wait for the disk", async () => {
+  const path = join(mkdtempSync(join(folder, "usage-")), "todos.db");
+  const store = await openSqlite(path);
+  const usage = store.fileUsage;
+  expect(usage?.databaseBytes).toBe(statSync(path).size);
+  renameSync(dirname(path), `${dirname(path)}.elsewhere`);
+  expect(store.fileUsage).toEqual(usage);
+  renameSync(`${dirname(path)}.elsewhere`, dirname(path));
+  await store.insert("a");
+  await until(() => store.fileUsage?.walBytes !== usage?.walBytes, "the files are checked again");
+  await store.close();
 });
 
 test("a file deletes old events and idempotency keys", async () => {

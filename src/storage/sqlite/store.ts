@@ -4,7 +4,7 @@ import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from 
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { type StartContents, TodoState } from "../state.ts";
-import { DEFAULTS, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
+import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
@@ -112,6 +112,10 @@ class SqliteStore implements Store {
 
   get rescueFile(): string | undefined {
     return this.#health.rescueFile;
+  }
+
+  get fileUsage(): FileUsage | undefined {
+    return this.#writer.usage;
   }
 
   get count(): number {

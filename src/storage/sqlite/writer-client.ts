@@ -3,6 +3,7 @@ import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { WorkerThread } from "../../worker-thread.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
+import type { FileUsage } from "../store.ts";
 import type { FileIdentity } from "./files.ts";
 
 /** The changes of a batch of writes. */
@@ -54,6 +55,8 @@ export interface WriterReply {
   readonly warning: string | undefined;
   /** The API keys, if they may have changed since the last reply. */
   readonly keys: readonly StoredKey[] | undefined;
+  /** Only after `checkFiles`. */
+  readonly usage: FileUsage | undefined;
 }
 
 /** The client of the writer thread. When the thread has exited, all requests reject. */
@@ -63,6 +66,8 @@ export class WriterClient {
   );
   readonly #onWarning: (message: string) => void;
   #lastWarning: string | undefined;
+  /** As of the last `checkFiles`. */
+  usage: FileUsage | undefined;
   /** The API keys, as of the last request. */
   keys: readonly StoredKey[] = [];
   /** Called with the API keys whenever they have changed, before the request that noticed it resolves. */
@@ -86,7 +91,8 @@ export class WriterClient {
 
   /** Resolves when the request is on disk. Requests run in the order of the calls. */
   async request(request: WriterRequest): Promise<boolean> {
-    const { value, warning, keys } = await this.#thread.request(request);
+    const { value, warning, keys, usage } = await this.#thread.request(request);
+    this.usage = usage ?? this.usage;
     if (keys !== undefined) {
       this.keys = keys;
       this.onKeys(keys);

@@ -6,10 +6,12 @@ import type { KeyChange } from "../../credential/key-rules.ts";
 import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
+import type { FileUsage } from "../store.ts";
 import { Checksum } from "./checksum.ts";
 import { findStructuralDamage } from "./contents.ts";
 import { DamageError, isDamage } from "./errors.ts";
 import { type Committed, FileGuard } from "./file-guard.ts";
+import { fileUsage } from "./files.ts";
 import { changeKeys } from "./keys.ts";
 import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
@@ -95,6 +97,10 @@ class Writer {
   /** Why the mark was not written; `undefined` if it was. */
   get warning(): string | undefined {
     return this.#mark.problem;
+  }
+
+  get usage(): FileUsage {
+    return fileUsage(this.#path);
   }
 
   /** Returns the API keys if they have changed since the last call. */
@@ -326,5 +332,6 @@ serveRequests(
     value: serve(request),
     warning: writer?.warning,
     keys: request.type === "close" ? undefined : writer?.takeChangedKeys(),
+    usage: request.type === "checkFiles" ? writer?.usage : undefined,
   }),
 );
