@@ -121,6 +121,29 @@ describe.skipIf(skipFor(whyUntraceable))("todo backup succeeds on a file system"
     expect(await again.exited).toBe(2);
     expect(again.stderr()).toContain("already exists");
   });
+
+  test("and leaves no file if it can neither link nor rename", async () => {
+    const source = join(folder, "unnamed.db");
+    await mkdir(inLimited);
+    await (await openSqlite(source)).close();
+    const calls = "link,linkat,rename,renameat,renameat2";
+    await using command = run([
+      ...[
+        "strace",
+        "-f",
+        "-o",
+        join(folder, "unnamed"),
+        "-e",
+        `trace=${calls}`,
+        "-e",
+        `inject=${calls}:error=EPERM`,
+      ],
+      ...[process.execPath, "--no-env-file", "src/cli/main.ts", "backup", join(inLimited, "backup")],
+      ...["--store", `sqlite:${source}`],
+    ]);
+    expect(await command.exited).toBe(1);
+    expect(await readdir(inLimited)).toEqual([]);
+  });
 });
 
 /** Returns the titles whose 201 was sent before an fsync of their transaction had succeeded. */

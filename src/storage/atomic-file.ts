@@ -108,7 +108,12 @@ function replaceReservedName(part: string, path: string): void {
   } catch (error) {
     throw getErrno(error) === "EEXIST" ? alreadyExists(path) : error;
   }
-  renameSync(part, path);
+  try {
+    renameSync(part, path);
+  } catch (error) {
+    rmSync(path);
+    throw error;
+  }
 }
 
 const alreadyExists = (path: string): PreconditionError =>

@@ -23,7 +23,7 @@ import { fileUsage } from "../../storage/sqlite/files.ts";
 import { fetchLocally } from "./health.ts";
 
 /** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */
-type Outcome = readonly [status: "ok" | "warning" | "failed", text: string];
+type Outcome = readonly [status: "ok" | "warning" | "failed", text: string, isOfOurServer?: boolean];
 
 const DAY_MS = 86_400_000;
 const EXPIRES_SOON_MS = 14 * DAY_MS;
@@ -34,7 +34,6 @@ const LOW_FREE_SHARE = 0.1;
 /** As in the alert TodoBackupTooOld. */
 const MAX_MISSED_BACKUPS = 2;
 const NOT_CONFIGURED: Outcome = ["ok", "not configured"];
-const USED_BY_US = "is used by a running todo server";
 const READABLE_BY_OTHERS = 0o004;
 const WRITABLE_BY_OTHERS = 0o002;
 
@@ -98,7 +97,7 @@ async function attempt(check: () => Outcome | Promise<Outcome>): Promise<Outcome
   }
 }
 
-function storeOutcome(store: StoreProbe, [, port]: Outcome, { source }: Sourced): Outcome {
+function storeOutcome(store: StoreProbe, [, , isOfOurServer]: Outcome, { source }: Sourced): Outcome {
   switch (store.kind) {
     case "memory":
       return [
@@ -109,7 +108,7 @@ function storeOutcome(store: StoreProbe, [, port]: Outcome, { source }: Sourced)
       if (store.lastChange === undefined)
         return ["ok", `${store.path} does not exist yet, and can be created`];
       if (!store.isLocked) return ["ok", `${store.path} can be read and written`];
-      return port.endsWith(USED_BY_US)
+      return isOfOurServer
         ? ["ok", `${store.path} can be read and written; a running server uses it`]
         : ["failed", `${store.path} is in use by another process: stop it, or name another store`];
     case "postgres":
@@ -221,7 +220,7 @@ async function checkPort(
   } catch (error) {
     const url = `${tls.cert === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
     if (getErrno(error) === "EADDRINUSE" && (await isOurs(url)))
-      return ["ok", `${port} on ${host} ${USED_BY_US}`];
+      return ["ok", `${port} on ${host} is used by a running todo server`, true];
     return ["failed", describeListenError(error, { host, port }, source)];
   } finally {
     server.close();
