@@ -126,49 +126,6 @@ describe.each<
     expect((await store.insert("b", "key")).id).toBe(3n);
     await store.close();
   });
-
-  test("is accepted when the maximum number of keys is stored", async () => {
-    const store = await open({ maxTodos: 2 });
-    await using service = startService({ store });
-    for (const [index, key] of ['"1"', '"2"', '"3"'].entries()) {
-      const response = await post(service, "a", key);
-      expect([response.status, response.headers.get("location")]).toEqual([201, `/api/todos/${index + 1}`]);
-      await service.send("DELETE", `/api/todos/${index + 1}`);
-    }
-    expect((await whole(await post(service, "a", '"2"')))[1]).toBe("/api/todos/2");
-    expect((await whole(await post(service, "a", '"1"')))[1]).toBe("/api/todos/4");
-    await store.close();
-  });
-
-  test("creates one to-do under concurrent inserts", async () => {
-    const store = await open({});
-    const todos = await Promise.all(
-      Array.from({ length: 20 }, async () => (await store.insert("a", "key")).id),
-    );
-    expect(new Set(todos)).toEqual(new Set([1n]));
-    const outcomes = await Promise.allSettled(["a", "b"].map(async (title) => store.insert(title, "other")));
-    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
-    expect((await store.position()).sequence).toBe(2);
-    await store.close();
-  });
-});
-
-test("an Idempotency-Key on sqlite is remembered across a restart", async () => {
-  const path = join(folder, "restart.db");
-  let now = 1_000_000;
-  const answers: unknown[] = [];
-  for (let start = 0; start < 3; start++) {
-    const store = await openSqlite(path, { now: () => now });
-    await using service = startService({ store });
-    answers.push(await whole(await post(service, "a")));
-    expect(await statusAndCode(await post(service, "b"))).toEqual([422, "idempotency_key_reused"]);
-    await store.close();
-    now += 10 * HOUR;
-  }
-  expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
-  const store = await openSqlite(path, { now: () => now });
-  expect((await store.insert("c", KEY.slice(1, -1))).id).toBe(2n);
-  await store.close();
 });
 
 describe("an Idempotency-Key of a failed or unfinished request", () => {

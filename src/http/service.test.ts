@@ -83,27 +83,15 @@ describe("an unknown path", () => {
   test.each([
     "/x",
     "/api",
-    "/api/",
-    "/api/todo",
     "/api/todos/",
     "/api/todos/1/",
-    "/api/todos/1/x",
     "/api/todos//",
-    "/API/todos",
     "/api/Todos",
-    "/todos",
-    "/v1/api/todos",
-    "/api/v1/todos",
     "/api/events/",
-    "/api/events/1",
     "/livez/",
-    "/readyz/x",
-    "/api/openapi.yaml",
-    "/favicon.ico/",
     "/%",
     "/%61pi/todos",
     "/__proto__",
-    "/.env",
   ])("such as %s gets a 404 for every method", async (path) => {
     await using service = startService();
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {

@@ -10,19 +10,15 @@ import { createKey, createKeyLookup } from "../../credential/key.ts";
 import { hashToken, mintToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { openMetrics } from "../listener/metrics.ts";
-import { createService, type ServiceOptions } from "../service.ts";
+import { createService } from "../service.ts";
 
 const TOKEN = "s3cret/token+~.==";
-const ODD_TOKEN = "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~";
 const NAME = "Zoë 😀";
 const AUTHORIZED = { headers: { Authorization: `Bearer ${TOKEN}` } };
 const CHALLENGE = 'Bearer realm="todo api"';
 const INVALID = `${CHALLENGE}, error="invalid_token"`;
 
-const lookupClient = createClientLookup(
-  [TOKEN, ODD_TOKEN].map((token) => ({ client: { name: NAME }, tokenHash: hashToken(token) })),
-);
+const lookupClient = createClientLookup([{ client: { name: NAME }, tokenHash: hashToken(TOKEN) }]);
 
 /** The name in a raw response, which is decoded as Latin-1. */
 const RAW_NAME = Buffer.from(NAME).toString("latin1");
@@ -39,12 +35,8 @@ describe("GET /api/whoami", () => {
   });
 
   test.each([
-    ["in the form of RFC 6750", `Bearer ${TOKEN}`],
-    ["with the scheme in lower case", `bearer ${TOKEN}`],
-    ["with the scheme in upper case", `BEARER ${TOKEN}`],
     ["after several spaces", `bEaReR    ${TOKEN}`],
     ["with surrounding whitespace", ` \t Bearer ${TOKEN} \t `],
-    ["of every character except a comma", `Bearer ${ODD_TOKEN}`],
   ])("accepts a token %s", async (_what, header) => {
     await using service = startService({ credentials: { lookupClient } });
     const { text } = await sendRaw(service.port, request("GET /api/whoami", [`Authorization: ${header}`]));
@@ -55,46 +47,17 @@ describe("GET /api/whoami", () => {
   test.each<[what: string, challenge: string, headers: readonly string[]]>([
     ["no header", CHALLENGE, []],
     ["an empty header", CHALLENGE, ["Authorization:"]],
-    ["the token without a scheme", CHALLENGE, [`Authorization: ${TOKEN}`]],
-    ["the token with the scheme Basic", CHALLENGE, [`Authorization: Basic ${TOKEN}`]],
-    ["the token with the scheme Token", CHALLENGE, [`Authorization: Token ${TOKEN}`]],
-    ["the token with the scheme Bearers", CHALLENGE, [`Authorization: Bearers ${TOKEN}`]],
-    ["the token without a space after the scheme", CHALLENGE, [`Authorization: Bearer${TOKEN}`]],
-    ["a scheme in quotes", CHALLENGE, [`Authorization: "Bearer" ${TOKEN}`]],
     ["the token in a cookie", CHALLENGE, [`Cookie: access_token=${TOKEN}; Authorization=Bearer ${TOKEN}`]],
     ["the token in Proxy-Authorization", CHALLENGE, [`Proxy-Authorization: Bearer ${TOKEN}`]],
-    ["the token in X-Authorization", CHALLENGE, [`X-Authorization: Bearer ${TOKEN}`]],
     ["a scheme without a token", INVALID, ["Authorization: Bearer"]],
-    ["a scheme and spaces without a token", INVALID, ["Authorization: Bearer    "]],
     ["an unknown token", INVALID, ["Authorization: Bearer unknown"]],
-    ["a truncated token", INVALID, [`Authorization: Bearer ${TOKEN.slice(0, -1)}`]],
-    ["the token with a character after it", INVALID, [`Authorization: Bearer ${TOKEN}=`]],
-    ["the token in another case", INVALID, [`Authorization: Bearer ${TOKEN.toUpperCase()}`]],
-    ["the token in quotes", INVALID, [`Authorization: Bearer "${TOKEN}"`]],
-    ["the token as a parameter", INVALID, [`Authorization: Bearer token=${TOKEN}`]],
-    ["the token twice", INVALID, [`Authorization: Bearer ${TOKEN} ${TOKEN}`]],
-    ["the token percent-encoded", INVALID, [`Authorization: Bearer ${encodeURIComponent(TOKEN)}`]],
-    ["the token's hash", INVALID, [`Authorization: Bearer ${hashToken(TOKEN).toString("hex")}`]],
-    ["a comma after the token", INVALID, [`Authorization: Bearer ${TOKEN},`]],
-    ["two credentials in one header", INVALID, [`Authorization: Bearer ${TOKEN}, Bearer ${TOKEN}`]],
     ["two identical headers", INVALID, [`Authorization: Bearer ${TOKEN}`, `Authorization: Bearer ${TOKEN}`]],
-    [
-      "two headers, the first with a wrong token",
-      INVALID,
-      ["Authorization: Bearer x", `Authorization: Bearer ${TOKEN}`],
-    ],
     [
       "two headers, the first with another scheme",
       CHALLENGE,
       ["Authorization: Basic eDp5", `Authorization: Bearer ${TOKEN}`],
     ],
     ["a token that is not ASCII", INVALID, ["Authorization: Bearer s\xe9cret"]],
-    ["a control character", INVALID, [`Authorization: Bearer ${TOKEN}\x7f`]],
-    ["the client's name", INVALID, [`Authorization: Bearer ${RAW_NAME}`]],
-    ["__proto__", INVALID, ["Authorization: Bearer __proto__"]],
-    ["constructor", INVALID, ["Authorization: Bearer constructor"]],
-    ["undefined", INVALID, ["Authorization: Bearer undefined"]],
-    ["a long token", INVALID, [`Authorization: Bearer ${"x".repeat(10_000)}`]],
   ])("rejects %s", async (_what, challenge, headers) => {
     await using service = startService({ credentials: { lookupClient } });
     const { text } = await sendRaw(service.port, request("GET /api/whoami", headers));
@@ -158,13 +121,6 @@ describe("the bearer guard", () => {
       expect(text).not.toContain(RAW_NAME);
       if (/^\/api\/whoami(?:[/?]|$)/.test(target)) expect([target, statusOf(text)]).toEqual([target, 401]);
     }
-  });
-
-  test.each(["/api/whoamix", "/api/whoam", "/api/todos", "/api"])("does not guard %s", async (path) => {
-    await using service = startService({ credentials: { lookupClient } });
-    const { status, headers } = await service.send("GET", path, { headers: { Authorization: "Bearer x" } });
-    expect(status).toBe(path === "/api/todos" ? 200 : 404);
-    expect(headers.get("www-authenticate")).toBeNull();
   });
 });
 
@@ -249,53 +205,22 @@ describe("the lookup of a token", () => {
       expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
     }
   });
-
-  test("may return null, as plain JavaScript can", async () => {
-    await using service = startService({ credentials: { lookupClient: () => JSON.parse("null") } });
-    for (const path of ["/api/whoami", "/api/whoami/x"]) {
-      const response = await service.send("GET", path, AUTHORIZED);
-      expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
-    }
-  });
 });
 
-describe.each(Object.entries(FOREIGN_THENABLES))("a lookup that returns %s", (_what, thenable) => {
-  /** Bypasses the types, as plain JavaScript can. */
-  const serve = (settle: () => Promise<unknown>, options: Partial<ServiceOptions> = {}) =>
-    startService({
-      ...options,
-      credentials: { lookupClient: Object.assign(() => thenable(settle)), ...options.credentials },
-    });
-
-  test.each([undefined, null])("that resolves with %p causes a 401", async (nobody) => {
-    await using service = serve(async () => nobody);
-    for (const path of ["/api/whoami", "/api/whoami/x"])
-      expect(await statusAndCode(await service.send("GET", path, AUTHORIZED))).toEqual([401, "unauthorized"]);
-  });
-
-  test("that rejects causes a 503", async () => {
-    await using service = serve(() => Promise.reject(new Error("s3cret")));
-    for (const path of ["/api/whoami", "/api/whoami/x"])
-      expect(await statusAndCode(await service.send("GET", path, AUTHORIZED))).toEqual([
-        503,
-        "credentials_unavailable",
-      ]);
-  });
-
-  test("that resolves with a client authenticates it", async () => {
-    await using service = serve(async () => ({ name: "alice" }));
+test("a lookup may return a promise of another library", async () => {
+  const thenable = FOREIGN_THENABLES["an object with then and a client's name"];
+  if (thenable === undefined) throw new Error("there is no such promise");
+  for (const [settle, expected] of [
+    [async () => null, [401, "unauthorized"]],
+    [async () => ({}), [401, "unauthorized"]],
+    [() => Promise.reject(new Error("s3cret")), [503, "credentials_unavailable"]],
+    [async () => ({ name: "alice" }), [200]],
+  ] as const) {
+    const lookupClient = Object.assign(() => thenable(settle));
+    await using service = startService({ credentials: { lookupClient } });
     const response = await service.send("GET", "/api/whoami", AUTHORIZED);
-    expect(await response.text()).toBe("alice");
-  });
-
-  test("is awaited with metrics too", async () => {
-    const { observer } = openMetrics({ version: "1", runtime: "bun" });
-    await using service = serve(async () => undefined, { observer });
-    expect(await statusAndCode(await service.send("GET", "/api/whoami", AUTHORIZED))).toEqual([
-      401,
-      "unauthorized",
-    ]);
-  });
+    expect(await statusAndCode(response)).toEqual([...expected]);
+  }
 });
 
 describe("the bearer guard", () => {
@@ -365,18 +290,6 @@ describe("the log of rejected tokens", () => {
           ],
     );
     expect(text()).not.toMatch(/s3cret|czNjcmV0|todo_/);
-  });
-
-  test("has the client's address behind a trusted proxy", async () => {
-    const { log, lines } = capturingLog();
-    await using service = startService({
-      credentials: { lookupClient },
-      log,
-      network: { trustedProxies: ["127.0.0.1"] },
-    });
-    const headers = { Authorization: "Bearer x", "X-Forwarded-For": "192.0.2.7" };
-    expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
-    expect(lines.map(({ fields }) => fields.address)).toEqual(["192.0.2.7"]);
   });
 
   test("has one line per network and reason, and a summary that counts the rest", async () => {

