@@ -24,9 +24,10 @@ process.on("SIGTERM", () => child?.kill("SIGTERM"));
 /** The files with a skipped test, and by reason, the files that printed it. */
 const skipping = new Set<string>();
 const reasons = new Map<string, Set<string>>();
+const failing = new Set<string>();
 let file = "";
-/** The output of the file that runs, or the summary after the last file. */
-let output: string[] = [];
+/** The output of each file that was not printed, because nothing has failed there. The summary belongs to no file. */
+const outputs = new Map<string, string[]>();
 /** Marks the output of a file with a failed test, an error outside of tests, or a process that ended. */
 const FAILURE = /^(?:\(fail\) |# Unhandled error|✗ |error: a test worker)/;
 /** The number of failed tests and files, as the summary of `bun test` counts them; `undefined` before the summary. */
@@ -58,10 +59,11 @@ async function run(options: readonly string[]): Promise<number> {
     rest = lines.pop() ?? "";
     for (const line of lines) read(line);
   }
-  output.push(rest);
-  // Only the summary is left, unless the process ended before it.
-  process.stderr.write(output.join("\n"));
-  output = [];
+  read(rest);
+  // Without a summary, the process ended early, and each output may say why.
+  const left = failed === undefined ? [...outputs.values()].flat() : (outputs.get("") ?? []);
+  process.stderr.write(`${left.join("\n")}\n`);
+  outputs.clear();
   return (await tests.exited) || (failed === undefined ? 1 : 0);
 }
 
@@ -97,23 +99,34 @@ function firstErrors(path: string): Map<string, string> | undefined {
   return named > 0 && named === failed && !hasErrors ? errors : undefined;
 }
 
-/** Reads a line of standard error, and prints the output of each failed file when the next file or the summary begins. */
+/** Reads a line of standard error. */
 function read(line: string): void {
-  if (/^.+\.test\.ts:$|^\d+ tests (?:skipped|failed):$|^ *\d+ pass$/.test(line)) {
-    if (output.some((text) => FAILURE.test(text)))
-      process.stderr.write(`${output.filter((text) => !text.startsWith("(pass) ")).join("\n")}\n`);
-    output = [];
+  // The summary repeats skipped and failed tests without their file.
+  const isSummary = /^\d+ tests (?:skipped|failed):$|^ *\d+ pass$/.test(line);
+  const next = isSummary ? "" : /^(.+\.test\.ts):$/.exec(line)?.[1];
+  if (next !== undefined) {
+    printFailures();
+    file = next;
+    if (isSummary) outputs.delete("");
   }
+  const output = outputs.get(file) ?? [];
+  outputs.set(file, output);
   output.push(line);
   const count = /^ *(\d+) fail$/.exec(line)?.[1];
   if (count !== undefined) failed = Number(count);
   if (/^ *\d+ errors?$/.test(line)) hasErrors = true;
-  // The summary repeats skipped tests without their file.
-  if (/^\d+ tests skipped:$/.test(line)) file = "";
-  file = /^(.+\.test\.ts):$/.exec(line)?.[1] ?? file;
   if (line.startsWith("(skip) ") && file !== "") skipping.add(file);
   const reason = /^skipped: (.+)$/.exec(line)?.[1];
   if (reason !== undefined) reasons.set(reason, (reasons.get(reason) ?? new Set()).add(file));
+}
+
+/** Prints the output so far of a file in which something failed. The outputs of files that run at the same time alternate. */
+function printFailures(): void {
+  const output = outputs.get(file) ?? [];
+  if (file === "" || (!failing.has(file) && !output.some((line) => FAILURE.test(line)))) return;
+  failing.add(file);
+  process.stderr.write(`${output.filter((line) => !line.startsWith("(pass) ")).join("\n")}\n`);
+  outputs.delete(file);
 }
 
 /** Prints the skips by reason; returns how many of them make the run fail. */
