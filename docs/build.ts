@@ -52,7 +52,8 @@ function generatedFiles(): Readonly<Record<string, string>> {
     "docs/reference/errors.md": errorsPage(),
     "docs/reference/http-api.md": httpApiPage(),
     "openapi.json": openApi(),
-    "README.md": readme(),
+    "README.md": clone("README.md"),
+    "docs/tutorials/household.md": clone("docs/tutorials/household.md"),
     "package.json": manifest(),
     "deploy/alerts.yml": alerts(),
   };
@@ -124,8 +125,8 @@ function openApi(): string {
 /** The repository's address, which is written in package.json only. */
 const SOURCE = repository.url.replace(/^git\+|\.git$/g, "");
 
-/** Replaces the address of the repository in the first command. */
-const readme = (): string => replace(read("README.md"), /(?<=git clone )\S+/, `${SOURCE}.git`);
+/** Replaces the address of the repository in a command. */
+const clone = (page: string): string => replace(read(page), /(?<=git clone )\S+/, `${SOURCE}.git`);
 
 /** Replaces the addresses of the site (GitHub Pages) and of the issues. */
 function manifest(): string {

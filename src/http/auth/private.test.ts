@@ -350,6 +350,27 @@ describe("private mode", () => {
     }
   });
 
+  test("accepts credentials as tailscale serve forwards them, over HTTPS and to a listed host", async () => {
+    const network = { onLoopback: true, trustedProxies: ["127.0.0.1"], allowedHosts: ["pi.tail1234.ts.net"] };
+    await using service = await startPrivate({ network });
+    const host = { Host: "pi.tail1234.ts.net", "X-Forwarded-Host": "pi.tail1234.ts.net" };
+    const forwarded = { ...host, "X-Forwarded-For": "100.101.102.103" };
+    const https = { ...forwarded, "X-Forwarded-Proto": "https" };
+    const authorization = { Authorization: `Bearer ${service.key.token}` };
+    for (const [headers, status] of [
+      [{ ...https, ...authorization }, 200],
+      [{ ...https, "Tailscale-User-Login": "ann@example.com" }, 401],
+      [{ ...forwarded, ...authorization }, 403],
+      [{ ...https, ...authorization, Forwarded: "proto=https" }, 403],
+      [{ ...https, ...authorization, Host: "other.tail1234.ts.net" }, 421],
+      [authorization, 403],
+    ] as const) {
+      const response = await service.send("GET", "/api/todos", { headers });
+      await response.body?.cancel();
+      expect([headers, response.status]).toEqual([headers, status]);
+    }
+  });
+
   test("responds to preflights of listed origins without a credential, and does not reveal the methods of each path", async () => {
     await using service = await startPrivate({ network: { corsOrigins: ["https://app.example"] } });
     const preflight = (origin: string) => ({
