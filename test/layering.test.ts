@@ -164,12 +164,6 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     'import "../storage/open.ts";',
     "may not import src/storage/open.ts",
   ],
-  [
-    "an import of a type",
-    "src/storage/a.ts",
-    'import type { Log } from "../http/log.ts";',
-    "may not import src/http/log.ts",
-  ],
   ["a re-export", "src/credential/a.ts", 'export * from "../http/log.ts";', "may not import src/http/log.ts"],
   [
     "a dynamic import",
@@ -182,12 +176,6 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     "src/http/a.ts",
     'import {\n  A,\n  B,\n} from "../cli/b.ts";',
     "may not import src/cli/b.ts",
-  ],
-  [
-    "an import of JSON in the root",
-    "src/a.ts",
-    'import { name } from "../package.json";',
-    "may not import package.json",
   ],
   [
     "an import of src in the conformance kit",
@@ -219,19 +207,7 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     'import "./listener/b.ts";',
     "may not import src/http/listener/b.ts",
   ],
-  [
-    "an import of the source of a page",
-    "src/http/a.ts",
-    'import "../../web/todos.ts";',
-    "may not import web/todos.ts",
-  ],
   ["an import of a test", "src/http/a.ts", 'import "./b.test.ts";', "may not import src/http/b.test.ts"],
-  [
-    "an import of a helper for tests",
-    "src/http/a.ts",
-    'import "../../test/log.ts";',
-    "may not import test/log.ts",
-  ],
   ["a use of Bun", "src/http/a.ts", "const { serve } = Bun;", "may not use Bun"],
   ["an import of bun", "src/http/a.ts", 'import { serve } from "bun";', "may not import bun"],
   ["an import of bun:test", "src/cli/a.ts", 'import { test } from "bun:test";', "may not import bun:test"],
@@ -261,12 +237,6 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     "@scope/it is not a dependency",
   ],
   [
-    "an import of the client in http",
-    "src/http/a.ts",
-    'import "../sdk/client.ts";',
-    "may not import src/sdk/client.ts",
-  ],
-  [
     "an import of another module in the client",
     "src/sdk/a.ts",
     'import type { Todo } from "../todo.ts";',
@@ -279,7 +249,6 @@ test.each<[what: string, path: string, source: string, complaint: string]>([
     "may not import src/error.ts",
   ],
   ["a folder src/utils", "src/utils/a.ts", "", "src/utils is not a layer"],
-  ["a folder src/services", "src/services/a.ts", "", "src/services is not a layer"],
 ])("layering rejects %s", (_what, path, source, complaint) => {
   expect(violations({ [path]: source })).toEqual([`${path}: ${complaint}`]);
 });

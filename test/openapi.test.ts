@@ -279,7 +279,6 @@ const text = { "content-type": "text/plain; charset=utf-8" };
 const html = { "content-type": "text/html; charset=utf-8" };
 const list = { "cache-control": "no-cache", etag: '"9f86d081-42"' };
 const written = { "todo-position": "9f86d081-42" };
-const basic = { ...noStore, "www-authenticate": 'Basic realm="todo admin", charset="UTF-8"' };
 const bearer = { ...noStore, "www-authenticate": 'Bearer realm="todo api"' };
 const listMethods = "GET, POST, HEAD, OPTIONS";
 
@@ -287,13 +286,6 @@ type Case = [what: string, method: string, path: string, response: () => Respons
 
 const right: Case[] = [
   ["a list", "GET", "/api/todos", () => json(200, [milk], list)],
-  [
-    "a page of a list",
-    "GET",
-    "/api/todos?limit=1",
-    () => json(200, [milk], { ...list, link: '</api/todos?limit=1&after=1>; rel="next"' }),
-  ],
-  ["an unchanged list", "GET", "/api/todos", () => reply(304, null, list)],
   [
     "HEAD of a list",
     "HEAD",
@@ -312,20 +304,6 @@ const right: Case[] = [
   ],
   ["a deleted to-do", "DELETE", "/api/todos/1", () => reply(204, null, written)],
   ["an absent to-do", "GET", "/api/todos/9", () => problem(404, "todo_not_found")],
-  ["an id without digits", "GET", "/api/todos/x", () => problem(400, "invalid_id")],
-  [
-    "a blank title",
-    "POST",
-    "/api/todos",
-    () =>
-      problem(422, "validation_failed", {}, { errors: [{ field: "title", message: "must not be empty" }] }),
-  ],
-  [
-    "form data",
-    "POST",
-    "/api/todos",
-    () => problem(415, "unsupported_media_type", { "accept-post": "application/json" }),
-  ],
   [
     "an unavailable store",
     "GET",
@@ -333,12 +311,6 @@ const right: Case[] = [
     () => problem(503, "store_unavailable", { "retry-after": "5" }),
   ],
   ["an unknown path", "GET", "/api/todos/", () => problem(404, "route_not_found")],
-  [
-    "an unlisted method",
-    "PUT",
-    "/api/todos",
-    () => problem(405, "method_not_allowed", { allow: listMethods }),
-  ],
   ["the methods of a path", "OPTIONS", "/api/todos", () => reply(204, null, { allow: listMethods })],
   [
     "a preflight",
@@ -352,12 +324,8 @@ const right: Case[] = [
   ],
   ["a client's name", "GET", "/api/whoami", () => reply(200, "demo", { ...text, ...noStore })],
   ["a missing token", "GET", "/api/whoami", () => problem(401, "unauthorized", bearer)],
-  ["a missing token below /api/whoami", "POST", "/api/whoami/x", () => problem(401, "unauthorized", bearer)],
-  ["a greeting", "GET", "/admin/", () => reply(200, "Hello, Zoë!", { ...text, ...noStore })],
-  ["a missing password", "DELETE", "/admin/x", () => problem(401, "unauthorized", basic)],
   ["a password over plain HTTP", "OPTIONS", "/admin", () => problem(403, "https_required", noStore)],
   ["a redirect", "GET", "/admin", () => reply(308, null, { ...noStore, location: "/admin/" })],
-  ["an unknown path below /admin", "GET", "/admin/x", () => problem(404, "route_not_found", noStore)],
   ["another host", "GET", "/x", () => problem(421, "misdirected_host")],
   ["an error page", "GET", "/x", () => reply(404, "<!doctype html>", html)],
 ];
@@ -365,28 +333,12 @@ const right: Case[] = [
 const wrong: [...Case, complaint: string][] = [
   ["an undocumented status", "GET", "/api/todos/1", () => json(202, milk), "only 200, 400"],
   ["an extra key", "GET", "/api/todos/1", () => json(200, { ...milk, due: null }), "additional properties"],
-  ["a missing key", "GET", "/api/todos/1", () => json(200, { id: 1, title: "x" }), "property 'done'"],
-  ["an id of 0", "GET", "/api/todos/1", () => json(200, { ...milk, id: 0 }), "/id must be >= 1"],
   [
     "an id with a fraction",
     "GET",
     "/api/todos/1",
     () => json(200, { ...milk, id: 1.5 }),
     "/id must be integer",
-  ],
-  [
-    "a body that is not JSON",
-    "GET",
-    "/api/todos/1",
-    () => reply(200, "{", { "content-type": "application/json" }),
-    "JSON",
-  ],
-  [
-    "a charset on JSON",
-    "GET",
-    "/api/todos/1",
-    () => json(200, milk, { "content-type": "application/json;charset=utf-8" }),
-    "Content-Type",
   ],
   ["a missing media type", "HEAD", "/api/todos", () => reply(200, null, list), "Content-Type is null"],
   [
@@ -405,28 +357,13 @@ const wrong: [...Case, complaint: string][] = [
   ],
   ["a missing Location", "POST", "/api/todos", () => json(201, milk, written), "Location is missing"],
   ["a missing position", "DELETE", "/api/todos/1", () => reply(204, null), "Todo-Position is missing"],
-  ["a wrong Location", "POST", "/api/todos", () => json(201, milk, { location: "/todos/1" }), "Location is"],
   ["a weak ETag", "GET", "/api/todos", () => json(200, [], { ...list, etag: 'W/"1-1"' }), "ETag is"],
-  [
-    "a whoami response without Cache-Control",
-    "GET",
-    "/api/whoami",
-    () => reply(200, "demo", text),
-    "Cache-Control is missing",
-  ],
   [
     "a 404 below /admin without no-store",
     "GET",
     "/admin/x",
     () => problem(404, "route_not_found"),
     "no-store",
-  ],
-  [
-    "a Retry-After that is not a number",
-    "GET",
-    "/readyz",
-    () => problem(503, "stopping", { "retry-after": "soon" }),
-    "Retry-After is",
   ],
   [
     "a 401 without a challenge",
@@ -442,29 +379,14 @@ const wrong: [...Case, complaint: string][] = [
     () => problem(401, "unauthorized", bearer),
     "WWW-Authenticate is",
   ],
-  [
-    "a 401 on a path without authentication",
-    "GET",
-    "/api/whoamix",
-    () => problem(401, "unauthorized", bearer),
-    "WWW-Authenticate is",
-  ],
   ["a body on a 204", "DELETE", "/api/todos/1", () => reply(204, "gone"), "body where none may be"],
   ["a media type on a 204", "DELETE", "/api/todos/1", () => reply(204, null, text), "but Content-Type is"],
-  ["a body on a 304", "GET", "/api/todos", () => reply(304, "[]", list), "body where none may be"],
   ["a body on HEAD", "HEAD", "/api/todos", () => json(200, [], list), "body where none may be"],
   [
     "an error code of another status",
     "GET",
     "/api/todos/1",
     () => problem(404, "invalid_id"),
-    "/code must be",
-  ],
-  [
-    "a 404 with the code of an unknown path",
-    "GET",
-    "/api/todos/1",
-    () => problem(404, "route_not_found"),
     "/code must be",
   ],
   [

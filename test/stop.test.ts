@@ -4,12 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { importTodos } from "../src/storage/sqlite/maintenance/transfer.ts";
 import { type Command, run, runTodo } from "./command.ts";
-import { freePort } from "./free-port.ts";
-import { LONGEST_TITLE } from "./long-list.ts";
 import { copyProgram } from "./patched-copy.ts";
-import { openPaused, openSocket, portClosed, readToEnd, request } from "./raw-http.ts";
+import { openSocket, request } from "./raw-http.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
 
@@ -76,29 +73,6 @@ describe("a server that shuts down", () => {
     expect(server.stdout()).toContain('"signal":"SIGTERM","msg":"stopping"');
   });
 
-  test("aborts requests that exceed the drain timeout, logs that, and exits with 0", async () => {
-    // More than the socket buffers hold.
-    const lines = Array.from(
-      { length: 20_000 },
-      (_, index) => `{"id":${index + 1},"title":"${LONGEST_TITLE}","done":false}\n`,
-    );
-    const store = join(folder, "cut.db");
-    const work = { signal: new AbortController().signal, onProgress: () => {} };
-    await importTodos(store, new Blob(lines).stream(), lines.length, work);
-    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${store}`]);
-    const port = await portOf(server);
-    const upload = await openSocket(port, request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{"));
-    const reader = await openPaused(port, request("GET /api/todos"));
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
-    // The upload may have reached its own timeout just before.
-    expect(server.stdout()).toMatch(
-      /"requests":[12],"msg":"requests did not finish in time and were aborted"/,
-    );
-    upload.destroy();
-    reader.destroy();
-  });
-
   test("logs the reason why the store could not be closed, and exits with 1", async () => {
     const main = await copyProgram(join(folder, "copy"), "src/storage/sqlite/writer.worker.ts", [
       ["this.#database.close();", 'throw new Error("disk I/O error");'],
@@ -111,29 +85,6 @@ describe("a server that shuts down", () => {
     expect(messages(server)).toEqual(["listening", "stopping", "failed to close the store"]);
     expect(server.stdout()).toContain("disk I/O error");
     expect(server.stderr()).not.toContain("disk I/O error");
-  });
-
-  // The tests that wait run together.
-  test.concurrent("responds to later requests on open connections with Connection: close", async () => {
-    // Half of the time for which the upload may be idle.
-    const port = await freePort();
-    await using server = runTodo(["serve", "--port", String(port), "--stop-delay", "4"]);
-    await server.url;
-    const body = '{"title":"x"}';
-    const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\nContent-Length: 13\r\n\r\n`;
-    const upload = await openSocket(port, head);
-    const kept = await openSocket(port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    await once(kept, "data");
-    server.kill("SIGTERM");
-    await stopping(server);
-    kept.write("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    expect(await readToEnd(kept)).toMatch(
-      /^HTTP\/1\.1 503 [\s\S]*\r\nconnection: close\r\n[\s\S]*"code":"stopping"/i,
-    );
-    await portClosed(port);
-    upload.write(body);
-    expect(await readToEnd(upload)).toMatch(/^HTTP\/1\.1 201 [\s\S]*\r\nconnection: close\r\n/i);
-    expect(await server.exited).toBe(0);
   });
 
   test.concurrent("serves new connections during its stop delay, is not ready, and closes each of them", async () => {

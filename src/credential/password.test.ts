@@ -139,16 +139,6 @@ describe("createPasswordVerifier", () => {
     expect(await Promise.all(after)).toEqual([true, true, true]);
   });
 
-  test("returns the correct result to each of many concurrent requests", async () => {
-    const verify = createPasswordVerifier();
-    const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
-    const passwords = Array.from({ length: 20 }, (_, index) =>
-      index % 3 === 0 ? "secret" : `wrong ${index}`,
-    );
-    const matches = await Promise.all(passwords.map((password) => verify(password, hash)));
-    expect(matches).toEqual(passwords.map((password) => password === "secret"));
-  });
-
   /** Runs a function while new threads run other code. Returns the threads that it started. */
   function withThreads(code: string, run: () => void): Worker[] {
     const url = URL.createObjectURL(new Blob([code]));
@@ -231,16 +221,6 @@ describe("createPasswordVerifier", () => {
       expect(niceValues).toContain(15);
     },
   );
-
-  test("continues after an invalid hash", async () => {
-    const verify = createPasswordVerifier();
-    const hash = await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
-    for (let round = 0; round < 5; round++) {
-      const none = await verify("secret", "no hash").catch((error: unknown) => error);
-      expect(none).toBeInstanceOf(Error);
-      expect(await verify("secret", hash)).toBe(true);
-    }
-  });
 });
 
 describe("hashPassword", () => {

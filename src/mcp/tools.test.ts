@@ -118,16 +118,6 @@ describe("find_todos", () => {
     });
   });
 
-  test("and set_done find and mark one of 5,000 to-dos in two calls", async () => {
-    await using service = await startWith(Array.from({ length: 5000 }, (_, at) => `to-do ${at} of many`));
-    const found = await call(service, "find_todos", { text: "many 4321", state: "open" });
-    expect(found).toEqual({ todos: [todo(4322, "to-do 4321 of many")], matches: 1 });
-    expect(await call(service, "set_done", { ids: ["4322"], done: true })).toEqual({
-      todos: [todo(4322, "to-do 4321 of many", true)],
-      notFound: [],
-    });
-  });
-
   test("returns ids above 2^53 exactly", async () => {
     await using service = startService({ store: openMemory({ lastId: 2n ** 64n - 3n }) });
     await call(service, "add_todos", { todos: [{ title: "near the end" }] });
@@ -182,13 +172,6 @@ describe("set_done and delete_todos", () => {
       error: { code: "internal_error", message: expect.any(String), completed: [todo(2, "b", true)] },
     });
     expect(await call(service, "delete_todos", { ids })).toMatchObject({ error: { completed: ["2"] } });
-  });
-
-  test("change up to 100 to-dos", async () => {
-    await using service = await startWith(Array.from({ length: 100 }, () => "a"));
-    const ids = Array.from({ length: 100 }, (_, at) => at + 1);
-    expect(await call(service, "set_done", { ids, done: true })).toMatchObject({ todos: { length: 100 } });
-    expect(await call(service, "delete_todos", { ids })).toMatchObject({ deleted: { length: 100 } });
   });
 });
 
@@ -252,12 +235,6 @@ describe("add_todos", () => {
     );
     expect(await call(service, "find_todos")).toEqual({ todos: [], matches: 0 });
   });
-
-  test("accepts the longest title and the largest number of to-dos", async () => {
-    await using service = startService();
-    const todos = Array.from({ length: 100 }, () => ({ title: LONGEST }));
-    expect(await call(service, "add_todos", { todos })).toMatchObject({ todos: { length: 100 } });
-  });
 });
 
 const ID_RULE = "must be the id of a to-do, as find_todos returns it";
@@ -269,8 +246,6 @@ type Invalid = [name: string, given: Readonly<Record<string, unknown>>, message:
 test.each<Invalid>([
   ["find_todos", { state: "closed" }, 'state: Invalid option: expected one of "all"|"open"|"done"'],
   ["find_todos", { limit: 0 }, "limit: "],
-  ["find_todos", { limit: 201 }, "limit: "],
-  ["find_todos", { limit: 1.5 }, "limit: "],
   ["find_todos", { limit: "5" }, "limit: "],
   ["find_todos", { text: "x".repeat(121) }, "text: "],
   ["find_todos", { after: "x&done=true" }, `after: ${ID_RULE}`],
@@ -278,9 +253,6 @@ test.each<Invalid>([
   ["add_todos", {}, "todos: "],
   ["add_todos", { todos: [] }, "todos: "],
   ["add_todos", { todos: Array(101).fill({ title: "a" }) }, "todos: "],
-  ["add_todos", adding("a"), "todos[1]: "],
-  ["add_todos", adding({}), "todos[1].title: "],
-  ["add_todos", adding({ title: 5 }), "todos[1].title: "],
   ["add_todos", adding({ title: "" }), "todos[1].title: must not be empty"],
   ["add_todos", adding({ title: `${LONGEST}x` }), "todos[1].title: must be at most 120 characters"],
   [
@@ -298,14 +270,11 @@ test.each<Invalid>([
     adding({ title: "a", idempotencyKey: "a\nb" }),
     "todos[1].idempotencyKey: must be 1 to 255 visible ASCII characters",
   ],
-  ["add_todos", adding({ title: "a", idempotencyKey: 5 }), "todos[1].idempotencyKey: "],
   ["add_todos", adding({ title: "a", done: true }), 'todos[1]: Unrecognized key: "done"'],
   ["set_done", { done: true }, "ids: "],
-  ["set_done", { ids: [], done: true }, "ids: "],
   ["set_done", { ids: Array(101).fill(1), done: true }, "ids: "],
   ["set_done", { ids: ["1"] }, "done: "],
   ["set_done", { ids: ["1"], done: "true" }, "done: "],
-  ["delete_todos", {}, "ids: "],
   ...["x", "", "-1", -1, 1.5, 2 ** 53, "1/..", "18446744073709551616", null].map(
     (id): Invalid => ["delete_todos", { ids: ["1", id] }, `ids[1]: ${ID_RULE}`],
   ),

@@ -197,16 +197,6 @@ describe("todo export", () => {
     expect(left(file)).toEqual([""]);
   });
 
-  test("prints the lines on standard output and the summary on standard error", async () => {
-    const path = newPath();
-    await fill(path, upTo(2));
-    expect(await ran(["export", ...on(path)])).toEqual({
-      code: 0,
-      stdout: header(2, 2) + upTo(2),
-      stderr: "exported 2 to-dos, the last id is 2\n",
-    });
-  });
-
   test("does not overwrite an existing file", async () => {
     const [path, file] = [newPath(), newPath()];
     await fill(path, upTo(2));

@@ -264,14 +264,6 @@ describe("in private mode, /mcp", () => {
     });
   });
 
-  test("counts wrong passwords in the login throttle", async () => {
-    await using service = await startPrivate({ access: { basicFailures: 2 } });
-    const wrong = { Authorization: `Basic ${btoa(`${USER}:wrong`)}` };
-    for (let time = 0; time < 2; time++) expect((await post(service, wrong)).status).toBe(401);
-    const throttled = await statusAndCode(await post(service, { Authorization: BASIC }));
-    expect(throttled).toEqual([429, "too_many_failures"]);
-  });
-
   test("forbids caches to store its responses", async () => {
     await using service = await startPrivate();
     const { headers } = await post(service, bearer(service.reader));

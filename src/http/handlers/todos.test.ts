@@ -218,6 +218,7 @@ describe("GET /api/todos", () => {
   test.each([
     "limit=0",
     "limit=1001",
+    "limit=1e2",
     "limit=",
     "limit",
     "limit=1&limit=1",

@@ -204,11 +204,6 @@ describe("over TLS", () => {
     session.destroy();
   });
 
-  test("the listener's URL has the scheme https", async () => {
-    await using served = serveTls();
-    expect(served.url).toBe(`https://127.0.0.1:${served.port}`);
-  });
-
   test.each<[what: string, expected: boolean, version: SecureVersion, ciphers: string | undefined]>([
     ["TLS 1.1", false, "TLSv1.1", undefined],
     ["TLS 1.2", true, "TLSv1.2", undefined],
