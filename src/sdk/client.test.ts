@@ -12,7 +12,8 @@ import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import * as sdk from "./client.ts";
 
-const MAX_BYTES = 6.75 * 1024;
+/** Bun minifies less than other bundlers. test/client-package.system.test.ts has the figure of the documents. */
+const MAX_BYTES = 6.5 * 1024;
 const TOKEN = "t0ken";
 const folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
 afterAll(() => rm(folder, { recursive: true }));
@@ -480,14 +481,14 @@ describe("the client", () => {
     async (id) => {
       const { api, sent } = answered([() => new Response(TODO)]);
       for (const call of [api.get(id), api.setDone(id, true), api.delete(id)])
-        expect(await errorOf(call)).toMatchObject({ code: "invalid_id", status: undefined });
+        expect(await errorOf(call)).toMatchObject({ code: "invalid_id" });
       for (const call of [api.keys.revoke(id), api.keys.rotate(id)])
-        expect(await errorOf(call)).toMatchObject({ code: "key_not_found", status: undefined });
+        expect(await errorOf(call)).toMatchObject({ code: "key_not_found" });
       expect(sent).toEqual([]);
     },
   );
 
-  test("is at most 6.75 KiB compressed", async () => {
+  test("is at most 6.5 KiB compressed by Bun", async () => {
     const { outputs } = await Bun.build({
       entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],
       minify: true,

@@ -117,10 +117,7 @@ export class TodoApi extends TodoApiCore {
    * ```
    */
   async signIn(credentials: Credentials, options: CallOptions = {}): Promise<void> {
-    if (!this.transport.keepsCookies)
-      throw new TypeError(
-        "signIn() needs the cookies of a browser: pass the option token to new TodoApi() instead",
-      );
+    if (!this.transport.keepsCookies) throw new TypeError("signIn() needs a browser: use the option token");
     const body = "link" in credentials ? { code: credentials.link.replace(/^.*#sign-in=/, "") } : credentials;
     const call = { method: "POST", path: SESSION_PATH, body };
     await this.transport.request(call, options, (_response, text) => parseId(JSON.parse(text)));

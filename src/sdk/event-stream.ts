@@ -4,7 +4,7 @@ import { parseId, parseJson, parseTodo } from "./json.ts";
 import { lead } from "./position.ts";
 import { delay, isRecoverable, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
-import type { CallOptions, TodoApiError, TodoEvent } from "./types.ts";
+import { type CallOptions, TodoApiError, type TodoEvent } from "./types.ts";
 
 /** A stream that lasted this long was healthy: the next reconnect starts with the shortest delay. */
 const STABLE_MS = 5_000;
@@ -79,7 +79,7 @@ export function readEvents(
     let attempt = 0;
     while (!signal.aborted) {
       const startedAt = Date.now();
-      let error: TodoApiError | undefined;
+      let error = new TodoApiError("network_error", "the event stream ended");
       try {
         const search = position === undefined ? "" : `?since=${encodeURIComponent(position)}`;
         const call: Call = { method: "GET", path: `/api/events${search}`, accept: "text/event-stream" };
@@ -88,7 +88,7 @@ export function readEvents(
         try {
           if (!response.ok) throwProblem(response, await readText(exchange));
           interpret(response, () => {
-            if (!isEventStream(response)) throw new SyntaxError("not an event stream");
+            if (!isEventStream(response)) throw new SyntaxError("not a stream");
           });
           if (position !== undefined) {
             isDisconnected = false;
@@ -110,7 +110,7 @@ export function readEvents(
         if (!isRecoverable(caught)) throw caught;
         error = caught;
       }
-      if (!isDisconnected) yield { type: "disconnected", ...(error !== undefined && { error }) };
+      if (!isDisconnected) yield { type: "disconnected", error };
       isDisconnected = true;
       if (Date.now() - startedAt > STABLE_MS) attempt = 0;
       await delay(retryDelay(attempt++, error), signal);

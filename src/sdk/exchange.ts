@@ -118,7 +118,7 @@ export function basicAuthorization({ name, password }: AdminCredentials): string
 export function toSegment(id: TodoId | bigint, code: "invalid_id" | "key_not_found"): string {
   const text = String(id);
   // URLs drop the segments "." and "..".
-  if (/^\.{0,2}$/.test(text)) throw new TodoApiError(code, `"${text}" is not an id: send one from a list`);
+  if (/^\.{0,2}$/.test(text)) throw new TodoApiError(code, `"${text}" is not an id`);
   return encodeURIComponent(text);
 }
 
@@ -138,7 +138,7 @@ export function throwProblem(response: Response, text: string): never {
   const target = headers.get("location");
   // Browsers hide the status and the target of a redirect.
   if (type === "opaqueredirect" || (target !== null && status < 400)) {
-    const message = `the response redirects to ${target ?? "another address"}, and the client does not follow redirects`;
+    const message = `unexpected redirect to ${target ?? "elsewhere"}`;
     throw new TodoApiError("unexpected_answer", message, toErrorOptions(response));
   }
   throw interpret(response, () => {
@@ -149,7 +149,7 @@ export function throwProblem(response: Response, text: string): never {
     return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
       ...toErrorOptions(response),
       detail,
-      fields: fields ?? [],
+      ...(fields !== undefined && { fields }),
     });
   });
 }

@@ -235,7 +235,7 @@ test("follow starts from a list, and requests only what changed since", async ()
   expect(titles(list.getState())).toEqual(["a", "b"]);
   expect(requests).toEqual([`/api/events?since=${from.position}`]);
   const page = await writer.list({ limit: 1 });
-  expect(() => api.follow({ from: page })).toThrow("from: this is a page");
+  expect(() => api.follow({ from: page })).toThrow("from: a page");
 });
 
 test("follow loads the list if it starts from one that the service does not know", async () => {

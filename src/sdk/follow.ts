@@ -56,7 +56,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   const ids = new Map<TodoId, TodoId>();
 
   const { from } = options;
-  if (from?.next !== undefined) throw new TypeError("from: this is a page: load the list without a limit");
+  if (from?.next !== undefined) throw new TypeError("from: a page is not the whole list");
   if (from !== undefined) {
     setList(from);
     publish();
@@ -154,7 +154,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     send: (id: TodoId) => Promise<Answer<T>>,
   ): Promise<T> {
     const effect = overlay.get(key);
-    if (effect === undefined) throw new TodoApiError("unauthorized", "the session has ended");
+    if (effect === undefined) throw new TodoApiError("unauthorized", "signed out");
     const { kind, todo } = effect;
     try {
       if (kind !== "create" && isNewId(todo.id))
@@ -225,8 +225,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
         if (signal.aborted) return;
         if (!isRecoverable(caught)) throw caught;
         error = caught;
-        connection = { status: "disconnected", error };
-        schedule();
+        apply({ type: "disconnected", error });
       } finally {
         stream.abort();
       }
@@ -241,8 +240,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
 
   function apply(event: Exclude<TodoEvent, { type: "resync" }>): void {
     if (event.type === "disconnected") {
-      const closed = new TodoApiError("network_error", "the service closed the event stream");
-      connection = { status: "disconnected", error: event.error ?? closed };
+      connection = { status: "disconnected", error: event.error };
     } else {
       if (event.type === "deleted") replace(event.id);
       else if (event.type !== "connected") replace(event.todo.id, event.todo);

@@ -36,7 +36,7 @@ export function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
 /** Returns the id of a parsed object. Throws a SyntaxError if it has none. */
 export function parseId(value: unknown): TodoId {
   if (isObject(value) && "id" in value && typeof value.id === "string") return value.id;
-  throw new SyntaxError("the id is missing");
+  throw new SyntaxError("not a to-do");
 }
 
 /** Returns the to-do in a parsed object. Throws a SyntaxError if it is not a to-do. */

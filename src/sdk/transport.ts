@@ -8,7 +8,7 @@ import {
   throwProblem,
 } from "./exchange.ts";
 import { delay, isTransient, RETRY_MAX_MS, retryDelay } from "./retry.ts";
-import { type CallOptions, TodoApiError, type TodoApiOptions } from "./types.ts";
+import type { CallOptions, TodoApiOptions } from "./types.ts";
 
 export type Transport = ReturnType<typeof createTransport>;
 
@@ -54,29 +54,23 @@ export function createTransport({
     const isRepeatable = call.method !== "POST" || call.idempotencyKey !== undefined;
     const maxRetries = isRepeatable ? (options.retries ?? retries) : 0;
     for (let attempt = 0; ; attempt++) {
+      let exchange: Exchange | undefined;
       try {
-        const exchange = await send(call, options);
-        try {
-          const text = await readText(exchange);
-          if (!exchange.response.ok) throwProblem(exchange.response, text);
-          return interpret(exchange.response, () => read(exchange.response, text));
-        } catch (error) {
-          // An earlier attempt may have deleted it.
-          const isDeleted =
-            call.method === "DELETE" &&
-            attempt > 0 &&
-            error instanceof TodoApiError &&
-            (error.code === "todo_not_found" || error.code === "key_not_found");
-          if (isDeleted) return read(exchange.response, "");
-          throw error;
-        } finally {
-          exchange.close();
-        }
+        exchange = await send(call, options);
+        const { response } = exchange;
+        const text = await readText(exchange);
+        // An earlier attempt may have deleted it.
+        const isDeleted =
+          attempt > 0 && call.method === "DELETE" && /"code":\s*"(todo|key)_not_found"/.test(text);
+        if (!response.ok && !isDeleted) throwProblem(response, text);
+        return interpret(response, () => read(response, text));
       } catch (error) {
         if (attempt >= maxRetries || !isTransient(error)) throw error;
         const ms = retryDelay(attempt, error);
         if (ms > RETRY_MAX_MS) throw error;
         await delay(ms, options.signal);
+      } finally {
+        exchange?.close();
       }
     }
   };

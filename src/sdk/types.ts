@@ -42,8 +42,8 @@ export type TodoEvent =
   | { readonly type: "resync"; readonly position: string }
   /** The connection is open, for the first time or again. Later events follow `position`. */
   | { readonly type: "connected"; readonly position: string }
-  /** The connection is lost and the client reconnects. Without an error, the server closed the stream. */
-  | { readonly type: "disconnected"; readonly error?: TodoApiError };
+  /** The connection is lost and the client reconnects. */
+  | { readonly type: "disconnected"; readonly error: TodoApiError };
 
 /** A state of the list, from `TodoApi.follow()`. */
 export interface LiveList {
@@ -118,29 +118,23 @@ export class TodoApiError extends Error {
    * The service's error code, or one of the client's own: `network_error` (no response, or an incomplete one),
    * `timeout`, or `unexpected_answer` (a response that is not from this service, such as a proxy's error page).
    */
-  readonly code: ErrorCode | "network_error" | "timeout" | "unexpected_answer";
+  declare readonly code: ErrorCode | "network_error" | "timeout" | "unexpected_answer";
   /** The HTTP status, if there was a response. */
-  readonly status: number | undefined;
+  declare readonly status: number | undefined;
   /** What is wrong with this request, in the service's words. */
-  readonly detail: string | undefined;
+  declare readonly detail: string | undefined;
   /** With `validation_failed`, every violated rule; otherwise empty. */
-  readonly fields: readonly FieldError[];
+  declare readonly fields: readonly FieldError[];
   /** Seconds to wait before the next attempt, from `Retry-After`. */
-  readonly retryAfter: number | undefined;
+  declare readonly retryAfter: number | undefined;
   /** The `X-Request-Id` of the response. The service sends it if it runs with `--access-log`. */
-  readonly requestId: string | undefined;
+  declare readonly requestId: string | undefined;
   /** With `todo_not_found` for a write: a list at this position or a later one does not have the to-do. */
-  readonly position: string | undefined;
+  declare readonly position: string | undefined;
 
-  constructor(code: TodoApiError["code"], message: string, options: TodoApiErrorOptions = {}) {
-    super(message, { cause: options.cause });
-    this.code = code;
-    this.status = options.status;
-    this.detail = options.detail;
-    this.fields = options.fields ?? [];
-    this.retryAfter = options.retryAfter;
-    this.requestId = options.requestId;
-    this.position = options.position;
+  constructor(code: TodoApiError["code"], message: string, { cause, ...rest }: TodoApiErrorOptions = {}) {
+    super(message, { cause });
+    Object.assign(this, { code, fields: [] }, rest);
   }
 }
 
