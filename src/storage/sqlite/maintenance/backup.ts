@@ -1,4 +1,4 @@
-import { Database } from "bun:sqlite";
+import type { Database } from "bun:sqlite";
 import { chmodSync, copyFileSync, existsSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { isExpired, isListed } from "../../../credential/key.ts";
@@ -106,13 +106,15 @@ function copyBackup(file: string, part: string, task: TaskOptions): void {
 
 function migrateCopy(part: string, task: TaskOptions): void {
   using database = openDatabase(part, "exclusive");
-  if (assertKnownFormat(database) > 0) migrate(database);
+  if (assertKnownFormat(database) === 0)
+    throw new Error("it is not a store of this program: name another file");
+  migrate(database);
+  assertNoTrigger(database);
   makeRestorable(database, task);
 }
 
 /** Makes a copy another store. Throws unless the copy is a sound store. */
 function makeRestorable(copy: Database, { onProgress }: TaskOptions): void {
-  assertOwnSchema(copy);
   assertIntact(copy, onProgress);
   resetIdentity(copy);
 }
@@ -164,29 +166,15 @@ function resetIdentity(copy: Database): void {
   })();
 }
 
-/**
- * Throws unless a database has all tables and indexes of a store, and no trigger. Accepts other tables and indexes, such as
- * those of ANALYZE.
- */
-function assertOwnSchema(database: Database): void {
-  using expected = new Database(":memory:", { safeIntegers: true });
-  migrate(expected);
-  const found = new Map(readSchema(database).map(({ name, sql }) => [name, sql]));
-  if (readSchema(expected).some(({ name, sql }) => found.get(name) !== sql))
-    throw new Error("it is not a store of this program: name another file");
-  const trigger = readSchema(database).find(({ type }) => type === "trigger");
-  if (trigger !== undefined)
-    throw new Error(
-      `it has the trigger ${JSON.stringify(trigger.name)} of another program: remove it with sqlite3, because it can change to-dos`,
-    );
+/** Throws if a database has a trigger. Accepts other tables and indexes, such as those of ANALYZE. */
+function assertNoTrigger(database: Database): void {
+  const sql = "SELECT name FROM sqlite_schema WHERE type = 'trigger'";
+  const trigger = database.query<{ name: string }, []>(sql).get();
+  if (trigger === null) return;
+  throw new Error(
+    `it has the trigger ${JSON.stringify(trigger.name)} of another program: remove it with sqlite3, because it can change to-dos`,
+  );
 }
-
-const readSchema = (database: Database) =>
-  database
-    .query<{ type: string; name: string; sql: string | null }, []>(
-      "SELECT type, name, sql FROM sqlite_schema",
-    )
-    .all();
 
 function assertBackupFile(file: string): void {
   try {

@@ -71,7 +71,7 @@ export async function copyStore(path: string, file: string, task: TaskOptions): 
     );
     copy.run("ATTACH ? AS source", [path]);
     copy.run("BEGIN");
-    for (const table of otherTables(copy)) {
+    for (const table of ["store", "keys", "idempotency_records"]) {
       copy.run(`DELETE FROM main.${table}`);
       copy.run(`INSERT INTO main.${table} SELECT * FROM source.${table}`);
     }
@@ -84,15 +84,6 @@ export async function copyStore(path: string, file: string, task: TaskOptions): 
     throw error;
   }
 }
-
-/** Returns the tables that are copied at once. */
-const otherTables = (copy: Database): string[] =>
-  copy
-    .query<{ name: string }, []>(
-      "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT IN ('todos', 'events')",
-    )
-    .all()
-    .map(({ name }) => name);
 
 async function copyTodos(copy: Database, { signal, onProgress = () => {} }: TaskOptions): Promise<void> {
   const total = countRows(copy, "source.todos");
