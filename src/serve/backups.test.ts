@@ -5,8 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Command, run, runTodo } from "../../test/command.ts";
+import { parseExposition } from "../../test/exposition.ts";
 import { capturingLog } from "../../test/log.ts";
 import { until } from "../../test/until.ts";
+import { MetricRegistry } from "../http/observability/metric-registry.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 import { scheduleBackups } from "./backups.ts";
 
@@ -134,12 +136,15 @@ describe("scheduled backups", () => {
     try {
       const path = store.replace("sqlite:", "");
       const schedule = { path, folder: backups, everyMs: 1000, keep: 1 };
-      const { lastSuccess } = scheduleBackups(schedule, storeId ?? "", log);
+      const registry = new MetricRegistry();
+      scheduleBackups(schedule, storeId ?? "", log, registry);
       await until(madeBefore(1), "a backup is made while the clock is ahead");
       expect(readdirSync(backups)).toEqual([expect.stringMatching(/^todos-2099/)]);
       setSystemTime();
       await until(madeBefore(2), "a backup is made after the clock was corrected");
-      expect(lastSuccess()).toBeLessThanOrEqual(Date.now());
+      const samples = parseExposition(await registry.text());
+      const last = samples.get("todo_backup_last_success_timestamp_seconds");
+      expect(last).toBeWithin(1, Date.now() / 1000);
     } finally {
       setSystemTime();
     }

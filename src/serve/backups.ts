@@ -1,9 +1,11 @@
 import { accessSync, constants, readdirSync, rmSync, statSync } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/config.ts";
 import { asUsageError, CommandError, FAILED_EXIT_CODE, UsageError } from "../config/usage-error.ts";
 import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
+import type { MetricRegistry } from "../http/observability/metric-registry.ts";
 import { parseFilePath } from "../storage/open.ts";
 import { backupInBackground } from "../storage/sqlite/maintenance/backup.ts";
 
@@ -41,14 +43,14 @@ export function readSchedule({ store: { url }, backups }: Config) {
 
 /**
  * Backs up the store at a path when its newest backup is old enough, and removes its oldest backups. The names contain the
- * id of the store, so that backups of another store in the same folder stay. Returns functions that return the time of the
- * last backup in milliseconds since 1970, or 0, and the number of failed backups since the start.
+ * id of the store, so that backups of another store in the same folder stay.
  */
 export function scheduleBackups(
   { path, folder, everyMs, keep }: NonNullable<ReturnType<typeof readSchedule>>,
   storeId: string,
   log: Log,
-) {
+  registry: MetricRegistry | undefined,
+): void {
   /** What an interrupted backup leaves. */
   const ownPart = new RegExp(`^todos-${TIME}-${storeId}\\.db\\.part(?:-journal|-wal|-shm)?$`);
   let failures = 0;
@@ -102,7 +104,24 @@ export function scheduleBackups(
     setTimeout(run, Math.min(Math.max(due - Date.now(), 0), MAX_TIMER_MS)).unref();
   }
   run();
-  return { lastSuccess: () => last, failures: () => failures };
+
+  if (registry === undefined) return;
+  // A disk that is gone must not make the whole scrape fail.
+  const disk = () => statfs(folder).catch(() => ({ bavail: Number.NaN, blocks: Number.NaN, bsize: 1 }));
+  const lastSuccess = "When the last backup finished, in seconds since 1970; 0 if none exists.";
+  const interval = "Time between two scheduled backups.";
+  const free = "Free space on the backups' file system.";
+  registry.gauge("todo_backup_last_success_timestamp_seconds", lastSuccess, () => last / 1000);
+  registry.gauge("todo_backup_interval_seconds", interval, () => everyMs / 1000);
+  registry.counter("todo_backup_failures_total", "Failed scheduled backups.", () => failures);
+  registry.gauge("todo_backup_disk_free_bytes", free, async () => {
+    const { bavail, bsize } = await disk();
+    return bavail * bsize;
+  });
+  registry.gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", async () => {
+    const { blocks, bsize } = await disk();
+    return blocks * bsize;
+  });
 }
 
 /**

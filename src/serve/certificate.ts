@@ -5,6 +5,7 @@ import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
 import type { Log } from "../http/observability/log.ts";
+import type { MetricRegistry } from "../http/observability/metric-registry.ts";
 
 /** The paths of a certificate and its private key. */
 interface CertificateFiles {
@@ -29,14 +30,14 @@ const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
 /**
  * Renews the certificate of a listener whenever its files change. If that fails, for example because only one of the files
  * has been written so far, logs the reason, keeps the previous certificate and tries again.
- * Returns functions that return the certificate in use, and whether the last check could not use the files.
  */
 export function watchCertificate(
   files: CertificateFiles,
   first: Certificate,
   { renew }: Pick<TlsListener, "renew">,
   log: Log,
-) {
+  registry: MetricRegistry | undefined,
+): void {
   let current = first;
   warnUnlessValid(first, log);
   const check = async (): Promise<void> => {
@@ -50,7 +51,12 @@ export function watchCertificate(
   const isRejected = watchFiles([files.cert.value, files.key.value], check, (reason) =>
     log.warn({ reason }, "certificate not renewed: the previous one stays in use"),
   );
-  return { current: () => current, isRejected };
+  const expiry = "When the server's certificate expires, in seconds since 1970.";
+  const rejected =
+    "1 while the files of the certificate cannot be used and a previous certificate is in use, otherwise 0.";
+  const expiresAt = () => current.notAfter.getTime() / 1000;
+  registry?.gauge("todo_certificate_expiry_timestamp_seconds", expiry, expiresAt);
+  registry?.gauge("todo_certificate_files_rejected", rejected, () => (isRejected() ? 1 : 0));
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

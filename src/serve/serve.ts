@@ -1,5 +1,4 @@
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { describeListenError, reachableHost, resolveAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
@@ -7,13 +6,14 @@ import { clusterVariables, type Environment } from "../config/environment.ts";
 import type { Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
-import type { Metrics } from "../http/listener/metrics.ts";
+import { createMetricsService } from "../http/listener/metrics.ts";
 import type { Log } from "../http/observability/log.ts";
+import type { MetricRegistry } from "../http/observability/metric-registry.ts";
+import type { Metrics } from "../http/observability/metrics.ts";
 import { isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
 import type { OnProgress } from "../storage/maintenance.ts";
 import { openStore } from "../storage/open.ts";
-import { fileUsage } from "../storage/sqlite/files.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { readSchedule, scheduleBackups } from "./backups.ts";
@@ -24,6 +24,7 @@ import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { seedStore } from "./seed.ts";
 import { describeAddresses, describeDemo, describeMemory, describeRisk } from "./start-message.ts";
+import { registerStoreMetrics } from "./store-metrics.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** How long the last lines wait for a slow reader of the log. */
@@ -50,10 +51,11 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
   const metrics =
     port === undefined
       ? undefined
-      : (await import("../http/listener/metrics.ts")).openMetrics({
+      : (await import("../http/observability/metrics.ts")).openMetrics({
           version,
           runtime: `bun ${process.versions.bun}`,
         });
+  const registry = metrics?.registry;
   const store = await openConfiguredStore(config, metrics, log, onProgress);
   if (config.store.seed !== undefined) {
     const todos = await seedStore(store, config.store.seed, config.store.maxTodos);
@@ -70,18 +72,14 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
     log,
     accessLog: config.log.requests,
     simulation,
-    observer: metrics?.observer,
+    observer: metrics?.observe(store),
     mcp: config.assistants.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
   // First, because a server that cannot start must not acknowledge a write.
-  const metricsListener = metrics && port && (await exportMetrics(metrics, port, store, config, log));
-  const listener = serveAt(service, config, metrics, log);
+  const metricsListener = registry && port && (await serveMetrics(registry, config.metrics.host, port, log));
+  const listener = serveAt(service, config, registry, log);
   shutdownOnSignal(listener, config.shutdown.delay * 1000, store, log, flush);
-  if (schedule !== undefined && store.id !== undefined) {
-    const backups = scheduleBackups(schedule, store.id, log);
-    const disk = () => fileUsage(join(schedule.folder, "todos.db"));
-    metrics?.trackBackups(backups.lastSuccess, backups.failures, disk, schedule.everyMs);
-  }
+  if (schedule !== undefined && store.id !== undefined) scheduleBackups(schedule, store.id, log, registry);
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
   const kind = config.store.url.value.split(":")[0];
@@ -106,20 +104,14 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
   if (stderr.isTTY) stderr.write(describeMemory(config.store.url.value));
 }
 
-async function exportMetrics(
-  metrics: Metrics,
+async function serveMetrics(
+  registry: MetricRegistry,
+  host: string,
   port: Sourced<number>,
-  store: Store,
-  config: Config,
   log: Log,
 ): Promise<Listener> {
-  metrics.trackStore(store, config.store.maxTodos);
-  if (store.pool !== undefined) metrics.trackPool(store.pool);
-  const { fileUsage: usage } = store;
-  if (usage !== undefined) metrics.trackFiles(() => store.fileUsage ?? usage);
-  const { host } = config.metrics;
   const onLoopback = isLoopback(await resolveAddress(host));
-  const service = metrics.service({ onLoopback, log });
+  const service = createMetricsService(registry, onLoopback, log);
   return listening((address) => listen(service, address), host, port);
 }
 
@@ -132,18 +124,17 @@ async function openConfiguredStore(
   const { url, maxTodos, maxEvents, connections } = config.store;
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
-    return await openStore(url.value, {
+    const opened = await openStore(url.value, {
       maxTodos,
       maxEvents,
       connections,
       onWarning,
       onProgress,
       rescueFolder: config.backups.folder?.value,
-      ...(metrics && {
-        onBatch: metrics.onBatch,
-        onIdempotencyKeysEvicted: metrics.onIdempotencyKeysEvicted,
-      }),
+      ...metrics?.storeCallbacks,
     });
+    if (metrics !== undefined) registerStoreMetrics(metrics.registry, opened, maxTodos);
+    return opened;
   } catch (error) {
     throw toStoreError(url.source, error);
   }
@@ -156,15 +147,14 @@ export const getOwnHost = ({ address: { host, port }, tls }: Pick<Config, "addre
 function serveAt(
   service: Service,
   { address: { host, port }, tls }: Config,
-  metrics: Metrics | undefined,
+  registry: MetricRegistry | undefined,
   log: Log,
 ): Listener {
   const files = getCertificateFiles(tls);
   if (files === undefined) return listening((address) => listen(service, address), host, port);
   const certificate = readCertificate(files);
   const listener = listening((address) => listenTls(service, certificate, address), host, port);
-  const { current, isRejected } = watchCertificate(files, certificate, listener, log);
-  metrics?.trackCertificate(() => current().notAfter, isRejected);
+  watchCertificate(files, certificate, listener, log, registry);
   return listener;
 }
 

@@ -10,8 +10,7 @@ import { createKey, createKeyLookup, type MintedKey, rotateKey } from "../../cre
 import { mintToken } from "../../credential/token.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { TodoStore } from "../../todo.ts";
-import { openMetrics } from "../listener/metrics.ts";
-import { NOOP_LOG } from "../observability/log.ts";
+import { openMetrics } from "../observability/metrics.ts";
 import { createService, type Service, type ServiceOptions } from "../service.ts";
 
 const BEARER = 'Bearer realm="todo"';
@@ -657,15 +656,17 @@ describe("the log and the metrics of private mode", () => {
 
   test("count authentications by outcome, also of writes that are refused later", async () => {
     const metrics = openMetrics({ version: "1", runtime: "bun" });
-    await using service = await startPrivate({ observer: metrics.observer, access: { basicFailures: 1 } });
+    await using service = await startPrivate({
+      observer: metrics.observe(openMemory()),
+      access: { basicFailures: 1 },
+    });
     const { token } = service.key;
     const sent = [`Bearer ${token}`, basic("x", token), USER_CREDENTIALS, "Bearer x", "Basic ?"];
     for (const credential of [...sent, basic("bob", "wrong"), basic("bob", "wrong")])
       await service.send("GET", "/api/todos", as(credential));
     await service.send("GET", "/api/nowhere");
     await service.send("DELETE", "/api/todos/1", as(USER_CREDENTIALS, { Origin: "https://evil.example" }));
-    const scraped = metrics.service({ onLoopback: false, log: NOOP_LOG });
-    const text = await (await ask(scraped, "/metrics", "127.0.0.1", {})).text();
+    const text = await metrics.registry.text();
     const counts = text.matchAll(/^todo_authentications_total\{surface="private",outcome="(\w+)"\} (\d+)$/gm);
     expect(Object.fromEntries([...counts].map(([, outcome, count]) => [outcome, Number(count)]))).toEqual({
       passed: 4,

@@ -19,7 +19,7 @@ import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { listen } from "../listener/listen.ts";
-import { openMetrics } from "../listener/metrics.ts";
+import { openMetrics } from "../observability/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
 const USER = "ann";
@@ -277,7 +277,7 @@ describe("in private mode, /mcp", () => {
 test("the metrics and the access log count /mcp and the requests of its tools", async () => {
   const metrics = openMetrics({ version: "1", runtime: "test" });
   const log = capturingLog();
-  await using service = start({ observer: metrics.observer, accessLog: true, log: log.log });
+  await using service = start({ observer: metrics.observe(openMemory()), accessLog: true, log: log.log });
   await using client = await connectHttpClient(VERSION, at(service));
   await callTool(client, "add_todos", { todos: [{ title: "a" }] });
   const paths = log.lines.map(({ fields }) => fields.path);

@@ -3,7 +3,7 @@ import { ServiceError } from "../../error.ts";
 import type { TodoStore } from "../../todo.ts";
 import type { Handler } from "../route.ts";
 
-/** Receives measurements; `http/listener/metrics.ts` implements it. All labels come from closed sets, whatever clients send. */
+/** Receives measurements; `metrics.ts` implements it. All labels come from closed sets, whatever clients send. */
 export interface Observer {
   /** Returns the observer of a route. The route is a path pattern, never the requested path. */
   readonly route: (route: string) => RouteObserver;

@@ -8,9 +8,10 @@ import { storeWith } from "../../../test/store.ts";
 import { createFixedUserCheck } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { NOOP_LOG } from "../observability/log.ts";
+import { listen } from "../listener/listen.ts";
+import { createMetricsService } from "../listener/metrics.ts";
 import type { ServiceOptions } from "../service.ts";
-import { listen } from "./listen.ts";
+import { NOOP_LOG } from "./log.ts";
 import { openMetrics } from "./metrics.ts";
 
 const SOON_MS = 30_000;
@@ -18,16 +19,14 @@ const SOON_MS = 30_000;
 /** A service with an observer, and its metrics on a separate port. */
 function startObserved(options: Partial<ServiceOptions> = {}) {
   const metrics = openMetrics({ version: "1.2.3", runtime: "bun 4.5.6" });
-  const service = startService({ ...options, observer: metrics.observer });
-  const exporter = listen(metrics.service({ onLoopback: true, log: NOOP_LOG }), {
-    host: "127.0.0.1",
-    port: 0,
-  });
+  const store = options.store ?? openMemory();
+  const service = startService({ ...options, store, observer: metrics.observe(store) });
+  const scraped = createMetricsService(metrics.registry, true, NOOP_LOG);
+  const exporter = listen(scraped, { host: "127.0.0.1", port: 0 });
   const samples = async (): Promise<Samples> =>
     parseExposition(await (await fetch(`${exporter.url}/metrics`)).text());
   return {
     ...service,
-    metrics,
     exporter,
     samples,
     /** Waits until a series has a value, and throws if it does not get it in time. */
@@ -285,25 +284,14 @@ test("the store is writable until a write fails, and again after the next succes
 
 test("the store is not writable while checkWrites fails, also without a write", async () => {
   let isAway = true;
-  await using service = startObserved();
   const checkWrites = async () => {
     if (isAway) throw new ServiceError("store_unavailable");
   };
-  const store = {
-    count: 0,
-    eventLag: 0,
-    checkWrites,
-    get rescueFile() {
-      return isAway ? "rescue.ndjson" : undefined;
-    },
-  };
-  service.metrics.trackStore(store, 10);
+  await using service = startObserved({ store: storeWith({ checkWrites }) });
   await service.until("todo_store_writable", 0);
-  expect((await service.samples()).get('todo_store_rescue_info{file="rescue.ndjson"}')).toBe(1);
   for (const _ of [1, 2, 3]) expect((await service.samples()).get("todo_store_writable")).toBe(0);
   isAway = false;
   await service.until("todo_store_writable", 1);
-  expect([...(await service.samples()).keys()].join()).not.toContain("rescue.ndjson");
 });
 
 test("a store that cannot be read counts as not writable until an operation succeeds", async () => {
@@ -370,23 +358,8 @@ test("subscribers are counted while they are connected", async () => {
 
 test("the process and the build have metrics", async () => {
   await using service = startObserved();
-  service.metrics.trackStore({ count: 7, eventLag: 3 }, 10);
-  service.metrics.trackFiles(() => ({ databaseBytes: 1, walBytes: 2, freeBytes: 3, totalBytes: 4 }));
-  service.metrics.trackPool({ connections: 4, queries: 5 });
-  service.metrics.trackCertificate(
-    () => new Date(1_900_000_000_000),
-    () => false,
-  );
   const samples = await service.samples();
   expect(samples.get('todo_build_info{version="1.2.3",runtime="bun 4.5.6"}')).toBe(1);
-  expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([7, 10]);
-  expect(samples.get("todo_event_lag_events")).toBe(3);
-  expect([samples.get("todo_store_connections"), samples.get("todo_store_queries")]).toEqual([4, 5]);
-  expect(samples.get("todo_store_database_bytes")).toBe(1);
-  expect(samples.get("todo_store_wal_bytes")).toBe(2);
-  expect(samples.get("todo_store_disk_free_bytes")).toBe(3);
-  expect(samples.get("todo_store_disk_size_bytes")).toBe(4);
-  expect(samples.get("todo_certificate_expiry_timestamp_seconds")).toBe(1_900_000_000);
   const figures = [
     ...["process_cpu_user_seconds_total", "process_cpu_system_seconds_total", "process_cpu_seconds_total"],
     ...["process_resident_memory_bytes", "process_open_fds", "todo_js_heap_used_bytes"],
