@@ -254,13 +254,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store immediately rejects an API key that another store revoked", async () => {
     await using stores = await openTwo();
     for (let i = 0; i < 50; i++) {
-      const key: StoredKey = {
-        id: `${i}`,
-        name: "ci",
-        tokenHash: hashToken(`${i}`),
-        scope: "write",
-        createdAt: 0,
-      };
+      const key = keyOf(`${i}`);
       expect(await stores.one.keys.insert(key)).toBe(true);
       expect((await stores.other.keys.find(key.tokenHash))?.id).toBe(key.id);
       expect(await stores.other.keys.insert({ ...key, id: "another" })).toBe(false);
@@ -271,8 +265,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("the last use of an API key is the latest of all stores and is written on close", async () => {
     const stores = await openTwo();
-    const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), scope: "write", createdAt: 0 };
-    await stores.one.keys.insert(key);
+    await stores.one.keys.insert(keyOf("1"));
     stores.one.keys.recordUse("1", 2000);
     stores.other.keys.recordUse("1", 1000);
     await stores.one.close();
@@ -287,8 +280,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       `INSERT INTO todo_service.keys (id, name, token_hash, created_at, expires_at, scope)
        SELECT i::text, i::text, sha256(i::text::bytea), 0, i, 'write' FROM generate_series(0, ${MAX_EXPIRED_KEYS}) i`,
     );
-    const key = { id: "new", name: "new", tokenHash: hashToken("new"), createdAt: MAX_EXPIRED_KEYS };
-    expect(await stores.one.keys.insert({ ...key, scope: "read" })).toBe(true);
+    expect(await stores.one.keys.insert(keyOf("new", { createdAt: MAX_EXPIRED_KEYS }))).toBe(true);
     const expiries = (await stores.one.keys.list()).map(({ expiresAt }) => expiresAt).toSorted();
     expect([expiries.length, expiries.includes(0), expiries.includes(1)]).toEqual([
       MAX_EXPIRED_KEYS + 1,
@@ -301,14 +293,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await using stores = await openTwo();
     for (let round = 0; round < 50; round++) {
       const inserts = Array.from({ length: 20 }, (_, i) => {
-        const id = `${round} ${i}`;
-        const key: StoredKey = {
-          id,
-          name: `${round}`,
-          tokenHash: hashToken(id),
-          scope: "write",
-          createdAt: 0,
-        };
+        const key = keyOf(`${round} ${i}`, { name: `${round}` });
         return (i % 2 === 0 ? stores.one : stores.other).keys.insert(key);
       });
       expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
@@ -486,14 +471,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     for (const title of ["a", 'b "\u0000" 😀\n', "c"]) await store.insert(title, `key of ${title}`);
     await store.setDone(2n, true);
     await store.delete(3n);
-    await store.keys.insert({
-      id: "1",
-      name: "ci",
-      tokenHash: hashToken("1"),
-      scope: "read",
-      createdAt: 5,
-      expiresAt: HOUR,
-    });
+    await store.keys.insert(keyOf("1", { scope: "read", createdAt: 5, expiresAt: HOUR }));
     await store.close();
     for (const [keys, counts] of [
       ["omit", { todos: 2, lastId: 3n }],
@@ -722,9 +700,8 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       await store.setDone(1n, true);
       await store.delete(2n);
       expect((await seen).map(({ type }) => type)).toEqual(["created", "created", "updated", "deleted"]);
-      const key: StoredKey = { id: "1", name: "ci", tokenHash: hashToken("1"), scope: "write", createdAt: 0 };
-      expect(await store.keys.insert(key)).toBe(true);
-      expect(await store.keys.replace("1", 9, { ...key, id: "2", tokenHash: hashToken("2") })).toBe(true);
+      expect(await store.keys.insert(keyOf("1"))).toBe(true);
+      expect(await store.keys.replace("1", 9, keyOf("2"))).toBe(true);
       expect((await store.keys.find(hashToken("2")))?.id).toBe("2");
       store.keys.recordUse("2", 5);
       expect(await store.keys.delete("1")).toBe(true);
@@ -825,6 +802,11 @@ async function exportedText(url: string, keys: "include" | "omit") {
   };
   return { summary: await exportTodos(url, write, { ...TRANSFER, keys }), text };
 }
+
+const keyOf = (id: string, more: Partial<StoredKey> = {}): StoredKey => ({
+  ...{ id, name: "ci", tokenHash: hashToken(id), scope: "write", createdAt: 0 },
+  ...more,
+});
 
 /** Makes idempotency keys older. */
 const passHours = (url: string, hours: number): Promise<void> =>
