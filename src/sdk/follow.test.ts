@@ -202,6 +202,16 @@ test("follow loads the list again if a write of another epoch was answered while
   stop();
 });
 
+test("follow takes a write back that the service rejects", async () => {
+  await using service = startService({ store: openMemory({ maxTodos: 1 }) });
+  const list = new TodoApi({ baseUrl: service.url }).follow();
+  await list.create("a");
+  const rejected = list.create("b");
+  expect(titles(list.getState())).toEqual(["a", "b"]);
+  expect(await errorOf(rejected)).toMatchObject({ code: "store_full" });
+  expect(titles(list.getState())).toEqual(["a"]);
+});
+
 test("follow shows no row for a new to-do with a blank title, which the service rejects", async () => {
   await using service = startService();
   const list = new TodoApi({ baseUrl: service.url }).follow();
