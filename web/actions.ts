@@ -1,16 +1,16 @@
-import type { Todo } from "../src/sdk/client.ts";
-import { type Change, type ChangeKind, isNewId, newId, type Target } from "./change.ts";
+import type { Todo, TodoId } from "../src/sdk/client.ts";
+import { type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
 import { copyText } from "./clipboard.ts";
 import type { Line } from "./composer.ts";
 import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement } from "./dom.ts";
+import { History, type Step } from "./history.ts";
 import { inOrder, type ListView } from "./list-view.ts";
 import { countTodos, describeChange, nameAll } from "./messages.ts";
 import { announce, showStatus, showToast, TimedMessage } from "./notifications.ts";
 import type { Outbox } from "./outbox.ts";
 import { toMarkdown } from "./paste.ts";
+import { UNDO_HINT } from "./shortcuts.ts";
 import type { State } from "./state.ts";
-
-const UNDO_KEYS = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z";
 
 const menu = requireElement("#menu", HTMLElement);
 const menuButton = requireElement("#show-menu", HTMLButtonElement);
@@ -27,17 +27,15 @@ export interface ActionsOptions {
 /** What the user does to to-dos, and undoes. */
 export class Actions {
   readonly #outbox: Outbox;
-  readonly #state: State;
   readonly #view: ListView;
-  /** What moves the focus back when a change is undone, by its key. */
-  readonly #focusAfterUndo = new Map<string, () => void>();
-  /** The change whose message offers to undo it. */
-  #offered: { readonly change: Change; readonly message: TimedMessage } | undefined;
+  readonly #history: History;
+  /** The step that the message offers to take back. */
+  #offered: { readonly step: Step; readonly message: TimedMessage } | undefined;
 
   constructor({ outbox, state, view }: ActionsOptions) {
     this.#outbox = outbox;
-    this.#state = state;
     this.#view = view;
+    this.#history = new History(outbox, state);
     outbox.addEventListener("change", () => this.#hideSent());
     ignoreAccidentalClicks(".todo, .fold, .menu button");
     // Its height is known when it is open, and this runs before it is painted.
@@ -54,26 +52,21 @@ export class Actions {
 
   /** Adds to-dos. @param lines in the order in which the page shows them */
   add(lines: readonly Line[]): void {
-    const after = this.#state.confirmed.at(-1)?.id ?? "";
-    const targets = inOrder(lines).map(
-      ({ title, done }): Target => ({ id: newId(), title, after, ...(done && { done }) }),
-    );
-    const change = this.#outbox.add("created", targets);
-    const isVisible = this.#view.showAdded(change.targets.map(({ id }) => id));
-    const message = describeChange(change);
-    if (isVisible) announce(toText(message));
-    else if (this.#view.filter === "done") showStatus(...message, " to the open to-dos.");
-    else if (!this.#view.isSearching) showStatus(...message, " to the completed to-dos.");
-    else showStatus(...message, ". The search does not show it.");
+    const targets = inOrder(lines).map(({ title, done }): Target => ({ id: newId(), title, done }));
+    const step = this.#history.do("created", targets, () => {});
+    const isVisible = this.#view.showAdded(targets.map(({ id }) => id));
+    if (isVisible) this.#offerUndo(step);
+    else if (this.#view.filter === "done") this.#offerUndo(step, " to the open to-dos");
+    else if (!this.#view.isSearching) this.#offerUndo(step, " to the completed to-dos");
+    else this.#offerUndo(step, ". The search does not show it");
   }
 
-  change(kind: ChangeKind, todos: readonly Todo[], restoreFocus: () => void): void {
+  /** @param restoreFocus moves the focus back to the to-do with an id when the change is undone */
+  change(kind: ChangeKind, todos: readonly Todo[], restoreFocus: (id: TodoId) => void): void {
     if (todos.length === 0) return;
     const targets = todos.map(({ id, title }) => ({ id, title }));
-    const added = this.#outbox.add(kind, targets);
-    this.#focusAfterUndo.set(added.key, restoreFocus);
-    this.#offerUndo(added);
-    announce(`${toText(describeChange(added))}. Press ${UNDO_KEYS} to undo.`);
+    const step = this.#history.do(kind, targets, restoreFocus);
+    this.#offerUndo(step);
     this.#view.render();
   }
 
@@ -82,54 +75,80 @@ export class Actions {
     this.change(kind, this.#view.find()[from], () => menuButton.focus());
   }
 
-  #offerUndo(change: Change): void {
+  /** @param place where new to-dos are, unless the page shows them */
+  #offerUndo(step: Step, place = ""): void {
+    const { change } = step;
+    const content = [...describeChange(step), place];
+    const isHeld = this.#outbox.isHeld(change);
     const message = new TimedMessage("#undo", {
-      message: describeChange(change),
+      message: content,
       action: { label: "Undo", run: () => this.undo() },
-      onDismiss: () => this.#outbox.release(change),
-      onPause: () => this.#outbox.pause(change),
-      onResume: () => this.#outbox.resume(change),
+      ...(isHeld && {
+        onDismiss: () => this.#outbox.release(change),
+        onPause: () => this.#outbox.pause(change),
+        onResume: () => this.#outbox.resume(change),
+      }),
     });
-    this.#offered = { change, message };
+    this.#offered = { step, message };
+    announce(`${toText(content)}.${UNDO_HINT}`);
   }
 
+  /** A deletion that was sent cannot be undone. */
   #hideSent(): void {
-    const { key } = this.#offered?.change ?? {};
-    if (this.#outbox.changes.some((one) => one.key === key && one.sentAt === undefined)) return;
-    this.#offered?.message.hide();
+    this.#history.forgetSent();
+    if (this.#offered === undefined || this.#history.last === this.#offered.step) return;
+    this.#offered.message.hide();
     this.#offered = undefined;
   }
 
-  /** Undoes the last change that was not sent. Returns whether there is one. */
+  /** Undoes the last change of this window. Returns whether there is one. */
   undo(): boolean {
-    const last = this.#outbox.undoable;
-    if (last === undefined) return false;
-    this.#undoChange(last);
+    const step = this.#history.last;
+    if (step === undefined) return false;
+    this.#takeBack(step);
     return true;
   }
 
-  async #undoChange(last: Change): Promise<void> {
+  async #takeBack(step: Step): Promise<void> {
     this.#offered?.message.hide();
-    const { position, confirmed } = this.#state;
-    const isUndone = this.#outbox.undo(last);
+    const undoing = this.#history.undo();
     this.#view.render();
-    this.#focusAfterUndo.get(last.key)?.();
-    const previous = this.#outbox.undoable;
-    if (previous !== undefined) this.#offerUndo(previous);
-    if (!(await isUndone)) {
-      showToast(...describeChange(last), ": it was already sent.");
-      return;
-    }
-    announce(toText(["Undone: ", ...describeChange(last)]));
-    const ids = new Set(confirmed.map(({ id }) => id));
-    const gone = last.targets.filter(({ id }) => position !== undefined && !isNewId(id) && !ids.has(id));
-    if (gone.length > 0)
-      showToast(
-        ...nameAll(gone.map(({ title }) => title)),
-        gone.length === 1
-          ? " was deleted elsewhere, so it cannot be restored."
-          : " were deleted elsewhere, so they cannot be restored.",
-      );
+    const [first] = step.targets;
+    if (first !== undefined) step.restoreFocus(this.#history.resolve(first.id));
+    const previous = this.#history.last;
+    // The time of a deletion that is held runs out.
+    if (previous !== undefined && this.#outbox.isHeld(previous.change)) this.#offerUndo(previous);
+    else if (this.#history.canRedo) this.#offerRedo(step);
+    const { isSent, skipped } = await undoing;
+    if (isSent) showToast(...describeChange(step), ": it was already sent.");
+    else if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));
+    if (skipped.length === 0) return;
+    const were = skipped.length === 1 ? "was" : "were";
+    const result = isDeletion(step.kind)
+      ? "deleted elsewhere, so it cannot be restored."
+      : "changed elsewhere, and stays as it is.";
+    showToast(...nameAll(skipped), ` ${were} ${result}`);
+  }
+
+  #offerRedo(step: Step): void {
+    const message = ["Undone: ", ...describeChange(step)];
+    new TimedMessage("#undo", { message, action: { label: "Redo", run: () => this.redo() } });
+  }
+
+  /** Does what was undone last again. Returns whether there is something. */
+  redo(): boolean {
+    const result = this.#history.redo();
+    if (result === undefined) return false;
+    const { step, skipped } = result;
+    if (step !== undefined) this.#offerUndo(step);
+    if (skipped.length > 0) showToast(...nameAll(skipped), " changed elsewhere, so this was not redone.");
+    this.#view.render();
+    return true;
+  }
+
+  /** The service has rejected the last changes to these to-dos. */
+  forget(ids: readonly TodoId[]): void {
+    this.#history.forget(new Set(ids));
   }
 
   async #copy(): Promise<void> {

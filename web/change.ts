@@ -1,4 +1,5 @@
-import type { TodoId } from "../src/sdk/client.ts";
+import type { Todo, TodoId } from "../src/sdk/client.ts";
+import type { Effect } from "../src/sdk/overlay.ts";
 
 /** `cleared`: deleted, unless the to-do was reopened meanwhile. */
 export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
@@ -20,15 +21,29 @@ export interface Change {
   readonly key: string;
   readonly kind: ChangeKind;
   readonly targets: readonly Target[];
-  /** True when its time to undo is over. */
-  readonly isReleased: boolean;
-  /** When it was sent first, in milliseconds since 1970. A sent change cannot be undone. */
+  /** A deletion that its window does not send yet, so that it can be undone. */
+  readonly isHeld?: boolean;
+  /** When it was sent first, in milliseconds since 1970. A sent change stays as it is. */
   readonly sentAt?: number;
   /** Who made it, if the service is private. */
   readonly owner?: string;
 }
 
 export const isDeletion = (kind: ChangeKind): boolean => kind === "deleted" || kind === "cleared";
+
+const EFFECTS = {
+  created: "create",
+  done: "setDone",
+  open: "setDone",
+  deleted: "delete",
+  cleared: "delete",
+} as const;
+
+/** Returns what a change does to a to-do. */
+export function toEffect(kind: ChangeKind, { id, title, done = kind === "done" }: Target): Effect {
+  const todo: Todo = { id, title, done };
+  return { kind: EFFECTS[kind], todo };
+}
 
 let lastTime = 0;
 
@@ -38,6 +53,3 @@ export function newId(): TodoId {
   const random = crypto.getRandomValues(new Uint32Array(2)).join("").padStart(20, "0");
   return `${lastTime}${random}`;
 }
-
-/** Returns whether an id was made here, because the service has not created the to-do yet. */
-export const isNewId = (id: TodoId): boolean => id.length > 20;

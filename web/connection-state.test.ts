@@ -5,7 +5,12 @@ import { type Connection, describeConnection } from "./connection-state.ts";
 const connected: Connection = { stream: "connected", isWaiting: false, isOnline: true };
 const busy = new TodoApiError("overloaded", "the service is overloaded", { retryAfter: 2 });
 const lost = new TodoApiError("network_error", "no response");
-const lastList = { todos: [{ id: "2", title: "two", done: false }], total: 2, readAt: new Date() };
+const lastList = {
+  todos: [{ id: "2", title: "two", done: false }],
+  total: 2,
+  position: "a-2",
+  readAt: new Date(),
+};
 
 test.each<[string, Partial<Connection>, number, string]>([
   ["nothing while connected", {}, 3, ""],

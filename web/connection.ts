@@ -10,6 +10,7 @@ import {
 import { readEvents } from "../src/sdk/event-stream.ts";
 import { followList } from "../src/sdk/follow.ts";
 import { delay } from "../src/sdk/retry.ts";
+import type { Writes } from "../src/sdk/writes.ts";
 import { pageVisible } from "./dom.ts";
 import { fetchList } from "./session.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
@@ -42,8 +43,12 @@ export function createFetch(onSlow: (isSlow: boolean) => void) {
 const isRejection = ({ code }: TodoApiError): boolean => code === "unauthorized" || code === "https_required";
 
 export interface FollowOptions {
+  /** The complete list that the browser kept. It is not shown before the service says what has changed since. */
+  readonly from?: TodoList | undefined;
   /** Each state of the list. Until it has loaded, it has no position. */
   readonly onState: (state: LiveList) => void;
+  /** A list is requested. The returned function runs when it has arrived, before its state. */
+  readonly onRequest: () => () => void;
   /** The first page of a long list that is shown for the first time. */
   readonly onFirstPage: (todos: readonly Todo[]) => void;
   /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
@@ -54,15 +59,25 @@ export interface FollowOptions {
 
 /** The part of TodoApi that the page needs, so that the page stays small. */
 export class PageApi extends TodoApiCore {
+  declare readonly writes: Writes;
+  /** The last list, which a new connection continues. */
+  #from: TodoList | undefined;
+  /** The current connection. */
+  #controller = new AbortController();
+  /** The service has confirmed the list in the current connection. */
+  #isFresh = false;
+
   /**
    * Follows the list while the page is open and visible. Rejects when the service rejects the credentials, because each
    * further request could count as a failed login.
    */
   async follow(options: FollowOptions): Promise<void> {
+    this.#from = options.from;
     while (true) {
       await pageVisible();
       const controller = new AbortController();
       const { signal } = controller;
+      this.#controller = controller;
       abortWhenHiddenOrOnline(controller);
       try {
         await this.#followUntil(signal, options);
@@ -76,6 +91,12 @@ export class PageApi extends TodoApiCore {
     }
   }
 
+  /** Loads the whole list again. */
+  reload(): void {
+    this.#from = undefined;
+    this.#controller.abort();
+  }
+
   async #followUntil(signal: AbortSignal, options: FollowOptions): Promise<void> {
     const source = {
       list: (_query: object, call: CallOptions) => this.#loadList(call, options),
@@ -86,13 +107,19 @@ export class PageApi extends TodoApiCore {
     let isSending = false;
     let sending = new AbortController();
     signal.addEventListener("abort", () => sending.abort());
+    const from = this.#from;
+    this.#isFresh = from === undefined;
     let { status }: Pick<LiveList, "status"> = { status: "connecting" };
-    for await (const state of followList(source, { signal })) {
-      options.onState(state);
+    for await (const state of followList(source, { signal, ...(from !== undefined && { from }) })) {
+      this.#isFresh ||= state.status === "connected";
+      const { position, ...unconfirmed } = state;
+      options.onState(this.#isFresh ? state : unconfirmed);
       // A new connection ends the delay before the next attempt.
       const isReconnected = state.status === "connected" && status !== "connected";
       ({ status } = state);
-      if (state.position === undefined || (isSending && !isReconnected)) continue;
+      if (position === undefined || !this.#isFresh) continue;
+      this.#from = { todos: state.todos, position };
+      if (isSending && !isReconnected) continue;
       isSending = true;
       sending.abort();
       sending = new AbortController();
@@ -101,13 +128,18 @@ export class PageApi extends TodoApiCore {
   }
 
   /** Loads the list in two pages, which may differ in age. It is correct after the events since the first one. */
-  async #loadList(call: CallOptions, { onFirstPage }: FollowOptions): Promise<TodoList> {
-    const first = await this.list({ limit: FIRST_PAGE_SIZE }, call);
-    const last = first.todos.at(-1);
-    if (first.next === undefined || last === undefined) return first;
-    onFirstPage(first.todos);
-    const rest = await this.list({ after: last.id }, call);
-    return { todos: first.todos.concat(rest.todos), position: first.position };
+  async #loadList(call: CallOptions, { onRequest, onFirstPage }: FollowOptions): Promise<TodoList> {
+    const onList = onRequest();
+    const { next, position, todos: first } = await this.list({ limit: FIRST_PAGE_SIZE }, call);
+    let todos = first;
+    if (next !== undefined) {
+      onFirstPage(first);
+      const rest = await this.list({ after: next }, call);
+      todos = first.concat(rest.todos);
+    }
+    this.#isFresh = true;
+    onList();
+    return { todos, position };
   }
 
   async *#eventsInSlot(
@@ -115,7 +147,11 @@ export class PageApi extends TodoApiCore {
     call: CallOptions & { readonly since: string },
     { onTooManyWindows }: FollowOptions,
   ): AsyncGenerator<TodoEvent, void, undefined> {
-    const release = await acquireStreamSlot(signal, onTooManyWindows);
+    const release = await acquireStreamSlot(signal, () => {
+      onTooManyWindows();
+      // Without a stream, only a new list is current.
+      if (!this.#isFresh) this.reload();
+    });
     try {
       yield* readEvents(this.transport.send, call);
     } finally {

@@ -24,7 +24,7 @@ export const countTodos = (count: number, kind = ""): string =>
   `${formatCount(count)} ${kind}${count === 1 ? "to-do" : "to-dos"}`;
 
 /** Says what a change did, without a period. */
-export function describeChange({ kind, targets }: Change): Content {
+export function describeChange({ kind, targets }: Pick<Change, "kind" | "targets">): Content {
   const [first] = targets;
   const isOne = targets.length === 1 && first !== undefined;
   const name = isOne ? quote(first.title) : countTodos(targets.length);

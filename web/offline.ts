@@ -1,5 +1,5 @@
 import type { Todo } from "../src/sdk/client.ts";
-import { isObject, parseTodo } from "../src/sdk/json.ts";
+import { parseTodo } from "../src/sdk/json.ts";
 
 /** Trusted Types, which the compiler's library does not declare. A URL of theirs counts as a string, as `register` declares it. */
 declare global {
@@ -25,15 +25,24 @@ const LIST_ENTRY = "/last-list";
 /** The list as it was when this browser was last connected. */
 export interface LastList {
   /** The newest to-dos, in ascending order of id. */
-  readonly todos: readonly Todo[];
+  readonly todos: Todo[];
+  /** The position of the list in the event stream. */
+  readonly position: string;
   /** The number of all to-dos. */
   readonly total: number;
   readonly readAt: Date;
 }
 
+/** The list as the service reported it. */
+interface ConfirmedList {
+  /** All to-dos in ascending order of id. */
+  readonly confirmed: readonly Todo[];
+  readonly position: string | undefined;
+}
+
 /** Keeps the page and the last list in the browser, so that they can be read without a connection. */
 export class OfflineCopy {
-  readonly #readTodos: () => readonly Todo[];
+  readonly #read: () => ConfirmedList;
   #registration: Promise<boolean> | undefined;
   /** The list is connected, so it is current. */
   #isCurrent = false;
@@ -42,9 +51,8 @@ export class OfflineCopy {
   /** Resolves when the last use of the cache is done. */
   #lastUse: Promise<unknown> = Promise.resolve();
 
-  /** @param readTodos returns all to-dos in ascending order of id */
-  constructor(readTodos: () => readonly Todo[]) {
-    this.#readTodos = readTodos;
+  constructor(read: () => ConfirmedList) {
+    this.#read = read;
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.#save();
     });
@@ -80,9 +88,10 @@ export class OfflineCopy {
   #save(): void {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
-    if (!this.#isCurrent) return;
-    const todos = this.#readTodos();
-    const list: LastList = { todos: todos.slice(-MAX_TODOS), total: todos.length, readAt: new Date() };
+    const { confirmed: todos, position } = this.#read();
+    if (!this.#isCurrent || position === undefined) return;
+    const total = todos.length;
+    const list: LastList = { todos: todos.slice(-MAX_TODOS), total, position, readAt: new Date() };
     const response = Response.json(list);
     this.#lastUse = this.#lastUse.then(async () => {
       if (!(await this.#registration) || this.#isForgotten) return;
@@ -101,12 +110,10 @@ export async function readLastList(): Promise<LastList | undefined> {
 }
 
 /** Throws a SyntaxError if the value is not a list, such as one that another version of the page stored. */
-function parseLastList(value: unknown): LastList {
-  if (isObject(value) && "todos" in value && "total" in value && "readAt" in value) {
-    const { todos, total, readAt } = value;
-    if (Array.isArray(todos) && typeof total === "number" && typeof readAt === "string")
-      return { todos: todos.map(parseTodo), total, readAt: new Date(readAt) };
-  }
+function parseLastList(value: { readonly [Name in keyof LastList]?: unknown }): LastList {
+  const { todos, total, position, readAt } = value;
+  if (Array.isArray(todos) && typeof total === "number" && typeof position === "string")
+    return { todos: todos.map(parseTodo), total, position, readAt: new Date(String(readAt)) };
   throw new SyntaxError("not a list");
 }
 

@@ -29,38 +29,104 @@ function createRandom(seed: number): (limit: number) => number {
 
 const STEP_NAMES = [
   ...["add", "add", "toggle", "toggle", "toggle", "delete", "delete", "clear", "mark all"],
-  ...["undo", "undo", "undo", "dismiss", "close", "reload", "offline", "offline", "restart", "other"],
+  ...["undo", "undo", "undo", "undo", "redo", "redo", "dismiss", "close", "reload"],
+  ...["offline", "offline", "restart", "other", "other"],
 ] as const;
 
-interface Change {
-  /** What the page says when it undoes the change. */
-  readonly description: string;
-  readonly edit: (todos: Map<string, boolean>) => unknown;
+/** What a window did. */
+interface Step {
+  readonly kind: "created" | "done" | "open" | "deleted" | "cleared";
+  /** The titles, and whether they were done before. */
+  readonly targets: readonly (readonly [string, boolean])[];
 }
 
-/** Undoes a change with the keyboard. Returns its description, or undefined if all changes were sent. */
-async function undo(page: Page): Promise<string | undefined> {
+/** A window, and what it can undo and redo. */
+interface Tab {
+  page: Page;
+  done: Step[];
+  undone: Step[];
+}
+
+const isDeletion = ({ kind }: Step): boolean => kind === "deleted" || kind === "cleared";
+
+/** The model: titles, and whether they are done. */
+type Model = Map<string, boolean>;
+
+function apply(model: Model, { kind, targets }: Step): void {
+  for (const [title] of targets)
+    if (kind === "deleted" || kind === "cleared") model.delete(title);
+    else model.set(title, kind === "done");
+}
+
+/** Takes back what still has the value that the step set. Returns that part of the step. */
+function takeBack(model: Model, step: Step): Step {
+  if (isDeletion(step)) {
+    for (const [title, isDone] of step.targets) model.set(title, isDone);
+    return step;
+  }
+  const targets = step.targets.filter(([title]) => model.get(title) === (step.kind === "done"));
+  for (const [title] of targets)
+    if (step.kind === "created") model.delete(title);
+    else model.set(title, step.kind === "open");
+  return { ...step, targets };
+}
+
+/** Returns the part of an undone step that can be done again. */
+function toRedo(model: Model, step: Step): Step {
+  const { kind } = step;
+  const isPossible = ([title]: readonly [string, boolean]): boolean => {
+    if (kind === "created") return true;
+    return kind === "deleted" ? model.has(title) : model.get(title) === (kind !== "done");
+  };
+  return { ...step, targets: step.targets.filter(isPossible) };
+}
+
+/** A deletion was sent: forgets what was done to its to-dos. */
+function forget(tab: Tab, { targets }: Step): void {
+  const titles = new Set(targets.map(([title]) => title));
+  tab.done = tab.done
+    .map((step) => ({ ...step, targets: step.targets.filter(([title]) => !titles.has(title)) }))
+    .filter((step) => step.targets.length > 0);
+}
+
+/** Presses keys that undo or redo. Returns what the page says, or undefined if there is nothing to undo or redo. */
+async function pressKeys(page: Page, keys: string): Promise<string | undefined> {
   await page.locator("#list-heading").focus();
-  await page.evaluate(() => {
+  await page.evaluate((isUndo) => {
     const { dataset } = document.body;
-    delete dataset.undone;
+    delete dataset.said;
     const [announcement, toast] = ["announcement", "toast"].map((id) => document.getElementById(id));
     for (const element of [announcement, toast]) element?.replaceChildren();
     new MutationObserver(() => {
-      const undone = /^Undone: (.*)/.exec(announcement?.textContent ?? "")?.[1];
-      if (undone !== undefined) dataset.undone ??= undone;
-      else if (toast?.textContent?.includes("it was already sent")) dataset.undone ??= "";
+      const text = announcement?.textContent ?? "";
+      const isSaid =
+        text !== "" && text.startsWith("Undone: ") === isUndo && !/open, \d|^Reconnected/.test(text);
+      if (isSaid) dataset.said ??= text;
+      else if (toast?.textContent) dataset.said ??= toast.textContent;
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
     window.addEventListener("keydown", ({ key, defaultPrevented }) => {
-      if (key === "z" && !defaultPrevented) dataset.undone ??= "";
+      if (key.toLowerCase() === "z" && !defaultPrevented) dataset.said ??= "";
     });
-  });
-  await page.keyboard.press("ControlOrMeta+z");
-  await page.waitForFunction(() => document.body.dataset.undone !== undefined);
-  return (await page.locator("body").getAttribute("data-undone")) || undefined;
+  }, keys === UNDO);
+  await page.keyboard.press(keys);
+  await page.waitForFunction(() => document.body.dataset.said !== undefined);
+  return (await page.locator("body").getAttribute("data-said")) || undefined;
 }
 
+const UNDO = "ControlOrMeta+z";
+const REDO = "ControlOrMeta+Shift+z";
+
 const countTodos = (count: number, kind = ""): string => `${count} ${kind}to-do${count === 1 ? "" : "s"}`;
+
+/** Returns what the page says of a step. */
+function describeStep({ kind, targets }: Step): string {
+  const [[title] = [""]] = targets;
+  const name = targets.length === 1 ? `“${title}”` : countTodos(targets.length);
+  if (kind === "created") return `Added ${name}`;
+  if (kind === "deleted") return `Deleted ${name}`;
+  if (kind === "cleared") return `Deleted ${countTodos(targets.length, "done ")}`;
+  return kind === "open" ? `Reopened ${name}` : `Marked ${name} as done`;
+}
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   let browser: Browser;
@@ -70,7 +136,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   afterAll(() => browser?.close());
 
   test(
-    "loses and doubles nothing in random sequences of changes, undo, lost connections, restarts and two windows",
+    "loses and doubles nothing in random sequences of changes, undo, redo, lost connections, restarts and two windows",
     async () => {
       for (let index = 0; index < SEQUENCES; index++) {
         const seed = SEED + index;
@@ -95,10 +161,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     let service = start(store, port);
     await using window = await openWindow(browser, service.url);
     const context = window.page.context();
-    const initial = new Map(titles.map((title) => [title, title === "to-do 5"]));
-    let changes: Change[] = [];
-    /** What the user must see, and in the end the service must have: each title, and whether it is done. */
-    let model = new Map(initial);
+    /** What the user must see, and in the end the service must have. */
+    const model: Model = new Map(titles.map((title) => [title, title === "to-do 5"]));
     let isOffline = false;
     let added = 0;
 
@@ -109,11 +173,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
         async () => Bun.deepEquals(await sorted(page), expected().toSorted()),
         `the page shows ${expected()}`,
       );
-    const setChanges = (next: readonly Change[]): void => {
-      changes = [...next];
-      model = new Map(initial);
-      for (const { edit } of changes) edit(model);
-    };
     const openTab = async (): Promise<Page> => {
       const page = await context.newPage();
       await page.goto(service.url);
@@ -125,69 +184,84 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await context.setOffline(offline);
     };
 
-    const change = (description: string, edit: Change["edit"]): void =>
-      setChanges([...changes, { description, edit }]);
-
-    const pages = [window.page];
+    const tabs: Tab[] = [{ page: window.page, done: [], undone: [] }];
     let current = 0;
-    for (let step = 0; step < STEPS; step++) {
+    for (let index = 0; index < STEPS; index++) {
       const name = STEP_NAMES[random(STEP_NAMES.length)] ?? "add";
-      const page = pages[current];
-      if (page === undefined) throw new Error("no page");
+      const tab = tabs[current];
+      if (tab === undefined) throw new Error("no window");
+      const { page } = tab;
       log.push(`${name} in ${current}`);
       await untilShown(page);
       const shown = [...model.keys()];
       const title = shown[random(shown.length)];
+      const change = (kind: Step["kind"], targetTitles: readonly string[]): void => {
+        const targets = targetTitles.map((one) => [one, model.get(one) === true] as const);
+        const step = { kind, targets };
+        apply(model, step);
+        tab.done.push(step);
+        tab.undone = [];
+      };
       if (name === "add") {
         const newTitle = `new ${++added}`;
         await page.getByLabel("New to-do").fill(newTitle);
         await page.keyboard.press("Enter");
-        change(`Added “${newTitle}”`, (todos) => todos.set(newTitle, false));
+        change("created", [newTitle]);
       } else if (name === "toggle" && title !== undefined) {
         await page.getByRole("checkbox", { name: title, exact: true }).press("Space");
-        const isDone = !model.get(title);
-        change(
-          isDone ? `Marked “${title}” as done` : `Reopened “${title}”`,
-          (todos) => todos.has(title) && todos.set(title, isDone),
-        );
+        change(model.get(title) === true ? "open" : "done", [title]);
       } else if (name === "delete" && title !== undefined) {
         await page.getByRole("button", { name: `Delete: ${title}`, exact: true }).press("Enter");
-        change(`Deleted “${title}”`, (todos) => todos.delete(title));
+        change("deleted", [title]);
       } else if (name === "clear" || name === "mark all") {
         if (!(await chooseAction(page, name === "clear" ? /^Clear/ : "Mark all done"))) continue;
-        const targets = shown.filter((one) => model.get(one) === (name === "clear"));
-        const marked = targets.length === 1 ? `“${targets}”` : countTodos(targets.length);
-        const description =
-          name === "clear" ? `Deleted ${countTodos(targets.length, "done ")}` : `Marked ${marked} as done`;
-        change(description, (todos) => {
-          for (const one of targets)
-            if (name === "mark all" && todos.has(one)) todos.set(one, true);
-            else if (name === "clear" && todos.get(one)) todos.delete(one);
-        });
+        const isClear = name === "clear";
+        change(
+          isClear ? "cleared" : "done",
+          shown.filter((one) => model.get(one) === isClear),
+        );
       } else if (name === "undo") {
-        const undone = await undo(page);
-        if (undone === undefined) continue;
-        log.push(`(${undone})`);
-        const last = changes.findLast(({ description }) => description === undone);
-        expect(last).toBeDefined();
-        setChanges(changes.filter((one) => one !== last));
+        const said = await pressKeys(page, UNDO);
+        log.push(`(${said})`);
+        const step = tab.done.pop();
+        expect([said === undefined, said]).toEqual([step === undefined, said]);
+        if (step === undefined) continue;
+        const undone = takeBack(model, step);
+        if (undone.targets.length > 0) tab.undone.push(undone);
+        const isUndone = said === `Undone: ${describeStep(step)}`;
+        expect([isUndone, said]).toEqual([undone.targets.length > 0, said]);
+      } else if (name === "redo") {
+        const said = await pressKeys(page, REDO);
+        log.push(`(${said})`);
+        const step = tab.undone.pop();
+        expect([said === undefined, said]).toEqual([step === undefined, said]);
+        if (step === undefined) continue;
+        const redone = toRedo(model, step);
+        apply(model, redone);
+        if (redone.targets.length > 0) tab.done.push(redone);
       } else if (name === "dismiss") {
+        const offered = await page.evaluate(() => document.querySelector("#undo span")?.textContent);
         await page.locator("#undo").evaluate((bar) => bar.querySelector<HTMLElement>(".dismiss")?.click());
+        const last = tab.done.at(-1);
+        if (last !== undefined && isDeletion(last) && offered === describeStep(last)) forget(tab, last);
       } else if (name === "close" || name === "reload") {
         if (isOffline || name === "close") await closeTab(page);
         else await page.reload();
         await setOffline(false);
-        if (page.isClosed()) pages[current] = await openTab();
+        if (page.isClosed()) tab.page = await openTab();
+        tab.done = [];
+        tab.undone = [];
       } else if (name === "offline") await setOffline(!isOffline);
       else if (name === "restart") {
         await service[Symbol.asyncDispose]();
         service = start(store, port);
       } else if (name === "other") {
-        if (pages.length === 1 && !isOffline) pages.push(await openTab());
-        current = pages.length - 1 - current;
+        if (tabs.length === 1 && !isOffline) tabs.push({ page: await openTab(), done: [], undone: [] });
+        current = tabs.length - 1 - current;
       }
     }
 
+    const pages = tabs.map(({ page }) => page);
     await setOffline(false);
     for (const page of pages) await untilShown(page);
     for (const page of pages) await closeTab(page);

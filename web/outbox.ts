@@ -1,22 +1,20 @@
-import { compareIds, type Todo, type TodoId } from "../src/sdk/client.ts";
-import { indexOf } from "../src/sdk/json.ts";
-import { type Change, type ChangeKind, isDeletion, isNewId, newId, type Target } from "./change.ts";
+import type { Todo, TodoId } from "../src/sdk/client.ts";
+import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
+import { type Change, type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
 import { editChanges, openDatabase } from "./outbox-database.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "./settings.ts";
 
-/** How long a change can be undone before it is sent. */
-const UNDO_MS = 6000;
-/** A change of another window is sent after this time, even if that window no longer runs. */
+/** How long a deletion can be undone before it is sent. */
+const HOLD_MS = 6000;
+/** A deletion that another window holds is sent after this time, because that window no longer runs. */
 const ABANDONED_MS = 30_000;
-/** How long the list may take to show a change that the service has confirmed. */
-const CONFIRMED_MS = 1000;
 
-/** A to-do as the service has confirmed it, while the list does not show it yet. */
-interface Confirmed {
-  readonly kind: ChangeKind;
+/** The service's answer to one target of a change. */
+export interface Answer extends Confirmation {
+  /** The change. */
+  readonly key: string;
   /** The id of the target, which differs from the to-do's if it is new. */
   readonly id: TodoId;
-  readonly todo: Todo;
 }
 
 /** What a page leaves in localStorage when it closes, because the browser may abort its transactions then. */
@@ -37,7 +35,7 @@ const getTime = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
  */
 export class Outbox extends EventTarget {
   #changes: readonly Change[] = [];
-  #confirmed: readonly Confirmed[] = [];
+  readonly #onAnswers: (answers: readonly Answer[]) => void;
   /** The number of edits that are not stored yet. */
   #pending = 0;
   /** The keys of the changes that these edits add or undo. */
@@ -46,25 +44,26 @@ export class Outbox extends EventTarget {
   readonly #opened: Promise<void>;
   readonly #unstored = new AbortController();
   readonly #channel = new BroadcastChannel("todo-service.outbox");
-  /** The list follows the events of the service. Without them, it does not show changes that were confirmed. */
-  isLive = false;
   /** Who uses this window: who was signed in last, until the service answers; `undefined` if the service is not private. */
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
-  /** The timers of the changes that were made in this page, by key. */
-  readonly #timers = new Map<string, ReturnType<typeof setTimeout> | undefined>();
+  /** The keys of the changes that were made in this page. */
+  readonly #made = new Set<string>();
+  /** The timers of its deletions that can be undone, by key. */
+  readonly #timers = new Map<string, ReturnType<typeof setTimeout>>();
   readonly #created = new Map<TodoId, Todo>();
 
-  constructor() {
+  /** @param onAnswers gets the service's answers to changes, also those that other windows have sent */
+  constructor(onAnswers: (answers: readonly Answer[]) => void) {
     super();
+    this.#onAnswers = onAnswers;
     this.#opened = openDatabase().then((database) => {
       this.#database = database;
       if (database === undefined) this.#unstored.abort();
     });
-    // Windows tell each other what the service has confirmed.
-    this.#channel.onmessage = ({ data }: MessageEvent<readonly Confirmed[]>) => {
-      this.#keepConfirmed(data);
+    this.#channel.onmessage = ({ data }: MessageEvent<readonly Answer[]>) => {
+      this.#keepAnswers(data);
       this.reload();
     };
     onSettingChange((name) => {
@@ -96,10 +95,7 @@ export class Outbox extends EventTarget {
   }
 
   /** Resolves to all changes when the edit is stored. */
-  async #edit(
-    edit: (changes: readonly Change[]) => readonly Change[],
-    confirmed: readonly Confirmed[] = [],
-  ): Promise<readonly Change[]> {
+  async #edit(edit: (changes: readonly Change[]) => readonly Change[]): Promise<readonly Change[]> {
     const before = this.#changes;
     this.#changes = edit(before);
     if (this.#changes !== before) this.#notify();
@@ -125,7 +121,7 @@ export class Outbox extends EventTarget {
       this.#changes = stored;
       this.#notify();
     }
-    if (isEdited) this.#channel.postMessage(confirmed);
+    if (isEdited) this.#channel.postMessage([]);
     return stored ?? this.#changes;
   }
 
@@ -144,58 +140,62 @@ export class Outbox extends EventTarget {
     for (const name of listSettings(CLOSING).keys()) writeSetting(name);
   }
 
-  /** Adds a change, which can be undone for six seconds. A new to-do is sent at once. */
-  add(kind: ChangeKind, targets: readonly Target[]): Change {
-    const isReleased = kind === "created";
+  /** Adds a change. An unsent change that it takes back leaves instead. */
+  add(kind: ChangeKind, targets: readonly Target[], options: { readonly isHeld?: boolean } = {}): Change {
     const change: Change = {
-      ...{ key: newId(), kind, targets: targets.map(this.#rename), isReleased },
+      ...{ key: newId(), kind, targets: targets.map(this.#rename), ...options },
       ...(this.owner !== undefined && { owner: this.owner }),
     };
-    this.#timers.set(change.key, undefined);
-    if (!isReleased) this.resume(change);
+    this.#made.add(change.key);
+    if (options.isHeld === true) this.resume(change);
     this.#uncommitted.add(change.key);
-    this.#edit((changes) => [...changes, change]);
+    this.#edit((changes) => {
+      const opposite = findOpposite(changes, change);
+      if (opposite === undefined) return [...changes, change];
+      this.#uncommitted.add(opposite.key);
+      return changes.filter((one) => one !== opposite);
+    });
     return change;
   }
 
-  /** Keeps a change from being sent, while the user looks at its message. */
+  /** Keeps a deletion from being sent, while the user looks at its message. */
   pause({ key }: Change): void {
     clearTimeout(this.#timers.get(key));
   }
 
   resume(change: Change): void {
     this.pause(change);
-    const timer = setTimeout(() => this.release(change), UNDO_MS);
+    const timer = setTimeout(() => this.release(change), HOLD_MS);
     this.#timers.set(change.key, timer);
   }
 
-  /** Sends changes without waiting any longer: a change with all earlier ones, or all of this page. */
-  release(last?: Change): void {
-    const isWaiting = ({ key, isReleased }: Change): boolean =>
-      !isReleased && (last === undefined ? this.#timers.has(key) : key <= last.key);
-    for (const change of this.#changes) if (isWaiting(change)) this.pause(change);
+  /** Sends a deletion of this page, or all of them, without waiting any longer. */
+  release(only?: Change): void {
+    const isReleased = ({ key, isHeld }: Change): boolean =>
+      isHeld === true && this.#made.has(key) && (only === undefined || key === only.key);
+    for (const change of this.#changes) if (isReleased(change)) this.pause(change);
     this.#edit((changes) =>
-      changes.some(isWaiting)
-        ? changes.map((change) => (isWaiting(change) ? { ...change, isReleased: true } : change))
+      changes.some(isReleased)
+        ? changes.map((change) => (isReleased(change) ? { ...change, isHeld: false } : change))
         : changes,
     );
   }
 
-  /** Returns the last change that was not sent. */
-  get undoable(): Change | undefined {
-    return this.changes.findLast(({ sentAt }) => sentAt === undefined);
+  /** Returns whether this window still holds a deletion. */
+  isHeld({ key }: Change): boolean {
+    return this.#changes.some((change) => change.key === key && change.isHeld === true);
   }
 
-  /** Takes a change back. Resolves to false if it was sent meanwhile, by another window. */
-  async undo(change: Change): Promise<boolean> {
+  /** Takes a deletion back that is held. Resolves to false if it was sent meanwhile, by another window. */
+  async withdraw(change: Change): Promise<boolean> {
     this.pause(change);
     this.#uncommitted.add(change.key);
-    let isUndone = false;
+    let isWithdrawn = false;
     await this.#edit((changes) => {
-      isUndone = changes.some(({ key, sentAt }) => key === change.key && sentAt === undefined);
-      return isUndone ? changes.filter(({ key }) => key !== change.key) : changes;
+      isWithdrawn = changes.some(({ key, sentAt }) => key === change.key && sentAt === undefined);
+      return isWithdrawn ? changes.filter(({ key }) => key !== change.key) : changes;
     });
-    return isUndone;
+    return isWithdrawn;
   }
 
   /** Returns whether an unsent change deletes a to-do. A closing page may have sent it before earlier changes. */
@@ -205,16 +205,11 @@ export class Outbox extends EventTarget {
     );
   }
 
-  /** Returns the first change that may be sent now. Changes are sent in order, so a change that waits delays later ones. */
-  next(isBlocked: (change: Change) => boolean): Change | undefined {
-    const first = this.changes.find((change) => !isBlocked(change));
-    return first !== undefined && this.#isReady(first) ? first : undefined;
-  }
-
-  #isReady({ key, isReleased }: Change): boolean {
-    if (this.#timers.has(key)) return isReleased;
+  /** Returns whether this window may send a change now. */
+  isReady({ key, isHeld = false }: Change): boolean {
+    if (this.#made.has(key)) return !isHeld;
     const isAbandoned = Math.abs(Date.now() - getTime(key)) > ABANDONED_MS;
-    return isAbandoned || (isReleased && this.sendsAll);
+    return isAbandoned || (!isHeld && this.sendsAll);
   }
 
   /** Marks a change as sent. Resolves to undefined if it was undone meanwhile. */
@@ -231,23 +226,21 @@ export class Outbox extends EventTarget {
   }
 
   /**
-   * Removes targets whose requests are done. `todos` has the to-dos that the service confirmed, by the id of the target.
-   * Later changes to a new to-do that the service rejected are removed, too.
+   * Removes targets whose requests are done, with the service's answers to them. Later changes to a new to-do that the
+   * service rejected are removed, too.
    */
-  async settle(change: Change, done: ReadonlySet<TodoId>, todos: ReadonlyMap<TodoId, Todo>): Promise<void> {
-    const confirmed = [...todos].map(([id, todo]) => ({ kind: change.kind, id, todo }));
-    this.#keepConfirmed(confirmed);
-    const isLeft = (key: string, id: TodoId): boolean =>
-      !done.has(id) || (key !== change.key && !(isNewId(id) && !todos.has(id)));
-    await this.#edit(
-      (changes) =>
-        changes.flatMap((one) => {
-          if (one.key !== change.key && !one.targets.some(({ id }) => isNewId(id) && done.has(id)))
-            return [one];
-          const targets = one.targets.filter(({ id }) => isLeft(one.key, id)).map(this.#rename);
-          return targets.length > 0 ? [{ ...one, targets }] : [];
-        }),
-      confirmed,
+  async settle({ key }: Change, done: ReadonlySet<TodoId>, answers: readonly Answer[]): Promise<void> {
+    this.#keepAnswers(answers);
+    // Other windows need the answers before they see that the change is gone.
+    this.#channel.postMessage(answers);
+    const isLeft = (one: Change, id: TodoId): boolean =>
+      !done.has(id) || (one.key !== key && !(isNewId(id) && !this.#created.has(id)));
+    await this.#edit((changes) =>
+      changes.flatMap((one) => {
+        if (one.key !== key && !one.targets.some(({ id }) => isNewId(id) && done.has(id))) return [one];
+        const targets = one.targets.filter(({ id }) => isLeft(one, id)).map(this.#rename);
+        return targets.length > 0 ? [{ ...one, targets }] : [];
+      }),
     );
   }
 
@@ -256,9 +249,9 @@ export class Outbox extends EventTarget {
     return todo === undefined ? target : { id: todo.id, title: todo.title };
   };
 
-  /** Removes a change without sending it, and later changes to its new to-dos. */
-  drop(change: Change): Promise<void> {
-    return this.settle(change, new Set(change.targets.map(({ id }) => id)), new Map());
+  /** Removes targets of a change without sending them, and later changes to its new to-dos. */
+  drop(change: Change, targets = change.targets): Promise<void> {
+    return this.settle(change, new Set(targets.map(({ id }) => id)), []);
   }
 
   /** Sends the new to-dos of a change again under new idempotency keys, as if they were added now. */
@@ -276,81 +269,19 @@ export class Outbox extends EventTarget {
     );
   }
 
-  #keepConfirmed(confirmed: readonly Confirmed[]): void {
-    if (confirmed.length === 0) return;
-    for (const { id, todo } of confirmed) if (isNewId(id)) this.#created.set(id, todo);
-    this.#confirmed = [...this.#confirmed, ...confirmed];
-    this.#notify();
-    const timer = setInterval(() => {
-      if (!this.isLive) return;
-      clearInterval(timer);
-      this.#confirmed = this.#confirmed.filter((one) => !confirmed.includes(one));
-      this.#notify();
-    }, CONFIRMED_MS);
-  }
-
-  /** Returns a list as it will be when everything is sent. Returns the same array if there is nothing to send. */
-  apply(todos: readonly Todo[]): readonly Todo[] {
-    if (this.changes.length === 0 && this.#confirmed.length === 0) return todos;
-    const shown: (Todo | undefined)[] = [...todos];
-    const added: Todo[] = [];
-    for (const [id, todo] of this.#effects(todos)) {
-      const index = indexOf(todos, id);
-      if (todos[index]?.id === id) shown[index] = todo;
-      else if (todo !== undefined) added.push(todo);
-    }
-    added.sort((a, b) => compareIds(a.id, b.id));
-    return [...shown.filter((todo) => todo !== undefined), ...added];
-  }
-
-  /** Returns a to-do as the service has it, also if the list does not show its last change yet. */
-  findConfirmed(todos: readonly Todo[], id: TodoId): Todo | undefined {
-    const last = this.#confirmed.findLast(({ todo }) => todo.id === id);
-    if (last === undefined) return findTodo(todos, id);
-    return isDeletion(last.kind) ? undefined : last.todo;
-  }
-
-  /** Returns the to-dos that differ from the list, by id; undefined for a deleted one. */
-  #effects(todos: readonly Todo[]): Map<TodoId, Todo | undefined> {
-    const effects = new Map<TodoId, Todo | undefined>();
-    const find = (id: TodoId): Todo | undefined => (effects.has(id) ? effects.get(id) : findTodo(todos, id));
-    const unanswered = this.#unanswered(todos);
-    for (const { kind, todo } of this.#confirmed) effects.set(todo.id, isDeletion(kind) ? undefined : todo);
-    for (const { kind, targets } of this.changes) {
-      for (const { id, title, done = false, after = "" } of targets) {
-        const todo = find(id);
-        if (kind === "created") {
-          if (this.#created.has(id)) continue;
-          effects.set(id, { id, title, done });
-          const isSame = (one: Todo): boolean => one.title === title && compareIds(one.id, after) > 0;
-          const same = unanswered.find((one) => isSame(one) && !effects.has(one.id));
-          if (same !== undefined) effects.set(same.id, undefined);
-        } else if (todo?.title !== title || (kind === "cleared" && !todo.done)) continue;
-        else if (kind === "done" || kind === "open") {
-          const isDone = kind === "done";
-          effects.set(id, todo.done === isDone ? todo : { ...todo, done: isDone });
-        } else effects.set(id, undefined);
-      }
-    }
-    return effects;
-  }
-
-  /** Returns the to-dos that may be new ones whose creation has no answer yet, so that the list shows them once. */
-  #unanswered(todos: readonly Todo[]): readonly Todo[] {
-    const created = this.changes.filter(({ kind }) => kind === "created");
-    if (created.length === 0) return [];
-    const titles = new Set(created.flatMap(({ targets }) => targets.map(({ title }) => title)));
-    const answered = new Set([...this.#created.values()].map(({ id }) => id));
-    return todos.filter(({ id, title }) => titles.has(title) && !answered.has(id));
+  #keepAnswers(answers: readonly Answer[]): void {
+    if (answers.length === 0) return;
+    for (const { id, kind, todo } of answers) if (kind === "create") this.#created.set(id, todo);
+    this.#onAnswers(answers);
   }
 
   /** Releases this page's changes, because it is about to close, and returns them. @param sentAt marks them as sent */
   releaseBeforeClosing(sentAt?: number): readonly Change[] {
     this.#changes = this.#changes.map((change) => {
-      if (!this.#timers.has(change.key)) return change;
-      return { ...(sentAt !== undefined && { sentAt }), ...change, isReleased: true };
+      if (!this.#made.has(change.key)) return change;
+      return { ...(sentAt !== undefined && { sentAt }), ...change, isHeld: false };
     });
-    const own = this.#changes.filter(({ key }) => this.#timers.has(key));
+    const own = this.#changes.filter(({ key }) => this.#made.has(key));
     const left = new Set(this.#changes.map(({ key }) => key));
     const closing: Closing = {
       changes: own.map((change) => (this.#uncommitted.has(change.key) ? change : { ...change, targets: [] })),
@@ -388,19 +319,29 @@ function addLeft(changes: readonly Change[], left: readonly string[]): readonly 
   for (const change of closings.flatMap((closing) => closing.changes)) {
     const stored = byKey.get(change.key);
     if (stored !== undefined || change.targets.length > 0)
-      byKey.set(change.key, { ...change, ...stored, isReleased: true });
+      byKey.set(change.key, { ...change, ...stored, isHeld: false });
   }
   for (const key of closings.flatMap(({ undone }) => undone))
     if (byKey.get(key)?.sentAt === undefined) byKey.delete(key);
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
+/** Returns the last change to the same to-dos, if it is not sent and the new one takes it back. */
+function findOpposite(changes: readonly Change[], { kind, targets, isHeld }: Change): Change | undefined {
+  const ids = new Set(targets.map(({ id }) => id));
+  const last = changes.findLast((change) => change.targets.some(({ id }) => ids.has(id)));
+  if (last === undefined || last.sentAt !== undefined || isHeld === true) return undefined;
+  const isSame = last.targets.length === ids.size && last.targets.every(({ id }) => ids.has(id));
+  return isSame && OPPOSITES[last.kind] === kind ? last : undefined;
+}
+
+const OPPOSITES: Readonly<Partial<Record<ChangeKind, ChangeKind>>> = {
+  created: "deleted",
+  done: "open",
+  open: "done",
+};
+
 /** Without space on the disk, changes last as long as the page. */
 function ignoreFullStorage(error: unknown): undefined {
   if (!(error instanceof DOMException)) throw error;
-}
-
-function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
-  const todo = todos[indexOf(todos, id)];
-  return todo?.id === id ? todo : undefined;
 }

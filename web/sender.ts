@@ -1,8 +1,12 @@
-import { type Todo, type TodoApiCore, TodoApiError, type TodoId } from "../src/sdk/client.ts";
+import { type TodoApiCore, TodoApiError, type TodoId } from "../src/sdk/client.ts";
+import { findTodo } from "../src/sdk/json.ts";
+import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
 import { delay, retryDelay } from "../src/sdk/retry.ts";
-import { type Change, type ChangeKind, isDeletion, isNewId, type Target } from "./change.ts";
+import type { Writes } from "../src/sdk/writes.ts";
+import { type Change, type ChangeKind, isDeletion, type Target, toEffect } from "./change.ts";
 import { findLocks } from "./locks.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Answer, Outbox } from "./outbox.ts";
+import type { State } from "./state.ts";
 
 /** The maximum number of concurrent requests of one change. */
 const MAX_CONCURRENT = 4;
@@ -24,15 +28,14 @@ export interface Rejection {
 }
 
 export interface SenderOptions {
-  /** It sends each request once. */
-  readonly api: TodoApiCore;
+  /** Sends each request once. */
+  readonly api: Pick<TodoApiCore, "list"> & { readonly writes: Writes };
   readonly outbox: Outbox;
+  readonly state: State;
   /** Asks the service who is signed in, as a browser that was offline may have another cookie. Rejects without an answer. */
   readonly identify: () => Promise<void>;
   /** Returns whether the browser is still signed in as the owner of the changes. */
   readonly isOwnerSignedIn: () => boolean;
-  /** Returns the list as the service reported it last. */
-  readonly getList: () => { readonly todos: readonly Todo[]; readonly position: string | undefined };
   /** A request failed and will be sent again. Without an error, requests succeed again. */
   readonly onDelay: (error?: TodoApiError) => void;
   readonly onRejected: (change: Change, rejections: readonly Rejection[]) => void;
@@ -40,11 +43,19 @@ export interface SenderOptions {
   readonly onUncertain: (change: Change) => void;
 }
 
-/** Sends the changes of the outbox, one after another. */
+/** What became of one target. */
+interface Result {
+  readonly confirmation?: Confirmation;
+  readonly rejection?: Rejection["reason"];
+}
+
+/** Sends the changes of the outbox. Changes to one to-do keep their order; different to-dos do not wait for each other. */
 export class Sender {
   readonly #options: SenderOptions;
   /** The keys of the changes that wait for an answer of the user's. */
   readonly #uncertain = new Set<string>();
+  /** Looks again for changes that are ready. */
+  #wake = (): void => {};
 
   constructor(options: SenderOptions) {
     this.#options = options;
@@ -73,18 +84,18 @@ export class Sender {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const { outbox, identify, onDelay } = this.#options;
-    for (let attempt = 0; !signal.aborted; ) {
-      const change = outbox.next((one) => this.isBlocked(one));
-      if (change === undefined) {
-        await changed(outbox, signal);
-        continue;
-      }
+    const { identify, onDelay } = this.#options;
+    /** The keys of the changes that are being sent. */
+    const sending = new Set<string>();
+    let attempt = 0;
+    const onSent = (): void => {
+      attempt = 0;
+      onDelay();
+    };
+    while (!signal.aborted) {
       try {
         if (attempt > 0) await identify();
-        await this.#send(change, signal);
-        attempt = 0;
-        onDelay();
+        await this.#sendUntilFailure(sending, onSent, signal);
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof TodoApiError)) throw error;
@@ -95,22 +106,72 @@ export class Sender {
     }
   }
 
+  /** Sends changes as they become ready, until the signal aborts. Throws the error of a change that must be sent again. */
+  async #sendUntilFailure(sending: Set<string>, onSent: () => void, signal: AbortSignal): Promise<void> {
+    let failure: { readonly error: unknown } | undefined;
+    while (!signal.aborted) {
+      const waiting = new AbortController();
+      for (const changes of this.#ready(sending)) {
+        for (const { key } of changes) sending.add(key);
+        this.#sendInOrder(changes, signal)
+          .then(onSent, (error) => {
+            failure ??= { error };
+          })
+          .finally(() => {
+            for (const { key } of changes) sending.delete(key);
+            this.#wake();
+          });
+      }
+      this.#wake = () => waiting.abort();
+      await changed(this.#options.outbox, AbortSignal.any([signal, waiting.signal]));
+      if (failure !== undefined) throw failure.error;
+    }
+  }
+
+  /** Returns the changes that may be sent now, in groups that do not wait for each other. New to-dos keep their order. */
+  #ready(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
+    const { outbox } = this.#options;
+    // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
+    if (!navigator.onLine) return [];
+    const earlier = new Set<TodoId>();
+    const ready: Change[] = [];
+    for (const change of outbox.changes) {
+      const isFirst = change.targets.every(({ id }) => !earlier.has(id));
+      for (const { id } of change.targets) earlier.add(id);
+      if (isFirst && !sending.has(change.key) && !this.isBlocked(change) && outbox.isReady(change))
+        ready.push(change);
+    }
+    const created = ready.filter(({ kind }) => kind === "created");
+    const others = ready.filter(({ kind }) => kind !== "created").map((change) => [change]);
+    return created.length > 0 ? [created, ...others] : others;
+  }
+
   /** Returns whether a change waits for the user, or for a new to-do that waits for the user. */
   isBlocked({ key, kind, targets }: Change): boolean {
     return this.#uncertain.has(key) || (kind !== "created" && targets.some(({ id }) => isNewId(id)));
   }
 
+  async #sendInOrder(changes: readonly Change[], signal: AbortSignal): Promise<void> {
+    for (const change of changes) await this.#send(change, signal);
+  }
+
   async #send(change: Change, signal: AbortSignal): Promise<void> {
-    const { api, outbox, getList, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
+    const { api, outbox, state, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
     const isCreate = change.kind === "created";
     if (isCreate && Date.now() - (change.sentAt ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
       this.#uncertain.add(change.key);
       onUncertain(change);
       return;
     }
-    const { position } = isCreate ? getList() : await api.list({ limit: 1 }, { signal });
     // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
-    if (parseEpoch(position) !== parseEpoch(getList().position)) return changed(outbox, signal);
+    if (!isCreate && !state.isLive) {
+      const { position } = await api.list({ limit: 1 }, { signal });
+      if (parseEpoch(position) !== parseEpoch(state.position)) return changed(outbox, signal);
+    }
+    if (change.kind === "cleared") {
+      const reopened = state.findReopened(change);
+      if (reopened.length > 0) return outbox.drop(change, reopened);
+    }
     const claimed = await outbox.claim(change);
     if (claimed === undefined) return;
     const rejections: Rejection[] = [];
@@ -118,7 +179,8 @@ export class Sender {
       for (let start = 0; start < claimed.targets.length; start += STEP_SIZE) {
         signal.throwIfAborted();
         if (!isOwnerSignedIn()) return await changed(outbox, signal);
-        rejections.push(...(await this.#sendStep(claimed, claimed.targets.slice(start, start + STEP_SIZE))));
+        const targets = claimed.targets.slice(start, start + STEP_SIZE);
+        rejections.push(...(await this.#sendStep(claimed, targets, signal)));
       }
     } finally {
       if (rejections.length > 0) onRejected(claimed, rejections);
@@ -126,73 +188,84 @@ export class Sender {
   }
 
   /** Sends the requests of some targets, at most four at a time. Throws after all have ended if one must be sent again. */
-  async #sendStep(change: Change, targets: readonly Target[]): Promise<Rejection[]> {
+  async #sendStep(change: Change, targets: readonly Target[], signal: AbortSignal): Promise<Rejection[]> {
     const rejections: Rejection[] = [];
     const done = new Set<TodoId>();
-    const todos = new Map<TodoId, Todo>();
+    const answers: Answer[] = [];
     let failure: unknown;
     const remaining = targets.values();
     const work = async (): Promise<void> => {
       for (const target of remaining) {
         if (failure !== undefined) return;
         try {
-          const result = await this.#sendOne(change.kind, target);
-          if (typeof result === "object") todos.set(target.id, result);
-          else if (result !== undefined) rejections.push({ target, reason: result });
+          const { confirmation, rejection } = await this.#sendOne(change.kind, target, signal);
+          if (confirmation !== undefined) answers.push({ ...confirmation, key: change.key, id: target.id });
+          if (rejection !== undefined) rejections.push({ target, reason: rejection });
+          done.add(target.id);
         } catch (error) {
-          if (!isRejection(error)) {
-            failure = error;
-            return;
-          }
-          rejections.push({ target, reason: error });
+          failure = error;
         }
-        done.add(target.id);
       }
     };
     // New to-dos keep their order.
     const length = change.kind === "created" ? 1 : MAX_CONCURRENT;
     await Promise.all(Array.from({ length }, work));
-    await this.#options.outbox.settle(change, done, todos);
+    if (done.size > 0) await this.#options.outbox.settle(change, done, answers);
     if (failure !== undefined) throw failure;
     return rejections;
   }
 
-  /** Returns the to-do after its change, or why the change does not apply, or undefined if nothing is left to do. */
-  async #sendOne(kind: ChangeKind, target: Target): Promise<Todo | "gone" | "other" | undefined> {
-    const { api, outbox, getList } = this.#options;
+  /** Sends the request of one target. Throws if it must be sent again. */
+  async #sendOne(kind: ChangeKind, target: Target, signal?: AbortSignal): Promise<Result> {
+    const { api, outbox, state } = this.#options;
     const { id, title } = target;
-    if (kind === "created") {
-      const todo = await api.create(title, { idempotencyKey: id });
-      return target.done ? api.setDone(todo.id, true) : todo;
-    }
-    const todo = outbox.findConfirmed(getList().todos, id);
-    if (todo === undefined) return isDeletion(kind) || outbox.isDeleting(id) ? undefined : "gone";
-    if (todo.title !== title) return "other";
-    if (kind === "cleared" && !todo.done) return undefined;
+    const known = findTodo(state.confirmed, id);
+    if (known !== undefined && known.title !== title) return { rejection: "other" };
     try {
-      if (!isDeletion(kind)) return await api.setDone(id, kind === "done");
-      await api.delete(id);
+      return { confirmation: await sendTarget(api.writes, kind, target, signal) };
     } catch (error) {
-      if (!(error instanceof TodoApiError && error.code === "todo_not_found")) throw error;
-      if (!isDeletion(kind)) return "gone";
+      if (!isRejection(error)) throw error;
+      if (error.code !== "todo_not_found") return { rejection: error };
+      const { todo } = toEffect(kind, target);
+      const isExpected = isDeletion(kind) || outbox.isDeleting(id);
+      return {
+        confirmation: { kind: "delete", todo, position: error.position },
+        ...(!isExpected && { rejection: "gone" }),
+      };
     }
-    return todo;
   }
 
   /** Lets the browser send changes while the page closes. The outbox keeps them, because nobody sees the responses. */
   sendBeforeClosing(): void {
     /** The last change to each to-do. */
     const last = new Map<TodoId, { readonly kind: ChangeKind; readonly target: Target }>();
+    // A new to-do must be created first.
     for (const { kind, targets } of this.#options.outbox.releaseBeforeClosing(Date.now()))
-      for (const target of targets) {
-        // The service does not know yet that the to-do is done.
-        const isCleared = kind === "cleared" && last.get(target.id)?.kind === "done";
-        last.set(target.id, { kind: isCleared ? "deleted" : kind, target });
-      }
+      for (const target of targets)
+        if (!isNewId(target.id) || kind === "created") last.set(target.id, { kind, target });
     // If the page stays after all, the outbox reports failures.
     for (const { kind, target } of [...last.values()].slice(0, MAX_CLOSING))
       this.#sendOne(kind, target).catch(() => {});
   }
+}
+
+async function sendTarget(
+  writes: Writes,
+  kind: ChangeKind,
+  { id, title, done = false }: Target,
+  signal?: AbortSignal,
+): Promise<Confirmation> {
+  const call = { signal };
+  if (isDeletion(kind)) {
+    const { position } = await writes.delete(id, call);
+    return { ...toEffect(kind, { id, title }), position };
+  }
+  const isCreate = kind === "created";
+  let answer = isCreate
+    ? await writes.create(title, { ...call, idempotencyKey: id })
+    : await writes.setDone(id, kind === "done", call);
+  if (isCreate && done) answer = await writes.setDone(answer.result.id, true, call);
+  return { kind: isCreate ? "create" : "setDone", todo: answer.result, position: answer.position };
 }
 
 /** Returns whether the service rejected the change itself. Other failures can pass. */

@@ -6,12 +6,21 @@ export interface ShortcutActions {
   readonly search: () => void;
   /** Returns whether there was a change to undo. */
   readonly undo: () => boolean;
+  /** Returns whether there was a change to do again. */
+  readonly redo: () => boolean;
   /** Stops or clears what is in progress. */
   readonly cancel: () => void;
 }
 
+/** Devices with a mouse or a touchpad have a keyboard, as far as browsers tell. */
+const hasKeyboard = matchMedia("(any-pointer: fine)").matches;
+const UNDO_KEYS = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z";
+
+/** Follows an announcement. */
+export const UNDO_HINT = hasKeyboard ? ` Press ${UNDO_KEYS} to undo.` : "";
+
 /** Handles the keys that work anywhere on the page, and the dialog that lists all keys. */
-export function installShortcuts({ newTodo, search, undo, cancel }: ShortcutActions): void {
+export function installShortcuts({ newTodo, search, undo, redo, cancel }: ShortcutActions): void {
   const dialog = requireElement("#shortcuts", HTMLDialogElement);
   const singleKeys = requireElement("#single-keys", HTMLInputElement);
   singleKeys.checked = readSetting("single-keys") !== "off";
@@ -19,7 +28,9 @@ export function installShortcuts({ newTodo, search, undo, cancel }: ShortcutActi
   singleKeys.addEventListener("change", () => {
     writeSetting("single-keys", singleKeys.checked ? undefined : "off");
   });
-  requireElement("#show-shortcuts", HTMLButtonElement).addEventListener("click", () => dialog.showModal());
+  const button = requireElement("#show-shortcuts", HTMLButtonElement);
+  button.hidden = !hasKeyboard;
+  button.addEventListener("click", () => dialog.showModal());
   const actions: Readonly<Record<string, () => void>> = {
     n: newTodo,
     "/": search,
@@ -30,9 +41,10 @@ export function installShortcuts({ newTodo, search, undo, cancel }: ShortcutActi
     const { key, ctrlKey, metaKey, altKey, shiftKey, isComposing, repeat } = event;
     if (event.defaultPrevented || isComposing || document.querySelector("dialog[open]") !== null) return;
     const field = textField(event.target);
-    if (key.toLowerCase() === "z" && ctrlKey !== metaKey && !altKey && !shiftKey) {
+    if (key.toLowerCase() === "z" && ctrlKey !== metaKey && !altKey) {
       // In a field with text, the browser undoes the typing.
-      if ((field === undefined || field.value === "") && !repeat && undo()) event.preventDefault();
+      if (field !== undefined && field.value !== "") return;
+      if (!repeat && (shiftKey ? redo() : undo())) event.preventDefault();
       return;
     }
     if (ctrlKey || metaKey || altKey) return;

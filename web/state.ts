@@ -1,6 +1,9 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
+import { compareIds, findTodo } from "../src/sdk/json.ts";
+import { isNewId, Overlay } from "../src/sdk/overlay.ts";
+import { type Change, type Target, toEffect } from "./change.ts";
 import type { LastList } from "./offline.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Answer, Outbox } from "./outbox.ts";
 
 /** The to-dos that match the search, in ascending order of id. */
 export interface View {
@@ -11,18 +14,31 @@ export interface View {
   readonly totalOpen: number;
 }
 
-/** The list of the service, with the changes of the outbox on top. */
+/** Returns the key of the effect of a change on one to-do. */
+const toKey = (key: string, id: TodoId): string => `${key}/${id}`;
+
+/** The list of the service, with the effects of the user's changes on top. */
 export class State {
   readonly #outbox: Outbox;
+  readonly #overlay = new Overlay();
+  /** The keys of the effects without an answer. */
+  readonly #unanswered = new Set<string>();
+  /** The keys of the effects that have an answer, while the outbox has their change. */
+  readonly #answered = new Set<string>();
+  /** The effects that had an answer when the list was requested that has arrived now. */
+  #answeredBefore: ReadonlySet<unknown> | undefined;
   /** All to-dos as the service reported them, in ascending order of id. */
   confirmed: readonly Todo[] = [];
   /** The position of the list in the event stream, or undefined until the list has loaded. */
   position: string | undefined;
+  /** The list follows the events of the service, so its position is current. */
+  isLive = false;
   /** The last list that the browser kept, while it is shown because the service has not answered yet. */
   lastList: LastList | undefined;
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
+    outbox.addEventListener("change", () => this.#update());
   }
 
   /** Whether the page has a list to show: the service's, or the last one that the browser kept. */
@@ -35,9 +51,105 @@ export class State {
     return this.#outbox.created;
   }
 
+  /** Whether a new list is necessary, because the service confirmed a change in an epoch that the list has left. */
+  get needsList(): boolean {
+    return this.position !== undefined && this.#overlay.needsList;
+  }
+
+  /** Returns all to-dos with the effects of the user's changes. */
+  get todos(): readonly Todo[] {
+    return this.#overlay.apply(this.confirmed);
+  }
+
+  /** Call this when a list is requested, and the returned function when it has arrived, before `setList`. */
+  requestList(): () => void {
+    const { answered } = this.#overlay;
+    return () => {
+      this.#answeredBefore = answered;
+    };
+  }
+
+  setList(todos: readonly Todo[], position: string): void {
+    this.confirmed = todos;
+    this.position = position;
+    this.#overlay.advance(position, this.#answeredBefore);
+    this.#answeredBefore = undefined;
+    this.#dropReopened();
+  }
+
+  /** The service has answered changes. Their effects stay until the list has them. */
+  confirm(answers: readonly Answer[]): void {
+    for (const { key: change, id, ...confirmation } of answers) {
+      const key = toKey(change, id);
+      this.#unanswered.delete(key);
+      this.#answered.add(key);
+      this.#overlay.confirm(key, confirmation);
+    }
+  }
+
+  /** Shows the effects of the changes of the outbox, in their order. */
+  #update(): void {
+    const keys = new Set<string>();
+    let isAfterNew = false;
+    for (const { key: change, kind, targets } of this.#outbox.changes)
+      for (const target of targets) {
+        const key = toKey(change, target.id);
+        keys.add(key);
+        if (this.#answered.has(key)) continue;
+        if (this.#unanswered.has(key) && (kind === "created" || !isAfterNew)) continue;
+        // Another window may have made a change before one that is shown already.
+        isAfterNew = true;
+        this.#unanswered.add(key);
+        this.#overlay.remove(key);
+        this.#overlay.add(key, toEffect(kind, target), this.#known(target));
+      }
+    for (const key of this.#unanswered)
+      if (!keys.has(key)) {
+        this.#unanswered.delete(key);
+        this.#overlay.remove(key);
+      }
+    for (const key of this.#answered) if (!keys.has(key)) this.#answered.delete(key);
+  }
+
+  /** Returns the to-dos that were known when a new one was added. */
+  #known({ after }: Target): readonly Todo[] {
+    return after === undefined ? [] : this.confirmed.filter(({ id }) => compareIds(id, after) <= 0);
+  }
+
+  /** Returns the newest id of the service's. */
+  get newestId(): TodoId {
+    return this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "";
+  }
+
+  /** Returns a to-do as it is shown. */
+  find(id: TodoId): Todo | undefined {
+    return findTodo(this.todos, id);
+  }
+
+  /** Clearing done to-dos must not delete one that someone reopens before it is sent. */
+  #dropReopened(): void {
+    for (const change of this.#outbox.changes) {
+      if (change.kind !== "cleared" || change.sentAt !== undefined) continue;
+      const reopened = this.findReopened(change);
+      if (reopened.length > 0) this.#outbox.drop(change, reopened);
+    }
+  }
+
+  /** Returns the targets that would be open without a change. */
+  findReopened({ key: change, kind, targets }: Change): readonly Target[] {
+    const keys = new Map(targets.map((target) => [toKey(change, target.id), target]));
+    for (const key of keys.keys()) this.#overlay.remove(key);
+    const { todos } = this;
+    for (const [key, target] of keys) this.#overlay.add(key, toEffect(kind, target), []);
+    return targets.filter(({ id, title }) => {
+      const todo = findTodo(todos, id);
+      return todo?.title === title && !todo.done;
+    });
+  }
+
   /** Returns the to-dos that match a search, and counts of all. Includes the user's unsent changes. */
   view(matches: (todo: Todo) => boolean): View {
-    const shown = this.#outbox.apply(this.confirmed);
+    const shown = this.todos;
     const open: Todo[] = [];
     const done: Todo[] = [];
     let totalOpen = 0;

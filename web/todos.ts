@@ -28,9 +28,12 @@ const SEND_CHECK_MS = 50;
 
 const notice = requireElement("#notice", HTMLElement);
 
-const outbox = new Outbox();
+const outbox = new Outbox((answers) => {
+  state.confirm(answers);
+  if (state.needsList) api.reload();
+});
 const state = new State(outbox);
-const offlineCopy = new OfflineCopy(() => state.confirmed);
+const offlineCopy = new OfflineCopy(() => state);
 const session = new SessionView({
   forgetList: () => offlineCopy.forget(),
   sendChanges,
@@ -42,18 +45,21 @@ const api = new PageApi({ fetch: createFetch(onSlow), retries: 0 });
 const sender = new Sender({
   api,
   outbox,
+  state,
   identify: () => session.identify(),
   isOwnerSignedIn: () => session.isOwnerSignedIn(),
-  getList: () => ({ todos: state.confirmed, position: state.position }),
   onDelay,
-  onRejected: (change, rejections) => showToast(...describeRejections(change, rejections)),
+  onRejected: (change, rejections) => {
+    actions.forget(rejections.map(({ target }) => target.id));
+    showToast(...describeRejections(change, rejections));
+  },
   onUncertain,
 });
 const view = new ListView({
   state,
   onToggle: (todo, done) =>
-    actions.change(done ? "done" : "open", [todo], () => view.focusTodo(todo.id, "checkbox")),
-  onDelete: (todo, control) => actions.change("deleted", [todo], () => view.focusTodo(todo.id, control)),
+    actions.change(done ? "done" : "open", [todo], (id) => view.focusTodo(id, "checkbox")),
+  onDelete: (todo, control) => actions.change("deleted", [todo], (id) => view.focusTodo(id, control)),
   onFocusLost: () => composer.focus(),
 });
 const actions = new Actions({ outbox, state, view });
@@ -66,6 +72,7 @@ installShortcuts({
   newTodo: () => composer.focus(),
   search: () => view.focusSearch(),
   undo: () => actions.undo(),
+  redo: () => actions.redo(),
   cancel: () => view.clearSearch(),
 });
 
@@ -140,7 +147,7 @@ function onUncertain(change: Change): void {
 }
 
 function onState({ todos, position, status, error }: LiveList): void {
-  outbox.isLive = status === "connected";
+  state.isLive = status === "connected";
   if (position !== undefined) onList(todos, position);
   if (status === "connected") onConnected();
   else if (status === "disconnected") onDisconnected(error);
@@ -152,11 +159,10 @@ function onList(todos: readonly Todo[], position: string): void {
     reportMissing(todos);
   if (state.position === undefined) prepareSearch(todos);
   const isChanged = state.confirmed !== todos;
-  state.position = position;
+  if (isChanged && state.lastList === undefined && state.confirmed.length > 0) announceSoon();
+  state.setList(todos, position);
   if (!isChanged) return;
-  if (state.lastList === undefined && state.confirmed.length > 0) announceSoon();
   state.lastList = undefined;
-  state.confirmed = todos;
   offlineCopy.onChanged();
   view.scheduleRender();
   composer.takeSharedText();
@@ -232,9 +238,15 @@ addEventListener("pagehide", () => {
 });
 addEventListener("pageshow", () => outbox.reload());
 
+/** A browser with a damaged profile never answers. */
+const noList = delay(LAST_LIST_DELAY_MS, undefined).then(() => undefined);
+const kept = await Promise.race([readLastList(), noList]);
+
 api
   .follow({
+    from: kept?.todos.length === kept?.total ? kept : undefined,
     onState,
+    onRequest: () => state.requestList(),
     onTooManyWindows: () => connection.set({ stream: "full" }),
     onFirstPage: (todos) => {
       if (state.isLoaded) return;

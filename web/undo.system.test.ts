@@ -64,7 +64,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "two", "three"]);
     expect(await focusedName(page)).toBe("two");
-    expect(await page.locator("#undo").textContent()).toBe("");
+    expect(await page.locator("#undo").textContent()).toBe("Undone: Deleted “two”·Redo");
     // The delete button gets the focus back, too.
     await press(page, "Tab", "Enter");
     await expectTitles(page, ["one", "three"]);
@@ -72,10 +72,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await press(page, "Enter");
     await expectTitles(page, ["one", "two", "three"]);
     expect(await focusedName(page)).toBe("Delete: two");
-    expect(writes()).toBe(0);
     // There is nothing left to undo.
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "two", "three"]);
+    await press(page, "ControlOrMeta+Shift+z");
+    await expectTitles(page, ["one", "three"]);
+    expect(await page.locator("#undo").textContent()).toBe("Deleted “two”·Undo");
+    expect(writes()).toBe(0);
     expect(window.faults).toEqual([]);
   });
 
@@ -127,32 +130,97 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
-  test("undoes one change after another: deletions, ticks and bulk changes", async () => {
+  test("undoes and redoes one change after another: deletions, ticks, bulk changes and adds", async () => {
     const store = await createStore(["one", "two", "three"]);
     await using service = start(store);
     await using window = await open(service.url);
     const { page } = window;
     await expectTitles(page, ["one", "two", "three"]);
-    const writes = countWrites(page);
-    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
+    const offered = () => page.locator("#undo").textContent();
     await page.getByRole("checkbox", { name: "two" }).press("Space");
+    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
     await chooseAction(page, "Mark all done");
     await expectTitles(page, ["(two)", "(three)"]);
-    expect(await page.locator("#undo").textContent()).toBe("Marked “three” as done·Undo");
+    await page.getByLabel("New to-do").fill("four");
+    await press(page, "Enter");
+    await expectTitles(page, ["(two)", "(three)", "four"]);
+    expect(await offered()).toBe("Added “four”·Undo");
     // A message without Undo does not replace it.
     await chooseAction(page, "Copy as Markdown");
-    await page.locator("#status").getByText("Copied 2 to-dos.").waitFor();
+    await page.locator("#status").getByText("Copied 3 to-dos.").waitFor();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expectTitles(page, ["(two)", "(three)"]);
+    expect(await offered()).toBe("Undone: Added “four”·Redo");
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["(two)", "three"]);
-    expect(await page.locator("#undo").textContent()).toBe("Marked “two” as done·Undo");
-    await page.getByRole("button", { name: "Undo" }).click();
-    await expectTitles(page, ["two", "three"]);
-    expect(await page.locator("#undo").textContent()).toBe("Deleted “one”·Undo");
+    // The time of the deletion runs out, so its button is shown.
+    expect(await offered()).toBe("Deleted “one”·Undo");
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, ["one", "(two)", "three"]);
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "two", "three"]);
-    expect(await page.locator("#undo").textContent()).toBe("");
-    expect(writes()).toBe(0);
+    for (const titles of [
+      ["one", "(two)", "three"],
+      ["(two)", "three"],
+      ["(two)", "(three)"],
+      ["(two)", "(three)", "four"],
+    ]) {
+      await press(page, "ControlOrMeta+Shift+z");
+      await expectTitles(page, titles);
+    }
+    // The redone deletion waits again.
+    await untilStored(store, [
+      { id: 1, title: "one", done: false },
+      { id: 2, title: "two", done: true },
+      { id: 3, title: "three", done: true },
+      { id: 5, title: "four", done: false },
+    ]);
     expect(window.faults).toEqual([]);
+  });
+
+  test("undoes only what still has the value that the window set, and names the rest", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await chooseAction(page, "Mark all done");
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 2, title: "two", done: true },
+    ]);
+    await store.setDone(2n, false);
+    await expectTitles(page, ["(one)", "two"]);
+    await store.setDone(2n, true);
+    await store.delete(1n);
+    await expectTitles(page, ["(two)"]);
+    await press(page, "ControlOrMeta+z");
+    await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
+    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+  });
+
+  test("undoes an add whose request has no answer yet, and adds a new to-do when it is redone", async () => {
+    const store = await createStore([]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByText("Nothing here yet.").waitFor();
+    const answer = Promise.withResolvers<void>();
+    await page.route("**/api/todos", async (route) => {
+      const response = await route.fetch();
+      await answer.promise;
+      await route.fulfill({ response });
+    });
+    await page.getByLabel("New to-do").fill("milk");
+    await press(page, "Enter");
+    await untilStored(store, [{ id: 1, title: "milk", done: false }]);
+    await press(page, "ControlOrMeta+z");
+    await expectTitles(page, []);
+    answer.resolve();
+    await untilStored(store, []);
+    await page.unroute("**/api/todos");
+    await press(page, "ControlOrMeta+Shift+z");
+    await expectTitles(page, ["milk"]);
+    await untilStored(store, [{ id: 2, title: "milk", done: false }]);
   });
 
   test("offers to undo a tick that hides its row", async () => {
@@ -167,32 +235,64 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await focusedName(page)).toBe("one");
   });
 
-  test("sends all changes in order when the message of the last one is dismissed", async () => {
+  test("sends ticks and adds at once without another request, and a deletion when its message is dismissed", async () => {
     const store = await createStore(["one", "two", "three"]);
     await using service = start(store);
     await using window = await open(service.url);
     const { page } = window;
+    await expectTitles(page, ["one", "two", "three"]);
+    await page.waitForFunction(() => document.querySelector("#todos")?.ariaBusy === "false");
     const paths: string[] = [];
-    page.on("request", (request) => {
-      if (request.method() !== "GET") paths.push(`${request.method()} ${request.url().split("/").at(-1)}`);
-    });
+    page.on("request", (request) => paths.push(`${request.method()} ${request.url().split("/").at(-1)}`));
     await page.getByRole("button", { name: "Delete: two" }).press("Enter");
     await page.getByRole("checkbox", { name: "three" }).press("Space");
     await page.getByLabel("New to-do").fill("four");
     await press(page, "Enter");
-    await page.getByRole("button", { name: "Delete: four" }).press("Enter");
-    await expectTitles(page, ["one", "(three)"]);
-    expect(paths).toEqual([]);
-    await dismiss(page);
     await untilStored(store, [
       { id: 1, title: "one", done: false },
+      { id: 2, title: "two", done: false },
       { id: 3, title: "three", done: true },
+      { id: 4, title: "four", done: false },
     ]);
-    await until(() => paths.length === 4, "four requests are sent");
-    expect(paths).toEqual(["DELETE 2", "PATCH 3", "POST todos", "DELETE 4"]);
+    await page.getByRole("button", { name: "Delete: four" }).press("Enter");
+    await dismiss(page);
+    await until(async () => (await storedTodos(store)).length === 3, "a deletion is sent");
+    // What was done to a deleted to-do cannot be undone, but the tick before it can.
+    expect(paths).toEqual(["PATCH 3", "POST todos", "DELETE 4"]);
+    expect(await page.locator("#undo").textContent()).toBe("");
     await press(page, "ControlOrMeta+z");
-    await expectTitles(page, ["one", "(three)"]);
+    await expectTitles(page, ["one", "three"]);
     expect(window.faults).toEqual([]);
+  });
+
+  test("different to-dos do not wait for each other, and changes to one to-do keep their order", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one", "two"]);
+    const stalled = Promise.withResolvers<void>();
+    let requests = 0;
+    await page.route("**/api/todos/1", async (route) => {
+      requests++;
+      if (requests === 1) await stalled.promise;
+      await route.continue();
+    });
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await until(() => requests === 1, "the tick is sent");
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByRole("checkbox", { name: "two" }).press("Space");
+    await page.getByLabel("New to-do").fill("three");
+    await press(page, "Enter");
+    await untilStored(store, [
+      { id: 1, title: "one", done: false },
+      { id: 2, title: "two", done: true },
+      { id: 3, title: "three", done: false },
+    ]);
+    expect(requests).toBe(1);
+    stalled.resolve();
+    await until(() => requests === 2, "the second change is sent");
+    await expectTitles(page, ["one", "(two)", "three"]);
   });
 
   test("reports that a to-do was deleted elsewhere when the user restores it", async () => {

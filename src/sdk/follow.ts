@@ -218,7 +218,10 @@ export function followList(source: Source, options: FollowOptions): FollowedList
         for await (const event of source.events({ ...options, signal: stream.signal, since: position })) {
           if (stream.signal.aborted) break;
           isMissing = event.type === "resync";
-          if (event.type === "resync") break;
+          if (event.type === "resync") {
+            connection = { status: "connecting" };
+            break;
+          }
           apply(event);
         }
       } catch (caught) {

@@ -44,9 +44,10 @@ export class Overlay {
   /** Shows the effect of a write that has no answer yet. @param todos the service's list */
   add(key: unknown, { kind, todo }: Effect, todos: readonly Todo[]): void {
     const others = new Set<TodoId>();
+    this.#entries.set(key, { kind, todo, others });
+    if (kind !== "create") return;
     for (const { id, title } of [...todos, ...[...this.#entries.values()].map((entry) => entry.todo)])
       if (title === todo.title) others.add(id);
-    this.#entries.set(key, { kind, todo, others });
   }
 
   /** Returns the effect of a write, under the id that the service has given to a new to-do. */
@@ -86,6 +87,7 @@ export class Overlay {
   advance(position: string, answered: ReadonlySet<unknown> = new Set()): void {
     this.#position = position;
     for (const [key, entry] of this.#entries) {
+      if (entry.position === undefined) continue;
       const ahead = lead(position, entry.position);
       // A store of another epoch that does not have an answered write has lost it.
       if (ahead >= 0 || (Number.isNaN(ahead) && answered.has(key))) this.#removeUntil(key, entry);

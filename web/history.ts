@@ -1,0 +1,147 @@
+import type { TodoId } from "../src/sdk/client.ts";
+import { findTodo } from "../src/sdk/json.ts";
+import { isNewId } from "../src/sdk/overlay.ts";
+import { type Change, type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
+import type { Outbox } from "./outbox.ts";
+import type { State } from "./state.ts";
+
+/** Something that the user did in this window. */
+export interface Step {
+  readonly kind: ChangeKind;
+  /** With the ids of the time when it was done. */
+  readonly targets: readonly Target[];
+  /** What the outbox has of it, unless it is sent. */
+  readonly change: Change;
+  /** Moves the focus back to a to-do. */
+  readonly restoreFocus: (id: TodoId) => void;
+}
+
+const INVERSES = { created: "deleted", done: "open", open: "done" } as const;
+
+/** What the user did in this window, in order, and what was undone. It lasts as long as the page. */
+export class History {
+  readonly #outbox: Outbox;
+  readonly #state: State;
+  #done: readonly Step[] = [];
+  #undone: readonly Step[] = [];
+  /** The ids under which to-dos were created again, by their ids before. */
+  readonly #renewed = new Map<TodoId, TodoId>();
+
+  constructor(outbox: Outbox, state: State) {
+    this.#outbox = outbox;
+    this.#state = state;
+  }
+
+  /** The step that would be undone. */
+  get last(): Step | undefined {
+    return this.#done.at(-1);
+  }
+
+  get canRedo(): boolean {
+    return this.#undone.length > 0;
+  }
+
+  /** Changes to-dos. What was undone cannot be redone any more. */
+  do(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
+    this.#undone = [];
+    return this.#add(kind, targets, restoreFocus);
+  }
+
+  #add(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
+    const after = this.#state.newestId;
+    const added = kind === "created" ? targets.map((target) => ({ ...target, after })) : targets;
+    const change = this.#outbox.add(kind, added, { isHeld: isDeletion(kind) });
+    const step = { kind, targets, change, restoreFocus };
+    this.#done = [...this.#done, step];
+    return step;
+  }
+
+  /**
+   * Undoes the last step. Resolves to the titles of to-dos that someone has changed since, which stay as they are, and to
+   * whether another window has sent the step, which is a deletion.
+   */
+  async undo(): Promise<{ readonly isSent: boolean; readonly skipped: readonly string[] }> {
+    const step = this.last;
+    if (step === undefined) return { isSent: false, skipped: [] };
+    const { kind } = step;
+    this.#done = this.#done.slice(0, -1);
+    if (kind === "deleted" || kind === "cleared") {
+      this.#undone = [...this.#undone, step];
+      return { isSent: !(await this.#outbox.withdraw(step.change)), skipped: this.#findGone(step) };
+    }
+    const { targets, skipped } = this.#select(step, ({ done = false }) =>
+      kind === "created" ? done : kind === "done",
+    );
+    if (targets.length > 0) {
+      this.#outbox.add(INVERSES[kind], targets);
+      this.#undone = [...this.#undone, { ...step, targets }];
+    }
+    return { isSent: false, skipped };
+  }
+
+  /** Does what was undone last again. Returns undefined if there is nothing. */
+  redo(): { readonly step: Step | undefined; readonly skipped: readonly string[] } | undefined {
+    const undone = this.#undone.at(-1);
+    if (undone === undefined) return undefined;
+    this.#undone = this.#undone.slice(0, -1);
+    const { kind, restoreFocus } = undone;
+    const { targets, skipped } =
+      kind === "created"
+        ? { targets: undone.targets.map((target) => this.#renew(target)), skipped: [] }
+        : this.#select(undone, () => (kind === "deleted" ? undefined : kind !== "done"));
+    const step = targets.length > 0 ? this.#add(kind, targets, restoreFocus) : undefined;
+    return { step, skipped };
+  }
+
+  /** Returns the id of a to-do now: the service may have chosen it, or the to-do may have been created again. */
+  resolve(id: TodoId): TodoId {
+    const renewed = this.#renewed.get(id) ?? id;
+    const created = this.#state.created.get(renewed)?.id ?? renewed;
+    return created === id ? id : this.resolve(created);
+  }
+
+  #renew(target: Target): Target {
+    const id = newId();
+    this.#renewed.set(this.resolve(target.id), id);
+    return { ...target, id };
+  }
+
+  /** Returns the targets that still have a value, and the titles of the others. Without a value, they must exist. */
+  #select({ targets }: Step, isDone: (target: Target) => boolean | undefined) {
+    const { todos } = this.#state;
+    const selected: Target[] = [];
+    const skipped: string[] = [];
+    for (const target of targets) {
+      const id = this.resolve(target.id);
+      const todo = findTodo(todos, id);
+      const isSame = todo?.title === target.title && todo.done === (isDone(target) ?? todo.done);
+      if (isSame) selected.push({ ...target, id });
+      else skipped.push(target.title);
+    }
+    return { targets: selected, skipped };
+  }
+
+  /** Returns the titles of the targets that someone has deleted. */
+  #findGone({ targets }: Step): readonly string[] {
+    const { confirmed, position } = this.#state;
+    if (position === undefined) return [];
+    const isGone = ({ id }: Target): boolean =>
+      !isNewId(this.resolve(id)) && findTodo(confirmed, this.resolve(id)) === undefined;
+    return targets.filter(isGone).map(({ title }) => title);
+  }
+
+  /** Forgets the deletions that are sent, and what was done to their to-dos before. */
+  forgetSent(): void {
+    const isSent = ({ kind, change }: Step): boolean => isDeletion(kind) && !this.#outbox.isHeld(change);
+    const sent = this.#done.filter(isSent).flatMap(({ targets }) => targets.map(({ id }) => id));
+    if (sent.length > 0) this.forget(new Set(sent));
+  }
+
+  /** Forgets what was done to some to-dos. */
+  forget(ids: ReadonlySet<TodoId>): void {
+    const isLeft = ({ id }: Target): boolean => !ids.has(id) && !ids.has(this.resolve(id));
+    this.#done = this.#done
+      .map((step) => (step.targets.every(isLeft) ? step : { ...step, targets: step.targets.filter(isLeft) }))
+      .filter(({ targets }) => targets.length > 0);
+  }
+}
