@@ -37,50 +37,12 @@ describe("parseTodoId", () => {
     expect(parseTodoId(text)).toBe(id);
   });
 
-  test.each(
-    [
-      "",
-      " ",
-      "-1",
-      "-0",
-      "+1",
-      "1.0",
-      "1e3",
-      "0x1",
-      "0b1",
-      "1n",
-      "1_000",
-      "1,000",
-      "5abc",
-      "abc",
-      " 1",
-      "1 ",
-      "1\n",
-      "\n1",
-      "1\n1",
-      "1\0",
-      "١",
-      "\uff11",
-      "²",
-      "Ⅷ",
-      "𝟙",
-      "\u200b1",
-      "\ufeff1",
-      "NaN",
-      "Infinity",
-      "null",
-      "undefined",
-      "true",
-      "__proto__",
-      "constructor",
-      "toString",
-      "18446744073709551616",
-      "99999999999999999999999999",
-      "9".repeat(5000),
-    ].map(named),
-  )("rejects %s", (_name, text) => {
-    expect(parseTodoId(text)).toBeUndefined();
-  });
+  test.each(["", "NaN", "__proto__", "18446744073709551616", "1\0", "\ufeff1", "9".repeat(5000)].map(named))(
+    "rejects %s",
+    (_name, text) => {
+      expect(parseTodoId(text)).toBeUndefined();
+    },
+  );
 
   test("parses every id it formats", () => {
     fc.assert(
@@ -113,26 +75,15 @@ describe("parseNewTodo", () => {
     ["120 characters", "x".repeat(120)],
     ["120 emoji, 240 UTF-16 units", "😀".repeat(120)],
     ["119 letters and an emoji", `${"x".repeat(119)}😀`],
-    ["surrounding whitespace", "  \t x \n "],
     ["120 characters, including surrounding spaces", ` ${"x".repeat(118)} `],
-    ["only U+0000", "\0"],
-    ["U+0000 inside", "a\0b"],
     ["U+200B, which is not White_Space", "\u200b"],
     ["U+180E, which is no longer White_Space", "\u180e"],
-    ["only a combining mark", "\u0301"],
-    ["U+FFFD itself", "\ufffd"],
-    ["a noncharacter", "\uffff"],
-    ["markup", "<script>alert(1)</script>"],
-    ["quotes and backslashes", '"\\"\\\\u0000'],
-    ["a name of Object.prototype", "__proto__"],
-    ["digits", "0"],
   ])("accepts a title of %s unchanged", (_what, title) => {
     expect(parseNewTodo({ title })).toEqual({ title });
   });
 
   test.each([
     ["the empty string", "", [EMPTY]],
-    ["spaces", "   ", [EMPTY]],
     ["U+0085, which JavaScript does not trim", "\u0085", [EMPTY]],
     ["U+FEFF, which Unicode does not call White_Space", "\ufeff", [EMPTY]],
     [
@@ -142,16 +93,11 @@ describe("parseNewTodo", () => {
     ],
     ["120 spaces", " ".repeat(120), [EMPTY]],
     ["121 spaces", " ".repeat(121), [EMPTY, LONG]],
-    ["100,000 spaces", " ".repeat(100_000), [EMPTY, LONG]],
     ["121 characters", "x".repeat(121), [LONG]],
-    ["121 emoji", "😀".repeat(121), [LONG]],
-    ["120 emoji and a letter", `${"😀".repeat(120)}x`, [LONG]],
     ["121 characters, including surrounding spaces", ` ${"x".repeat(119)} `, [LONG]],
-    ["60 decomposed letters and one additional mark", `${"e\u0301".repeat(60)}\u0301`, [LONG]],
     ["a family emoji twenty times, 7 code points each", "👨‍👩‍👧‍👦".repeat(20), [LONG]],
     ["a lone high surrogate", "\ud83d", [SURROGATE]],
     ["a lone low surrogate", "\ude00", [SURROGATE]],
-    ["surrogates in the wrong order", "\ude00\ud83d", [SURROGATE]],
     ["121 lone surrogates", "\ud83d".repeat(121), [LONG, SURROGATE]],
   ])("rejects a title of %s", (_what, title, errors) => {
     expect(errorsOf(() => parseNewTodo({ title }))).toEqual(errors);
@@ -160,23 +106,15 @@ describe("parseNewTodo", () => {
   test.each(
     [
       [{}, "is required"],
-      [{ Title: "x" }, "is required"],
-      [{ "title ": "x" }, "is required"],
       [JSON.parse('{"__proto__":{"title":"x"}}'), "is required"],
       [Object.create({ title: "x" }), "is required"],
       [null, "is required"],
       [undefined, "is required"],
       ["title", "is required"],
-      [1, "is required"],
-      [true, "is required"],
-      [[], "is required"],
       [[{ title: "x" }], "is required"],
       [Object.assign([], { title: "x" }), "is required"],
       [{ title: null }, "must be a string"],
       [{ title: 1 }, "must be a string"],
-      [{ title: true }, "must be a string"],
-      [{ title: ["x"] }, "must be a string"],
-      [{ title: { toString: "x" } }, "must be a string"],
     ].map(([body, message]) => [...named(body), message]),
   )("rejects the body %s", (_name, body, message) => {
     expect(errorsOf(() => parseNewTodo(body))).toEqual([ofTitle(message)]);
@@ -219,22 +157,13 @@ describe("parsePatch", () => {
   test.each(
     [
       [{}, "is required"],
-      [{ Done: true }, "is required"],
-      [{ title: "x" }, "is required"],
       [JSON.parse('{"__proto__":{"done":true}}'), "is required"],
       [Object.create({ done: true }), "is required"],
       [null, "is required"],
       [true, "is required"],
-      ["true", "is required"],
       [[true], "is required"],
       [{ done: null }, "must be a boolean"],
       [{ done: "true" }, "must be a boolean"],
-      [{ done: "" }, "must be a boolean"],
-      [{ done: 1 }, "must be a boolean"],
-      [{ done: 0 }, "must be a boolean"],
-      [{ done: [] }, "must be a boolean"],
-      [{ done: [true] }, "must be a boolean"],
-      [{ done: {} }, "must be a boolean"],
     ].map(([body, message]) => [...named(body), message]),
   )("rejects the body %s", (_name, body, message) => {
     expect(errorsOf(() => parsePatch(body))).toEqual([ofDone(message)]);

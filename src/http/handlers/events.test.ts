@@ -1,7 +1,7 @@
 import { heapStats } from "bun:jsc";
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import contract from "../../../openapi.json" with { type: "json" };
@@ -290,44 +290,6 @@ test("GET /api/events ends for a slow subscriber, which receives resync when it 
     ["resync", 12_000],
     ["deleted", 12_001],
   ]);
-});
-
-describe("a reopened store", () => {
-  test("on a file replays the missed changes", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-events-"));
-    const path = join(folder, "todos.db");
-    let lastEventId: string;
-    {
-      await using service = serve(await openSqlite(path));
-      await using events = await service.follow();
-      await service.store.insert("a");
-      await events.take(2);
-      lastEventId = events.lastId();
-      await service.store.insert("b");
-    }
-    {
-      await using service = serve(await openSqlite(path));
-      await using events = await service.follow({ lastEventId });
-      await service.store.insert("c");
-      expect((await events.take(2)).map(({ data }) => JSON.parse(data).title)).toEqual(["b", "c"]);
-    }
-    await rm(folder, { recursive: true });
-  });
-
-  test("in memory sends resync", async () => {
-    let lastEventId: string;
-    {
-      await using service = serve(openMemory());
-      await service.store.insert("a");
-      lastEventId = await here(service.store);
-    }
-    await using service = serve(openMemory());
-    await service.store.insert("b");
-    await using events = await service.follow({ lastEventId });
-    expect(await events.take(1)).toEqual([{ id: await here(service.store), type: "resync", data: "{}" }]);
-    await service.store.insert("c");
-    expect(JSON.parse((await events.take(1))[0]?.data ?? "").title).toBe("c");
-  });
 });
 
 describe("an event stream", () => {

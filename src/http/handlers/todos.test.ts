@@ -120,8 +120,10 @@ describe("/api/todos/:id", () => {
       const path = `/api/todos/${id}`;
       expect(await statusAndCode(await service.send("GET", path))).toEqual([404, "todo_not_found"]);
       expect(await statusAndCode(await service.send("DELETE", path))).toEqual([404, "todo_not_found"]);
-      const patched = await service.sendJson("PATCH", path, { done: true });
-      expect(await statusAndCode(patched)).toEqual([404, "todo_not_found"]);
+      for (const done of [true, 1]) {
+        const patched = await service.sendJson("PATCH", path, { done });
+        expect(await statusAndCode(patched)).toEqual([404, "todo_not_found"]);
+      }
       expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
     },
   );
@@ -157,54 +159,6 @@ describe("/api/todos/:id", () => {
     );
     expect(responses.map(({ status }) => status).sort()).toEqual([204, ...new Array(19).fill(404)]);
     expect(await create(service, "y")).toBe('{"id":2,"title":"y","done":false}');
-  });
-});
-
-describe("the order of checks", () => {
-  const json = { "Content-Type": "application/json" };
-  const crossSite = { "Sec-Fetch-Site": "cross-site" };
-  const tooLong = `{"done":true,"x":"${"x".repeat(65536)}"}`;
-
-  test.each([
-    ["the path before a cross-site write", "POST", "/api/nowhere", crossSite, "{}", 404, "route_not_found"],
-    [
-      "the method before a cross-site write",
-      "PUT",
-      "/api/todos/1",
-      crossSite,
-      "{}",
-      405,
-      "method_not_allowed",
-    ],
-    ["the method before the id", "POST", "/api/todos/abc", json, "{}", 405, "method_not_allowed"],
-    ["a cross-site write before the id", "PATCH", "/api/todos/abc", crossSite, "{}", 403, "cross_site_write"],
-    ["a cross-site write before the body", "POST", "/api/todos", crossSite, "{", 403, "cross_site_write"],
-    ["the id before the media type", "PATCH", "/api/todos/abc", {}, "{}", 400, "invalid_id"],
-    ["the id before the size", "PATCH", "/api/todos/abc", json, tooLong, 400, "invalid_id"],
-    ["the id before the syntax", "PATCH", "/api/todos/abc", json, "{", 400, "invalid_id"],
-    ["an absent to-do before the media type", "PATCH", "/api/todos/9", {}, "{}", 404, "todo_not_found"],
-    ["an absent to-do before the size", "PATCH", "/api/todos/9", json, tooLong, 404, "todo_not_found"],
-    ["an absent to-do before the syntax", "PATCH", "/api/todos/9", json, "{", 404, "todo_not_found"],
-    [
-      "an absent to-do before invalid values",
-      "PATCH",
-      "/api/todos/9",
-      json,
-      '{"done":1}',
-      404,
-      "todo_not_found",
-    ],
-    ["the media type before the size", "PATCH", "/api/todos/1", {}, tooLong, 415, "unsupported_media_type"],
-    ["the size before the syntax", "PATCH", "/api/todos/1", json, `{${tooLong}`, 413, "body_too_large"],
-    ["the syntax before invalid values", "PATCH", "/api/todos/1", json, '{"done":1', 400, "invalid_json"],
-    ["invalid values last", "PATCH", "/api/todos/1", json, '{"done":1}', 422, "validation_failed"],
-  ])("reports %s", async (_what, method, path, headers, text, status, code) => {
-    await using service = startService();
-    await create(service, "x");
-    // Send bytes, because fetch would set a Content-Type for a string.
-    const response = await service.send(method, path, { headers, body: Buffer.from(text) });
-    expect(await statusAndCode(response)).toEqual([status, code]);
-    expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
   });
 });
 
