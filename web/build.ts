@@ -17,6 +17,7 @@ const ASSETS = [
   "keys.css",
   "docs.css",
   "error.css",
+  "sign-in.ts",
   "todos.ts",
   "docs.ts",
   "keys.ts",
@@ -55,7 +56,9 @@ async function build(): Promise<string> {
   };
 
   for (const name of ASSETS) {
-    const text = await buildAsset(name);
+    const text = await buildAsset(name, {
+      BUILT_SIGN_IN: JSON.stringify(`/assets/${pathByName.get("sign-in.ts")}`),
+    });
     add(name, text, { text });
   }
   for (const name of ICONS) {
@@ -79,14 +82,17 @@ async function build(): Promise<string> {
 }
 
 /** Bundles and minifies a script or style sheet. Returns an SVG unchanged. */
-async function buildAsset(name: string): Promise<string> {
+async function buildAsset(name: string, define: Record<string, string>): Promise<string> {
   if (name.endsWith(".svg")) return (await readFile(WEB + name, "utf8")).trim();
-  return buildScript(name);
+  return buildScript(name, define);
 }
 
 /** Bundles and minifies a script or style sheet. @param define expressions that replace names */
 async function buildScript(name: string, define: Record<string, string> = {}): Promise<string> {
-  const { outputs } = await Bun.build({ entrypoints: [WEB + name], target: "browser", minify: true, define });
+  const { outputs } = await Bun.build({
+    ...{ entrypoints: [WEB + name], target: "browser", format: "esm", minify: true, define },
+    external: ["/assets/*"],
+  });
   const [output] = outputs;
   if (output === undefined) throw new Error(`the build of ${name} has no output`);
   return (await output.text()).trim();

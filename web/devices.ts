@@ -1,0 +1,163 @@
+import type { SignInLink } from "../src/sdk/client.ts";
+import { TodoApiError } from "../src/sdk/client.ts";
+import { createLinkView } from "./copyable.ts";
+import { createElement, requireElement, showFieldError } from "./dom.ts";
+import { requestJson } from "./request.ts";
+import {
+  attempt,
+  type Device,
+  deleteSession,
+  isUnauthorized,
+  LINK,
+  readSession,
+} from "./session-requests.ts";
+
+const dialog = requireElement("#devices", HTMLDialogElement);
+const deviceList = requireElement("#device-list", HTMLElement);
+const deviceLink = requireElement("#device-link", HTMLElement);
+const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
+
+const LINK_CHECK_MS = 5000;
+const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** Shows the browsers of the owner, renames them and signs them out, and makes links for others. */
+export class DevicesDialog {
+  readonly #signOut: () => Promise<void>;
+  /** The session that the dialog shows, as JSON. */
+  #shown = "";
+  /** The code of the link that the dialog shows. */
+  #shownCode: string | undefined;
+
+  /** @param signOut signs this browser out */
+  constructor(signOut: () => Promise<void>) {
+    this.#signOut = signOut;
+    requireElement("#add-device", HTMLButtonElement).onclick = () => this.#addDevice();
+    requireElement("#close-devices", HTMLButtonElement).onclick = () => dialog.close();
+    addEventListener("focus", () => {
+      if (dialog.open) this.#loadDevices();
+    });
+    // Another device may use the link while this window keeps the focus.
+    setInterval(() => {
+      if (dialog.open) this.#checkLink();
+    }, LINK_CHECK_MS);
+  }
+
+  async show(): Promise<void> {
+    this.#hideLink("");
+    if (!dialog.open) dialog.showModal();
+    this.#shown = "";
+    await this.#loadDevices();
+  }
+
+  async #loadDevices(): Promise<void> {
+    await attempt(async () => {
+      const session = await readSession();
+      // An unchanged list keeps the focus of its buttons, and a new name that someone types stays.
+      if (session === undefined || JSON.stringify(session) === this.#shown) return;
+      if (deviceList.querySelector("form") !== null) return;
+      this.#shown = JSON.stringify(session);
+      const as = createElement("strong", { dir: "auto" }, session.name);
+      const scope = session.scope === "read" ? ", who can read the list only." : ".";
+      requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
+      const prefix = `${session.name} · `;
+      deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device, prefix)));
+    });
+  }
+
+  /** Hides the link when no other device can use it any more. */
+  async #checkLink(): Promise<void> {
+    const code = this.#shownCode;
+    if (code === undefined) return;
+    await attempt(async () => {
+      try {
+        await requestJson("POST", "/api/session/link", { code });
+      } catch (error) {
+        if (!isUnauthorized(error)) throw error;
+        this.#hideLink("The link was used, or it has expired.");
+      }
+    });
+    await this.#loadDevices();
+  }
+
+  #hideLink(reason: string): void {
+    this.#shownCode = undefined;
+    deviceLink.replaceChildren();
+    deviceLinkEnd.textContent = reason;
+  }
+
+  /** @param prefix the part of each name that this list leaves out, because it is the same for all */
+  #createItem(device: Device, prefix: string): HTMLElement {
+    const { id, isCurrent, lastUsedAt } = device;
+    const name = device.name.startsWith(prefix) ? device.name.slice(prefix.length) : device.name;
+    const used = lastUsedAt === undefined ? "" : `Last used ${TIME.format(new Date(lastUsedAt))}`;
+    const details = createElement("small", {}, isCurrent ? "This browser" : used);
+    const text = createElement("span", { dir: "auto" }, name, createElement("br"), details);
+    const signOut = async (): Promise<void> => {
+      if (isCurrent) return this.#signOut();
+      await attempt(async () => {
+        await deleteSession(`/api/session/devices/${id}`);
+        await this.show();
+      });
+    };
+    const item = createElement("li");
+    const buttons = [
+      createButton("Rename", `Rename ${name}`, () => item.replaceChildren(this.#createRenameForm(id, name))),
+      createButton("Sign out", isCurrent ? "Sign out this browser" : `Sign out ${name}`, signOut),
+    ];
+    item.append(text, createElement("span", { className: "dialog-buttons" }, ...buttons));
+    return item;
+  }
+
+  #createRenameForm(id: string, name: string): HTMLElement {
+    const input = createElement("input", {
+      id: "device-name",
+      value: name,
+      dir: "auto",
+      ariaLabel: "Name of the device",
+    });
+    const error = createElement("p", { id: "device-name-error", className: "field-error", role: "alert" });
+    const form = createElement("form", { noValidate: true }, input, error);
+    const close = async (): Promise<void> => {
+      form.remove();
+      this.#shown = "";
+      await this.#loadDevices();
+    };
+    const save = createElement("button", { type: "submit", className: "primary" }, "Save");
+    form.append(
+      createElement("span", { className: "dialog-buttons" }, createButton("Cancel", "Cancel", close), save),
+    );
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      return attempt(async () => {
+        try {
+          await requestJson("PATCH", `/api/session/devices/${id}`, { name: input.value.trim() });
+          await close();
+        } catch (cause) {
+          const [violation] = cause instanceof TodoApiError ? cause.fields : [];
+          if (violation === undefined) throw cause;
+          showFieldError(input, `The name ${violation.message}.`);
+        }
+      });
+    };
+    // The form is not in the document yet.
+    queueMicrotask(() => input.select());
+    return form;
+  }
+
+  async #addDevice(): Promise<void> {
+    await attempt(async () => {
+      const created = await requestJson<SignInLink>("POST", "/api/session/links");
+      this.#shownCode = LINK.exec(created.link)?.[1];
+      const owner = requireElement("#signed-in-as strong", HTMLElement).cloneNode(true);
+      const text =
+        ". Scan or open it within ten minutes. It works once. Another person needs a key of their own.";
+      const advice = createElement("p", {}, "This link signs in as ", owner, text);
+      deviceLink.replaceChildren(advice, createLinkView(created));
+      deviceLinkEnd.textContent = "";
+      deviceLink.scrollIntoView({ block: "nearest" });
+    });
+  }
+}
+
+const createButton = (label: string, ariaLabel: string, onclick: () => unknown): HTMLButtonElement =>
+  createElement("button", { type: "button", className: "secondary", ariaLabel, onclick }, label);

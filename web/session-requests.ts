@@ -1,0 +1,55 @@
+import { TodoApiError } from "../src/sdk/client.ts";
+import { readDeletion } from "../src/sdk/exchange.ts";
+import { requireElement } from "./dom.ts";
+import { errorMessage } from "./messages.ts";
+import { request, requestJson } from "./request.ts";
+
+/** A signed-in browser. */
+export interface Device {
+  readonly id: string;
+  readonly name: string;
+  readonly lastUsedAt?: string;
+  readonly isCurrent: boolean;
+}
+
+/** Who is signed in. */
+export interface Session {
+  readonly kind: "user" | "client";
+  readonly name: string;
+  /** `read`: to-dos cannot be changed. */
+  readonly scope: "read" | "write";
+  readonly devices: readonly Device[];
+}
+
+/** Names the person or the client that is signed in. All windows of the browser share this setting. */
+export const OWNER = "owner";
+/** A sign-in link, with its code. */
+export const LINK = /#sign-in=(\w+)$/;
+
+export const isUnauthorized = (error: unknown): boolean =>
+  error instanceof TodoApiError && error.code === "unauthorized";
+
+export const deleteSession = (path: string): Promise<void> =>
+  request({ method: "DELETE", path }, {}, readDeletion);
+
+/** Returns who is signed in, or `undefined` if nobody is or the service is not private. */
+export async function readSession(): Promise<Session | undefined> {
+  try {
+    return await requestJson<Session>("GET", "/api/session");
+  } catch (error) {
+    if (error instanceof TodoApiError && /^(?:unauthorized|route_not_found)$/.test(error.code))
+      return undefined;
+    throw error;
+  }
+}
+
+/** Runs an action of the dialog. Shows an error there. */
+export async function attempt(action: () => Promise<void>): Promise<void> {
+  const message = requireElement("#devices-error", HTMLElement);
+  message.textContent = "";
+  try {
+    await action();
+  } catch (error) {
+    message.textContent = errorMessage(error);
+  }
+}
