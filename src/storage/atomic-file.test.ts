@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
-import { createFileAtomic, removeDatabase, replaceFileAtomic } from "./atomic-file.ts";
+import { createFileAtomic, replaceFileAtomic } from "./atomic-file.ts";
 import { PreconditionError } from "./maintenance.ts";
 
 const parent = mkdtempSync(join(tmpdir(), "todo-atomic-file-"));
@@ -16,9 +16,9 @@ beforeEach(() => {
   path = join(folder, "file");
 });
 
-/** Returns a function that writes a text and what SQLite leaves beside a database. */
+/** Returns a function that writes a text. */
 const writing = (text: string) => async (part: string) => {
-  for (const suffix of ["", "-journal", "-wal", "-shm"]) writeFileSync(part + suffix, text);
+  writeFileSync(part, text);
   return text.length;
 };
 
@@ -73,11 +73,4 @@ describe("createFileAtomic", () => {
     expect(error.message).toBe(`${gone}.part cannot be created: no such file or folder`);
     expect(error.cause).toMatchObject({ code: "ENOENT" });
   });
-});
-
-test("removeDatabase removes a database and its companion files, except the lock", async () => {
-  await writing("x")(path);
-  writeFileSync(`${path}-lock`, "x");
-  removeDatabase(path);
-  expect(readdirSync(folder)).toEqual(["file-lock"]);
 });

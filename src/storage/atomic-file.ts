@@ -17,7 +17,7 @@ export async function createFileAtomic<T>(
   if (existsSync(path)) throw alreadyExists(path);
   return writeFileAtomic(path, mode, write, (part) => {
     giveName(part, path);
-    removeDatabase(part);
+    rmSync(part, { force: true });
   });
 }
 
@@ -45,7 +45,7 @@ async function writeFileAtomic<T>(
     fsyncFile(part);
     commit(part);
   } catch (error) {
-    removeDatabase(part);
+    rmSync(part, { force: true });
     throw error;
   }
   fsyncFolder(dirname(path));
@@ -70,11 +70,6 @@ export function fsyncFile(path: string): void {
   } finally {
     closeSync(descriptor);
   }
-}
-
-/** Removes a database file and SQLite's files beside it. */
-export function removeDatabase(path: string): void {
-  for (const suffix of ["", "-journal", "-wal", "-shm"]) rmSync(path + suffix, { force: true });
 }
 
 function createEmpty(part: string, mode: number): void {

@@ -347,6 +347,19 @@ describe("FileGuard", () => {
     expect(guard.check()).toBe(true);
   });
 
+  test("finds a WAL whose header was overwritten", () => {
+    const path = newPath();
+    using lock = acquireLock(path);
+    using database = openDatabase(path, "server");
+    inserter(database)();
+    const guard = new FileGuard(path, lock.identity, database);
+    expect(guard.check()).toBe(true);
+    const file = openSync(`${path}-wal`, "r+");
+    writeSync(file, Buffer.alloc(32), 0, 32, 0);
+    closeSync(file);
+    expect(guard.check()).toBe(false);
+  });
+
   test("finds an old WAL of the same size that was written over a WAL", () => {
     const path = newPath();
     using lock = acquireLock(path);

@@ -10,6 +10,7 @@ import {
   openSync,
   readFileSync,
   realpathSync,
+  rmSync,
   type Stats,
   statfsSync,
   statSync,
@@ -133,6 +134,11 @@ export const temporaryCopy = (path: string): string => `${path}.copy-${randomByt
 /** Returns whether a file is a temporary copy of a store. */
 export const isTemporaryCopy = (path: string, file: string): boolean =>
   file.startsWith(`${path}.copy-`) && /^[0-9a-f]{16}$/.test(file.slice(`${path}.copy-`.length));
+
+/** Removes a database file and SQLite's files beside it, except the lock and the mark. */
+export function removeDatabase(path: string): void {
+  for (const suffix of ["", "-journal", "-wal", "-shm"]) rmSync(path + suffix, { force: true });
+}
 
 /** What identifies a file, whatever its path. */
 export interface FileIdentity {

@@ -1,10 +1,9 @@
 /** What is wrong with a store that cannot be used, and what to do. */
 import { copyFileSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
-import { removeDatabase } from "../atomic-file.ts";
 import { assertIntact } from "./contents.ts";
 import { describeAccessError, describeWaysOut, inOneLine, isDamage, quoteArgument } from "./errors.ts";
-import { createPrivate, hasWal, temporaryCopy } from "./files.ts";
+import { createPrivate, hasWal, removeDatabase, temporaryCopy } from "./files.ts";
 import { type OpenMode, openDatabase } from "./open.ts";
 import { storeRow } from "./store-row.ts";
 

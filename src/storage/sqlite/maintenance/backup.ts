@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { isExpired, isListed } from "../../../credential/key.ts";
 import { describeFsError, getErrno } from "../../../error-message.ts";
 import { WorkerThread } from "../../../worker-thread.ts";
-import { createFileAtomic, fsyncFile, fsyncFolder, removeDatabase } from "../../atomic-file.ts";
+import { createFileAtomic, fsyncFile, fsyncFolder } from "../../atomic-file.ts";
 import {
   type BackupSummary,
   PreconditionError,
@@ -14,7 +14,7 @@ import {
 import { type KeyRow, toKey } from "../../records/key-row.ts";
 import { assertIntact, countRows, storeChecksum } from "../contents.ts";
 import { isDamage } from "../errors.ts";
-import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE } from "../files.ts";
+import { createPrivate, hasOnlyWal, hasWal, PRIVATE_MODE, removeDatabase } from "../files.ts";
 import { beginMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, randomId, UnknownFormatError } from "../migrations.ts";
 import { openDatabase } from "../open.ts";

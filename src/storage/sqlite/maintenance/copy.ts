@@ -1,10 +1,9 @@
 import type { Database } from "bun:sqlite";
 import { readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { removeDatabase } from "../../atomic-file.ts";
 import type { TaskOptions } from "../../maintenance.ts";
 import { countRows } from "../contents.ts";
-import { createPrivate, fileUsage, isTemporaryCopy, temporaryCopy } from "../files.ts";
+import { createPrivate, fileUsage, isTemporaryCopy, removeDatabase, temporaryCopy } from "../files.ts";
 import { isBusy } from "../lock.ts";
 import { migrate } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
@@ -81,6 +80,8 @@ export async function copyStore(path: string, file: string, task: TaskOptions): 
     return copy;
   } catch (error) {
     copy.close();
+    // If the disk fails, SQLite leaves a journal, which a later copy would roll back.
+    removeDatabase(file);
     throw error;
   }
 }

@@ -1,11 +1,12 @@
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { encodeTodo } from "../../../todo.ts";
-import { fsyncFolder, removeDatabase } from "../../atomic-file.ts";
+import { fsyncFolder } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
 import { inBatches, writeExport } from "../../ndjson.ts";
 import { NdjsonReader } from "../../ndjson-reader.ts";
 import { assertUndamaged, countRows, storeChecksum, storedTodos, visitor } from "../contents.ts";
+import { removeDatabase } from "../files.ts";
 import { assertNotBehindMark, beginMark, removeMark } from "../mark.ts";
 import { randomId } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
