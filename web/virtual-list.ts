@@ -157,13 +157,14 @@ export class VirtualList {
     installSwipe(list);
     list.addEventListener("pointerdown", () => {
       this.#isPressed = true;
-      for (const motion of this.#motions) motion.pause();
+      // One that has ended would start again.
+      for (const motion of this.#motions) if (motion.playState === "running") motion.pause();
     });
     for (const type of ["pointerup", "pointercancel"])
       addEventListener(type, () => {
         if (!this.#isPressed) return;
         this.#isPressed = false;
-        for (const motion of this.#motions) motion.play();
+        for (const motion of this.#motions) if (motion.playState === "paused") motion.play();
         if (this.#hold !== undefined) this.#holdRows();
       });
     const releasePlace = (): void => {
