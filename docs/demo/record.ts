@@ -1,5 +1,5 @@
 /**
- * Records the animation of the README from a real run: a shell in a terminal, and the page in Chromium.
+ * Records the animation of the README from a real run: a shell in a terminal, and the page on a phone (Chromium).
  *
  *   npm run demo -- [FOLDER]
  *
@@ -19,12 +19,12 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const STAGE = new URL("stage.html", import.meta.url).href;
 const GIF = fileURLToPath(new URL("../demo.gif", import.meta.url));
 
-const COLUMNS = 60;
+const COLUMNS = 84;
 const ROWS = 19;
 /** Pixels of the animation per pixel of the stage, so that text is sharp on most screens. */
 const SCALE = 1.5;
-/** The page is smaller on the stage than in a browser, so that its list fits. */
-const PAGE_SCALE = 0.8;
+/** The page is smaller on the stage than on a phone. */
+const PAGE_SCALE = 0.75;
 const PROMPT = "$ ";
 const SERVE = "todo serve --store sqlite:todos.db &>server.log &";
 
@@ -38,7 +38,6 @@ export interface Frame {
 interface Scene {
   readonly lines: readonly string[];
   readonly caption: string;
-  readonly address: string;
   readonly pointer: { readonly x: number; readonly y: number } | undefined;
 }
 
@@ -63,15 +62,17 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
       PS1: PROMPT,
     }),
   );
-  stack.defer(() => endServer(folder));
+  stack.defer(() => endServer(terminal));
   const browser = stack.adopt(await launchBrowser(), (one) => one.close());
   const stage = await browser.newPage({
     viewport: { width: 1200, height: 582 },
     deviceScaleFactor: SCALE,
   });
   const page = await browser.newPage({
-    viewport: { width: 675, height: 585 },
+    viewport: { width: 392, height: 656 },
     deviceScaleFactor: SCALE * PAGE_SCALE,
+    isMobile: true,
+    hasTouch: true,
     colorScheme: "light",
     reducedMotion: "reduce",
   });
@@ -85,23 +86,27 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   await until(() => isLive(url), "the server responds");
   await page.goto(url);
   await page.getByText("Nothing here yet.").waitFor();
-  story.address = `127.0.0.1:${port}`;
+  story.showsPage = true;
   await story.pause(900);
 
-  story.caption("Add to-dos in the terminal: the page shows them");
-  for (const title of ["Buy milk", "Water the plants", "Call Ada"]) {
-    await story.run(`todo add "${title}"`);
+  story.caption("Create to-dos over HTTP or with the command: the phone shows them");
+  const body = `-H 'Content-Type: application/json' -d '{"title": "Buy milk"}'`;
+  await story.run(`curl -w '\\n' ${url}/api/todos ${body}`);
+  await page.getByText("Buy milk").waitFor();
+  await story.pause(700);
+  for (const title of ["Water the plants", "Call Ada"]) {
+    await story.run(`todo add ${title}`);
     await page.getByText(title).waitFor();
     await story.pause(700);
   }
 
-  story.caption("Mark a to-do in the page");
-  await story.click("Buy milk");
+  story.caption("Tick one on the phone");
+  await story.tap("Buy milk");
   await until(async () => (await listOf(url))[0]?.done === true, "the first to-do is done");
   await story.pause(900);
   const before = await listOf(url);
 
-  story.caption("Kill the server: the page says that it is offline");
+  story.caption("Kill the server: the phone keeps the list");
   await story.run("kill -9 %1");
   await page.getByText("Offline.").waitFor();
   // The shell reports a killed job before its next prompt.
@@ -126,10 +131,10 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   return story.frames;
 }
 
-/** Takes the pictures of a story, in which a person types and clicks. */
+/** Takes the pictures of a story, in which a person types and taps. */
 class Story {
   readonly frames: Frame[] = [];
-  address = "";
+  showsPage = false;
   #caption = "";
   #pointer: Scene["pointer"];
 
@@ -164,8 +169,8 @@ class Story {
     await this.#take(200);
   }
 
-  /** Moves the pointer to the checkbox of a to-do, and clicks it. */
-  async click(title: string): Promise<void> {
+  /** Moves a finger to the checkbox of a to-do, and taps it. */
+  async tap(title: string): Promise<void> {
     const box = this.#page.getByRole("checkbox", { name: title });
     const place = await box.boundingBox();
     if (place === null) throw new Error(`the page does not show ${title}`);
@@ -174,16 +179,13 @@ class Story {
     for (let step = 0; step <= STEPS; step++) {
       const left = 1 - step / STEPS;
       const at = { x: target.x + 200 * left, y: target.y + 150 * left * left };
-      await this.#page.mouse.move(at.x, at.y);
-      // Left of the tip of the arrow, and below the address.
-      this.#pointer = { x: at.x * PAGE_SCALE - 3, y: at.y * PAGE_SCALE + 35 };
+      this.#pointer = { x: at.x * PAGE_SCALE, y: at.y * PAGE_SCALE };
       await this.#take(70);
     }
     await this.#take(250);
-    await box.click();
+    await box.tap();
     await this.#take(900);
     this.#pointer = undefined;
-    await this.#page.mouse.move(0, 0);
   }
 
   /** Shows the current state for some time. */
@@ -193,8 +195,8 @@ class Story {
 
   async #take(ms: number): Promise<void> {
     const lines = screenOf(this.#terminal.shown());
-    const scene: Scene = { lines, caption: this.#caption, address: this.address, pointer: this.#pointer };
-    const picture = this.address === "" ? undefined : await this.#page.screenshot();
+    const scene: Scene = { lines, caption: this.#caption, pointer: this.#pointer };
+    const picture = this.showsPage ? await this.#page.screenshot() : undefined;
     await this.#stage.evaluate(render, {
       ...scene,
       prompt: PROMPT,
@@ -238,7 +240,6 @@ async function render(scene: Scene & { readonly prompt: string; readonly picture
   }
   screen.append(span(" ", "cursor"));
   element("caption").textContent = scene.caption;
-  element("address").textContent = scene.address;
   const pointer = element("pointer");
   pointer.toggleAttribute("hidden", scene.pointer === undefined);
   if (scene.pointer !== undefined)
@@ -263,11 +264,10 @@ async function listOf(url: string): Promise<{ readonly id: number; readonly done
   return JSON.parse(await (await fetch(`${url}/api/todos`)).text());
 }
 
-/** Ends the server of the story, which outlives its terminal. */
-async function endServer(folder: string): Promise<void> {
-  const log = await Bun.file(join(folder, "server.log")).text();
-  const pid = Number(/"pid":(\d+)/.exec(log)?.[1]);
-  process.kill(pid, "SIGTERM");
+/** Ends the server of the story, which outlives its terminal. The shell has shown its process id. */
+function endServer(terminal: Terminal): void {
+  const pid = [...terminal.shown().matchAll(/^\[1\] (\d+)/gm)].at(-1)?.[1];
+  process.kill(Number(pid), "SIGTERM");
 }
 
 /** Joins the frames to an animated GIF, which repeats forever and starts with the end, because some programs show only that. */
