@@ -91,6 +91,8 @@ export const dismiss = (page: Page): Promise<void> =>
 
 /** Chooses an action from the menu of the list, with the keyboard. Returns false if the menu does not have it. */
 export async function chooseAction(page: Page, name: string | RegExp): Promise<boolean> {
+  // The actions appear with the list.
+  await page.locator('#todos[aria-busy="false"]').waitFor({ state: "attached" });
   await page.getByRole("button", { name: "List actions" }).press("Enter");
   await page.locator("#menu").waitFor();
   const action = page.locator("#menu").getByRole("button", { name });

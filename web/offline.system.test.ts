@@ -259,6 +259,33 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   );
 
   test(
+    "is where a new start continues, without loading the list",
+    async () => {
+      const store = await createStore(["one", "two"]);
+      await using service = startOn(await freePort(), { store });
+      await using window = await openKept(service.url, ["one", "two"]);
+      const { page } = window;
+      await page.goto(`${service.url}/docs`);
+      await store.insert("three");
+      await store.delete(1n);
+      const lists: string[] = [];
+      page.on("request", (request) => {
+        if (/api.todos/.test(request.url())) lists.push(request.url());
+      });
+      await page.goto(service.url);
+      await expectTitles(page, ["two", "three"]);
+      expect(lists).toEqual([]);
+      // Another store has another list, whatever the browser keeps.
+      await service[Symbol.asyncDispose]();
+      await using _other = startOn(Number(new URL(service.url).port), { store: await createStore(["four"]) });
+      await page.goto(service.url);
+      await expectTitles(page, ["four"]);
+      expect(window.faults).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "does not handle requests for the API and for other pages in the service worker",
     async () => {
       const store = await createStore(["one"]);

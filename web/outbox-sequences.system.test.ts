@@ -95,13 +95,14 @@ async function pressKeys(page: Page, keys: string): Promise<string | undefined> 
   await page.evaluate((isUndo) => {
     const { dataset } = document.body;
     delete dataset.said;
+    // Read by the observers of earlier keys, too.
+    dataset.isUndo = String(isUndo);
     const [announcement, toast] = ["announcement", "toast"].map((id) => document.getElementById(id));
     for (const element of [announcement, toast]) element?.replaceChildren();
     new MutationObserver(() => {
       const text = announcement?.textContent ?? "";
-      const isSaid =
-        text !== "" && text.startsWith("Undone: ") === isUndo && !/open, \d|^Reconnected/.test(text);
-      if (isSaid) dataset.said ??= text;
+      const isOther = text === "" || /open, \d|^Reconnected/.test(text);
+      if (!isOther && String(text.startsWith("Undone: ")) === dataset.isUndo) dataset.said ??= text;
       else if (toast?.textContent) dataset.said ??= toast.textContent;
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
     window.addEventListener("keydown", ({ key, defaultPrevented }) => {

@@ -121,11 +121,6 @@ export class State {
     return this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "";
   }
 
-  /** Returns a to-do as it is shown. */
-  find(id: TodoId): Todo | undefined {
-    return findTodo(this.todos, id);
-  }
-
   /** Clearing done to-dos must not delete one that someone reopens before it is sent. */
   #dropReopened(): void {
     for (const change of this.#outbox.changes) {

@@ -172,7 +172,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(lists).toBe(0);
   });
 
-  test("closes its event stream while hidden, and catches up", async () => {
+  test("closes its event stream while hidden, and catches up without loading the list", async () => {
     const store = await createStore(["one"]);
     await using service = start(store);
     await using window = await open("about:blank");
@@ -202,9 +202,12 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await store.insert("three");
     await Bun.sleep(300);
     expect(await page.title()).toBe("2 open · To-dos");
+    const paths: string[] = [];
+    page.on("request", (request) => paths.push(new URL(request.url()).pathname));
     await setHidden(false);
     await expectTitles(page, ["one", "two", "three"]);
     expect(await page.title()).toBe("3 open · To-dos");
+    expect(paths).toEqual(["/api/events"]);
     expect(window.faults).toEqual([]);
   });
 
