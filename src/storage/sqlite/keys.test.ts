@@ -6,6 +6,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   utimesSync,
   writeFileSync,
@@ -27,6 +28,7 @@ import { WorkerThread } from "../../worker-thread.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
+import { lockOrRefuse } from "./maintenance/access.ts";
 import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
 import { storeRow } from "./store-row.ts";
@@ -204,6 +206,19 @@ test("a command reports a change that the server does not confirm, and says when
     "the change is stored, but the server has not confirmed it within 5 seconds: it holds when the server answers again, or after a restart",
   );
   await server.close();
+});
+
+test("a command reports a change of a store that was replaced meanwhile", async () => {
+  const path = newPath();
+  const { keys, close } = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
+  await made(keys, "ci");
+  const other = newPath();
+  await (await openSqlite(other)).close();
+  using lock = lockOrRefuse(path);
+  const closed = errorOf(close());
+  renameSync(other, path);
+  lock.close();
+  expect((await closed).message).toBe(`${path} was replaced while the command ran: run it again`);
 });
 
 test("the writer thread writes the mark of a command's change only when the server uses the change", async () => {

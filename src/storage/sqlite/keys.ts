@@ -9,7 +9,7 @@ import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
 import { openError } from "./errors.ts";
-import { hasOnlyWal } from "./files.ts";
+import { hasOnlyWal, isSame, statRegularFile } from "./files.ts";
 import { isServed } from "./lock.ts";
 import { assertNotBehindMark, readMark, toMark, writeMark } from "./mark.ts";
 import { openDatabase, openExisting } from "./open.ts";
@@ -32,10 +32,13 @@ export function openSqliteKeys(
     assertNotBehindMark(path);
     const database = createIfMissing ? openDatabase(path, "shared") : openExisting(path);
     if (isMissing) onCreated(`sqlite:${path}`);
+    const identity = statRegularFile(path);
     const keys = new FileKeys(database);
     const close = async () => {
       using _ = database;
-      if (keys.transactions > 0) await confirm(path, database, keys.transactions, onWarning);
+      if (keys.transactions === 0) return;
+      const isReplaced = (): boolean => identity === undefined || !isSame(identity, statRegularFile(path));
+      await confirm(path, database, keys.transactions, isReplaced, onWarning);
     };
     return { keys, close };
   } catch (cause) {
@@ -48,12 +51,13 @@ const POLL_MS = 20;
 
 /**
  * Waits until the mark says that the server uses the changes of a command, if one answers requests. Throws an Error if it does
- * not in time. Otherwise, writes the mark. A server that is starting reads the API keys later.
+ * not in time, or if the store was replaced. Otherwise, writes the mark. A server that is starting reads the API keys later.
  */
 async function confirm(
   path: string,
   database: Database,
   transactions: number,
+  isReplaced: () => boolean,
   onWarning: (message: string) => void,
 ): Promise<void> {
   const deadline = performance.now() + CONFIRM_MS;
@@ -66,6 +70,7 @@ async function confirm(
       );
     await Bun.sleep(POLL_MS);
   }
+  if (isReplaced()) throw new Error(`${path} was replaced while the command ran: run it again`);
   // In a write transaction, because another process that commits meanwhile would get the lower mark.
   const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
   if (problem !== undefined) onWarning(problem);

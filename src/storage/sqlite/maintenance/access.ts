@@ -90,10 +90,15 @@ export function openOrRefuse<T>(path: string, open: () => T): T {
   }
 }
 
-/** Locks a store, so that no server can use it. Throws a PreconditionError if another process has locked it. */
+/**
+ * Locks a store, so that no server can use it, and commands that change API keys wait. Throws a PreconditionError if another
+ * process has locked it.
+ */
 export function lockOrRefuse(path: string): Lock {
   try {
-    return acquireLock(path);
+    const lock = acquireLock(path);
+    lock.serve();
+    return lock;
   } catch (cause) {
     throw new PreconditionError(errorMessage(cause), { cause });
   }
