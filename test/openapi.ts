@@ -60,7 +60,9 @@ function* faults(method: string, route: string, response: Response, text: string
   const answers = answersTo(method, route, headers.has("access-control-allow-methods"));
   const answer = answers[status];
   if (answer === undefined) {
-    yield `only ${Object.keys(answers).join(", ")} are documented`;
+    const kind =
+      itemAt(route) === undefined ? "openapi.json has no such path" : "openapi.json has no such answer";
+    yield `${kind}: only ${Object.keys(answers).join(", ")} are documented`;
     return;
   }
   const { headers: documented, content } = resolve(answer, contract.components.responses);
