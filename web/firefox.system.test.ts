@@ -129,8 +129,8 @@ describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
         expect(await page.evaluate(isOutside)).toBe(false);
       };
       const shownToken = async (): Promise<string> => {
-        await untilTrue(`document.activeElement.id === "token-heading"`);
-        return String(await page.evaluate(`document.querySelector("#token-text").textContent`));
+        await untilTrue(`document.activeElement.id === "invite-heading"`);
+        return String(await page.evaluate(`document.querySelector("#invite-content code").textContent`));
       };
       const whoami = async (token: string): Promise<string> =>
         (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
@@ -145,15 +145,16 @@ describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
       expect(await whoami(first)).toBe("ci");
       await untilTrue(`document.querySelectorAll("#keys tr").length === 1`);
       await expectNoSidewaysScroll();
-      await click("#hide-token");
+      await click("#invite-done");
       await click('#keys [aria-label="Rotate ci"]');
       await page.evaluate(`document.querySelector("#overlap").value = "0"`);
       await click("dialog [type=submit]");
       const second = await shownToken();
       expect(await whoami(second)).toBe("ci");
       expect(await whoami(first)).toContain('"unauthorized"');
+      await untilTrue(`document.querySelectorAll("#keys tr").length === 2`);
       await expectNoSidewaysScroll();
-      await click("#hide-token");
+      await click("#invite-done");
       await click('#keys [aria-label="Revoke ci"]');
       await page.type(KEYS.Escape);
       await untilTrue(`document.querySelector("dialog[open]") === null`);
