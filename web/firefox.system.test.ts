@@ -142,6 +142,8 @@ describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
       await expectNoSidewaysScroll();
       await page.type(`ci${KEYS.Enter}`);
       const first = await shownToken();
+      await page.type(KEYS.Escape + KEYS.Escape);
+      expect(await page.evaluate(`document.querySelector("#invite").open`)).toBe(true);
       expect(await whoami(first)).toBe("ci");
       await untilTrue(`document.querySelectorAll("#keys tr").length === 1`);
       await expectNoSidewaysScroll();

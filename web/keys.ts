@@ -359,8 +359,11 @@ function openInvite(key: ApiKey, token?: string): void {
       createCopyable(token, () => copied.add(token)),
     );
   }
-  // Escape would lose the token.
+  // Escape would lose the token. Not every browser has `closedby`. With `oncancel` alone, Chromium closes at the second Escape.
   invite.setAttribute("closedby", token === undefined ? "any" : "none");
+  invite.oncancel = (event) => {
+    if (token !== undefined) event.preventDefault();
+  };
   invite.showModal();
 }
 
