@@ -136,7 +136,8 @@ export class Sender {
     const earlier = new Set<TodoId>();
     const ready: Change[] = [];
     for (const change of outbox.changes) {
-      const isFirst = change.targets.every(({ id }) => !earlier.has(id));
+      // An add that was renewed comes after the changes to its to-dos.
+      const isFirst = change.kind === "created" || change.targets.every(({ id }) => !earlier.has(id));
       for (const { id } of change.targets) earlier.add(id);
       if (isFirst && !sending.has(change.key) && !this.isBlocked(change) && outbox.isReady(change))
         ready.push(change);
