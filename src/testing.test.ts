@@ -59,7 +59,7 @@ describe("startTodoService", () => {
         join(folder, "noise.ts"),
         'console.log("a banner"); console.log("null"); console.log("7");',
       );
-      process.env.BUN_OPTIONS = `--preload ${join(folder, "noise.ts")}`;
+      process.env.BUN_OPTIONS = `--preload "${join(folder, "noise.ts")}"`;
       const service = await startTodoService();
       expect((await get(`${service.url}/api/todos`)).status).toBe(200);
       await service.stop();

@@ -9,7 +9,7 @@ export const CASES: [words: readonly string[], found: readonly string[]][] = [
   [["todo", "export", "--w"], ["--with-keys"]],
   [
     ["todo", "keys", "r"],
-    ["revoke", "rotate"],
+    ["rename", "revoke", "rotate"],
   ],
   [["todo", "list", "--d"], ["--done"]],
   [["todo", "keys", "create", "--e"], ["--expires"]],

@@ -69,8 +69,10 @@ describe.skipIf(skipFor(whyNoRegistry ?? whyNoBrowser))("the React app", () => {
       ROOT,
       `bin/bun client/build.ts '${built}' && npm pack '${built}' --pack-destination '${folder}'`,
     );
-    const create = GUIDE.blocks.find(({ text }) => text.startsWith("npm create"))?.text ?? "";
-    await sh(folder, create.replace("vite@latest", CREATE_VITE));
+    const create = GUIDE.blocks.find(({ text }) => text.includes("npm create"))?.text ?? "";
+    const clone = join(folder, "todo-service");
+    await mkdir(clone);
+    await sh(clone, create.replace("vite@latest", CREATE_VITE));
     await writeFiles(GUIDE, app());
     browser = await launchBrowser();
   });

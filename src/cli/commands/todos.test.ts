@@ -367,7 +367,7 @@ describe("in a pipe, todo", () => {
     });
     for (const args of [["list"], ["add", "secret"]]) {
       const { code, error } = await todo({ url: redirecting.url.href }, args);
-      expect([code, error]).toEqual([1, expect.stringContaining(`redirects to ${target}`)]);
+      expect([code, error]).toEqual([1, expect.stringContaining(`unexpected redirect to ${target}`)]);
       expect(error).toContain("TODO_URL");
     }
     await redirecting.stop(true);
