@@ -128,13 +128,14 @@ export class Sender {
     }
   }
 
-  /** Returns the changes that may be sent now, in groups that do not wait for each other. New to-dos keep their order. */
+  /** Returns the changes that may be sent now, in groups that do not wait for each other. New to-dos are in one group. */
   #ready(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
     const { outbox } = this.#options;
     // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
     if (!navigator.onLine) return [];
     const earlier = new Set<TodoId>();
     const ready: Change[] = [];
+    const isCreating = outbox.changes.some(({ kind, key }) => kind === "created" && sending.has(key));
     for (const change of outbox.changes) {
       // An add that was renewed comes after the changes to its to-dos.
       const isFirst = change.kind === "created" || change.targets.every(({ id }) => !earlier.has(id));
@@ -144,7 +145,8 @@ export class Sender {
     }
     const created = ready.filter(({ kind }) => kind === "created");
     const others = ready.filter(({ kind }) => kind !== "created").map((change) => [change]);
-    return created.length > 0 ? [created, ...others] : others;
+    // New to-dos keep their order, so only one group of them is sent at a time.
+    return created.length > 0 && !isCreating ? [created, ...others] : others;
   }
 
   /** Returns whether a change waits for the user, or for a new to-do that waits for the user. */

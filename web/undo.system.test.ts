@@ -298,6 +298,36 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "(two)", "three"]);
   });
 
+  test("new to-dos keep their order although an earlier one has no answer", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one"]);
+    const stalled = Promise.withResolvers<void>();
+    const titles: string[] = [];
+    await page.route("**/api/todos", async (route) => {
+      titles.push(route.request().postDataJSON().title);
+      if (titles.length === 1) await stalled.promise;
+      await route.continue();
+    });
+    for (const title of ["two", "three"]) {
+      await page.getByLabel("New to-do").fill(title);
+      await press(page, "Enter");
+      await until(() => titles.length > 0, "the first one is sent");
+    }
+    // The page has sent all that is ready, because it sends a later tick.
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, [{ id: 1, title: "one", done: true }]);
+    expect(titles).toEqual(["two"]);
+    stalled.resolve();
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 2, title: "two", done: false },
+      { id: 3, title: "three", done: false },
+    ]);
+  });
+
   test("reports that a to-do was deleted elsewhere when the user restores it", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
