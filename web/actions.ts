@@ -80,6 +80,9 @@ export class Actions {
     const { change } = step;
     const content = [...describeChange(step), place];
     const isHeld = this.#outbox.isHeld(change);
+    // A message under the pointer has paused its deletion, and gets no event when another one replaces it.
+    for (const offered of [this.#offered?.step.change, change])
+      if (offered !== undefined && this.#outbox.isHeld(offered)) this.#outbox.resume(offered);
     const message = new TimedMessage("#undo", {
       message: content,
       action: { label: "Undo", run: () => this.undo() },

@@ -130,6 +130,24 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("sends a deletion although another message appears under the pointer in place of its own", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open("about:blank");
+    const { page } = window;
+    await page.clock.install();
+    await page.goto(service.url);
+    await expectTitles(page, ["one", "two"]);
+    await page.clock.pauseAt(Date.now() + 60_000);
+    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
+    await page.getByRole("button", { name: "Undo" }).hover();
+    await page.clock.fastForward(60_000);
+    await page.getByRole("checkbox", { name: "two" }).press("Space");
+    await page.clock.fastForward(6100);
+    await page.clock.resume();
+    await untilStored(store, [{ id: 2, title: "two", done: true }]);
+  });
+
   test("undoes and redoes one change after another: deletions, ticks, bulk changes and adds", async () => {
     const store = await createStore(["one", "two", "three"]);
     await using service = start(store);
