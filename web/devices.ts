@@ -1,7 +1,7 @@
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
 import { createLinkView } from "./copyable.ts";
-import { createElement, requireElement, showFieldError } from "./dom.ts";
+import { createElement, onSubmit, requireElement, showFieldError } from "./dom.ts";
 import { requestJson } from "./request.ts";
 import {
   attempt,
@@ -126,9 +126,8 @@ export class DevicesDialog {
     form.append(
       createElement("span", { className: "dialog-buttons" }, createButton("Cancel", "Cancel", close), save),
     );
-    form.onsubmit = (event) => {
-      event.preventDefault();
-      return attempt(async () => {
+    onSubmit(form, () =>
+      attempt(async () => {
         try {
           await requestJson("PATCH", `/api/session/devices/${id}`, { name: input.value.trim() });
           await close();
@@ -137,8 +136,8 @@ export class DevicesDialog {
           if (violation === undefined) throw cause;
           showFieldError(input, `The name ${violation.message}.`);
         }
-      });
-    };
+      }),
+    );
     // The form is not in the document yet.
     queueMicrotask(() => input.select());
     return form;

@@ -60,6 +60,19 @@ export function ignoreClicksThatClose(popover: HTMLElement, button: HTMLElement)
   addEventListener("click", onClick, { capture: true });
 }
 
+/** Runs an action when a form is submitted, unless the previous one is pending, and shows that at the button. */
+export function onSubmit(form: HTMLFormElement, run: () => Promise<void>): void {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const { submitter } = event;
+    if (submitter === null || submitter.ariaDisabled === "true") return;
+    submitter.ariaDisabled = "true";
+    await run().finally(() => {
+      submitter.ariaDisabled = null;
+    });
+  });
+}
+
 /** Shows an error message at a field. Without a message, clears the error. */
 export function showFieldError(input: HTMLInputElement, message = ""): void {
   requireElement(`#${input.id}-error`, HTMLElement).textContent = message;

@@ -2,7 +2,7 @@ import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from ".
 import { createKeysApi } from "../src/sdk/keys.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { createCopyable, createLinkView } from "./copyable.ts";
-import { createElement, pageVisible, requireElement, showFieldError } from "./dom.ts";
+import { createElement, onSubmit, pageVisible, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage } from "./messages.ts";
 import { announce, showToast } from "./notifications.ts";
 import { request, requestJson } from "./request.ts";
@@ -197,19 +197,6 @@ presetInput.addEventListener("change", () => {
 function readExpires(): string | undefined {
   if (presetInput.value === "other") return expiresInput.value.trim();
   return presetInput.value === "never" ? undefined : presetInput.value;
-}
-
-/** Runs an action when a form is submitted, unless the previous one is pending, and shows that at the button. */
-function onSubmit(target: HTMLFormElement, run: () => Promise<void>): void {
-  target.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const { submitter } = event;
-    if (submitter === null || submitter.ariaDisabled === "true") return;
-    submitter.ariaDisabled = "true";
-    await run().finally(() => {
-      submitter.ariaDisabled = null;
-    });
-  });
 }
 
 /** Waits for a new token and shows it in a dialog. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */

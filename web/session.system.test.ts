@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, Page, Route } from "playwright-core";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { createLink, isCurrent } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
@@ -354,6 +354,41 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
         await page.locator(".todo").waitFor();
         expect(window.faults).toEqual([]);
       }
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "signs in once if a person presses Enter or the button twice",
+    async () => {
+      await using service = await startPrivate();
+      const minted = await createKey(service.store.keys, "ben", undefined, Date.now());
+      const { id = "", scope = "read" } = minted?.key ?? {};
+      const link = await createLink(service.store.keys, { kind: "key", id }, scope, Date.now());
+      await using window = await openWindow(browser, service.url, PHONE);
+      const { page } = window;
+      let sent = 0;
+      page.on("request", (request) => {
+        if (request.method() === "POST" && request.url().endsWith("/api/session")) sent++;
+      });
+      const field = page.getByLabel("Paste your link or your token");
+      await field.fill(minted?.token ?? "");
+      const { promise: first, resolve: hold } = Promise.withResolvers<Route>();
+      await page.route("**/api/session", hold, { times: 1 });
+      await field.press("Enter");
+      const request = await first;
+      await field.press("Enter");
+      await request.continue();
+      await page.locator(".todo").waitFor();
+      expect(sent).toBe(1);
+
+      await signOut(page);
+      await field.fill(`https://elsewhere.example/#sign-in=${link?.code}`);
+      await field.press("Enter");
+      await page.getByRole("button", { name: "Sign in as ben" }).dblclick();
+      await page.locator(".todo").waitFor();
+      expect(sent).toBe(2);
+      expect(window.faults).toEqual([]);
     },
     TIMEOUT_MS,
   );

@@ -1,5 +1,5 @@
 import { readDeletion } from "../src/sdk/exchange.ts";
-import { requireElement, showFieldError } from "./dom.ts";
+import { onSubmit, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage } from "./messages.ts";
 import { request, requestJson } from "./request.ts";
 import { isUnauthorized, LINK, OWNER, readSession, type Session } from "./session-requests.ts";
@@ -12,7 +12,7 @@ const forms = requireElement("#sign-in-forms", HTMLElement);
 const secretInput = requireElement("#secret", HTMLInputElement);
 const userInput = requireElement("#user", HTMLInputElement);
 const passwordInput = requireElement("#password", HTMLInputElement);
-const linkQuestion = requireElement("#link-question", HTMLElement);
+const linkQuestion = requireElement("#link-question", HTMLFormElement);
 const linkButton = requireElement("#link-submit", HTMLButtonElement);
 
 /** Signs in with a link, a token, or a user and a password. The page loads again after a sign-in. */
@@ -21,8 +21,9 @@ export class SignInForm {
   #code: string | undefined;
 
   constructor() {
-    onSubmit("#secret-form", () => this.#submitSecret());
-    onSubmit("#password-form", () => this.#submitPassword());
+    onSubmit(requireElement("#secret-form", HTMLFormElement), () => this.#submitSecret());
+    onSubmit(requireElement("#password-form", HTMLFormElement), () => this.#submitPassword());
+    onSubmit(linkQuestion, () => this.#signIn({ code: this.#code }, secretInput));
     for (const input of [secretInput, userInput, passwordInput])
       input.addEventListener("input", () => showFieldError(input));
     requireElement("#link-cancel", HTMLButtonElement).onclick = () => this.#cancelLink();
@@ -48,7 +49,6 @@ export class SignInForm {
       this.#code = code;
       requireElement("#link-owner", HTMLElement).textContent = name;
       linkButton.textContent = `Sign in as ${name}`;
-      linkButton.onclick = () => this.#signIn({ code }, secretInput);
       signInNotice.textContent = "";
       forms.hidden = true;
       linkQuestion.hidden = false;
@@ -96,6 +96,8 @@ export class SignInForm {
       await requestJson("POST", "/api/session", body);
       if ((await readSession()) === undefined) return this.#showError(input, NO_COOKIE);
       location.reload();
+      // The button stays disabled until the page has gone.
+      await new Promise(() => {});
     } catch (error) {
       const message = isUnauthorized(error) ? unauthorized : undefined;
       this.#showError(input, message ?? errorMessage(error));
@@ -107,13 +109,6 @@ export class SignInForm {
     input.focus();
     showFieldError(input, message);
   }
-}
-
-function onSubmit(selector: string, submit: () => unknown): void {
-  requireElement(selector, HTMLFormElement).onsubmit = (event) => {
-    event.preventDefault();
-    submit();
-  };
 }
 
 const NO_COOKIE = "This browser does not keep the cookie of a sign-in. Allow cookies, or use HTTPS.";
