@@ -369,9 +369,11 @@ export class VirtualList {
     const { style } = this.#list;
     const shift = place.row.element.getBoundingClientRect().top - place.top;
     if (shift === 0) return;
-    const scroll = scrollY + shift - (Number.parseFloat(style.top) || 0);
-    style.top = `${Math.max(0, -scroll)}px`;
-    document.body.style.minHeight = `calc(100vh + ${Math.max(0, scroll)}px)`;
+    const exact = scrollY + shift - (Number.parseFloat(style.top) || 0);
+    // Browsers round where they scroll to, and the row would drift a little each time.
+    const scroll = Math.max(0, Math.ceil(exact));
+    style.top = `${scroll - exact}px`;
+    document.body.style.minHeight = `calc(100vh + ${scroll}px)`;
     scrollTo({ top: scroll, behavior: "instant" });
   }
 
