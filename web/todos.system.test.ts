@@ -813,6 +813,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       });
       const { page } = window;
       await page.getByRole("searchbox").waitFor();
+      await page.locator(".todo").first().waitFor();
       const boxes = await page
         .locator(".todo")
         .evaluateAll((all) => all.map((element) => element.getBoundingClientRect().toJSON()));
