@@ -118,10 +118,10 @@ export class Actions {
     this.#view.render();
     const [first] = step.targets;
     if (first !== undefined) step.restoreFocus(this.#history.resolve(first.id));
-    const previous = this.#history.last;
+    const { last: previous, undone } = this.#history;
     // The time of a deletion that is held runs out.
     if (previous !== undefined && this.#outbox.isHeld(previous.change)) this.#offerUndo(previous);
-    else if (this.#history.canRedo) this.#offerRedo(step);
+    else if (undone?.change === step.change) this.#offerRedo(undone);
     const { isSent, skipped } = await undoing;
     if (isSent) showToast(...describeChange(step), ": it was already sent.");
     else if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));

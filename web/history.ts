@@ -37,8 +37,9 @@ export class History {
     return this.#done.at(-1);
   }
 
-  get canRedo(): boolean {
-    return this.#undone.length > 0;
+  /** The step that would be redone. */
+  get undone(): Step | undefined {
+    return this.#undone.at(-1);
   }
 
   /** Changes to-dos. What was undone cannot be redone any more. */
@@ -81,7 +82,7 @@ export class History {
 
   /** Does what was undone last again. Returns undefined if there is nothing. */
   redo(): { readonly step: Step | undefined; readonly skipped: readonly string[] } | undefined {
-    const undone = this.#undone.at(-1);
+    const { undone } = this;
     if (undone === undefined) return undefined;
     this.#undone = this.#undone.slice(0, -1);
     const { kind, restoreFocus } = undone;

@@ -214,6 +214,28 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await press(page, "ControlOrMeta+z");
     await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
     await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    // It offers to redo that part only.
+    expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as done·Redo");
+  });
+
+  test("offers to redo the step before after an undo that changes nothing", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByRole("checkbox", { name: "two" }).press("Space");
+    await expectTitles(page, ["(one)", "(two)"]);
+    await untilStored(store, [
+      { id: 1, title: "one", done: true },
+      { id: 2, title: "two", done: true },
+    ]);
+    await press(page, "ControlOrMeta+z");
+    await store.setDone(1n, false);
+    await expectTitles(page, ["one", "two"]);
+    await press(page, "ControlOrMeta+z");
+    await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
+    expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as done·Redo");
   });
 
   test("undoes an add whose request has no answer yet, and adds a new to-do when it is redone", async () => {
