@@ -1,3 +1,4 @@
+import { deviceName } from "../src/credential/device-name.ts";
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
 import { createLinkView } from "./copyable.ts";
@@ -59,7 +60,7 @@ export class DevicesDialog {
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
-      const prefix = `${session.name} · `;
+      const prefix = deviceName(session.name, "");
       deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device, prefix)));
     });
   }

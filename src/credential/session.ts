@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import { parseDuration } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import type { Identity, Scope } from "./client.ts";
+import { deviceName, MAX_LABEL_LENGTH } from "./device-name.ts";
 import { isExpired, type Key, type KeyStore, type MintedKey, mintKey, parseKeyName } from "./key.ts";
 import { isSameParent, type Parent } from "./parent.ts";
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
@@ -86,14 +87,6 @@ export async function createSession(
     // Another request has used the link or taken the name, or the parent was revoked.
   }
 }
-
-const MAX_OWNER_LENGTH = 60;
-/** With the owner and a separator, a name has at most 100 characters. */
-const MAX_LABEL_LENGTH = 37;
-
-/** Returns the name of a browser. It begins with the owner, so that its token cannot pass for another client. */
-const deviceName = (owner: string, label: string): string =>
-  `${[...owner].slice(0, MAX_OWNER_LENGTH).join("")} · ${label}`;
 
 /**
  * Renames a key, and returns it with its new name. The name of a browser still begins with its owner; only the rest changes.
