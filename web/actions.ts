@@ -31,6 +31,8 @@ export class Actions {
   readonly #history: History;
   /** The step that the message offers to take back. */
   #offered: { readonly step: Step; readonly message: TimedMessage } | undefined;
+  /** The message that offers to redo a step. */
+  #redo: TimedMessage | undefined;
 
   constructor({ outbox, state, view }: ActionsOptions) {
     this.#outbox = outbox;
@@ -123,8 +125,10 @@ export class Actions {
     if (previous !== undefined && this.#outbox.isHeld(previous.change)) this.#offerUndo(previous);
     else if (undone?.change === step.change) this.#offerRedo(undone);
     const { isSent, skipped } = await undoing;
-    if (isSent) showToast(...describeChange(step), ": it was already sent.");
-    else if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));
+    if (isSent) {
+      this.#redo?.hide();
+      showToast(...describeChange(step), ": it was already sent.");
+    } else if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));
     if (skipped.length === 0) return;
     const were = skipped.length === 1 ? "was" : "were";
     const result = isDeletion(step.kind)
@@ -135,7 +139,7 @@ export class Actions {
 
   #offerRedo(step: Step): void {
     const message = ["Undone: ", ...describeChange(step)];
-    new TimedMessage("#undo", { message, action: { label: "Redo", run: () => this.redo() } });
+    this.#redo = new TimedMessage("#undo", { message, action: { label: "Redo", run: () => this.redo() } });
   }
 
   /** Does what was undone last again. Returns whether there is something. */

@@ -68,7 +68,9 @@ export class History {
     this.#done = this.#done.slice(0, -1);
     if (kind === "deleted" || kind === "cleared") {
       this.#undone = [...this.#undone, step];
-      return { isSent: !(await this.#outbox.withdraw(step.change)), skipped: this.#findGone(step) };
+      if (await this.#outbox.withdraw(step.change)) return { isSent: false, skipped: this.#findGone(step) };
+      this.#undone = this.#undone.filter((one) => one !== step);
+      return { isSent: true, skipped: [] };
     }
     const { targets, skipped } = this.#select(step, ({ done = false }) =>
       kind === "created" ? done : kind === "done",

@@ -239,6 +239,40 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("says only that a deletion was sent when it is undone after another window has sent it", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    // This window sends the changes of all windows, and takes those of the other one for abandoned.
+    await using window = await open("about:blank");
+    await window.page.addInitScript(`{
+      const now = Date.now;
+      Date.now = () => now() + ${HOUR_MS};
+    }`);
+    await window.page.goto(service.url);
+    await expectTitles(window.page, ["one", "two"]);
+    const page = await window.page.context().newPage();
+    await page.goto(service.url);
+    await expectTitles(page, ["one", "two"]);
+    const request = Promise.withResolvers<void>();
+    const answer = Promise.withResolvers<void>();
+    await window.page.route("**/api/todos/1", async (route) => {
+      request.resolve();
+      await answer.promise;
+      await route.continue();
+    });
+    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
+    await request.promise;
+    await page.keyboard.press("ControlOrMeta+z");
+    await page.getByRole("alert").getByText("Deleted “one”: it was already sent.").waitFor();
+    expect(await page.locator("#undo").textContent()).toBe("");
+    // There is nothing to redo.
+    await page.keyboard.press("ControlOrMeta+Shift+z");
+    answer.resolve();
+    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    await expectTitles(page, ["two"]);
+    expect(await page.getByRole("alert").textContent()).toBe("Deleted “one”: it was already sent.Dismiss");
+  });
+
   test.each(["Add", "Discard"] as const)(
     "asks about a to-do whose creation had no answer for more than 23 hours, and obeys: %s",
     async (answer) => {
