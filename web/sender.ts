@@ -8,6 +8,8 @@ import { findLocks } from "./locks.ts";
 import type { Answer, Outbox } from "./outbox.ts";
 import type { State } from "./state.ts";
 
+/** The maximum number of changes that are sent at the same time, besides new to-dos. */
+const MAX_CHANGES = 20;
 /** The maximum number of concurrent requests of one change. */
 const MAX_CONCURRENT = 4;
 /** The targets of a change are settled in steps of this size. */
@@ -135,7 +137,9 @@ export class Sender {
     if (!navigator.onLine) return [];
     const earlier = new Set<TodoId>();
     const ready: Change[] = [];
-    const isCreating = outbox.changes.some(({ kind, key }) => kind === "created" && sending.has(key));
+    const current = outbox.changes.filter(({ key }) => sending.has(key));
+    const isCreating = current.some(({ kind }) => kind === "created");
+    const free = MAX_CHANGES - current.filter(({ kind }) => kind !== "created").length;
     for (const change of outbox.changes) {
       // An add that was renewed comes after the changes to its to-dos.
       const isFirst = change.kind === "created" || change.targets.every(({ id }) => !earlier.has(id));
@@ -144,9 +148,10 @@ export class Sender {
         ready.push(change);
     }
     const created = ready.filter(({ kind }) => kind === "created");
-    const others = ready.filter(({ kind }) => kind !== "created").map((change) => [change]);
+    const others = ready.filter(({ kind }) => kind !== "created").slice(0, free);
     // New to-dos keep their order, so only one group of them is sent at a time.
-    return created.length > 0 && !isCreating ? [created, ...others] : others;
+    const groups = others.map((change) => [change]);
+    return created.length > 0 && !isCreating ? [created, ...groups] : groups;
   }
 
   /** Returns whether a change waits for the user, or for a new to-do that waits for the user. */

@@ -338,6 +338,33 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "(two)", "three"]);
   });
 
+  test("sends at most 20 ticks at the same time", async () => {
+    const store = await createStore(numbered(22));
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, numbered(22));
+    const released = Promise.withResolvers<void>();
+    let requests = 0;
+    await page.route("**/api/todos/*", async (route) => {
+      requests++;
+      await released.promise;
+      await route.continue();
+    });
+    for (const title of numbered(22))
+      await page.getByRole("checkbox", { name: title, exact: true }).press("Space");
+    // The page has sent all that is ready, because it sends a later new to-do.
+    await page.getByLabel("New to-do").fill("new");
+    await press(page, "Enter");
+    await until(async () => (await storedTodos(store)).length === 23, "the new to-do is stored");
+    expect(requests).toBe(20);
+    released.resolve();
+    await untilStored(store, [
+      ...numbered(22).map((title, index) => ({ id: index + 1, title, done: true })),
+      { id: 23, title: "new", done: false },
+    ]);
+  });
+
   test("new to-dos keep their order although an earlier one has no answer", async () => {
     const store = await createStore(["one"]);
     await using service = start(store);
