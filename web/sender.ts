@@ -180,6 +180,8 @@ export class Sender {
       const reopened = state.findReopened(change);
       if (reopened.length > 0) return outbox.drop(change, reopened);
     }
+    // A change that is marked as sent cannot be taken back.
+    if (!isOwnerSignedIn()) return changed(outbox, signal);
     const claimed = await outbox.claim(change);
     if (claimed === undefined) return;
     const rejections: Rejection[] = [];
