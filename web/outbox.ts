@@ -259,6 +259,7 @@ export class Outbox extends EventTarget {
     const ids = new Map(targets.map(({ id }) => [id, newId()]));
     const rename = (target: Target): Target => ({ ...target, id: ids.get(target.id) ?? target.id });
     const newKey = newId();
+    this.#made.add(newKey);
     await this.#edit((changes) =>
       changes.map((change) => {
         const renamed = { ...change, targets: change.targets.map(rename) };
