@@ -2,7 +2,8 @@ import { deviceName } from "../src/credential/device-name.ts";
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
 import { createLinkView } from "./copyable.ts";
-import { createElement, onSubmit, requireElement, showFieldError } from "./dom.ts";
+import { createButton, createElement, onSubmit, requireElement, showFieldError } from "./dom.ts";
+import { formatTime } from "./messages.ts";
 import { requestJson } from "./request.ts";
 import {
   attempt,
@@ -19,7 +20,6 @@ const deviceLink = requireElement("#device-link", HTMLElement);
 const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
 
 const LINK_CHECK_MS = 5000;
-const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 /** Shows the browsers of the owner, renames them and signs them out, and makes links for others. */
 export class DevicesDialog {
@@ -90,7 +90,7 @@ export class DevicesDialog {
   #createItem(device: Device, prefix: string): HTMLElement {
     const { id, isCurrent, lastUsedAt } = device;
     const name = device.name.startsWith(prefix) ? device.name.slice(prefix.length) : device.name;
-    const used = lastUsedAt === undefined ? "" : `Last used ${TIME.format(new Date(lastUsedAt))}`;
+    const used = lastUsedAt === undefined ? "" : `Last used ${formatTime(lastUsedAt)}`;
     const details = createElement("small", {}, isCurrent ? "This browser" : used);
     const text = createElement("span", { dir: "auto" }, name, createElement("br"), details);
     const signOut = async (): Promise<void> => {
@@ -101,9 +101,13 @@ export class DevicesDialog {
       });
     };
     const item = createElement("li");
+    const rename = (): void => item.replaceChildren(this.#createRenameForm(id, name));
     const buttons = [
-      createButton("Rename", `Rename ${name}`, () => item.replaceChildren(this.#createRenameForm(id, name))),
-      createButton("Sign out", isCurrent ? "Sign out this browser" : `Sign out ${name}`, signOut),
+      createButton("Rename", rename, { className: "secondary", ariaLabel: `Rename ${name}` }),
+      createButton("Sign out", signOut, {
+        className: "secondary",
+        ariaLabel: isCurrent ? "Sign out this browser" : `Sign out ${name}`,
+      }),
     ];
     item.append(text, createElement("span", { className: "dialog-buttons" }, ...buttons));
     return item;
@@ -124,9 +128,8 @@ export class DevicesDialog {
       await this.#loadDevices();
     };
     const save = createElement("button", { type: "submit", className: "primary" }, "Save");
-    form.append(
-      createElement("span", { className: "dialog-buttons" }, createButton("Cancel", "Cancel", close), save),
-    );
+    const cancel = createButton("Cancel", close, { className: "secondary" });
+    form.append(createElement("span", { className: "dialog-buttons" }, cancel, save));
     onSubmit(form, () =>
       attempt(async () => {
         try {
@@ -158,6 +161,3 @@ export class DevicesDialog {
     });
   }
 }
-
-const createButton = (label: string, ariaLabel: string, onclick: () => unknown): HTMLButtonElement =>
-  createElement("button", { type: "button", className: "secondary", ariaLabel, onclick }, label);

@@ -2,8 +2,16 @@ import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from ".
 import { createKeysApi } from "../src/sdk/keys.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { createCopyable, createLinkView } from "./copyable.ts";
-import { createElement, onSubmit, pageVisible, requireElement, showFieldError } from "./dom.ts";
-import { errorMessage } from "./messages.ts";
+import {
+  createButton,
+  createElement,
+  isDialogOpen,
+  onSubmit,
+  pageVisible,
+  requireElement,
+  showFieldError,
+} from "./dom.ts";
+import { errorMessage, formatTime } from "./messages.ts";
 import { announce, showToast } from "./notifications.ts";
 import { request, requestJson } from "./request.ts";
 
@@ -134,14 +142,16 @@ const isExpired = ({ expiresAt }: ApiKey): boolean =>
 
 function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
   const actions = createElement("td", { className: "row-actions" });
-  if (isExpired(key)) actions.append(createButton("Remove", key, () => remove(key)));
+  const addAction = (label: string, run: (key: ApiKey) => unknown): void =>
+    actions.append(createButton(label, () => run(key), { ariaLabel: `${label} ${key.name}` }));
+  if (isExpired(key)) addAction("Remove", remove);
   else {
     // The key of a browser is in its cookie, so a new token would reach nobody.
     if (isProgram(key) && !isRotated) {
-      if (isPrivate === true) actions.append(createButton("Invite", key, () => openInvite(key)));
-      actions.append(createButton("Rotate", key, () => rotate(key)));
+      if (isPrivate === true) addAction("Invite", openInvite);
+      addAction("Rotate", rotate);
     }
-    actions.append(createButton("Revoke", key, () => revoke(key)));
+    addAction("Revoke", revoke);
   }
   return createElement(
     "tr",
@@ -174,14 +184,8 @@ function createCell(label: string, ...content: readonly (string | Node)[]): HTML
   return element;
 }
 
-function createButton(label: string, { name }: ApiKey, onclick: () => void): HTMLButtonElement {
-  return createElement("button", { type: "button", ariaLabel: `${label} ${name}`, onclick }, label);
-}
-
-const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-
 function createTime(text: string): HTMLTimeElement {
-  return createElement("time", { dateTime: text, title: text }, TIME.format(new Date(text)));
+  return createElement("time", { dateTime: text, title: text }, formatTime(text));
 }
 
 function showOtherDuration(): void {
@@ -309,8 +313,6 @@ function confirm(template: string, { name }: ApiKey, run: () => Promise<void>): 
   };
   dialog.showModal();
 }
-
-const isDialogOpen = (): boolean => document.querySelector("dialog[open]") !== null;
 
 /** Forgets all tokens except these, and shows the first one. */
 function keepTokens(kept: readonly MintedApiKey[]): void {

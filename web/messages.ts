@@ -20,6 +20,10 @@ export const formatCount = (count: number): string => count.toLocaleString("en")
 export const formatShortCount = (count: number): string =>
   count.toLocaleString("en", { notation: "compact" }).toLowerCase();
 
+/** Formats a time in RFC 3339 format as the language and the time zone of the browser do. */
+export const formatTime = (text: string): string =>
+  new Date(text).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+
 export const countTodos = (count: number, kind = ""): string =>
   `${formatCount(count)} ${kind}${count === 1 ? "to-do" : "to-dos"}`;
 

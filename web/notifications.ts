@@ -1,4 +1,4 @@
-import { createElement, requireElement } from "./dom.ts";
+import { createButton, createElement, requireElement } from "./dom.ts";
 
 /** How long a status message stays. */
 const STATUS_MS = 6000;
@@ -12,9 +12,6 @@ export function announce(message: string): void {
 export const quote = (text: string): HTMLElement => createElement("bdi", {}, `“${text}”`);
 
 export type Content = readonly (string | Node)[];
-
-const createButton = (label: string, onclick: () => void): HTMLButtonElement =>
-  createElement("button", { type: "button", onclick }, label);
 
 /** The most messages that stay at the same time, besides questions. */
 const MAX_TOASTS = 3;

@@ -14,8 +14,6 @@ import {
 import { onSettingChange, readSetting, writeSetting } from "./settings.ts";
 import type { DevicesDialog, SignInForm } from "./sign-in.ts";
 
-export type { Session } from "./session-requests.ts";
-
 /** The path of the built sign-in.ts. Only private mode needs it, so it is loaded later. */
 declare const BUILT_SIGN_IN: string;
 

@@ -1,4 +1,4 @@
-import { requireElement } from "./dom.ts";
+import { isDialogOpen, requireElement } from "./dom.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 
 export interface ShortcutActions {
@@ -39,7 +39,7 @@ export function installShortcuts({ newTodo, search, undo, redo, cancel }: Shortc
 
   document.addEventListener("keydown", (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey, isComposing, repeat } = event;
-    if (event.defaultPrevented || isComposing || document.querySelector("dialog[open]") !== null) return;
+    if (event.defaultPrevented || isComposing || isDialogOpen()) return;
     const field = textField(event.target);
     if (key.toLowerCase() === "z" && ctrlKey !== metaKey && !altKey) {
       // In a field with text, the browser undoes the typing.

@@ -13,7 +13,8 @@ import { announce, ask, showToast } from "./notifications.ts";
 import { OfflineCopy, readLastList } from "./offline.ts";
 import { Outbox } from "./outbox.ts";
 import { parseEpoch, Sender } from "./sender.ts";
-import { type Session, SessionView } from "./session.ts";
+import { SessionView } from "./session.ts";
+import type { Session } from "./session-requests.ts";
 import { installShortcuts } from "./shortcuts.ts";
 import { State } from "./state.ts";
 
