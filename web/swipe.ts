@@ -7,14 +7,16 @@ const EDGE_PX = 24;
 
 /** Lets a finger tick a row by a swipe to the right, and delete it by one to the left. */
 export function installSwipe(list: HTMLElement): void {
-  let swipe: { readonly row: HTMLElement; readonly start: PointerEvent; distance: number } | undefined;
+  let swipe:
+    | { readonly row: HTMLElement; readonly wasDone: boolean; readonly start: PointerEvent; distance: number }
+    | undefined;
   list.addEventListener("pointerdown", (start) => {
     const { target, pointerType, clientX, isPrimary } = start;
     const row = target instanceof Element ? target.closest<HTMLElement>(".todo") : null;
     const isAtEdge = clientX < EDGE_PX || clientX > innerWidth - EDGE_PX;
-    const canChange = row?.querySelector("input:enabled") !== null;
-    if (row !== null && canChange && pointerType === "touch" && isPrimary && !isAtEdge)
-      swipe = { row, start, distance: 0 };
+    const box = row?.querySelector<HTMLInputElement>("input:enabled");
+    if (row && box && pointerType === "touch" && isPrimary && !isAtEdge)
+      swipe = { row, wasDone: box.checked, start, distance: 0 };
   });
   list.addEventListener("pointermove", ({ pointerId, clientX, clientY }) => {
     if (swipe?.start.pointerId !== pointerId) return;
@@ -30,11 +32,14 @@ export function installSwipe(list: HTMLElement): void {
   for (const type of ["pointerup", "pointercancel"] as const)
     list.addEventListener(type, ({ pointerId }) => {
       if (swipe?.start.pointerId !== pointerId) return;
-      const { row, distance } = swipe;
+      const { row, wasDone, distance } = swipe;
       swipe = undefined;
       delete row.dataset.swipe;
       row.style.translate = "";
       if (type === "pointercancel" || Math.abs(distance) < ACTION_PX) return;
-      row.querySelector<HTMLElement>(distance > 0 ? "input" : "button")?.click();
+      const box = row.querySelector("input");
+      if (distance < 0) row.querySelector("button")?.click();
+      // Someone else may have ticked it meanwhile.
+      else if (box?.checked === wasDone) box.click();
     });
 }

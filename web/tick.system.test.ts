@@ -27,12 +27,18 @@ async function useFinger(page: Page) {
   return {
     press: (x: number, y: number) => send("touchStart", [{ x, y }]),
     release: () => send("touchEnd", []),
-    swipe: async (from: { x: number; y: number }, to: { x: number; y: number }) => {
+    /** @param meanwhile runs before the finger leaves */
+    swipe: async (
+      from: { x: number; y: number },
+      to: { x: number; y: number },
+      meanwhile = async () => {},
+    ) => {
       await send("touchStart", [from]);
       for (let step = 1; step <= 5; step++) {
         const between = (a: number, b: number) => a + ((b - a) * step) / 5;
         await send("touchMove", [{ x: between(from.x, to.x), y: between(from.y, to.y) }]);
       }
+      await meanwhile();
       await send("touchEnd", []);
     },
   };
@@ -169,6 +175,23 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["three", "two", "one"]);
     expect(await page.locator("[data-swipe]").count()).toBe(0);
+    expect(window.faults).toEqual([]);
+  });
+
+  test("leaves a row as it is if someone else ticks it during the swipe", async () => {
+    const store = await createStore(["one", "two"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["two", "one"]);
+    const { y } = await middle(page, "one");
+    const finger = await useFinger(page);
+    await finger.swipe({ x: 100, y }, { x: 300, y }, async () => {
+      await store.setDone(1n, true);
+      await page.locator(".todo.done", { hasText: "one" }).waitFor();
+    });
+    await expectTitles(page, ["two"]);
+    expect(await (await fetch(`${service.url}/api/todos/1`)).json()).toMatchObject({ done: true });
     expect(window.faults).toEqual([]);
   });
 
