@@ -1,5 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
 import {
   existsSync,
   mkdirSync,
@@ -29,6 +30,7 @@ import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { lockOrRefuse } from "./maintenance/access.ts";
+import { probeSqlite } from "./maintenance/check.ts";
 import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
 import { storeRow } from "./store-row.ts";
@@ -207,6 +209,27 @@ test("a command reports a change that the server does not confirm, and says when
   );
   await server.close();
 });
+
+test.each([
+  ["random bytes", randomBytes(4096)],
+  ["zeros", Buffer.alloc(4096)],
+  ["half a page", Buffer.concat([Buffer.from("SQLite format 3\0"), Buffer.alloc(100, 7)])],
+])(
+  "a power cut that left %s in the lock file keeps neither a command nor a server out",
+  async (_what, bytes) => {
+    const path = newPath();
+    await (await openSqlite(path)).close();
+    writeFileSync(`${path}-lock`, bytes);
+    const { keys, close } = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
+    await made(keys, "ci");
+    await close();
+    expect(await probeSqlite(path)).toMatchObject({ isLocked: false });
+    const server = await openSqlite(path);
+    expect((await server.keys.list()).map(({ name }) => name)).toEqual(["ci"]);
+    expect(() => acquireLock(path)).toThrow("is in use by another server");
+    await server.close();
+  },
+);
 
 test("a command reports a change of a store that was replaced meanwhile", async () => {
   const path = newPath();

@@ -3,7 +3,7 @@
  * servers and commands that need the store for themselves, and EXCLUSIVE also says that a server answers requests.
  */
 import { Database, SQLiteError } from "bun:sqlite";
-import { existsSync, rmSync } from "node:fs";
+import { existsSync, rmSync, truncateSync } from "node:fs";
 import { describeFsError } from "../../error-message.ts";
 import { describeAccessError, openError, whyNotWritable } from "./errors.ts";
 import { createPrivate, type FileIdentity, isSame, statRegularFile } from "./files.ts";
@@ -41,7 +41,10 @@ export function acquireLock(path: string): Lock {
 
 const CHECK_FOLDER = "check that its folder exists, that its disk is mounted, and that you may write to it";
 
-function openLock(path: string) {
+function openLock(path: string): {
+  readonly identity: FileIdentity | undefined;
+  readonly database: Database;
+} {
   const file = `${path}-lock`;
   let database: Database | undefined;
   try {
@@ -57,6 +60,10 @@ function openLock(path: string) {
     return { identity, database };
   } catch (cause) {
     database?.close();
+    if (isTorn(cause)) {
+      truncateSync(file);
+      return openLock(path);
+    }
     if (database === undefined) {
       const reason = cause instanceof SQLiteError ? CHECK_FOLDER : describeFsError(cause);
       throw openError(`${file} cannot be opened: ${whyNotWritable(file) ?? reason}`, cause);
@@ -84,7 +91,12 @@ export function isBusy(file: string, statement: string, timeoutMs = 0): boolean 
     database.query(statement).get();
     return false;
   } catch (error) {
+    if (isTorn(error)) return false;
     if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return true;
     throw error;
   }
 }
+
+/** Whether a power cut left a part of a file. Who could read it found no lock, and the contents of a lock mean nothing. */
+const isTorn = (error: unknown): boolean =>
+  error instanceof SQLiteError && (error.code === "SQLITE_NOTADB" || error.code === "SQLITE_CORRUPT");
