@@ -51,7 +51,8 @@ export class History {
   #add(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
     const after = this.#state.newestId;
     const added = kind === "created" ? targets.map((target) => ({ ...target, after })) : targets;
-    const change = this.#outbox.add(kind, added, { isHeld: isDeletion(kind) });
+    const isConfirmed = this.#isConfirmed(kind, targets);
+    const change = this.#outbox.add(kind, added, { isHeld: isDeletion(kind), isConfirmed });
     const step = { kind, targets, change, restoreFocus };
     this.#done = [...this.#done, step];
     return step;
@@ -76,7 +77,8 @@ export class History {
       kind === "created" ? done : kind === "done",
     );
     if (targets.length > 0) {
-      this.#outbox.add(INVERSES[kind], targets);
+      const inverse = INVERSES[kind];
+      this.#outbox.add(inverse, targets, { isConfirmed: this.#isConfirmed(inverse, targets) });
       this.#undone = [...this.#undone, { ...step, targets }];
     }
     return { isSent: false, skipped };
@@ -122,6 +124,15 @@ export class History {
       else skipped.push(target.title);
     }
     return { targets: selected, skipped };
+  }
+
+  /** Returns whether the service has to-dos as a change leaves them, so far as this window knows. */
+  #isConfirmed(kind: ChangeKind, targets: readonly Target[]): boolean {
+    const { confirmed } = this.#state;
+    return targets.every(({ id }) => {
+      const todo = findTodo(confirmed, id);
+      return isDeletion(kind) ? todo === undefined : todo?.done === (kind === "done");
+    });
   }
 
   /** Returns the titles of the targets that someone has deleted. */

@@ -239,6 +239,29 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(window.faults).toEqual([]);
   });
 
+  test("takes an unsent tick back with a request if another device has ticked the to-do meanwhile", async () => {
+    const store = await createStore(["one"]);
+    await using service = start(store);
+    await using window = await open(service.url);
+    const { page } = window;
+    await expectTitles(page, ["one"]);
+    // The browser reports that it is offline, but the event stream is still there.
+    await page.evaluate("Object.defineProperty(navigator, 'onLine', { value: false, configurable: true })");
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await store.setDone(1n, true);
+    await store.insert("two");
+    await expectTitles(page, ["(one)", "two"]);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await expectTitles(page, ["one", "two"]);
+    await page.evaluate("delete navigator.onLine");
+    await add(page, "three");
+    await untilStored(store, [
+      { id: 1, title: "one", done: false },
+      { id: 2, title: "two", done: false },
+      { id: 3, title: "three", done: false },
+    ]);
+  });
+
   test("says only that a deletion was sent when it is undone after another window has sent it", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);

@@ -140,8 +140,12 @@ export class Outbox extends EventTarget {
     for (const name of listSettings(CLOSING).keys()) writeSetting(name);
   }
 
-  /** Adds a change. An unsent change that it takes back leaves instead. */
-  add(kind: ChangeKind, targets: readonly Target[], options: { readonly isHeld?: boolean } = {}): Change {
+  /** Adds a change. If the service has its values already, an unsent change that it takes back leaves instead. */
+  add(
+    kind: ChangeKind,
+    targets: readonly Target[],
+    { isConfirmed, ...options }: { readonly isHeld?: boolean; readonly isConfirmed: boolean },
+  ): Change {
     const change: Change = {
       ...{ key: newId(), kind, targets: targets.map(this.#rename), ...options },
       ...(this.owner !== undefined && { owner: this.owner }),
@@ -150,7 +154,7 @@ export class Outbox extends EventTarget {
     if (options.isHeld === true) this.resume(change);
     this.#uncommitted.add(change.key);
     this.#edit((changes) => {
-      const opposite = findOpposite(changes, change);
+      const opposite = isConfirmed ? findOpposite(changes, change) : undefined;
       if (opposite === undefined) return [...changes, change];
       this.#uncommitted.add(opposite.key);
       return changes.filter((one) => one !== opposite);
