@@ -1,4 +1,4 @@
-import { deviceName } from "../src/credential/device-name.ts";
+import { deviceName } from "../src/device-name.ts";
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
 import { createLinkView } from "./copyable.ts";

@@ -3,7 +3,7 @@
  * servers and commands that need the store for themselves, and EXCLUSIVE also says that a server answers requests.
  */
 import { Database, SQLiteError } from "bun:sqlite";
-import { existsSync, rmSync, truncateSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, truncateSync } from "node:fs";
 import { describeFsError } from "../../error-message.ts";
 import { describeAccessError, openError, whyNotWritable } from "./errors.ts";
 import { createPrivate, type FileIdentity, isSame, statRegularFile } from "./files.ts";
@@ -60,7 +60,7 @@ function openLock(path: string): {
     return { identity, database };
   } catch (cause) {
     database?.close();
-    if (isTorn(cause)) {
+    if (isTorn(file, cause)) {
       truncateSync(file);
       return openLock(path);
     }
@@ -91,12 +91,20 @@ export function isBusy(file: string, statement: string, timeoutMs = 0): boolean 
     database.query(statement).get();
     return false;
   } catch (error) {
-    if (isTorn(error)) return false;
+    if (isTorn(file, error)) return false;
     if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return true;
     throw error;
   }
 }
 
-/** Whether a power cut left a part of a file. Who could read it found no lock, and the contents of a lock mean nothing. */
-const isTorn = (error: unknown): boolean =>
-  error instanceof SQLiteError && (error.code === "SQLITE_NOTADB" || error.code === "SQLITE_CORRUPT");
+/**
+ * Whether a power cut left a part of a database: zeros, or the beginning. Who could read it found no lock. A file with other
+ * contents belongs to someone else.
+ */
+function isTorn(file: string, error: unknown): boolean {
+  if (!(error instanceof SQLiteError && /^SQLITE_(?:NOTADB|CORRUPT)/.test(error.code ?? ""))) return false;
+  const head = readFileSync(file).subarray(0, HEADER.length);
+  return head.equals(HEADER) || head.every((byte) => byte === 0);
+}
+
+const HEADER = Buffer.from("SQLite format 3\0");

@@ -42,8 +42,17 @@ const toMib = (bytes: number): string => `${Math.ceil(bytes / MIB)} MiB`;
 export function removeAbandonedCopies(path: string): void {
   for (const name of readdirSync(dirname(path))) {
     const file = join(dirname(path), name);
-    if (isTemporaryCopy(path, file) && !isBusy(file, "SELECT count(*) FROM sqlite_schema"))
+    if (isTemporaryCopy(path, file) && !isInUse(file))
       removeDatabase(file);
+  }
+}
+
+function isInUse(copy: string): boolean {
+  try {
+    return isBusy(copy, "SELECT count(*) FROM sqlite_schema");
+  } catch {
+    // A power cut can damage a copy.
+    return false;
   }
 }
 
