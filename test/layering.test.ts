@@ -49,8 +49,8 @@ const HTTP_PARTS: readonly RegExp[] = [
 /** The one file outside its folder that the typed client may import: types only, so that its bundle stays small. */
 const SHARED_WITH_SDK = "src/error.ts";
 const TYPE_OF_SHARED = /^import type [^;]* from "\.\.\/error\.ts"/m;
-/** The only files outside web/ that the pages may import: the typed client, and the search that it does not export. */
-const OF_WEB = /^(?:web\/|src\/search\.ts$|src\/sdk\/)/;
+/** The only files outside web/ that the pages may import: the typed client, the search, and the names of devices. */
+const OF_WEB = /^(?:web\/|src\/(?:search|device-name)\.ts$|src\/sdk\/)/;
 /** The program that builds the pages. It runs on Bun and renders openapi.json. */
 const BUILDS_WEB = /^web\/build\.ts$/;
 

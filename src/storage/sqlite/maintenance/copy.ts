@@ -42,8 +42,7 @@ const toMib = (bytes: number): string => `${Math.ceil(bytes / MIB)} MiB`;
 export function removeAbandonedCopies(path: string): void {
   for (const name of readdirSync(dirname(path))) {
     const file = join(dirname(path), name);
-    if (isTemporaryCopy(path, file) && !isInUse(file))
-      removeDatabase(file);
+    if (isTemporaryCopy(path, file) && !isInUse(file)) removeDatabase(file);
   }
 }
 
