@@ -8,8 +8,13 @@ import { launchWebkit, type WebkitPage, whyNoWebkit } from "../test/webkit.ts";
 
 const READ_TITLES = `return ${TITLES}`;
 
-const untilShown = (page: WebkitPage, titles: readonly string[]): Promise<void> =>
-  until(async () => (await page.run(READ_TITLES)) === titles.join(), `${titles} are shown`);
+/** A driver cannot click a row that moves. */
+const READ_MOVING = "return document.getAnimations().length";
+
+async function untilShown(page: WebkitPage, titles: readonly string[]): Promise<void> {
+  await until(async () => (await page.run(READ_TITLES)) === titles.join(), `${titles} are shown`);
+  await until(async () => (await page.run(READ_MOVING)) === 0, "no row moves");
+}
 
 describe.skipIf(skipFor(whyNoWebkit))("to-dos page in WebKitGTK", () => {
   let webkit: Awaited<ReturnType<typeof launchWebkit>>;

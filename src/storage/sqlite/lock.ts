@@ -33,8 +33,13 @@ export function acquireLock(path: string): Lock {
   };
   const serve = (): void => {
     // The lock of a commit stays.
-    for (const step of ["PRAGMA locking_mode = EXCLUSIVE", "PRAGMA user_version = 1", "COMMIT"])
-      database.run(step);
+    try {
+      for (const step of ["PRAGMA locking_mode = EXCLUSIVE", "PRAGMA user_version = 1", "COMMIT"])
+        database.run(step);
+    } catch (cause) {
+      // On a read-only file system, SQLite begins a transaction without a lock.
+      throw openError(`${path} cannot be locked: ${describeAccessError(path, cause)}`, cause);
+    }
   };
   return { identity, serve, close, [Symbol.dispose]: close };
 }
