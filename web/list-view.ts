@@ -284,7 +284,7 @@ async function setBadge(count: number): Promise<void> {
   try {
     await navigator.setAppBadge(count);
   } catch (error) {
-    // The user or the system allows no badge, which is no reason to stop.
+    // The user or the system may forbid a badge. The page works without it.
     if (!(error instanceof DOMException)) throw error;
   }
 }

@@ -371,7 +371,7 @@ export class VirtualList {
     if (shift === 0) return;
     const exact = scrollY + shift - (Number.parseFloat(style.top) || 0);
     // Browsers round where they scroll to, and the row would drift a little each time.
-    const scroll = Math.max(0, Math.ceil(exact));
+    const scroll = Math.max(0, Math.round(exact));
     style.top = `${scroll - exact}px`;
     document.body.style.minHeight = `calc(100vh + ${scroll}px)`;
     scrollTo({ top: scroll, behavior: "instant" });
