@@ -29,7 +29,11 @@ export interface Change {
   readonly owner?: string;
 }
 
-export const isDeletion = (kind: ChangeKind): boolean => kind === "deleted" || kind === "cleared";
+export const isDeletion = (kind: ChangeKind): kind is "deleted" | "cleared" =>
+  kind === "deleted" || kind === "cleared";
+
+/** What takes a change back. A deletion that was sent cannot be taken back. */
+export const INVERSES = { created: "deleted", done: "open", open: "done" } as const;
 
 const EFFECTS = {
   created: "create",

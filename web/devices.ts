@@ -1,18 +1,12 @@
 import { deviceName } from "../src/device-name.ts";
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
+import { isUnauthorized } from "../src/sdk/follow.ts";
 import { createLinkView } from "./copyable.ts";
 import { createButton, createElement, onSubmit, requireElement, showFieldError } from "./dom.ts";
 import { formatTime } from "./messages.ts";
 import { requestJson } from "./request.ts";
-import {
-  attempt,
-  type Device,
-  deleteSession,
-  isUnauthorized,
-  LINK,
-  readSession,
-} from "./session-requests.ts";
+import { attempt, type Device, deleteSession, LINK, readSession } from "./session-requests.ts";
 
 const dialog = requireElement("#devices", HTMLDialogElement);
 const deviceList = requireElement("#device-list", HTMLElement);

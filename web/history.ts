@@ -1,7 +1,7 @@
 import type { TodoId } from "../src/sdk/client.ts";
 import { findTodo } from "../src/sdk/json.ts";
 import { isNewId } from "../src/sdk/overlay.ts";
-import { type Change, type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
+import { type Change, type ChangeKind, INVERSES, isDeletion, newId, type Target } from "./change.ts";
 import type { Outbox } from "./outbox.ts";
 import type { State } from "./state.ts";
 
@@ -15,8 +15,6 @@ export interface Step {
   /** Moves the focus back to a to-do. */
   readonly restoreFocus: (id: TodoId) => void;
 }
-
-const INVERSES = { created: "deleted", done: "open", open: "done" } as const;
 
 /** What the user did in this window, in order, and what was undone. It lasts as long as the page. */
 export class History {
@@ -67,7 +65,7 @@ export class History {
     if (step === undefined) return { isSent: false, skipped: [] };
     const { kind } = step;
     this.#done = this.#done.slice(0, -1);
-    if (kind === "deleted" || kind === "cleared") {
+    if (isDeletion(kind)) {
       this.#undone = [...this.#undone, step];
       if (await this.#outbox.withdraw(step.change)) return { isSent: false, skipped: this.#findGone(step) };
       this.#undone = this.#undone.filter((one) => one !== step);

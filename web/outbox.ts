@@ -1,6 +1,6 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
-import { type Change, type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
+import { type Change, type ChangeKind, INVERSES, isDeletion, newId, type Target } from "./change.ts";
 import { editChanges, openDatabase } from "./outbox-database.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "./settings.ts";
 
@@ -337,14 +337,8 @@ function findOpposite(changes: readonly Change[], { kind, targets, isHeld }: Cha
   const last = changes.findLast((change) => change.targets.some(({ id }) => ids.has(id)));
   if (last === undefined || last.sentAt !== undefined || isHeld === true) return undefined;
   const isSame = last.targets.length === ids.size && last.targets.every(({ id }) => ids.has(id));
-  return isSame && OPPOSITES[last.kind] === kind ? last : undefined;
+  return isSame && !isDeletion(last.kind) && INVERSES[last.kind] === kind ? last : undefined;
 }
-
-const OPPOSITES: Readonly<Partial<Record<ChangeKind, ChangeKind>>> = {
-  created: "deleted",
-  done: "open",
-  open: "done",
-};
 
 /** Without space on the disk, changes last as long as the page. */
 function ignoreFullStorage(error: unknown): undefined {

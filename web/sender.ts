@@ -1,6 +1,7 @@
 import { type TodoApiCore, TodoApiError, type TodoId } from "../src/sdk/client.ts";
 import { findTodo } from "../src/sdk/json.ts";
 import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
+import { lead } from "../src/sdk/position.ts";
 import { delay, retryDelay } from "../src/sdk/retry.ts";
 import type { Writes } from "../src/sdk/writes.ts";
 import { type Change, type ChangeKind, isDeletion, type Target, toEffect } from "./change.ts";
@@ -174,7 +175,7 @@ export class Sender {
     // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
     if (!isCreate && !state.isLive) {
       const { position } = await api.list({ limit: 1 }, { signal });
-      if (parseEpoch(position) !== parseEpoch(state.position)) return changed(outbox, signal);
+      if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
     }
     if (change.kind === "cleared") {
       const reopened = state.findReopened(change);
@@ -295,5 +296,3 @@ async function changed(outbox: Outbox, signal: AbortSignal): Promise<void> {
   await delay(RECHECK_MS, AbortSignal.any([signal, waiting.signal]));
   waiting.abort();
 }
-
-export const parseEpoch = (position = ""): string => position.slice(0, position.lastIndexOf("-"));

@@ -26,9 +26,6 @@ export const OWNER = "owner";
 /** A sign-in link, with its code. */
 export const LINK = /#sign-in=(\w+)$/;
 
-export const isUnauthorized = (error: unknown): boolean =>
-  error instanceof TodoApiError && error.code === "unauthorized";
-
 export const deleteSession = (path: string): Promise<void> =>
   request({ method: "DELETE", path }, {}, readDeletion);
 

@@ -1,8 +1,9 @@
 import { readDeletion } from "../src/sdk/exchange.ts";
+import { isUnauthorized } from "../src/sdk/follow.ts";
 import { onSubmit, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage } from "./messages.ts";
 import { request, requestJson } from "./request.ts";
-import { isUnauthorized, LINK, OWNER, readSession, type Session } from "./session-requests.ts";
+import { LINK, OWNER, readSession, type Session } from "./session-requests.ts";
 import { writeSetting } from "./settings.ts";
 
 export { DevicesDialog } from "./devices.ts";

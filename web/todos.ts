@@ -1,4 +1,5 @@
 import { type LiveList, type Todo, TodoApiError } from "../src/sdk/client.ts";
+import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { prepareSearch } from "../src/search.ts";
 import { Actions } from "./actions.ts";
@@ -12,7 +13,7 @@ import { describeRejections, errorMessage, formatCount, nameAll } from "./messag
 import { announce, ask, showToast } from "./notifications.ts";
 import { OfflineCopy, readLastList } from "./offline.ts";
 import { Outbox } from "./outbox.ts";
-import { parseEpoch, Sender } from "./sender.ts";
+import { Sender } from "./sender.ts";
 import { SessionView } from "./session.ts";
 import type { Session } from "./session-requests.ts";
 import { installShortcuts } from "./shortcuts.ts";
@@ -156,8 +157,7 @@ function onState({ todos, position, status, error }: LiveList): void {
 
 function onList(todos: readonly Todo[], position: string): void {
   clearTimeout(lastListTimer);
-  if (state.position !== undefined && parseEpoch(state.position) !== parseEpoch(position))
-    reportMissing(todos);
+  if (state.position !== undefined && Number.isNaN(lead(position, state.position))) reportMissing(todos);
   if (state.position === undefined) prepareSearch(todos);
   const isChanged = state.confirmed !== todos;
   if (isChanged && state.lastList === undefined && state.confirmed.length > 0) announceSoon();

@@ -298,5 +298,6 @@ function reuse(todos: readonly Todo[], before: readonly Todo[]): readonly Todo[]
   });
 }
 
-const isUnauthorized = (error: unknown): boolean =>
+/** Returns whether the service rejected the credentials. */
+export const isUnauthorized = (error: unknown): boolean =>
   error instanceof TodoApiError && error.code === "unauthorized";
